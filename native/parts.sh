@@ -2,7 +2,7 @@
 #
 #   build ARGUMENT...         runs make before the parts, a job for each processor; if it fails, that is all. One make at a time works
 #                             in a folder (`-C FOLDER`, which comes first, or this one): suites share what is built in others
-#   part NAME COMMAND...      runs a function or a program in the background, with a folder $SCRATCH of its own; at most $JOBS
+#   part NAME COMMAND...      runs a function or a program in the background, with a separate folder $SCRATCH; at most $JOBS
 #                             (default: two for each processor) run at a time
 #   verdict STATUS NAME       prints `ok NAME`, or `FAILED NAME` if the status is not 0
 #   skip NAME WHY             prints `SKIPPED NAME: WHY`
@@ -12,7 +12,7 @@
 #   sum_up                    waits for the parts, prints the output of each in the order in which they were started, then
 #                             `time NAME SECONDS` for each that took over a second and `N passed, N failed, N skipped`; exits
 #
-# What is counted are the lines that begin with ok, FAILED and SKIPPED. A part that exits with another status than 0 and names no
+# Counts the lines that begin with ok, FAILED and SKIPPED. A part that exits with another status than 0 and names no
 # failure counts as one, and so does a part that was killed.
 SCRATCH=$(mktemp -d) || exit 2
 JOBS=${JOBS:-$((2 * $(nproc)))}

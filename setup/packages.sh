@@ -21,7 +21,7 @@ wish_header() {
 }
 wish_program() { has "$1" || wished="$wished $2"; }
 
-# A header of C: asked of the compiler, where there is one.
+# A C header: the compiler is used to find it, where there is one.
 want_header() {
   if has cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; then return; fi
   wanted="$wanted $2"
@@ -64,7 +64,7 @@ policy=/usr/sbin/policy-rc.d
 laid_policy=
 lay_policy() {
   [ ! -e "$policy" ] || return 0
-  # noclobber: if somebody lays one at this very moment, theirs stays.
+  # noclobber: if another process makes one at the same moment, that one stays.
   if (set -C; printf '#!/bin/sh\nexit 101\n' > "$policy") 2>/dev/null; then
     laid_policy=yes
     trap lift_policy EXIT

@@ -17,7 +17,7 @@ has_toolchain() {
 
 how_to_get_rust="install Rust $rust_version or later (https://rustup.rs), then run this again"
 
-# Debian 12 keeps a current toolchain, made for building browsers, under names of its own.
+# Debian 12 keeps a current toolchain, made for building browsers, under separate names.
 rust_packages=
 want_toolchain() {
   ! has_toolchain || return 0

@@ -27,7 +27,7 @@ static void hold(int port) {
     }
     for (;;) {
         if (accept(listener, NULL, NULL) < 0 && (errno == EMFILE || errno == ENFILE)) {
-            // Full: stop listening, so that the others get what comes.
+            // Full: stop listening, so that the other threads get the next connections.
             close(listener);
             for (;;)
                 pause();

@@ -27,7 +27,7 @@ def rounds(path):
 def main(out):
     print("# What watching adds to a server's CPU time per request\n\n```")
     print(open(os.path.join(out, "versions.txt")).read().rstrip())
-    print("```\n\n`off` against `off2` is the same thing twice: what the method cannot tell apart. Differences in microseconds.\n")
+    print("```\n\n`off` against `off2` compares the same version twice: the resolution of the method. Differences in microseconds.\n")
     print("| load | rounds | base us/request | arm | difference us [95 %] | ratio [95 %] |\n|---|---|---|---|---|---|")
     for load, name in (("1k", "nginx, 1 KiB keep-alive"), ("100k", "nginx, 100 KiB keep-alive"), ("close", "nginx, 1 KiB, close each"),
                        ("apache-1k", "Apache event, 1 KiB keep-alive"), ("apache-close", "Apache event, 1 KiB, close each")):

@@ -1,4 +1,4 @@
-/* The floor under any library that stands in for poll: a preload library that reads nothing of the caller's array but
+/* The lowest cost of any library that replaces poll: a preload library that reads nothing of the caller's array but
  * its address and its length, and writes only results. WRONG in general (an entry that changes in place is not seen),
  * right for the keep-alive points of run; what it costs more than native epoll is the program's own work on its
  * array, which no library can take away. Sets up to 63 go to the kernel.

@@ -46,7 +46,7 @@ server.event-handler = "%(handler)s"
 
 
 def make_scratch():
-    """A folder for configurations and reports, with the page that is asked for."""
+    """A folder for configurations and reports, with the requested page."""
     scratch = tempfile.mkdtemp()
     os.chmod(scratch, 0o755)
     with open(os.path.join(scratch, "f.html"), "w") as f:

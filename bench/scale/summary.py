@@ -49,7 +49,7 @@ def table(data):
     counts = [len(p) for p in points.values()]
     if counts:
         print(f"Medians of {min(counts)} to {max(counts)} repeats, with their range.\n")
-    print("`floor`: what the program itself spends on its array (floor.c); no library can come below it.\n")
+    print("`floor`: the program's own cost of its array (floor.c); no library can cost less.\n")
     print("| server | hot | connections | cold | CPU us/request: stock | scaled | floor | epoll | stock/scaled | scaled/epoll | "
           "floor/epoll | scaled/floor | req/s: stock | scaled | epoll |")
     print("|---" * 15 + "|")

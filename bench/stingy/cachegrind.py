@@ -20,7 +20,7 @@ FIELDS = {"instructions": r"I\s+refs", "i1": r"I1\s+misses", "lli": "LLi misses"
 
 
 def trials(options):
-    # cachegrind knows neither the kernel nor prefetch; stock against stock is the scatter of what is left of chance.
+    # cachegrind knows neither the kernel nor prefetch; stock against stock shows the remaining scatter.
     order = sorted(options.connections, key=lambda connections: (connections != 2500, connections))
     return [(connections, version) for connections in order for version in options.versions if version not in ("edge", "loop")]
 

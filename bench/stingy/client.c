@@ -1,7 +1,7 @@
 /* A closed loop: CONNECTIONS connections, each with its next request under way as soon as it has its answer, until
  * REQUESTS answers have come. Prints one line: requests, errors, seconds from the first request.
  *
- * With PID and SECONDS these requests are the warm-up: a window of SECONDS follows, and what the line tells is of the
+ * With PID and SECONDS these requests are the warm-up: a window of SECONDS follows, and the line's figures are of the
  * window: requests, errors, seconds, the CPU that the server with that PID had (ns, and of it user and system in clock
  * ticks), how long it waited for its CPU, and the client's own CPU.
  *

@@ -50,7 +50,7 @@ def measure(options, trial, documents):
 
 
 def summary(steps):
-    """Of a ramp's steps: the rates at failure and recovery, what was served over them, and how many steps were void."""
+    """A ramp's results: the rates at failure and recovery, the rate served above them, and the number of void steps."""
     failures, recoveries = [], []
     for number in range(1, PASSES + 1):
         rise = [step for step in steps if step["phase"] == f"rise{number}"]

@@ -1,4 +1,4 @@
-/* Uses the whole of a cache slab (of a pool's slots also what is behind an object), and beside it globals and stack,
+/* Uses the whole of a cache slab (of a pool's slots also the bytes after an object), and beside it globals and stack,
  * round after round: what a server would at its fullest. For bench/stingy/placement, with
  * native/stingy/generate/test/globals.c. usage: full ROUNDS */
 #include "globals.h"

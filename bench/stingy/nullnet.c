@@ -1,13 +1,13 @@
 /* A kernel that costs nothing, for tux and lighttpd and their Stingy versions: a preload library that plays listener,
- * connections, epoll and clients inside of the server's process. What is left is the server's own time, on this
+ * connections, epoll and clients inside of the server's process. This leaves the server's own time, on this
  * machine's caches.
  *
  * NULLNET_CONNECTIONS connections ask NULLNET_REQUESTS requests in all. In each epoll_wait a quarter of those whose
  * client waits for nothing ask, in random order, as many as the caller takes. At the end it prints a line, counts from
  * the fifth part on, and ends the process.
  *
- * It plays what the two use for a small file: listen, accept4, epoll_ctl, epoll_wait, close; recv, send, sendfile
- * (tux); read, pread, writev, getsockopt (lighttpd, which sends a small file from memory). One thread. */
+ * It emulates the calls that the two use for a small file: listen, accept4, epoll_ctl, epoll_wait, close; recv, send,
+ * sendfile (tux); read, pread, writev, getsockopt (lighttpd, which sends a small file from memory). One thread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -116,7 +116,7 @@ int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout) {
         /* The next of a random order: exchanged with one that comes after it. */
         unsigned j = i + below(total - i), k = order[j];
         order[j] = order[i], order[i] = k;
-        /* Who has asked and was not heard asks again, as with a level. */
+        /* A request that was not read is reported again, as with a level. */
         if (k >= accepted || (connections[k].is_busy && !connections[k].is_asking))
             continue;
         connections[k].is_asking = connections[k].is_busy = true;
@@ -146,7 +146,7 @@ static void has_answer(struct connection *c) {
     }
 }
 
-/* The next function of that name, for what is not played. */
+/* The next function of that name, for calls that are not emulated. */
 #define REAL(name)                 \
     static __typeof__(&name) real; \
     if (!real)                     \
@@ -206,7 +206,7 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
     if (!mine(fd))
         return real(fd, level, name, value, bytes);
     memset(value, 0, *bytes);
-    *(int *)value = 1; /* TCP_NODELAY, which is what is asked */
+    *(int *)value = 1; /* TCP_NODELAY, the option that is read */
     return 0;
 }
 

@@ -305,7 +305,7 @@ static int try(const char *phase, double per_sec, double seconds) {
     return why ? -1 : !has_failed;
 }
 
-/* Lets the server come to the end of what it has. */
+/* Lets the server finish the requests that it has. */
 static void rest(bool is_needed) {
     if (!is_needed)
         return;
@@ -404,6 +404,6 @@ int main(int argc, char **argv) {
         rest(true);
         verdict = try("over", held * OVER, 0.3);
     }
-    /* What was printed tells how far it came. */
+    /* The lines printed so far show how far it came. */
     return 0;
 }

@@ -14,7 +14,7 @@ T99 = [math.nan, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.
 SAME = 0.01
 # A control whose interval is wider than this, to either side, shows nothing.
 WIDE = 0.10
-# A measurement further from what it should be than this many median absolute deviations weighs less: one that was disturbed moves little.
+# A measurement further from its expected value than this many median absolute deviations weighs less: one that was disturbed moves little.
 FAR = 3 * 1.4826
 
 
@@ -24,7 +24,7 @@ def as_numbers(row):
 
 
 class Rows:
-    """A CSV file that grows by a row at a time: a crash, Ctrl-C or kill loses what is being measured, and nothing before it."""
+    """A CSV file that grows by a row at a time: a crash, Ctrl-C or kill loses the current measurement, and nothing before it."""
 
     def __init__(self, path, columns):
         self.path, self.columns = path, ["run", *columns]
@@ -32,7 +32,7 @@ class Rows:
         self.run = 1 + max((row["run"] for row in self.rows), default=0)
 
     def read(self):
-        """What is there. A row that a kill cut off is dropped, also from the file."""
+        """The rows so far. A row that a kill cut off is dropped, also from the file."""
         if not os.path.exists(self.path):
             return []
         with open(self.path, encoding="ascii", newline="") as file:

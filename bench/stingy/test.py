@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the benchmark's arithmetic: what is read from rows, whatever machine they are from."""
+"""Tests of the benchmark's arithmetic, on rows of any machine."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-/* What a process has used of its CPU, as the kernel tells it: for the clients, which look at the server when a window
+/* The CPU time of a process, from the kernel: for the clients, which look at the server when a window
  * begins and ends. Of the process's first thread; the servers here have one. */
 #ifndef BENCH_STINGY_USAGE_H
 #define BENCH_STINGY_USAGE_H

@@ -1,4 +1,4 @@
-"""The versions of each server, and how one is started: always the same port in a network namespace of its own, a CPU of its own."""
+"""The versions of each server, and how one is started: always the same port in a separate network namespace, on a separate CPU."""
 
 import ctypes
 import fcntl
@@ -59,7 +59,7 @@ VERSIONS = {
     },
 }
 
-# Where a gain comes from: (name, of these two versions, what they differ in).
+# Causes of a gain: (name, the two versions, their difference).
 SOURCES = {
     "tux": [("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
             ("batching", "loop", "stock", "stage scheduler and cold connections; what epoll by edge saves the kernel is in it"),

@@ -141,7 +141,7 @@ static __attribute__((noinline)) void compute(void) {
     sink = at;
 }
 
-/* LEAK: memory that nobody will ask for again, touched so that it is really there. */
+/* LEAK: memory that is never used again, written so that it is really allocated. */
 static void leak(void) {
     enum { KEPT = 4096 };
     char *kept = malloc(KEPT);
@@ -219,7 +219,7 @@ static void drop(int fd) {
         open_connections--;
 }
 
-/* Reads what is there and answers every request in it; 0 when the connection is gone. */
+/* Reads available bytes and answers every request in them; 0 when the connection is closed. */
 static int serve(int fd) {
     struct connection *connection = connections[fd];
     ssize_t got = read(fd, connection->head + connection->held, REQUEST - connection->held);
@@ -392,7 +392,7 @@ static void run_epoll(int listener) {
                 if (serve(fd))
                     continue;
                 drop(fd);
-                /* A descriptor is free again: whoever waits in the accept queue may come. */
+                /* A descriptor is free again: the next connection in the accept queue can be accepted. */
                 if (is_full && !epoll_ctl(set, EPOLL_CTL_ADD, listener,
                                           &(struct epoll_event){.events = EPOLLIN, .data.fd = listener}))
                     is_full = 0;
@@ -409,7 +409,7 @@ static void run_epoll(int listener) {
     }
 }
 
-/* The slow reader of PIPE_LOG: a process of its own, gone with the server. */
+/* The slow reader of PIPE_LOG: a separate process, which ends with the server. */
 static void start_reader(void) {
     int ends[2];
     pid_t server = getpid();

@@ -113,7 +113,7 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, guest: &Guest)
     image
 }
 
-/// Boots the guest and fails unless its test printed [`DONE`]. Where there can be no guest, says so.
+/// Boots the guest and fails unless its test printed [`DONE`]. Prints a reason where no guest can run.
 pub fn run(asked: &Guest) {
     let skip = |why: &str| eprintln!("SKIPPED {}: {why}", asked.caller);
     if !cfg!(target_arch = "x86_64") {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compile_commands.json from what `make -n` says. usage: database.py FOLDER < LOG > compile_commands.json
+"""compile_commands.json from the output of `make -n`. usage: database.py FOLDER < LOG > compile_commands.json
 
 FOLDER is where make runs. Reads lines that compile one file (-c); `test -f 'x.c' || echo './'`x.c, as automake writes it, is x.c.
 """

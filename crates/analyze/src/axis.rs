@@ -1,4 +1,4 @@
-//! What an axis showed: throughput, response time and CPU per request against one quantity, everything else held.
+//! Findings along an axis: throughput, response time and CPU per request against one quantity, everything else held.
 //!
 //! Values are compared within a repeat, as the machine's speed drifts between repeats: a change between the ends of the
 //! axis is the median of the repeats' own ratios, its interval a bootstrap over repeats. Levels carry medians over
@@ -16,7 +16,7 @@ use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, n
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Fixed, so that a run always reads the same.
+/// Fixed, so that the same run always gives the same result.
 const SEED: u64 = 0x4158;
 
 /// A figure over the repeats of one value.
@@ -35,7 +35,7 @@ pub struct Estimate {
 /// Everything at one value of the axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AxisLevel {
-    /// The value as asked for, in the axis's unit.
+    /// The nominal value, in the axis's unit.
     pub value: f64,
     /// Points measured.
     pub points: u64,
@@ -49,6 +49,9 @@ pub struct AxisLevel {
     pub response_p50_us: Option<Estimate>,
     /// 99th percentile of the response time, microseconds.
     pub response_p99_us: Option<Estimate>,
+    /// 99th percentile of the reap delay, microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reap_p99_us: Option<Estimate>,
     /// Server CPU per request with the softirq time of its CPUs, microseconds.
     pub cpu_us_per_request: Option<Estimate>,
     /// User part.
@@ -63,9 +66,9 @@ pub struct AxisLevel {
     pub conforming_ratio: Option<Estimate>,
     /// Median bandwidth of a connection of fixed bandwidth, bits per second.
     pub connection_bits_per_sec: Option<Estimate>,
-    /// What was there of what the axis asks for (cold connections, TIME_WAIT sockets), counted.
+    /// The measured number of what the axis varies (cold connections, TIME_WAIT sockets).
     pub present: Option<Estimate>,
-    /// Kernel memory of what the axis adds, bytes.
+    /// Kernel memory of what the axis varies, bytes.
     pub kernel_bytes: Option<Estimate>,
 }
 
@@ -93,14 +96,14 @@ pub struct Conforming {
     pub demanded_ratio: f64,
     /// Most connections of which the share conformed, in the median over repeats, with every smaller number conforming, too.
     pub held: Option<f64>,
-    /// Fewest of which it did not.
+    /// Fewest connections of which the share did not conform.
     pub failed: Option<f64>,
 }
 
-/// What one axis showed.
+/// The findings of one axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AxisFindings {
-    /// What was varied.
+    /// The varied quantity.
     pub axis: Axis,
     /// Unit of every value.
     pub unit: String,
@@ -114,7 +117,7 @@ pub struct AxisFindings {
     pub p99_change: Option<Change>,
     /// Median response time from the lowest value to the highest.
     pub p50_change: Option<Change>,
-    /// What a packet cost in each layer, where points were profiled per packet.
+    /// The cost of a packet in each layer, if points were profiled per packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<layers::AxisLayers>,
     /// Axis of conforming connections only.
@@ -171,7 +174,7 @@ fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, dema
     }
 }
 
-/// A figure over the repeats of one value; `None` where nothing was measured.
+/// A figure over the repeats of one value; `None` if nothing was measured.
 pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let interval = bootstrap(&values, criteria.confidence_ratio, SEED, median);
@@ -206,6 +209,7 @@ fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> Axis
         goodput_per_sec: named(names::GOODPUT),
         response_p50_us: named(names::RESPONSE_P50),
         response_p99_us: named(names::RESPONSE_P99),
+        reap_p99_us: named(names::REAP_P99),
         cpu_us_per_request: over(&|point| cpu_us(point)),
         cpu_user_us_per_request: named(names::SERVER_CPU_USER),
         cpu_system_us_per_request: named(names::SERVER_CPU_SYSTEM),
@@ -248,7 +252,7 @@ fn change(groups: &[(f64, Vec<&Point>)], read: impl Fn(&Point) -> Option<f64>, c
     })
 }
 
-/// Whether enough of a level's connections conformed; `None` where that was not measured.
+/// Whether enough of a level's connections conformed; `None` if that was not measured.
 pub(crate) fn conforms(shares: &[f64], demanded_ratio: f64) -> Option<bool> {
     median(shares).map(|share| share >= demanded_ratio - 1e-9)
 }
@@ -270,7 +274,7 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
         found.push(Doubt::new(
             DoubtKind::TooFewSamples,
             Severity::Warning,
-            format!("the axis was measured in {repeats} repeats: its intervals say little"),
+            format!("the axis was measured in {repeats} repeats: its intervals mean little"),
             "give it more time (--budget) or fewer values (--axis-values), and at least 3 --repeats",
         ));
     }
@@ -282,7 +286,7 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
                 "from {} on the client was saturated: throughput there is the client's limit",
                 value_words(level.value, axis)
             ),
-            "give the client more CPUs (--cpus) or a machine of its own, or offer less",
+            "give the client more CPUs (--cpus) or a separate machine, or offer less",
         ));
     }
     if let Some(level) = levels.iter().find(|level| level.present.is_some_and(|found| found.median < 0.9 * level.value))

@@ -1,9 +1,9 @@
-//! Two runs of one sweep against each other: at each load that both measured, the ratio B / A of each figure with its
-//! interval and Welch's t-test on the logarithms; p-values are corrected for the number of tests (Holm, 1979). Of two runs
-//! that were measured in turn, round by round, the points of a round are compared with each other: what drifts cancels.
+//! Compares two runs of one sweep: at each load that both measured, the ratio B / A of each figure with its interval
+//! and Welch's t-test on the logarithms; p-values are corrected for the number of tests (Holm, 1979). If the runs were
+//! measured in turn, round by round, the points of a round are compared with each other, so drift cancels.
 //!
-//! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of it. An interval
-//! that holds the threshold says neither: could not tell.
+//! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of
+//! it. If the interval holds the threshold, the comparison cannot tell.
 
 mod subjects;
 mod words;
@@ -38,7 +38,7 @@ const FIGURES: [(&str, &str, Better); 4] = [
     (names::SERVER_CPU, "CPU/request", Better::Lower),
 ];
 
-/// What was found for one figure at one load.
+/// The result for one figure at one load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -48,7 +48,8 @@ pub enum Outcome {
     Improvement,
     /// The interval ends before the threshold: not worse by more than that.
     NotWorse,
-    /// The interval holds the threshold, or the points are about something else: a regression was not seen, and may be one.
+    /// The interval holds the threshold, or the points measured something else: a regression was neither shown nor
+    /// excluded.
     Unclear,
     /// Fewer than two points on a side: no test.
     Untested,
@@ -85,19 +86,19 @@ pub struct Difference {
     /// Standard error of the logarithm of the ratio, and its degrees of freedom; absent without a test.
     #[serde(skip)]
     test: Option<(f64, f64)>,
-    /// Half of the points of either run are about something else than what was asked (the client was saturated).
+    /// Half of the points of either run measured something else than intended (the client was saturated).
     pub is_invalid: bool,
-    /// What it comes to.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What a comparison comes to.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conclusion {
     /// At least one figure is worse by more than the threshold.
     Regression,
-    /// Every figure at every common load was shown not to be.
+    /// No regression at any figure at any common load.
     NoRegression,
     /// No regression was seen, and at least one test could not have excluded one.
     CouldNotTell,
@@ -110,7 +111,7 @@ pub struct Comparison {
     pub threshold_ratio: f64,
     /// Confidence of intervals and tests.
     pub confidence_ratio: f64,
-    /// What it comes to.
+    /// The result.
     pub conclusion: Conclusion,
     /// Ascending by sweep and load.
     pub differences: Vec<Difference>,
@@ -170,13 +171,13 @@ fn levels(run: &RunDir) -> Vec<Level<'_>> {
     chunks.map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
 }
 
-/// Worse by more than this is a regression, unless another limit is typed.
+/// The default threshold of a regression.
 pub const THRESHOLD_RATIO: f64 = 0.05;
 
-/// The folder in a run directory in which the run lies that was measured beside it.
+/// The folder in a run directory with the run that was measured in turn with it.
 pub const BESIDE: &str = "with";
 
-/// The run that was measured beside this one in turn (`find --compare-with`), if there is one that can be read.
+/// The run that was measured in turn with this one (`find --compare-with`), if there is one that can be read.
 pub fn beside(run: &RunDir) -> Option<RunDir> {
     let path = run.path.join(BESIDE);
     path.join("run.json").is_file().then(|| RunDir::open(&path).ok()).flatten()
@@ -187,7 +188,8 @@ pub fn runs(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, 
     compared(a, b, threshold_ratio, false)
 }
 
-/// The same for two runs that took turns: points of one round (repeat) are pairs, tested by Student's t on their differences.
+/// The same for two runs that were measured in turn: points of one round (repeat) are pairs, tested by Student's t on
+/// their differences.
 pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Comparison, CompareError> {
     compared(a, b, threshold_ratio, true)
 }
@@ -195,7 +197,7 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
     let (of_a, of_b) = (levels(a), levels(b));
     let confidence = a.record.scenario.sweep().map_or(0.95, |sweep| sweep.criteria.confidence_ratio);
-    // A loss beyond everything cannot be.
+    // A loss of more than everything is impossible.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
     let mut differences: Vec<Difference> = Vec::new();
     let (mut points_a, mut points_b) = (Vec::new(), Vec::new());
@@ -227,7 +229,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let mut doubts = doubts(a, b, &differences);
     doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
     if !is_paired {
-        // Servers that took turns in one run are different ones on purpose, and got the same requests.
+        // Two servers in turn differ on purpose, and got the same requests.
         doubts.extend(subjects::doubts(a, b));
     }
     let unmatched = of_a.len() + of_b.len() - 2 * matched;
@@ -335,7 +337,7 @@ fn welch(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
     let (va, vb) = (share(a), share(b));
     let variance = va + vb;
     let freedom = variance.powi(2) / (va.powi(2) / (a.len() - 1) as f64 + vb.powi(2) / (b.len() - 1) as f64);
-    // Without any scatter the difference is certain; one degree of freedom is never claimed beyond what there is.
+    // Without any scatter the difference is certain; at most one degree of freedom is assumed then.
     let most = (a.len() + b.len() - 2) as f64;
     Some((variance.sqrt(), if freedom.is_finite() { freedom.clamp(1.0, most) } else { most }))
 }
@@ -348,7 +350,7 @@ fn p_value(difference: f64, error: f64, freedom: f64) -> Option<f64> {
     Some((2.0 * law.cdf(-(difference / error).abs())).min(1.0))
 }
 
-/// Logarithms of the ratios from which on a change is beyond the threshold: a loss of that share, and a growth by it.
+/// Logarithms of the ratios at which a change crosses the threshold: a loss of that share, and a growth by it.
 fn bounds(threshold: f64) -> (f64, f64) {
     ((1.0 - threshold).ln(), threshold.ln_1p())
 }
@@ -401,7 +403,7 @@ fn outcome(difference: &Difference, threshold: f64, level: f64) -> Outcome {
     }
 }
 
-/// What the two runs and the compared points of theirs are doubted for.
+/// The doubts of the two runs and of their compared points.
 fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec<String> {
     let of = |(run, points): (&RunDir, Vec<&Point>)| -> Vec<String> {
         let whole = run.record.doubts.iter().chain(&run.reading_doubts);
@@ -426,7 +428,7 @@ fn doubts(a: &RunDir, b: &RunDir, differences: &[Difference]) -> Vec<String> {
     let apart = a.record.started_unix_ms.abs_diff(b.record.started_unix_ms) / 60_000;
     if apart > 30 {
         doubts.push(format!(
-            "the runs began {apart} minutes apart: a machine's speed drifts; measure them side by side, interleaved"
+            "the runs began {apart} minutes apart: a machine's speed drifts; measure them in turn, interleaved"
         ));
     }
     if differences.iter().all(|difference| difference.outcome == Outcome::Untested) {

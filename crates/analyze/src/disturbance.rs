@@ -1,14 +1,14 @@
-//! Which points show the machine's other work as much as the server. Such a point is measured again, weighs less, and is no
-//! evidence for a cause.
+//! Finds points that were disturbed by other work on the machine. Such a point is measured again, weighs less, and is
+//! no evidence for a cause.
 
 use record::{DoubtKind, Point, Severity, names};
 
-/// What a disturbed point weighs beside one that is not.
+/// The weight of a disturbed point; 1 for others.
 pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
-/// With other work below this, what kept the client from its CPU was the server: they share it.
+/// With less other work than this, the server itself kept the client from its CPU: they share it.
 const OTHERS_CPUS: f64 = 0.05;
 
-/// Whether a hypervisor, other work or a client that was kept waiting disturbed the point, by the point's own doubts.
+/// Whether the point's own doubts show that a hypervisor, other work or a client kept waiting disturbed it.
 pub fn is_disturbed(point: &Point) -> bool {
     why(point).is_some()
 }
@@ -25,7 +25,7 @@ pub(crate) fn why(point: &Point) -> Option<&str> {
     found.map(|doubt| doubt.what.as_str())
 }
 
-/// The points that nothing disturbed; all, where there is no other.
+/// The points that were not disturbed; all, if every one was.
 pub(crate) fn quiet_first<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let quiet: Vec<&Point> = points.iter().copied().filter(|point| !is_disturbed(point)).collect();
     if quiet.is_empty() { points.to_vec() } else { quiet }

@@ -1,4 +1,4 @@
-//! The doubts of points, gathered for what is concluded from them: a comparison or a model is no better than its points.
+//! Collects the doubts of points, for conclusions from them: a comparison or a model is no better than its points.
 
 use record::{DoubtKind, Point, Severity};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) fn of_points<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<Stri
         .collect()
 }
 
-/// Whether a point's figures are about something else than what was asked.
+/// Whether a point measured something else than intended.
 pub(crate) fn is_invalid(point: &Point) -> bool {
     point.doubts.iter().any(|doubt| doubt.severity == Severity::Invalid)
 }

@@ -1,7 +1,7 @@
-//! What grew between two loads: layers of the network stack, and functions, by what sampling saw in their points.
+//! The layers of the network stack and the functions that grew between two loads, from the samples of their points.
 //!
-//! Every point at the one load is compared with one at the other, of the same repeat where there is one, so that the
-//! machine's drift cancels; the interval is a bootstrap over these pairs.
+//! Every point at one load is compared with one at the other, of the same repeat if possible, so that the machine's
+//! drift cancels; the interval is a bootstrap over these pairs.
 
 use crate::statistics::{Interval, bootstrap, mean};
 use record::{Point, names};
@@ -39,7 +39,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// By how much it grew.
+    /// The growth.
     pub fn grew_us(&self) -> f64 {
         self.high_us - self.low_us
     }
@@ -56,10 +56,10 @@ pub fn layers(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
     grown(LAYERS.iter().filter_map(of))
 }
 
-/// The functions that certainly grew, by what they do themselves; the largest growth first.
+/// The functions that certainly grew, without their callees; the largest growth first.
 pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
     let pairs = pairs(low, high);
-    // A point lists its most expensive functions only: what it does not list cost it less than any that it does.
+    // A point lists only its most expensive functions: a function that is not listed cost less than any that is.
     let cost = |point: &Point, name: &str| {
         if point.functions.is_empty() {
             return None;
@@ -77,7 +77,7 @@ fn grown(all: impl Iterator<Item = Growth>) -> Vec<Growth> {
     grown
 }
 
-/// Points of equal repeat; what remains is paired in order.
+/// Points of equal repeat; the rest is paired in order.
 fn pairs<'a>(low: &[&'a Point], high: &[&'a Point]) -> Vec<(&'a Point, &'a Point)> {
     let mut free: Vec<&Point> = low.to_vec();
     let mut pairs = Vec::new();

@@ -1,9 +1,9 @@
-//! From run directories to findings: pure functions, no network, no kernel. The crate `report` renders what is found here.
+//! From run directories to findings: pure functions, no network, no kernel. The crate `report` renders the findings.
 //!
-//! Read in this order: [`zones`] (what is found and by which criteria), [`sweep`] (which load is measured next), [`verdict`]
-//! (what it means in words), [`watch`] (what recordings of a watch say), [`watched`] (what points say of the server's side),
-//! [`simulated`] (what a simulation says), and [`limit`] for `--fail-if`. Definitions and the making of the intervals are
-//! described in `docs/zones.md`.
+//! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (which load is measured next),
+//! [`verdict`] (the findings in words), [`watch`] (recordings of a watch), [`watched`] (the server's side of points),
+//! [`simulated`] (simulations), and [`limit`] for `--fail-if`. Definitions and intervals are described in
+//! `docs/zones.md`.
 
 pub mod axis;
 pub mod compare;

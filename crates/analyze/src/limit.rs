@@ -8,7 +8,7 @@ use record::units::{self, format_nanos, format_si};
 use record::{Figures, Point, names};
 use std::fmt;
 
-/// Short names that people type.
+/// Short names for typing.
 const SHORT: &[(&str, &str)] = &[
     ("throughput", names::THROUGHPUT),
     ("goodput", names::GOODPUT),
@@ -110,7 +110,7 @@ pub enum LimitError {
     },
 }
 
-/// What a point says to a limit.
+/// The result of checking a point against a limit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Check {
     /// The comparison holds; the words carry the value: `p99 > 50ms: it was 62.1 ms`.
@@ -164,7 +164,7 @@ pub fn parse(expression: &str) -> Result<Limit, LimitError> {
     Ok(Limit { typed: quoted(expression), figure, unit, operator, value })
 }
 
-/// Finds a figure by its short name, full name, or full name without room and unit (`lag_p99`).
+/// Finds a figure by its short name, full name, or full name without prefix and unit (`lag_p99`).
 fn figure(typed: &str) -> Result<(&'static str, &'static str), LimitError> {
     let name = typed.to_ascii_lowercase().replace('-', "_");
     if name == ERRORS {
@@ -231,7 +231,7 @@ fn in_words(value: f64, unit: &str) -> String {
 }
 
 impl Limit {
-    /// The figure it looks at.
+    /// The figure that it checks.
     pub fn figure(&self) -> &'static str {
         self.figure
     }

@@ -1,4 +1,4 @@
-//! What one point says of its server and of its client.
+//! The state of the server and of its client in one point.
 
 use record::{Criteria, DoubtKind, Point, names};
 
@@ -17,7 +17,7 @@ pub(crate) fn saturation(point: &Point) -> Option<f64> {
     }
 }
 
-/// Whether the load generator had no CPU, port or descriptor left for what was asked of it.
+/// Whether the load generator had no CPU, port or descriptor left for its load.
 pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
     let busy = point.value(names::CLIENT_UTILISATION).is_some_and(|share| share >= criteria.saturation_ratio);
     let doubted = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::ClientSaturated);
@@ -25,17 +25,23 @@ pub fn client_is_saturated(point: &Point, criteria: &Criteria) -> bool {
     busy || doubted || point.outcomes.local_limit as f64 / requests > criteria.error_ratio
 }
 
-/// The client was the limit and the server was not, as far as one can tell.
+/// Whether the client was the limit and the server was not, as far as can be known.
 pub(crate) fn client_limited(point: &Point, criteria: &Criteria) -> bool {
     client_is_saturated(point, criteria) && server_is_saturated(point, criteria) != Some(true)
 }
 
-/// CPU of a request: the server group's own, and the softirq time of its CPUs that is not in it already.
+/// CPU of a request: the server group's own, and the softirq time of its CPUs that is not included already.
 pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
-/// Softirq time of a request beside the group's own CPU time. Older runs do not say how much of it that contains.
+/// Softirq time of a request outside the group's own CPU time. Older runs do not record the overlap.
 pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
     point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
+}
+
+/// What the 99th percentile of the response time falls by when the client's reap delays are taken off, as a share of it.
+pub(crate) fn reap_of_p99(point: &Point) -> Option<f64> {
+    let with = point.value(names::SAMPLED_P99).filter(|us| *us > 0.0)?;
+    Some((1.0 - point.value(names::ARRIVED_P99)? / with).max(0.0))
 }

@@ -1,4 +1,4 @@
-//! From measured runs to what-if answers: service demands, models of the server, and their check against measurement.
+//! What-if answers from measured runs: service demands, models of the server, and their check against measurement.
 //!
 //! Read in this order: [`of_runs`], then [`server`] (the model), [`check`] (how it is chosen and tested), [`question`]
 //! (what-ifs), [`demand`] (the demand law and the lines). Queueing networks in general: [`network`] and the solvers
@@ -36,7 +36,7 @@ const NOISY_CPUS: f64 = 0.1;
 /// Capacities of models that fit alike are one number up to this ratio.
 const ALIKE: f64 = 1.1;
 
-/// What a sweep's CPU readings say without any model.
+/// Results of a sweep's CPU readings, without a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
     /// `closed loop` or `open loop`.
@@ -47,23 +47,23 @@ pub struct Measured {
     pub regressions: Vec<demand::Regression>,
 }
 
-/// A prediction with everything that it rests on.
+/// A prediction with its basis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// Demands and lines.
     pub measured: Vec<Measured>,
     /// The chosen model, fitted to all points of the closed loop.
     pub model: server::Server,
-    /// How every model did on points that it was not fitted to.
+    /// The errors of every model on points that it was not fitted to.
     pub checks: Vec<check::Check>,
-    /// What a fit up to half the yield point says about the rest.
+    /// The predictions of a fit up to half the yield point for the rest.
     pub extrapolation: Option<check::Extrapolation>,
     /// The same on the yield and failure points of both loops; absent where nothing could be fitted or nothing lies beyond.
     pub validation: Option<validate::Validation>,
-    /// The run's open-loop points beside what the model says of them.
+    /// The run's open-loop points, each with the model's prediction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open_points: Vec<validate::Checked>,
-    /// Resamples behind the intervals.
+    /// Number of bootstrap resamples for the intervals.
     pub resamples: usize,
     /// The answer.
     pub answer: question::Answer,
@@ -83,7 +83,7 @@ pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, Predi
     with_what_ifs(runs, question, &[])
 }
 
-/// Answers the questions kept with a run; where nothing can be predicted, each says why.
+/// Answers the questions kept with a run; if nothing can be predicted, each has the reason.
 pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
     let what_ifs = run.record.scenario.what_ifs();
     if what_ifs.is_empty() {
@@ -98,9 +98,10 @@ pub fn kept(run: &RunDir) -> Vec<what_if::WhatIfAnswer> {
 /// [`of_runs`], with more questions that the same fit answers.
 ///
 /// # Errors
-/// Those of [`of_runs`]; a further question that cannot be answered says so in its place.
+/// Those of [`of_runs`]; a further question that cannot be answered has the reason instead.
 pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) -> Result<Prediction, PredictError> {
-    // Runs with different mixes are different servers to the models: the first is fitted, the others tell the classes apart.
+    // Runs with different mixes are different servers to the models: the first is fitted, the others separate the
+    // classes.
     let fitted = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
     let readings = readings::read(fitted)?;
     let mix = if question.mix.is_empty() { None } else { Some(mix::of_runs(runs, &question.mix)?) };
@@ -138,7 +139,7 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
             let mix = if kept.mix.is_empty() { None } else { Some(mix::of_runs(runs, &kept.mix)?) };
             return question::answer(&readings, &choice, &servers, &kept, mix.as_ref());
         }
-        // Runs with different mixes need a fit of their own.
+        // Runs with different mixes need separate fits.
         of_runs(runs, &kept).map(|prediction| prediction.answer)
     };
     let what_ifs = what_ifs.iter().map(|what_if| what_if::WhatIfAnswer::new(what_if, answer_kept(what_if))).collect();

@@ -1,9 +1,9 @@
-//! What changed between two profiles.
+//! The changes between two profiles.
 
 use record::profile::Folded;
 use std::collections::BTreeMap;
 
-/// How a function's share of its own samples changed.
+/// The change of a function's share of the samples, without its callees.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Change {
     /// The function, with the kernel's mark.
@@ -23,8 +23,8 @@ impl Change {
     }
 }
 
-/// What grew and what shrank, by innermost function: clear changes first, the largest before. Shares are of each file's own
-/// samples.
+/// The growth and shrinkage by innermost function: clear changes first, the largest before. Shares are of each file's
+/// own samples.
 pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
     let leaves = |folded: &Folded| {
         let total = folded.total().max(1) as f64;
@@ -37,7 +37,8 @@ pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
         shares
     };
     let totals = [before.total().max(1) as f64, after.total().max(1) as f64];
-    // Two samples more than were seen (Agresti and Caffo 2000): a function that one side never met is not certain either.
+    // Two samples more than counted (Agresti and Caffo 2000): a function that one side never sampled is not certain
+    // either.
     let variance = |share: f64, total: f64| {
         let share = (share * total + 1.0) / (total + 2.0);
         share * (1.0 - share) / (total + 2.0)

@@ -1,8 +1,9 @@
-//! Numbers as tables show them. A sentence names, compares and divides these, so that it can be checked against the table.
+//! Numbers as tables show them. Sentences name, compare and divide these, so that they can be checked against the
+//! table.
 
 use record::units::format_si;
 
-/// A number read back from what was printed of it.
+/// Reads back a printed number.
 fn read_back(printed: &str) -> f64 {
     let (digits, factor) = match printed.char_indices().last() {
         Some((at, 'k')) => (&printed[..at], 1e3),
@@ -35,7 +36,7 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// A share of a hundred and its limit, with as many decimals as it takes to tell them apart: `97.6 %` and `98 %`.
+/// A percentage and its limit, with as many decimals as needed to distinguish them: `97.6 %` and `98 %`.
 pub(crate) fn percent_against(share: f64, limit: f64) -> (String, String) {
     let limit_words = percent(limit);
     let plain = percent(share);
@@ -48,7 +49,7 @@ pub(crate) fn percent_against(share: f64, limit: f64) -> (String, String) {
     (told_apart.unwrap_or(plain), limit_words)
 }
 
-/// A time and its limit, the time with more digits where both would read alike.
+/// A time and its limit, the time with more digits if both would read alike.
 pub(crate) fn nanos_against(nanos: f64, limit: f64) -> (String, String) {
     let words = record::units::format_nanos;
     let (plain, limit_words) = (words(nanos), words(limit));

@@ -1,6 +1,6 @@
-//! What a run of `straingauge simulate` says: the tables and figures of Kim and Rixner ("Performance characterization of the
-//! FreeBSD network stack", 2005; Tables 1 to 3, Figures 4 to 7) for the kernel that was simulated. Every number is simulated,
-//! except cycles, which are modelled from them by stated costs; nothing measured stands beside them.
+//! The findings of a run of `straingauge simulate`: the tables and figures of Kim and Rixner ("Performance
+//! characterization of the FreeBSD network stack", 2005; Tables 1 to 3, Figures 4 to 7) for the simulated kernel. Every
+//! number is simulated, except cycles, which are modelled from them with stated prices; none is measured.
 //!
 //! The crate `report` draws the tables and figures.
 
@@ -34,7 +34,7 @@ pub fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<V
         let own = quantity(point);
         let of = |value: u64, is_own: bool| if is_own { 0 } else { value };
         let all = [point.connections, point.rate_per_sec, point.delay_us];
-        // The quantity is one of the three, told by what changes when a point differs in it alone.
+        // The quantity is one of the three, recognised by what changes when a point differs in it alone.
         let probe = |index: usize| {
             let mut other = Point { connections: all[0], rate_per_sec: all[1], delay_us: all[2], ..Point::default() };
             match index {
@@ -69,18 +69,18 @@ pub fn words(point: &Point) -> String {
     words
 }
 
-/// Structure, else cache, made safe.
+/// The structure, else the cache, made safe to print.
 pub fn title(object: &Object) -> String {
     record::text::plain(object.title(), 60)
 }
 
-/// The point with most misses of the stack: what objects and functions are shown of.
+/// The point with most misses of the stack, whose objects and functions are shown.
 pub fn foremost(simulation: &Simulation) -> Option<&Point> {
     let misses = |point: &Point| per_packet(point, |sample| sample.stack.l2_misses(0) as f64).unwrap_or(0.0);
     simulation.points.iter().max_by(|a, b| misses(a).total_cmp(&misses(b)))
 }
 
-/// What is worth a sentence.
+/// The sentences.
 pub fn sentences(simulation: &Simulation) -> Vec<String> {
     let mut said = Vec::new();
     let first_l2 = simulation.l2_bytes(0).map(size);

@@ -1,6 +1,6 @@
 //! The statistics that findings rest on: median, quantiles, coefficient of variation, seeded bootstrap intervals.
 //!
-//! All functions pass over values that are not finite and return `None` where nothing is left, so that no NaN travels.
+//! All functions skip values that are not finite and return `None` if none is left, so that no NaN spreads.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Draws of a bootstrap. 400 give the ends of a 95 % interval from ten draws each, enough for two significant digits.
 pub const DRAWS: usize = 400;
 
-/// An interval that a bootstrap found.
+/// An interval from a bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
@@ -73,7 +73,7 @@ pub fn coefficient_of_variation(values: &[f64]) -> Option<f64> {
 }
 
 /// Percentile-bootstrap interval of `statistic` over independent repeats (or blocks): draws as many with replacement,
-/// [`DRAWS`] times, and takes the quantiles of what the statistic gave. `None` with fewer than two repeats.
+/// [`DRAWS`] times, and takes the quantiles of the results. `None` with fewer than two repeats.
 pub fn bootstrap<T: Clone>(
     repeats: &[T],
     confidence: f64,

@@ -1,4 +1,4 @@
-//! What the findings mean, in plain words, never without the doubts.
+//! Puts the findings into plain words, always with the doubts.
 
 mod cause;
 mod command;
@@ -26,7 +26,7 @@ pub struct Verdict {
     pub headline: String,
     /// A few sentences: what saturated, cost, limits; then the causes with what to try.
     pub sentences: Vec<String>,
-    /// The causes that the rules found, the one to mend first at the front; none for a server that is simply full.
+    /// The causes that the rules found, the one to fix first at the front; none for a server that is simply full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
     /// Every reason not to trust it: of the run, of reading it, of the sweeps, of the points (one of each kind).
@@ -37,10 +37,10 @@ pub struct Verdict {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
-    /// The evidence excludes chance, and what else could look like it.
+    /// The evidence excludes chance, and other explanations.
     #[default]
     Cause,
-    /// What was seen fits it, and something else, too: the remedy says how to tell.
+    /// The observations fit it, and something else, too: the remedy includes a command that decides.
     Possibility,
 }
 
@@ -54,18 +54,18 @@ pub struct Cause {
     /// How sure it is.
     #[serde(default)]
     pub certainty: Certainty,
-    /// What was seen.
+    /// The observation.
     pub because: String,
-    /// What to try.
+    /// The remedy.
     pub remedy: String,
-    /// The commands in it.
+    /// The commands in the remedy.
     pub commands: Vec<String>,
-    /// Where the rule comes from.
+    /// The source of the rule.
     pub source: String,
 }
 
 impl Cause {
-    /// What was seen and what to try, as it stands among the sentences of a verdict.
+    /// The observation and the remedy, as one of the sentences of a verdict.
     pub fn sentence(&self) -> String {
         match self.certainty {
             Certainty::Cause => format!("{} {}", self.because, self.remedy),
@@ -75,10 +75,10 @@ impl Cause {
 }
 
 impl Verdict {
-    /// The sentences that tell no cause of [`Verdict::causes`].
+    /// The sentences without those of [`Verdict::causes`].
     pub fn without_causes(&self) -> impl Iterator<Item = &str> {
-        let told: Vec<String> = self.causes.iter().map(Cause::sentence).collect();
-        self.sentences.iter().map(String::as_str).filter(move |sentence| !told.iter().any(|cause| cause == sentence))
+        let causes: Vec<String> = self.causes.iter().map(Cause::sentence).collect();
+        self.sentences.iter().map(String::as_str).filter(move |sentence| !causes.iter().any(|cause| cause == sentence))
     }
 }
 
@@ -90,13 +90,13 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
     let free = holding.iter().filter(|(rule, _)| !rule.hidden_by.iter().any(&holds));
     let is_unquiet = seen.unquiet().is_some();
     let mut causes: Vec<Cause> = free
-        .map(|(rule, told)| Cause {
+        .map(|(rule, finding)| Cause {
             rule: rule.id.into(),
             cause: rule.cause.into(),
-            certainty: if is_unquiet && !rule.is_counted { Certainty::Possibility } else { told.certainty },
-            because: told.because.clone(),
-            remedy: told.remedy.clone(),
-            commands: told.commands.clone(),
+            certainty: if is_unquiet && !rule.is_counted { Certainty::Possibility } else { finding.certainty },
+            because: finding.because.clone(),
+            remedy: finding.remedy.clone(),
+            commands: finding.commands.clone(),
             source: rule.source.into(),
         })
         .collect();
@@ -104,13 +104,13 @@ fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
     causes
 }
 
-/// Where every point that a cause could rest on was disturbed.
+/// The sentence for a run in which every point that a cause could rest on was disturbed.
 fn unquiet_sentence(run: &RunDir, findings: &Findings) -> Option<String> {
     let (points, why) = evidence::Evidence { run, findings }.unquiet()?;
     let which =
         if points == 1 { "the only point".to_string() } else { format!("all {} points", grouped(points as f64)) };
     Some(format!(
-        "The machine was not quiet enough to tell a cause: {which} beyond the yield point or where the server fails were disturbed \
+        "The machine was not quiet enough to name a cause: {which} beyond the yield point or where the server fails were disturbed \
          (the last: {why}). Repeat it on a quiet machine."
     ))
 }
@@ -342,7 +342,7 @@ fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<Stri
     ));
 }
 
-/// Where a closed and an open loop seem to contradict each other: what each of them means.
+/// Explains an apparent contradiction between a closed and an open loop.
 fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: &Criteria) -> Option<String> {
     let fails_open_only = closed.failure_point.failed.is_none() && open.failure_point.failed.is_some();
     let elastic = closed.levels.iter().filter(|level| level.zone == Zone::Elastic);
@@ -351,7 +351,7 @@ fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: 
     let fails = "connections wait for their answers and so never ask for more than the server gives, but requests at a fixed rate keep \
                  coming: that is why only the open loop fails";
     let zones = "plastic begins where more connections bring no more throughput in the closed loop, and where a CPU is busy to the limit in the \
-                 open one: the same busy share can stand in two zones";
+                 open one: the same busy share can belong to two zones";
     match (fails_open_only, zones_differ) {
         (true, true) => Some(format!("The two loops differ by definition: {fails}; {zones}.")),
         (true, false) => Some(format!("The two loops differ by definition: {fails}.")),
@@ -360,7 +360,7 @@ fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: 
     }
 }
 
-/// Which layers and functions grew from the cheapest load to the dearest, where points were profiled.
+/// The layers and functions that grew from the cheapest load to the most expensive, if points were profiled.
 fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> Option<String> {
     /// Named at most; the rest is in the table.
     const NAMED: usize = 3;
@@ -391,7 +391,7 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
     let functions = crate::growth::functions(&low, &high, criteria.confidence_ratio);
     let inside = match functions.as_slice() {
         [] => String::new(),
-        grown => format!(" Of the functions, by what they do themselves: {}.", words(grown)),
+        grown => format!(" Of the functions, without their callees: {}.", words(grown)),
     };
     Some(format!("By layer of the network stack, sampled, it grew in {}.{inside}", words(&layers)))
 }

@@ -1,7 +1,7 @@
-//! What a recording of `straingauge watch` says: tables after Almeida, Almeida and Yates ("Measuring the Behavior of a
-//! World-Wide Web Server", 1996), and what Banga and Mogul ("Scalable kernel performance for Internet servers under realistic
-//! loads", 1998, section 6) drew from live servers: CPU time against request rate, and rates by the second, in which a server
-//! that stops at regular times shows.
+//! The findings of a recording of `straingauge watch`: tables after Almeida, Almeida and Yates ("Measuring the Behavior
+//! of a World-Wide Web Server", 1996), and what Banga and Mogul ("Scalable kernel performance for Internet servers
+//! under realistic loads", 1998, section 6) drew from live servers: CPU time against request rate, and rates by the
+//! second, which show a server that stops at regular times.
 //!
 //! [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
 //! their period, [`tables`] holds the tables, `processes` the one by process; the crate `report` draws them.
@@ -19,28 +19,28 @@ use serde::Serialize;
 use stalls::Stalls;
 use tables::Tables;
 
-/// Everything that is found in a recording.
+/// The findings of a recording.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchFindings {
     /// Seconds from the first reading to the last.
     pub seconds: f64,
     /// Readings that could be read.
     pub readings: u64,
-    /// Lines that could not, the first of them with its number and reason.
+    /// Unreadable lines.
     pub unreadable_lines: u64,
-    /// See `unreadable_lines`.
+    /// The first unreadable line with its number and reason.
     pub first_unreadable: Option<String>,
     /// Requests per second over all.
     pub requests_per_sec: Option<f64>,
     /// CPU time against the rate.
     pub lines: Result<Lines, String>,
-    /// Silences.
+    /// Stalls of the request rate.
     pub stalls: Result<Stalls, String>,
     /// Tables.
     pub tables: Tables,
 }
 
-/// Finds it.
+/// Finds all of them.
 pub fn find(recording: &Recording) -> WatchFindings {
     let samples = &recording.samples;
     let span = samples.first().zip(samples.last());
@@ -58,7 +58,7 @@ pub fn find(recording: &Recording) -> WatchFindings {
     }
 }
 
-/// What is worth a sentence.
+/// The sentences.
 pub fn sentences(findings: &WatchFindings) -> Vec<String> {
     let mut said = Vec::new();
     if let Ok(lines) = &findings.lines {

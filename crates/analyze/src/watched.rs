@@ -1,7 +1,7 @@
-//! What the watch saw of the requests in the points of a run, by load: the server's side of every point.
+//! The watch's figures for the points of a run, by load: the server's side of every point.
 //!
-//! A row is the medians over the points of one load; what no point of it measured stays empty, and the reason that most points
-//! give stands with the table.
+//! A row is the medians over the points of one load; a figure that no point of it measured stays empty, and the reason
+//! that most points give is printed with the table.
 
 use crate::statistics::median;
 use record::units::{format_nanos, format_si};
@@ -98,11 +98,11 @@ impl Row {
 /// The server's side of one sweep.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerSide {
-    /// Which sweep.
+    /// The sweep.
     pub sweep: Sweep,
     /// By load, ascending.
     pub loads: Vec<Row>,
-    /// By load and class; empty where all requests were of one class.
+    /// By load and class; empty if all requests were of one class.
     pub classes: Vec<Row>,
     /// Why something was not measured, in the words of most points, and in how many of how many.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,7 +114,7 @@ pub fn of_run(run: &RunDir) -> Vec<ServerSide> {
     [Sweep::Connections, Sweep::Rate, Sweep::Axis].into_iter().filter_map(|sweep| of_sweep(run, sweep)).collect()
 }
 
-/// Of one sweep; `None` where no point of it was watched.
+/// Of one sweep; `None` if no point of it was watched.
 pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     let points: Vec<&Point> =
         run.points.iter().filter(|point| point.sweep == sweep && point.watched.is_some()).collect();
@@ -140,7 +140,7 @@ pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
     Some(ServerSide { sweep, loads, classes, why_not: why_not(&points) })
 }
 
-/// Where a point stands in its sweep.
+/// A point's place in its sweep.
 fn load_of(point: &Point) -> Option<f64> {
     let load = match (point.sweep, point.axis) {
         (Sweep::Axis, place) => place?.value,
@@ -161,7 +161,7 @@ fn of_load(load: f64, points: &[&Point]) -> Row {
 
 fn of_classes(load: f64, points: &[&Point]) -> Vec<Row> {
     let classes = || points.iter().filter_map(|point| point.watched.as_ref()).flat_map(|watched| &watched.classes);
-    // Points come from a file: a class is what its bounds and name say.
+    // Points come from a file: a class is identified by its bounds and name.
     let mut known: Vec<(u64, &str)> = classes().map(|class| (class.from_bytes, class.name.as_str())).collect();
     known.sort_unstable();
     known.dedup();
@@ -192,7 +192,7 @@ fn why_not(points: &[&Point]) -> Option<(String, u64, u64)> {
     Some((record::text::plain(why, 300), count, points.len() as u64))
 }
 
-/// How the rows came about, in a sentence.
+/// How the rows were obtained, in a sentence.
 pub fn note(side: &ServerSide) -> String {
     let why = side.why_not.as_ref().map(|(why, count, points)| format!(" In {count} of {points} points: {why}."));
     format!(

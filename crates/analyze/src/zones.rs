@@ -144,6 +144,15 @@ pub struct Level {
     pub response_p50_us: Option<Spread>,
     /// 99th percentile of the response time, microseconds.
     pub response_p99_us: Option<Spread>,
+    /// Median reap delay, microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reap_p50_us: Option<Spread>,
+    /// 99th percentile of the reap delay, microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reap_p99_us: Option<Spread>,
+    /// The client's share of the 99th percentile of the response time: what it falls by without the reap delays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reap_of_p99_ratio: Option<Spread>,
     /// The server's CPU time for a request, microseconds: user, system and softirq where measured.
     pub cpu_us_per_request: Option<Spread>,
     /// Its user part.

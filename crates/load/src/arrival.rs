@@ -1,5 +1,5 @@
-//! When requests of an open loop are meant to leave. A pure function of rate, distribution and seed: what the server
-//! does to earlier requests cannot move a later one, which is what keeps coordinated omission out.
+//! The intended send times of an open loop. A pure function of rate, distribution and seed: the server's handling of
+//! earlier requests cannot move a later one, which prevents coordinated omission.
 //!
 //! The schedule is a cursor: the times are computed one after another in O(1) memory, so that "requests waiting for a
 //! free connection" are simply those between the cursor and now.
@@ -12,7 +12,7 @@ use record::{Arrival, Share};
 /// The intended send times of one thread, in order, each in `[start_ns, end_ns)`.
 ///
 /// Constant arrivals are dealt in turn, so that the threads together keep equal gaps. Poisson arrivals are independent
-/// streams of `rate / threads` each, whose union is a Poisson process of the full rate. Other processes are given as
+/// streams of `rate / threads` each, which add up to a Poisson process of the full rate. Other processes are given as
 /// iterators.
 pub struct Schedule<'a> {
     gaps: Gaps<'a>,
@@ -57,8 +57,8 @@ impl Poisson {
 }
 
 impl<'a> Schedule<'a> {
-    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads together, positive and finite. Processes that
-    /// are neither constant nor Poisson are Poisson here: see [`Schedule::given`].
+    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads together, positive and finite. Processes
+    /// that are neither constant nor Poisson are treated as Poisson here: see [`Schedule::given`].
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
@@ -72,8 +72,8 @@ impl<'a> Schedule<'a> {
         Schedule::of(gaps, start_ns, end_ns)
     }
 
-    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing; before the window Poisson
-    /// arrivals at the mean rate, so that the warm-up takes nothing from them. The span is start, begin and end.
+    /// Given arrivals of one thread, in nanoseconds since the window's begin, never decreasing; before the window
+    /// Poisson arrivals at the mean rate, so that the warm-up uses none of them. The span is start, begin and end.
     pub fn given(
         rate_per_sec: f64,
         seed: u64,
@@ -92,13 +92,13 @@ impl<'a> Schedule<'a> {
         schedule
     }
 
-    /// The next intended send, without taking it; `None` when the schedule is exhausted.
+    /// The next intended send, which stays in the schedule; `None` when the schedule is exhausted.
     #[inline]
     pub fn peek(&self) -> Option<u64> {
         self.next_ns
     }
 
-    /// No arrivals at or after `end_ns`: the run was cut short.
+    /// Removes the arrivals at or after `end_ns`: the run was cut short.
     pub fn cut(&mut self, end_ns: u64) {
         self.end_ns = self.end_ns.min(end_ns);
         self.next_ns = self.next_ns.filter(|next| *next < self.end_ns);

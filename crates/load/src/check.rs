@@ -1,4 +1,4 @@
-//! What can be known to be wrong before the first connection: nonsense in the plan, and limits of this machine.
+//! Checks that need no connection: errors in the plan, and limits of this machine.
 
 use crate::LoadError;
 use crate::cost;
@@ -8,14 +8,14 @@ use crate::socket;
 use record::{Arrival, LoadPlan, Pace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Descriptors the engine needs beside its connections: one epoll instance a thread, and some for the caller.
+/// Descriptors that the engine needs besides its connections: one epoll instance a thread, and some for the caller.
 const SPARE_DESCRIPTORS: u64 = 64;
 /// Fields that the engine writes itself.
 const OWNED_FIELDS: [&str; 5] = ["host", "content-length", "connection", "transfer-encoding", "expect"];
 /// More than a billion requests per second is a typing error, and would be more than the schedule's nanoseconds hold.
 const MAX_RATE_PER_SEC: f64 = 1e9;
 
-/// Says whether the plan can be run on this machine; the error names the remedy. Opens no connection.
+/// Checks whether the plan can be run on this machine; the error names the remedy. Opens no connection.
 pub fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     check_numbers(plan)?;
     check_request(plan)?;
@@ -66,7 +66,7 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
     }
     if !(plan.connect_rate_per_sec >= 0.0 && plan.connect_rate_per_sec.is_finite()) {
         return Err(wrong(format!(
-            "a connect rate of {} per second makes no sense: ask for 0 (as fast as goes well) or more",
+            "a connect rate of {} per second makes no sense: ask for 0 (as fast as possible) or more",
             plan.connect_rate_per_sec
         )));
     }
@@ -127,7 +127,7 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// More classes than anybody reads; each has a histogram in every thread.
+/// An upper bound for classes; each has a histogram in every thread.
 const MAX_CLASSES: usize = 64;
 
 fn check_workload(plan: &LoadPlan) -> Result<(), LoadError> {
@@ -227,7 +227,7 @@ pub(crate) fn check_ports(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// The machine's rules for local ports, as seen from the calling thread's network namespace.
+/// The machine's rules for local ports, in the calling thread's network namespace.
 pub(crate) fn port_rules(plan: &LoadPlan) -> PortRules {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
     let range = read("ip_local_port_range");

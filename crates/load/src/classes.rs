@@ -1,5 +1,5 @@
-//! Results by class of request: what one engine thread counts beside its tally, and how it becomes a result. Only plans
-//! with classes or a log pay for it. A request carried into the window is counted when it ends, as in the tally.
+//! Results by class of request: the counts of one engine thread, and their conversion to a result. Only plans with
+//! classes or a log pay for it. A request carried into the window is counted when it ends, as in the tally.
 
 use crate::tally::Belongs;
 use record::workload::{ClassResult, Grouping, Kind};
@@ -46,7 +46,7 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    /// For a plan with results by class; `None` for others.
+    /// The classes for a plan with results by class; `None` for other plans.
     pub(crate) fn new(plan: &LoadPlan, slots: usize) -> Option<Box<Self>> {
         let workload = &plan.workload;
         if workload.classes.is_empty() && workload.trace.is_none() {
@@ -78,7 +78,7 @@ impl Classes {
         self.under_way[slot].body_bytes += body_bytes as u64;
     }
 
-    /// A complete response; gives back its body's bytes.
+    /// A complete response; returns the bytes of its body.
     pub(crate) fn completed(&mut self, slot: usize, is_ok: bool, response_ns: u64, belongs: Belongs) -> u64 {
         let body_bytes = self.under_way[slot].body_bytes;
         if let Some(class) = self.over(slot, belongs) {
@@ -104,7 +104,7 @@ impl Classes {
         }
     }
 
-    /// The class of a request that is over, where it counts.
+    /// The class of a finished request, if it counts.
     fn over(&mut self, slot: usize, belongs: Belongs) -> Option<&mut ClassTally> {
         let class = self.of(slot);
         class.requests += u64::from(belongs == Belongs::CarriedIn);

@@ -1,12 +1,12 @@
-//! One connection of the engine: as small as it can be, as a thread walks over ten thousand of them.
+//! One connection of the engine, as small as possible: a thread walks over ten thousand of them.
 
 use crate::framing::Framing;
 use crate::ports::{Lease, PortChoice};
 
-/// Where a connection is in its life.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// No socket. May be opened when wanted.
+    /// No socket. May be opened when needed.
     Closed,
     /// No socket; the last attempt failed, and none is made before `since_ns`.
     BackOff,
@@ -23,28 +23,32 @@ pub(crate) enum State {
 }
 
 /// `Connecting` for a request that waits to be sent on it.
-pub(crate) const CARRIES_REQUEST: u8 = 1;
+pub(crate) const CARRIES_REQUEST: u16 = 1;
 /// An entry of the free queue names this connection.
-pub(crate) const QUEUED: u8 = 2;
+pub(crate) const QUEUED: u16 = 2;
 /// epoll watches for writability, too.
-pub(crate) const WATCHES_WRITABLE: u8 = 4;
+pub(crate) const WATCHES_WRITABLE: u16 = 4;
 /// The request under way is the last on this connection.
-pub(crate) const LAST_REQUEST: u8 = 8;
+pub(crate) const LAST_REQUEST: u16 = 8;
 /// The server has closed its half.
-pub(crate) const PEER_CLOSED: u8 = 16;
-/// An attempt older than the slow limit has been noticed by the pace of the herd.
-pub(crate) const KNOWN_SLOW: u8 = 32;
+pub(crate) const PEER_CLOSED: u16 = 16;
+/// The pace of the herd has noticed that the attempt exceeds the slow limit.
+pub(crate) const KNOWN_SLOW: u16 = 32;
 
 /// A request of the window was on this slot and ended without an answer, or not at all.
-pub(crate) const ASKED: u8 = 64;
+pub(crate) const ASKED: u16 = 64;
 /// A byte of a response came since the window began.
-pub(crate) const HEARD: u8 = 128;
+pub(crate) const HEARD: u16 = 128;
+/// The arrival of the response under way is timed.
+pub(crate) const SAMPLED: u16 = 256;
+/// The socket gives out the kernel's stamps.
+pub(crate) const STAMPED: u16 = 512;
 
 /// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) framing: Framing,
-    /// When the current state began that [`State`] dates; see there.
+    /// When the current [`State`] began, for the states that use it.
     pub(crate) since_ns: u64,
     /// Intended send of the request under way.
     pub(crate) intended_ns: u64,
@@ -55,14 +59,14 @@ pub(crate) struct Connection {
     pub(crate) written: u32,
     /// Requests sent on this socket.
     pub(crate) requests: u32,
-    /// Which target the request under way asks for.
+    /// The target of the request under way.
     pub(crate) target: u32,
     source: u16,
     port: u16,
-    /// Tells events of this socket from those of an earlier one in the same slot.
+    /// Distinguishes events of this socket from those of an earlier one in the same slot.
     pub(crate) generation: u16,
     pub(crate) state: State,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     /// Failed attempts in a row.
     pub(crate) failures: u8,
     choice: u8,
@@ -90,12 +94,12 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+    pub(crate) fn set(&mut self, flag: u16, on: bool) {
         if on {
             self.flags |= flag;
         } else {

@@ -1,5 +1,5 @@
 //! Messages between the calling thread and the engine threads. None of it is touched per request: an engine thread
-//! looks and publishes once per batch of events.
+//! reads and publishes once per batch of events.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! What the engine itself costs: the CPU time of its threads, how long they waited for a CPU, and their memory.
+//! The engine's own cost: the CPU time of its threads, their waiting for a CPU, and their memory.
 
 use crate::socket::Errno;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ pub(crate) struct ThreadReading {
     pub(crate) at_ns: u64,
     pub(crate) user_ns: u64,
     pub(crate) system_ns: u64,
-    /// Time ready to run but without a CPU; `None` where the kernel does not account it.
+    /// Time ready to run but without a CPU; `None` if the kernel does not account it.
     pub(crate) run_queue_wait_ns: Option<u64>,
     /// Time spent polling on purpose in the last microseconds before a send.
     pub(crate) polling_ns: u64,
@@ -40,7 +40,7 @@ fn run_queue_wait_ns() -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// What the engine used in the measured window, all threads together unless said otherwise.
+/// Resources that the engine used in the measured window, all threads together unless stated otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineCost {
     /// User CPU time in the window. The kernel splits user and system by ticks: their sum is exact, the split is not.
@@ -53,7 +53,7 @@ pub struct EngineCost {
     pub run_queue_wait_ratio: Option<f64>,
     /// CPU time spent polling on purpose just before intended sends (`precise`), in the window.
     pub polling_ns: u64,
-    /// System calls of the engine in the window, its clock readings not counted.
+    /// System calls of the engine in the window, without its clock readings and an option that sampled sockets set once.
     pub system_calls: u64,
     /// Memory that the engine allocated for its connections at most, per connection. Histograms and buffers, which do
     /// not grow with the connections, are in `memory_bytes_fixed`.
@@ -104,7 +104,7 @@ pub(crate) fn pin_to(cpu: usize) -> Result<(), Errno> {
     if result < 0 { Err(Errno::last()) } else { Ok(()) }
 }
 
-/// The CPUs that the calling thread may use; empty when the kernel does not say.
+/// The CPUs that the calling thread may use; empty if the kernel does not report them.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: all-zero bytes are an empty cpu_set_t.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -117,14 +117,14 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// Timers of the calling thread fire when due instead of up to 50 us later.
+/// Makes timers of the calling thread fire when due instead of up to 50 us later.
 pub(crate) fn sharpen_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number; a failure leaves the default.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
 }
 
-/// Puts the calling thread before normal ones, if that is permitted. It must sleep: a real-time thread that never does
-/// is throttled for tens of milliseconds by the kernel.
+/// Gives the calling thread priority over normal ones, if that is permitted. It must sleep: the kernel throttles a
+/// real-time thread that never does for tens of milliseconds.
 pub(crate) fn try_real_time() -> bool {
     let parameter = libc::sched_param { sched_priority: 10 };
     // SAFETY: the parameter is live; 0 is the calling thread.

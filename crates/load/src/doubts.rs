@@ -1,4 +1,4 @@
-//! The engine doubts itself: what in the measurement speaks against its figures, how much, and what to do about it.
+//! The engine's doubts about its own figures: what speaks against them, how much, and the remedy.
 
 use crate::result::LoadResult;
 use record::units::{format_nanos, format_si};
@@ -6,18 +6,25 @@ use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity};
 
 /// A thread busier than this is the bottleneck, or about to be.
 const SATURATED_RATIO: f64 = 0.90;
-/// The generator's own lateness at the 99th percentile that is always good enough.
+/// The generator's own lateness at the 99th percentile that is always acceptable.
 const LAG_LIMIT_NS: u64 = 1_000_000;
-/// More lateness is good enough where response times are this many times longer.
+/// More lateness is acceptable if it is at most this share of the response time.
 const LAG_SHARE: f64 = 0.05;
 /// Waiting for the CPU for more than this share of the window.
 const RUN_QUEUE_RATIO: f64 = 0.05;
-/// More connections without a byte of an answer than this share are no accident (the 99th percentile of connections).
+/// More connections without a byte of an answer than this share are not an accident (the 99th percentile of
+/// connections).
 const SILENT_RATIO: f64 = 0.01;
 /// Connections and throughput times mean time may differ by this share, besides one response a connection at the edges.
 const BALANCE_RATIO: f64 = 0.2;
-/// Between the end of a connection and the beginning of the next, besides connecting: the other side's closing.
+/// Between the end of a connection and the beginning of the next, besides connecting: the time for the other end to
+/// close.
 const CLOSING_NS: f64 = 1e6;
+/// A reap delay of more than this share of a response time says more of the client than it should.
+const REAP_RATIO: f64 = 0.1;
+/// Any client needs so long to wake up: a larger share of a short response time is only a note.
+const WAKE_UP_NS: u64 = 100_000;
+const SAMPLES_FOR_P50: u64 = 20;
 /// A 99th percentile rests on ten samples beyond it at least.
 const SAMPLES_FOR_P99: u64 = 1_000;
 
@@ -37,6 +44,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
         doubts.extend(saturated(result));
         doubts.extend(kept_waiting(result));
         doubts.extend(few_samples(result));
+        doubts.extend(reaped_late(result));
     }
     if matches!(plan.pace, Pace::Open { .. }) {
         doubts.extend(late(result));
@@ -83,6 +91,39 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
+/// The client's own part of a percentile: what it falls by when each request of the sample is taken to end when its last
+/// byte came in.
+fn reaped_late(result: &LoadResult) -> Option<Doubt> {
+    let times = &result.counts.times;
+    let part = |name: &'static str, quantile: f64, least: u64| {
+        let (all, without) = (times.sampled.quantile_ns(quantile)?, times.arrived.quantile_ns(quantile)?);
+        let own_ns = all.saturating_sub(without);
+        let ratio = own_ns as f64 / all as f64;
+        (times.sampled.len() >= least && ratio > REAP_RATIO).then_some((name, own_ns, all, ratio))
+    };
+    let parts: Vec<_> =
+        [part("p50", 0.5, SAMPLES_FOR_P50), part("p99", 0.99, SAMPLES_FOR_P99)].into_iter().flatten().collect();
+    let largest_ns = parts.iter().map(|(_, own_ns, ..)| *own_ns).max()?;
+    let words: Vec<String> = parts
+        .iter()
+        .map(|(name, own_ns, all, ratio)| {
+            let (own, all) = (format_nanos(*own_ns as f64), format_nanos(*all as f64));
+            format!("{own} of the {all} at {name} ({})", percent(*ratio))
+        })
+        .collect();
+    Some(Doubt::new(
+        DoubtKind::ReapDelay,
+        if largest_ns > WAKE_UP_NS { Severity::Warning } else { Severity::Note },
+        format!(
+            "responses waited in the client's kernel until the client took them up: {}, n = {} sampled",
+            words.join(" and "),
+            format_si(times.sampled.len() as f64)
+        ),
+        "fewer connections a client thread (--threads, --connections), client CPUs that nothing else uses (--cpus), or \
+         more client machines (--client)",
+    ))
+}
+
 fn few_samples(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.times.response.len();
     (count < SAMPLES_FOR_P99).then(|| {
@@ -108,7 +149,7 @@ fn late(result: &LoadResult) -> Option<Doubt> {
                 format_nanos(lag as f64),
                 format_si(result.counts.times.own_lag.len() as f64)
             ),
-            "give the client a CPU of its own (--cpus, --precise), more threads, or a lower rate; \
+            "give the client a dedicated CPU (--cpus, --precise), more threads, or a lower rate; \
              response times include the lateness, service times do not",
         )
     })
@@ -123,7 +164,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         let (mut what, remedy) = if plan.workload.trace.is_some() {
             (
                 format!("requests of the log waited for their client's last answer or a connection: {wait_words} at the 99th percentile"),
-                "replay more slowly (--speed) if the server cannot follow, or allow more connections (--connections)",
+                "replay more slowly (--speed) if the server cannot keep up, or allow more connections (--connections)",
             )
         } else {
             (
@@ -131,7 +172,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
                     "requests waited for a free one of {} connections: {wait_words} at the 99th percentile",
                     plan.connections
                 ),
-                "more connections (--connections) if the server can serve them; else the offered rate is beyond the server",
+                "more connections (--connections) if the server can serve them; else the offered rate is beyond the server's capacity",
             )
         };
         if result.counts.never_sent > 0 {
@@ -148,7 +189,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
 
 fn unfinished(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.outcomes.unfinished;
-    // An interrupted run leaves its last requests unfinished by nature.
+    // An interrupted run always leaves its last requests unfinished.
     if count == 0 || result.interrupted {
         return None;
     }
@@ -167,7 +208,7 @@ fn unfinished(result: &LoadResult) -> Option<Doubt> {
     ))
 }
 
-/// Connections that were never answered stand still: they make neither responses nor times.
+/// Connections that were never answered: they contribute neither responses nor times.
 fn silent(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.counts.outcomes.silent_ratio()?;
     let (silent, used) = (result.counts.outcomes.connections_silent, result.counts.outcomes.connections_used);
@@ -187,13 +228,13 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
             _ => Severity::Note,
         },
         format!("{silent} of {used} connections got no byte of a response in the whole window: {rest}"),
-        "see how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
+        "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
          (--connections)",
     ))
 }
 
-/// Little's law: the requests under way at a time are throughput times mean time. In a closed loop they are the connections,
-/// but for those that are being opened and those of [`silent`]; in no loop are they more.
+/// Little's law: the number of requests under way is throughput times mean time. In a closed loop it equals the
+/// connections, less those being opened and those of [`silent`]; in no loop is it larger.
 fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     if result.window_ns == 0 || result.counts.completed_in_window == 0 || result.interrupted {
         return None;
@@ -269,6 +310,31 @@ mod tests {
         (0..answered).for_each(|_| result.counts.times.service.record_ns(service_ns));
         more(&mut result, &mut plan);
         out_of_balance(&result, &plan).map(|doubt| doubt.what)
+    }
+
+    /// Samples of these response times, of which the client's own part is that share.
+    fn reaped(samples: u64, response_ns: u64, own: f64) -> Option<Doubt> {
+        let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        let times = &mut result.counts.times;
+        let own_ns = (response_ns as f64 * own) as u64;
+        for _ in 0..samples {
+            times.reap.record_ns(own_ns);
+            times.sampled.record_ns(response_ns);
+            times.arrived.record_ns(response_ns - own_ns);
+        }
+        reaped_late(&result)
+    }
+
+    #[test]
+    fn a_tenth_of_the_response_time_that_is_the_clients_own_is_doubted() {
+        assert_eq!(reaped(2_000, 1_200_000, 0.09), None);
+        assert_eq!(reaped(19, 1_200_000, 0.72), None, "too few samples to say");
+        assert_eq!(reaped(0, 0, 0.0), None);
+        let doubt = reaped(2_000, 1_200_000, 0.72).unwrap();
+        assert_eq!((doubt.kind, doubt.severity), (DoubtKind::ReapDelay, Severity::Warning));
+        assert!(doubt.what.contains("864 us of the 1.20 ms at p50 (72 %) and 864 us"), "{doubt:?}");
+        assert!(!reaped(999, 1_200_000, 0.72).unwrap().what.contains("p99"), "a tail of nine samples");
+        assert_eq!(reaped(2_000, 50_000, 0.4).unwrap().severity, Severity::Note, "any client has to wake up");
     }
 
     #[test]

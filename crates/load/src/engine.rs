@@ -1,8 +1,9 @@
-//! One load from start to end: starts the threads, reports progress to the caller, and assembles the result.
+//! Runs one load: starts the threads, reports progress to the caller, and assembles the result.
 //!
 //! Connections are opened first, without requests on them; when every one is open, or has failed once, requests begin
 //! on all threads at the same instant: the warm-up, then the window. So a warm-up of 0 counts every request that the
-//! server sees, and any warm-up every request that the window sees: what is under way when it begins is of the window, too.
+//! server sees, and any warm-up every request that the window sees: requests under way when it begins belong to the
+//! window, too.
 
 use crate::check::{check, port_rules, sources};
 use crate::control::{Control, Live};
@@ -25,19 +26,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often the calling thread looks at `stop` and at the threads.
+/// How often the calling thread checks `stop` and the threads.
 const LOOK_NS: u64 = 20_000_000;
 /// How often progress is reported.
 const PROGRESS_NS: u64 = 200_000_000;
 /// From the decision to begin until the first request: every thread has seen it by then.
 const LEAD_NS: u64 = 5_000_000;
 
-/// What the caller hears while a load runs; always on the thread that called [`run`].
+/// Events of a running load, always on the thread that called [`run`].
 ///
-/// A handler may take its time: the engine threads go on, only the next event comes later.
+/// A handler may take its time: the engine threads continue, only the next event comes later.
 pub trait LoadEvents {
-    /// All connections are open, or have failed once. Says when requests begin, on the monotonic clock and not before
-    /// `earliest_ns`; may wait to learn it, while connections stand idle. Load that starts with that of other machines.
+    /// All connections are open, or have failed once. Returns when requests begin, on the monotonic clock and not
+    /// before `earliest_ns`. It may wait to learn that, while connections are idle: for a load that starts together
+    /// with that of other machines.
     fn starts_at(&mut self, earliest_ns: u64) -> u64 {
         earliest_ns
     }
@@ -45,11 +47,11 @@ pub trait LoadEvents {
     fn window_begins(&mut self) {}
     /// About every 200 ms, from the first connection to the last response.
     fn progress(&mut self, _progress: &Progress) {}
-    /// The measured window is over; the last responses may still be awaited.
+    /// The measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
 }
 
-/// How a load is going.
+/// The progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     /// Since [`run`] began.
@@ -66,21 +68,21 @@ pub struct Progress {
     pub interval_throughput_per_sec: f64,
     /// Connections are being opened, or the load runs but the window has not begun.
     pub in_warmup: bool,
-    /// The window is over and the last responses are awaited.
+    /// The window is over and the last responses are on their way.
     pub is_draining: bool,
 }
 
-/// Drives one load. Blocks until it is over; at most 300 ms longer than `stop` being set, which keeps what was measured
+/// Runs one load. Blocks until it is over; at most 300 ms longer than `stop` being set, which keeps what was measured
 /// until then.
 ///
-/// The engine threads are started by the calling thread and inherit its network namespace. What happens to requests is
-/// counted in the result; an error means that no load could be made at all.
+/// The engine threads are started by the calling thread and inherit its network namespace. The outcomes of requests are
+/// counted in the result; an error means that no load was possible at all.
 pub fn run(plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult, LoadError> {
     run_supplied(plan, &NoSupply, stop, events)
 }
 
-/// As [`run`], for a plan that names a rate series or a log ([`LoadPlan::workload`]), which `supply` reads. The end of the
-/// log is the end of the run, if the duration does not end it before.
+/// As [`run`], for a plan that names a rate series or a log ([`LoadPlan::workload`]), which `supply` reads. The run
+/// ends with the log, or earlier with the duration.
 pub fn run_supplied(
     plan: &LoadPlan,
     supply: &dyn Supply,
@@ -109,7 +111,8 @@ pub fn run_supplied(
             {
                 let source = source.map_err(LoadError::Log).inspect_err(|_| control.cut_at(1))?;
                 let (reader, fed) = feeder(plan, source);
-                // Beside its engine thread, so that no other CPU is disturbed; the engine thread reports a failure.
+                // On the CPU of its engine thread, so that no other CPU is disturbed; the engine thread reports a
+                // failure.
                 let cpu = (!plan.cpus.is_empty()).then(|| plan.cpus[index % plan.cpus.len()]);
                 let body = move || {
                     let _ = cpu.map(cost::pin_to);
@@ -141,7 +144,7 @@ pub fn run_supplied(
         conductor.conduct(&handles);
         let mut reports = Vec::with_capacity(threads);
         for handle in handles {
-            // A panic of an engine thread is a bug: it goes on in the caller.
+            // A panic of an engine thread is a bug; propagate it.
             reports.push(handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
         }
         // The engine threads have dropped their ends of the feeds, so no reader waits any more.
@@ -160,14 +163,14 @@ fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
         return plan.addresses[0];
     }
     let (addresses, timeout) = (plan.addresses.clone(), Duration::from_nanos(plan.connect_timeout_ns));
-    let (tell, hear) = std::sync::mpsc::channel();
-    // In a separate thread, as it may take several timeouts, and `stop` must be seen meanwhile.
+    let (found, receiver) = std::sync::mpsc::channel();
+    // In a separate thread, because it may take several timeouts, and `stop` must be noticed meanwhile.
     std::thread::spawn(move || {
         let answers = |address: &&SocketAddr| std::net::TcpStream::connect_timeout(address, timeout).is_ok();
-        let _ = tell.send(addresses.iter().find(answers).copied());
+        let _ = found.send(addresses.iter().find(answers).copied());
     });
     while !stop.load(Ordering::Relaxed) {
-        match hear.recv_timeout(Duration::from_nanos(LOOK_NS)) {
+        match receiver.recv_timeout(Duration::from_nanos(LOOK_NS)) {
             Ok(Some(address)) => return address,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             _ => break,
@@ -248,7 +251,7 @@ impl<'a> Conductor<'a> {
 
     fn conduct(&mut self, handles: &[Handle<'_>]) {
         let any_over = |handles: &[Handle<'_>]| handles.iter().any(ScopedJoinHandle::is_finished);
-        self.tell_progress(monotonic_ns());
+        self.report_progress(monotonic_ns());
         let give_up_ns = self.began_ns.saturating_add(opening_limit_ns(self.plan));
         while self.control.ready() < handles.len() && monotonic_ns() < give_up_ns && !any_over(handles) {
             if !self.pause(2_000_000) {
@@ -276,13 +279,13 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Waits for a moment; false when the run was cut short.
+    /// Waits for a time; false if the run was cut short.
     fn pause(&mut self, nanos: u64) -> bool {
         std::thread::sleep(Duration::from_nanos(nanos));
         self.look()
     }
 
-    /// The same for an instant, or until every engine thread is at its end: that of a log, or of a failure.
+    /// Waits for an instant, or until every engine thread has ended: at the end of a log, or after a failure.
     fn pause_until(&mut self, until_ns: u64, handles: &[Handle<'_>]) -> bool {
         loop {
             let now = monotonic_ns();
@@ -298,9 +301,9 @@ impl<'a> Conductor<'a> {
     fn look(&mut self) -> bool {
         let now = monotonic_ns();
         if now >= self.last_progress.0 + PROGRESS_NS {
-            self.tell_progress(now);
+            self.report_progress(now);
         }
-        // Behind the window nothing is lost by stopping, but nothing was interrupted either.
+        // After the window stopping loses nothing, and nothing was interrupted.
         if self.stop.load(Ordering::Relaxed) {
             self.interrupted = now < self.end_ns;
             self.end_ns = self.end_ns.min(now);
@@ -310,7 +313,7 @@ impl<'a> Conductor<'a> {
         true
     }
 
-    fn tell_progress(&mut self, now: u64) {
+    fn report_progress(&mut self, now: u64) {
         let sum = |pick: fn(&Live) -> &std::sync::atomic::AtomicU64| -> u64 {
             self.lives.iter().map(|live| pick(live).load(Ordering::Relaxed)).sum()
         };
@@ -339,6 +342,7 @@ impl<'a> Conductor<'a> {
         let mut connection_bytes = 0;
         let mut bits_per_sec = Vec::new();
         let mut tls = None::<TlsTally>;
+        let mut no_arrivals = None;
         for ThreadReport { mut report, is_real_time } in reports {
             if let (Some(replay), Some(comparison)) = (&mut replay, &report.comparison) {
                 comparison.add_to(replay);
@@ -352,6 +356,8 @@ impl<'a> Conductor<'a> {
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
             bits_per_sec.extend(report.bits_per_sec);
+            let refused = |error: Errno| format!("the kernel does not date packets (SO_TIMESTAMPNS: {})", error.io());
+            no_arrivals = no_arrivals.or(report.has_no_stamps.map(refused));
             match (&mut tls, report.tls) {
                 (Some(tls), Some(more)) => tls.merge(more),
                 (None, more) => tls = more,
@@ -371,7 +377,7 @@ impl<'a> Conductor<'a> {
         }
         let tally = tally.expect("there is at least one thread");
         engine.memory_bytes_per_connection = connection_bytes as f64 / self.plan.connections as f64;
-        // As the threads saw it: a run that is cut short ends for each of them when it looks up.
+        // As the threads saw it: a run that is cut short ends for each thread when it notices.
         let window_ns = if self.begin_ns == u64::MAX { 0 } else { tally.end_ns.saturating_sub(tally.begin_ns) };
         let mut result = LoadResult {
             started_unix_ms: self.started_unix_ms,
@@ -393,6 +399,7 @@ impl<'a> Conductor<'a> {
             },
             bits_per_sec,
             tls,
+            no_arrivals,
             doubts: Vec::new(),
         };
         result.doubts = doubts(&result, self.plan);

@@ -1,4 +1,4 @@
-//! Why a load could not be run or a server could not be probed: one sentence each, with what to do.
+//! Why a load could not be run or a server could not be probed: one sentence each, with the remedy.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ pub enum LoadError {
          {fits} connections fit; ask for fewer, or raise the limit (ulimit -n {needed}, or LimitNOFILE= of the service)"
     )]
     Descriptors {
-        /// Connections asked for.
+        /// Number of connections.
         wanted: u64,
         /// Descriptors they need, with the engine's own.
         needed: u64,
@@ -42,7 +42,7 @@ pub enum LoadError {
          address(es), ports {low} to {high}); give more source addresses, or widen net.ipv4.ip_local_port_range"
     )]
     Ports {
-        /// Connections asked for.
+        /// Number of connections.
         wanted: u64,
         /// The server.
         target: SocketAddr,
@@ -62,7 +62,7 @@ pub enum LoadError {
     Source {
         /// The address.
         address: IpAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: std::io::Error,
     },
     /// A log that is to be replayed cannot be read. The text is a sentence.
@@ -71,12 +71,12 @@ pub enum LoadError {
     /// The engine's own machinery could not be set up.
     #[error("the load engine could not {what}: {cause}")]
     Machine {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: std::io::Error,
     },
-    /// Nobody listens.
+    /// Nothing listens.
     #[error("{0} refuses connections: is the server running, and on this port?")]
     Refused(SocketAddr),
     /// No answer to the connection attempt.
@@ -86,7 +86,7 @@ pub enum LoadError {
     ConnectTimeout {
         /// The server.
         address: SocketAddr,
-        /// How long was waited.
+        /// The timeout.
         after_ms: u64,
     },
     /// Another network error on the way to the server.
@@ -94,7 +94,7 @@ pub enum LoadError {
     Network {
         /// The server.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: std::io::Error,
     },
     /// Connected, but no complete response in time.
@@ -107,7 +107,7 @@ pub enum LoadError {
         address: SocketAddr,
         /// Bytes received until then.
         received: u64,
-        /// How long was waited.
+        /// The timeout.
         after_ms: u64,
     },
     /// The server speaks TLS.
@@ -118,7 +118,7 @@ pub enum LoadError {
     Handshake {
         /// The server.
         address: SocketAddr,
-        /// Why, and what to do.
+        /// Why, and the remedy.
         why: String,
     },
     /// The first bytes are a frame of HTTP/2.
@@ -126,7 +126,7 @@ pub enum LoadError {
     Http2 {
         /// The server.
         address: SocketAddr,
-        /// What that means, and what to do.
+        /// The meaning, and the remedy.
         why: &'static str,
     },
     /// The bytes are not HTTP/1.x.
@@ -134,7 +134,7 @@ pub enum LoadError {
     NotHttp {
         /// The server.
         address: SocketAddr,
-        /// Which rule was broken.
+        /// The rule that was broken.
         why: String,
         /// The first bytes, made printable.
         start: String,

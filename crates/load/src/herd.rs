@@ -1,7 +1,7 @@
-//! How fast a herd of connections is opened. Pure: it says how many attempts may begin now.
+//! The pace at which a herd of connections is opened. Pure: it computes how many attempts may begin now.
 //!
-//! A server's accept queue holds 5 to 4,096 connections; what comes while it is full is dropped and repeated after a
-//! second. So the herd starts gently, doubles while all goes well, and falls back when an attempt hangs.
+//! A server's accept queue holds 5 to 4,096 connections; a connection that finds it full is dropped and retried after a
+//! second. So the herd starts slowly, doubles while all goes well, and falls back when an attempt hangs.
 
 use std::num::NonZeroU64;
 
@@ -29,7 +29,7 @@ pub(crate) struct Herd {
 }
 
 impl Herd {
-    /// `rate_per_sec`: attempts per second of this thread; 0 = as fast as goes well.
+    /// `rate_per_sec`: attempts per second of this thread; 0 = adaptive.
     pub(crate) fn new(rate_per_sec: f64) -> Self {
         let gap_ns =
             (rate_per_sec > 0.0).then(|| NonZeroU64::new((1e9 / rate_per_sec) as u64).unwrap_or(NonZeroU64::MIN));
@@ -61,7 +61,7 @@ impl Herd {
         self.burst.min(free)
     }
 
-    /// When [`Herd::allowance`] is worth asking again.
+    /// When to call [`Herd::allowance`] again.
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_tick_ns
     }

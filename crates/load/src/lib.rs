@@ -13,8 +13,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`run`] drives one load point, [`check()`] says beforehand why it could not, [`probe()`] sends a single request and says
-//! in one sentence what kind of server answers. How it works inside, and how exact its times are: `docs/load.md`.
+//! [`run`] drives one load point, [`check()`] says beforehand why it could not, [`probe()`] sends a single request and
+//! reports in one sentence what kind of server answers. How it works inside, and how exact its times are:
+//! `docs/load.md`.
 //!
 //! Read next: [`framing`] (where a response ends), [`arrival`] (when requests leave), [`ports`] (from which port),
 //! `worker` (the event loop).
@@ -52,7 +53,7 @@ pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, run, run_supplied};
 pub use error::LoadError;
 pub use merge::SeriesSum;
-pub use probe::{ProbeResponse, greet, is_redirect, probe};
+pub use probe::{ProbeResponse, connect_once, is_redirect, probe};
 pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;
 pub use supply::{NoSupply, ReplayRequest, ReplaySource, ReplayStep, Supply};

@@ -1,5 +1,5 @@
-//! Results of several machines as one. Counts and histograms are added, so totals and percentiles are those of all requests
-//! together; nothing is averaged.
+//! Adds the results of several machines. Counts and histograms are added, so totals and percentiles are those of all
+//! requests together; nothing is averaged.
 
 use crate::cost::EngineCost;
 use crate::result::LoadResult;
@@ -9,9 +9,9 @@ use crate::series::HEADER;
 const MAX_EXAMPLES: usize = 8;
 
 impl LoadResult {
-    /// Adds what another machine did in the same load. The window is the longer one, doubts stay apart: whose they are is
-    /// the caller's to say; the course is left as it is ([`SeriesSum`] adds those of many). Results by class, bandwidths and
-    /// handshakes are not split over machines, and not added.
+    /// Adds the result of another machine in the same load. The window is the longer one. Doubts are not added, because
+    /// the caller names their machine; the course stays as it is ([`SeriesSum`] adds those of many). Results by class,
+    /// bandwidths and handshakes are not split over machines, and not added.
     pub fn merge(&mut self, other: &LoadResult) {
         let weights = (self.counts.outcomes.connects, other.counts.outcomes.connects);
         self.engine.merge(&other.engine, weights);
@@ -25,7 +25,7 @@ impl LoadResult {
 }
 
 impl EngineCost {
-    /// Adds what another machine's engine used; `weights` are the connections that each opened.
+    /// Adds the cost of another machine's engine; `weights` are the connections that each opened.
     fn merge(&mut self, other: &EngineCost, weights: (u64, u64)) {
         for (mine, theirs) in [
             (&mut self.cpu_user_ns, other.cpu_user_ns),
@@ -50,8 +50,8 @@ impl EngineCost {
     }
 }
 
-/// The courses of several machines as one: rows of the same time added up. Percentiles of a step cannot be added: their cells
-/// are empty. What is no row of a `series.csv` counts as nothing.
+/// Adds the courses of several machines: rows of the same time are added. Percentiles of a step cannot be added: their
+/// cells are empty. A line that is not a row of a `series.csv` is ignored.
 #[derive(Debug, Default)]
 pub struct SeriesSum {
     rows: Vec<(String, Row)>,
@@ -78,7 +78,7 @@ impl SeriesSum {
     }
 }
 
-/// What can be added of a row.
+/// The columns of a row that can be added.
 #[derive(Debug)]
 struct Row {
     completed: f64,

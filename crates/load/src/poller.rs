@@ -2,8 +2,8 @@
 
 use crate::socket::Errno;
 
-/// Readable, the peer's half closed, edge-triggered: what an established connection is watched for. Writability is not
-/// in it: with edge triggering each acknowledgement would be an event.
+/// Readable, the peer's half closed, edge-triggered: the events of an established connection. Writability is not
+/// included: with edge triggering each acknowledgement would be an event.
 pub(crate) const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
 /// [`READABLE`], and writable: while connecting, or while a request is partly sent.
 pub(crate) const WRITABLE_TOO: u32 = READABLE | libc::EPOLLOUT as u32;
@@ -42,7 +42,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, data)
     }
 
-    /// Waits for at most `timeout_ns` (0: only looks); returns the number of events for [`Poller::event`].
+    /// Waits for at most `timeout_ns` (0: polls once); returns the number of events for [`Poller::event`].
     #[inline]
     pub(crate) fn wait(&mut self, timeout_ns: u64) -> Result<usize, Errno> {
         let capacity = self.events.len() as libc::c_int;

@@ -1,4 +1,4 @@
-//! Which local address and port a connection leaves from. Pure bookkeeping: the kernel's part is in [`crate::socket`].
+//! Chooses the local address and port of a connection. Pure bookkeeping: the kernel's part is in [`crate::socket`].
 //!
 //! Linux chooses ephemeral ports of one parity first. Up to half of the range, a connect costs about 10 us; beyond, each
 //! one scans the whole used half first (measured: 540 us). So the allocator
@@ -12,16 +12,16 @@
 
 use std::collections::VecDeque;
 
-/// How a connection gets its local end.
+/// The local end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     /// Index into the source addresses given to [`PortAllocator::new`].
     pub source: u16,
-    /// Who picks the port.
+    /// How the port is chosen.
     pub port: PortChoice,
 }
 
-/// Who picks the port of a [`Lease`].
+/// How the port of a [`Lease`] is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortChoice {
     /// The kernel, as it likes.
@@ -32,14 +32,14 @@ pub enum PortChoice {
     Explicit(u16),
 }
 
-/// What the allocator must know about the machine.
+/// The allocator's facts about the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortRules {
     /// The ephemeral range, both ends included (`net.ipv4.ip_local_port_range`).
     pub low: u16,
     /// See `low`.
     pub high: u16,
-    /// The kernel knows `IP_LOCAL_PORT_RANGE`.
+    /// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
     pub can_scan: bool,
     /// How long a port that we closed first stays unusable.
     pub time_wait_ns: u64,
@@ -70,7 +70,7 @@ pub struct PortAllocator {
     full: u64,
     /// The source of the last lease: stays until it is full, so that leasing is O(1).
     current: usize,
-    /// Which of the threads this is: explicit ports are dealt among them.
+    /// The number of this thread: explicit ports are dealt among the threads.
     thread: u64,
 }
 
@@ -101,12 +101,12 @@ impl Source {
 }
 
 impl PortAllocator {
-    /// The only thread's, or the first one's. `sources`: how many source addresses there are, at least one.
+    /// The allocator of the only thread, or of the first. `sources`: how many source addresses there are, at least one.
     pub fn new(rules: PortRules, sources: usize) -> Self {
         PortAllocator::for_thread(rules, sources, 0)
     }
 
-    /// One of `rules.threads`, counted from 0: they never pick the same explicit port.
+    /// The allocator of thread `thread` of `rules.threads`, counted from 0: threads never pick the same explicit port.
     pub fn for_thread(rules: PortRules, sources: usize, thread: u64) -> Self {
         let threads = rules.threads.max(1);
         PortAllocator {
@@ -163,18 +163,18 @@ impl PortAllocator {
         None
     }
 
-    /// The kernel had no port for a lease: others use them, or an earlier run left them in TIME_WAIT. The lease is given
-    /// back, and its source counts as full for as long as that may last.
+    /// The kernel had no port for a lease: others use them, or an earlier run left them in TIME_WAIT. Returns the
+    /// lease, and counts its source as full for as long as that may last.
     pub fn exhausted(&mut self, lease: Lease, now_ns: u64) {
         self.release(lease, false, now_ns);
         let source = &mut self.sources[usize::from(lease.source)];
         let missing = self.full.saturating_sub(source.taken());
         source.in_time_wait += missing;
-        // A second at least: asking a full source is the expensive case.
+        // At least a second: asking a full source is the expensive case.
         source.closing.push_back((now_ns + self.rules.time_wait_ns.max(1_000_000_000), missing));
     }
 
-    /// Gives a lease back. `closed_first`: our end closed before the peer's, so that TIME_WAIT is ours.
+    /// Returns a lease. `closed_first`: our end closed before the peer's, so the TIME_WAIT is ours.
     pub fn release(&mut self, lease: Lease, closed_first: bool, now_ns: u64) {
         let step_ns = (self.rules.time_wait_ns / 8).max(1);
         let source = &mut self.sources[usize::from(lease.source)];
@@ -188,7 +188,7 @@ impl PortAllocator {
             source.in_time_wait += 1;
             let free_at = now_ns + self.rules.time_wait_ns;
             match source.closing.back_mut() {
-                // Steps are ordered: what would end before the last one ends with it.
+                // Steps are ordered: a step that would end before the last one ends with it.
                 Some((last, count)) if free_at <= *last => *count += 1,
                 _ => source.closing.push_back((free_at + step_ns, 1)),
             }

@@ -1,4 +1,4 @@
-//! One request, to learn what answers before any load is made; and one clear sentence when it is not an HTTP server.
+//! Sends one request, to learn what answers before any load; if it is not an HTTP server, reports that in one sentence.
 
 use crate::LoadError;
 use crate::check::check;
@@ -18,7 +18,7 @@ pub fn is_redirect(status: u16) -> bool {
     (300..400).contains(&status) && status != 304
 }
 
-/// What the server answered to one request.
+/// The server's answer to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeResponse {
     /// The address that answered.
@@ -41,12 +41,12 @@ pub struct ProbeResponse {
     pub connect_ns: u64,
     /// Time from the request to the last byte.
     pub service_ns: u64,
-    /// The body says that this is the TLS port.
+    /// Whether the body says that this is the TLS port.
     is_tls_complaint: bool,
 }
 
 impl ProbeResponse {
-    /// A sentence when the answer is complete HTTP but hardly what was meant to be measured: an error, a redirect.
+    /// A sentence if the answer is complete HTTP but probably not what was meant to be measured: an error, a redirect.
     pub fn complaint(&self) -> Option<String> {
         let address = self.address;
         match (self.status, &self.location) {
@@ -84,7 +84,7 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
 
 /// Makes one connection, with its TLS handshake where the plan has TLS, and sends nothing: a closed port or a bad
 /// certificate is reported before any load is made, and leaves no line in the server's log.
-pub fn greet(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
+pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
     let mut first_error = None;
     for address in &plan.addresses {
         match connect(*address, timeout).and_then(|(stream, _)| secured(plan, *address, stream, timeout)) {
@@ -166,7 +166,7 @@ fn exchange(
     let request = requests.targets[0].bytes(plan.requests_per_connection == 1);
     let begun = Instant::now();
     socket.set_write_timeout(Some(timeout)).map_err(network)?;
-    // A server may answer, and close, before it has read the whole request: what it says comes first.
+    // A server may answer, and close, before it has read the whole request: read its answer first.
     let sent = stream.write_all(request);
     let mut framing = Framing::new();
     let mut heads = HeadCache::new(requests.is_head, 1);
@@ -190,7 +190,7 @@ fn exchange(
                 .map(|()| response(address, &framing, &start, received, body, connect_ns, begun, requests.is_head));
             }
             Ok(count) => count,
-            // A TLS peer that ends without notice: the framing says whether that is an end.
+            // A TLS peer that ends without notice: the framing decides whether the response is complete.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 return match framing.at_end() {
                     AtEnd::Complete => {

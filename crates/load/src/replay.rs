@@ -1,5 +1,5 @@
-//! Replaying a log: the read-ahead between the log's reader and an engine thread, and how answers compare with the log.
-//! What an engine thread does with the steps is in `worker/source/replay.rs`.
+//! Replaying a log: the read-ahead between the log's reader and an engine thread, and the comparison of answers with
+//! the log. The engine thread's part is in `worker/source/replay.rs`.
 
 mod feed;
 
@@ -12,9 +12,9 @@ use record::workload::ReplayResult;
 pub(crate) struct Pending {
     pub(crate) client: u64,
     pub(crate) session: u64,
-    /// Since the start of the requests; the engine thread makes an instant of it.
+    /// Since the start of the requests; the engine thread converts it to an instant.
     pub(crate) intended_ns: u64,
-    /// When the engine thread took it from the feed: what it waits after that is not the generator's own lateness.
+    /// When the engine thread took it from the feed: waiting after that is not the generator's own lateness.
     pub(crate) taken_ns: u64,
     pub(crate) bytes: Box<[u8]>,
     pub(crate) is_head: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Pending {
     pub(crate) body_bytes: Option<u64>,
 }
 
-/// How the answers compare with the log. Counts of the requests of the window.
+/// Compares the answers with the log. Counts of the requests of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(crate) expected_bytes: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Comparison {
     pub(crate) statuses_different: u64,
     /// Sessions that lost their connection to another client.
     pub(crate) evicted: u64,
-    /// The part was sent to its end.
+    /// Whether the part was sent to its end.
     pub(crate) is_whole: bool,
 }
 

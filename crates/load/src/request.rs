@@ -1,5 +1,5 @@
-//! The bytes of the requests, made once before the load. What the engine owns (Host, Content-Length, Connection) is
-//! written here and nowhere else; what came from outside is checked by [`crate::check()`] before it gets here.
+//! The bytes of the requests, made once before the load. The engine's own fields (Host, Content-Length, Connection) are
+//! written here and nowhere else; text from outside is checked by [`crate::check()`] before it gets here.
 
 use crate::connection::{Connection, LAST_REQUEST};
 use rand::SeedableRng;
@@ -11,10 +11,10 @@ use record::{CloseFirst, LoadPlan, Share};
 /// Every request of a plan, ready to send.
 #[derive(Debug)]
 pub(crate) struct Requests {
-    /// Per target: on a connection that stays, and the last one of a connection.
+    /// For each target: the request on a connection that stays, and the last one of a connection.
     pub(crate) targets: Vec<Request>,
     pub(crate) is_head: bool,
-    /// Draws targets by their weights; absent where they are visited in turn.
+    /// Draws targets by their weights; absent if they are visited in turn.
     popularity: Option<WeightedAliasIndex<f64>>,
     class_of: Vec<u8>,
 }
@@ -33,7 +33,7 @@ impl Request {
 }
 
 impl Requests {
-    /// For a plan that [`crate::check()`] has passed.
+    /// The requests of a plan that [`crate::check()`] has passed.
     pub(crate) fn new(plan: &LoadPlan) -> Self {
         let targets = plan
             .targets
@@ -47,7 +47,7 @@ impl Requests {
         Requests {
             targets,
             is_head: plan.method == "HEAD",
-            // The plan's check has passed, so there is something to draw from.
+            // The plan has passed the check, so there is something to draw from.
             popularity: (!weights.is_empty()).then(|| WeightedAliasIndex::new(weights).ok()).flatten(),
             class_of: plan.workload.class_of.clone(),
         }

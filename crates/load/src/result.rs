@@ -1,4 +1,4 @@
-//! What a load came to, and its figures by name.
+//! The result of a load, and its figures by name.
 
 use crate::TlsTally;
 use crate::cost::EngineCost;
@@ -6,8 +6,8 @@ use record::figure::{Figure, Figures, Origin};
 use record::{Doubt, Latency, LoadCounts, LoadPlan, Pace, names};
 use serde::{Deserialize, Serialize};
 
-/// The measured window of one load. As JSON it is what a worker sends: results by class, bandwidths and handshakes are not
-/// split over machines, and not sent.
+/// The measured window of one load. A worker sends it as JSON, without results by class, bandwidths and handshakes,
+/// which are not split over machines.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadResult {
     /// When the window began, Unix milliseconds.
@@ -16,27 +16,31 @@ pub struct LoadResult {
     pub window_ns: u64,
     /// Load before the window.
     pub warmup_ns: u64,
-    /// What was counted and timed.
+    /// Counts and times.
     #[serde(flatten)]
     pub counts: LoadCounts,
-    /// Complete responses since the load began, warm-up and last answers included; `None` where other machines sent it.
+    /// Complete responses since the load began, warm-up and last answers included; `None` if other machines sent it.
     #[serde(skip)]
     pub answered_in_all: Option<u64>,
     /// The course of the window, as CSV with a header line.
     pub series_csv: String,
-    /// What the engine itself used.
+    /// The engine's own cost.
     pub engine: EngineCost,
     /// An example of each kind of failure, in words; at most eight.
     pub first_errors: Vec<String>,
-    /// What each connection of a paced client received in the window, bits per second; empty for other clients.
+    /// The rate that each connection of a paced client received in the window, bits per second; empty for other
+    /// clients.
     #[serde(skip)]
     pub bits_per_sec: Vec<f64>,
     /// TLS handshakes; absent without TLS.
     #[serde(skip)]
     pub tls: Option<TlsTally>,
-    /// The caller stopped the run before its end.
+    /// Why the client's kernel would not say when responses came in; `None` also where other machines sent the load.
+    #[serde(skip)]
+    pub no_arrivals: Option<String>,
+    /// Whether the caller stopped the run early.
     pub interrupted: bool,
-    /// Results by class of request, and what was replayed.
+    /// Results by class of request, and of a replay.
     #[serde(skip)]
     pub workload: record::WorkloadResult,
     /// Reasons not to trust the figures.
@@ -97,6 +101,7 @@ impl LoadResult {
             let none = || Figure::not_measured("us", "a closed loop has no schedule");
             figures.set(name, if is_closed { none() } else { figure });
         }
+        self.reaping(plan, &mut figures);
         self.costs(&mut figures);
         self.bandwidths(plan, &mut figures);
         self.handshakes(&mut figures);
@@ -105,6 +110,35 @@ impl LoadResult {
             figures.set(names::CLIENT_MEMORY, Figure::not_measured("bytes", why));
         }
         figures
+    }
+
+    /// The client's own part of response times, from its sample.
+    fn reaping(&self, plan: &LoadPlan, figures: &mut Figures) {
+        let times = &self.counts.times;
+        let why = if plan.clients.pace_bytes_per_sec().is_some() {
+            "the clients leave responses unread on purpose"
+        } else if let Some(why) = &self.no_arrivals {
+            why
+        } else if self.counts.arrivals_unknown > 0 {
+            "the kernel did not say when the sampled responses came in"
+        } else {
+            "no request of the sample was answered"
+        };
+        for (name, latency, quantile) in [
+            (names::REAP_P50, &times.reap, 0.5),
+            (names::REAP_P99, &times.reap, 0.99),
+            (names::REAP_MAX, &times.reap, 1.0),
+            (names::SAMPLED_P50, &times.sampled, 0.5),
+            (names::SAMPLED_P99, &times.sampled, 0.99),
+            (names::ARRIVED_P50, &times.arrived, 0.5),
+            (names::ARRIVED_P99, &times.arrived, 0.99),
+        ] {
+            let us = latency.quantile_ns(quantile).map(|nanos| nanos as f64 / 1e3);
+            match us {
+                Some(us) => figures.measured(name, us, latency.len(), Origin::Sampled),
+                None => figures.not_measured(name, why),
+            }
+        }
     }
 
     fn bandwidths(&self, plan: &LoadPlan, figures: &mut Figures) {
@@ -140,7 +174,7 @@ impl LoadResult {
         figures.set(
             names::OFFERED,
             match plan.pace {
-                // What the schedule held, not what was asked for: a Poisson schedule varies.
+                // The schedule's actual rate, not the planned one: a Poisson schedule varies.
                 Pace::Open { .. } => per_sec(self.counts.outcomes.sent, "1/s"),
                 Pace::Closed => Figure::not_measured("1/s", "a closed loop offers what the server takes"),
             },

@@ -1,4 +1,4 @@
-//! What happened when, in equal steps of the window: the rows of `series.csv`.
+//! The course of the window in equal steps: the rows of `series.csv`.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ struct Step {
     failed: u64,
     received_bytes: u64,
     lag_max_ns: u64,
-    /// Established connections, last seen in the step; `None` when the thread did not look.
+    /// Established connections, last read in the step; `None` if the thread did not read them.
     connections: Option<u64>,
     response: Box<[u32; BUCKETS]>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Series {
     start_ns: u64,
     step_ns: u64,
     steps: Vec<Step>,
-    /// Times beyond the last step make the steps longer instead of falling out.
+    /// Times beyond the last step make the steps longer instead of being lost.
     is_growing: bool,
     /// The step of the last call: times nearly always fall into it.
     current: usize,
@@ -81,7 +81,7 @@ impl Series {
         Series { is_growing: true, ..Series::new(start_ns, 10_000_000_000) }
     }
 
-    /// Makes each two steps one.
+    /// Merges each two steps into one.
     fn double(&mut self) {
         let count = self.steps.len();
         let old = std::mem::take(&mut self.steps);
@@ -151,8 +151,8 @@ impl Series {
         }
     }
 
-    /// Adds another thread's steps; `other` has the same window. A thread that did not look in a step held what it
-    /// held in the one before.
+    /// Adds another thread's steps; `other` has the same window. A thread that read nothing in a step held the
+    /// connections of the step before.
     pub(crate) fn merge(&mut self, mut other: Series) {
         while self.step_ns < other.step_ns {
             self.double();

@@ -96,17 +96,23 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
-/// Whether the kernel asks a silent peer, a second after its last word, if the connection still is.
-pub(crate) fn set_asking(fd: i32, is_asking: bool) -> Result<(), Errno> {
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, ASKED_AFTER_S)?;
-    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_asking))
+/// Has reads by [`receive_stamped`] say when the last byte came in. While one socket of the machine asks for it, the kernel
+/// stamps every packet that comes in.
+pub(crate) fn set_stamps(fd: i32) -> Result<(), Errno> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
 }
 
-/// Seconds of silence after which a peer is asked; the least that the kernel takes.
-pub(crate) const ASKED_AFTER_S: i32 = 1;
+/// Sets whether the kernel probes a peer after a second of silence (keep-alive).
+pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_AFTER_S)?;
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_on))
+}
 
-/// Makes a socket hold back its peer as a slow link would, on loopback, too: segments of an Ethernet's size
-/// and a small receive buffer. Both must be set before connecting.
+/// Seconds of silence before a probe; the least that the kernel takes.
+pub(crate) const KEEPALIVE_AFTER_S: i32 = 1;
+
+/// Makes a socket limit its peer as a slow link would, on loopback, too: segments of an Ethernet's size and a small
+/// receive buffer. Both must be set before connecting.
 pub(crate) fn set_narrow(fd: i32, buffer_bytes: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, 1460i32)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer_bytes)
@@ -119,7 +125,7 @@ fn set_port_range(fd: i32, low: u16, high: u16) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
 }
 
-/// Whether the kernel knows `IP_LOCAL_PORT_RANGE`.
+/// Whether the kernel has `IP_LOCAL_PORT_RANGE`.
 pub(crate) fn knows_port_range() -> bool {
     let Ok(fd) = stream_socket(libc::AF_INET) else { return false };
     let known = set_port_range(fd, 40_000, 50_000).is_ok();
@@ -127,7 +133,7 @@ pub(crate) fn knows_port_range() -> bool {
     known
 }
 
-/// Binds the local end. `source` absent: the kernel chooses the address by its routes.
+/// Binds the local end. Without `source` the kernel chooses the address by its routes.
 pub(crate) fn bind_source(
     fd: i32,
     source: Option<IpAddr>,
@@ -187,7 +193,7 @@ pub(crate) fn take_error(fd: i32) -> Option<Errno> {
     (error != 0).then_some(Errno(error))
 }
 
-// The two calls of every request go past the C library's wrappers, which are thread cancellation points and so do about
+// The two calls of every request bypass the C library's wrappers, which are thread cancellation points and so do about
 // 15 ns of bookkeeping around each.
 
 #[inline]
@@ -208,6 +214,37 @@ pub(crate) fn receive(fd: i32, buffer: &mut [u8]) -> Result<usize, Errno> {
         libc::syscall(libc::SYS_recvfrom, fd, buffer.as_mut_ptr(), buffer.len(), 0usize, no_address, no_address)
     };
     usize::try_from(received).map_err(|_| Errno::last())
+}
+
+/// As [`receive`], with the wall clock's time at which the last byte read came in; `None` where the kernel did not say.
+pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Option<u64>), Errno> {
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all-zero bytes are a valid msghdr without name, parts and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&mut part, 1);
+    (message.msg_control, message.msg_controllen) = (control.0.as_mut_ptr().cast(), control.0.len() as _);
+    // SAFETY: the message, its one part and its control buffer live through the call, with their sizes.
+    let received = unsafe { libc::syscall(libc::SYS_recvmsg, fd, &mut message, 0usize) };
+    let count = usize::try_from(received).map_err(|_| Errno::last())?;
+    // SAFETY: the kernel has set the length of the control data, which is aligned for a header.
+    let header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    if header.is_null() {
+        return Ok((count, None));
+    }
+    // SAFETY: CMSG_FIRSTHDR gave a whole header inside of the control data.
+    let found = unsafe { *header };
+    // SAFETY: no access; the length of a header with so much data.
+    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::timespec>() as libc::c_uint) } as usize;
+    let is_stamp = (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+    if !is_stamp || (found.cmsg_len as usize) < whole {
+        return Ok((count, None));
+    }
+    // SAFETY: the data after the header is a timespec, as its type and length say.
+    let stamp = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+    Ok((count, Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64)))
 }
 
 /// Takes up to `limit` bytes off the socket without copying them (`MSG_TRUNC` on TCP, since Linux 2.4).

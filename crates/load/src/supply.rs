@@ -1,10 +1,10 @@
-//! What a plan names but cannot hold: the arrivals of a measured rate series, and the requests of a log. The caller
-//! supplies them, each engine thread takes its part.
+//! Inputs that a plan names but does not contain: the arrivals of a measured rate series, and the requests of a log.
+//! The caller supplies them; each engine thread takes its part.
 
 use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
 
-/// Gives each engine thread its part of what the plan names. Every thread asks once, and each part is used by one thread.
+/// Gives each engine thread its part of the inputs. Every thread asks once, and each part is used by one thread.
 pub trait Supply: Sync {
     /// With [`record::Arrival::Series`]: intended sends in nanoseconds since the window's begin, never decreasing, each
     /// less than the window's length. `rate_per_sec` is the mean over all threads.
@@ -32,12 +32,12 @@ pub trait ReplaySource: Send {
     /// The next step; `None` at the end of the log. An error (one sentence) ends the replay; what came before it is sent.
     fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>>;
 
-    /// What was read: the fields of [`ReplayResult`] that are about the log. Those that count lines are about the whole
-    /// log, `requests`, `sessions` and `evicted` about this part.
+    /// The counts of the reader: the fields of [`ReplayResult`] that are about the log. Those that count lines are
+    /// about the whole log, `requests`, `sessions` and `evicted` about this part.
     fn account(&self) -> ReplayResult;
 }
 
-/// One thing to do.
+/// A step of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayStep<'a> {
     /// Send a request.
@@ -48,7 +48,7 @@ pub enum ReplayStep<'a> {
         client: u64,
         /// As in [`ReplayRequest::session`].
         session: u64,
-        /// When, in nanoseconds since the first request of the log.
+        /// The time, in nanoseconds since the first request of the log.
         at_ns: u64,
     },
 }
@@ -56,19 +56,19 @@ pub enum ReplayStep<'a> {
 /// One request of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplayRequest<'a> {
-    /// Requests of one client leave one after another.
+    /// Requests of one client are sent one after another.
     pub client: u64,
     /// Requests of one session share a connection. A session belongs to one client.
     pub session: u64,
-    /// Nanoseconds since the first request of the log, at the replay's speed; never decreasing. Ignored where the replay
+    /// Nanoseconds since the first request of the log, at the replay's speed; never decreasing. Ignored if the replay
     /// is as fast as the server answers.
     pub intended_ns: u64,
     /// A token of 1 to 32 characters.
     pub method: &'a [u8],
-    /// As a client sends it: not empty, neither space nor control byte in it. Untrusted.
+    /// As a client sends it: not empty, without spaces and control bytes. Untrusted.
     pub target: &'a [u8],
     /// Status in the log.
     pub status: Option<u16>,
-    /// Body bytes in the log; absent where it has none.
+    /// Body bytes in the log; absent if the log has none.
     pub body_bytes: Option<u64>,
 }

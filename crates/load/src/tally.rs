@@ -1,8 +1,8 @@
-//! What one engine thread counts and times. Threads share none of it; the tallies are merged at the end.
+//! The counts and times of one engine thread. Threads share none of it; the tallies are merged at the end.
 //!
-//! A request belongs to the window when any of its life lies in it: its *intended* send does, or it was under way when the
-//! window began. Either way it counts with its full time. Rates count what *happened* inside the window. The two differ by
-//! what was under way at the window's ends.
+//! A request belongs to the window when any of its life lies in it: its *intended* send does, or it was under way when
+//! the window began. Either way it counts with its full time. Rates count what *happened* inside the window. The two
+//! differ by the requests under way at the window's ends.
 
 use crate::framing::{HTTP_2, is_http_2};
 use crate::series::Series;
@@ -11,7 +11,7 @@ use record::{Latency, LoadCounts};
 
 /// Connections that take longer than this to open count as slow: a lost SYN is repeated after 1 s.
 const SLOW_CONNECT_NS: u64 = 1_000_000_000;
-/// Worded examples of failures kept, one a kind.
+/// Examples of failures in words, one a kind.
 const MAX_EXAMPLES: usize = 8;
 
 /// Why a request has no complete response.
@@ -30,7 +30,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The failure that an error of connect, send or recv stands for.
+    /// The failure that corresponds to an error of connect, send or recv.
     pub(crate) fn from_errno(error: Errno) -> Self {
         match error.0 {
             libc::ECONNREFUSED => Failure::Refused,
@@ -76,10 +76,10 @@ impl Failure {
     }
 }
 
-/// How a request that has ended stands to the window.
+/// The relation of an ended request to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Belongs {
-    /// It ended before the window, or was meant for a time after it.
+    /// It ended before the window, or was due after it.
     No,
     /// It was sent in the window.
     Sent,
@@ -99,8 +99,8 @@ pub(crate) struct Tally {
     /// The measured window, `[begin, end)`; the end moves only when a run is cut short.
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
-    /// What the result keeps. Before [`Tally::finish`] the service times and times to first byte of responses that came
-    /// in one piece are not in it.
+    /// The counts of the result. Before [`Tally::finish`] they lack the service times and times to first byte of
+    /// responses that came in one piece.
     pub(crate) counts: LoadCounts,
     /// Service times of responses that came in one piece: their first byte is their last. One record instead of two.
     whole: Latency,
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    /// Takes over what was counted before the window was known: connections, stray bytes, and examples of what went wrong.
+    /// Takes over the counts from before the window was known: connections, stray bytes, and examples of failures.
     pub(crate) fn take_connections(&mut self, before: Tally) {
         self.counts.add(&before.counts);
         for (kind, words) in before.examples {
@@ -143,7 +143,7 @@ impl Tally {
         at_ns >= self.begin_ns && at_ns < self.end_ns
     }
 
-    /// How a request stands to the window that is over, or still under way, at `end_ns`.
+    /// The relation of a request to the window, for a request that is over, or still under way, at `end_ns`.
     #[inline]
     pub(crate) fn belongs(&self, intended_ns: u64, end_ns: u64) -> Belongs {
         if self.covers(intended_ns) {
@@ -155,8 +155,8 @@ impl Tally {
         }
     }
 
-    /// A request is over: counts it if it was carried in, as it was not counted when it was sent. Returns whether it is
-    /// in the window.
+    /// A request is over: counts it if it was carried in, because it was not counted when it was sent. Returns whether
+    /// it is in the window.
     #[inline]
     fn is_over(&mut self, intended_ns: u64, end_ns: u64) -> bool {
         let belongs = self.belongs(intended_ns, end_ns);
@@ -251,6 +251,22 @@ impl Tally {
         self.completed_total += 1;
     }
 
+    /// The last byte of a complete response, taken up at `now_ns`, had come in at `arrived_ns`.
+    pub(crate) fn arrived(&mut self, intended_ns: u64, arrived_ns: u64, now_ns: u64) {
+        if self.belongs(intended_ns, now_ns).is_counted() {
+            let times = &mut self.counts.times;
+            times.reap.record_ns(now_ns.saturating_sub(arrived_ns));
+            times.sampled.record_ns(now_ns.saturating_sub(intended_ns));
+            // A byte that came in between the dating of the event and the read was not waited for.
+            times.arrived.record_ns(arrived_ns.min(now_ns).saturating_sub(intended_ns));
+        }
+    }
+
+    /// The same of a response of which it is not known.
+    pub(crate) fn arrival_unknown(&mut self, intended_ns: u64, now_ns: u64) {
+        self.counts.arrivals_unknown += u64::from(self.belongs(intended_ns, now_ns).is_counted());
+    }
+
     fn settle_status(&mut self) {
         let (status, count) = std::mem::take(&mut self.last_status);
         if count > 0 {
@@ -291,7 +307,7 @@ impl Tally {
         }
     }
 
-    /// A connection that was to carry requests in the window; whether it received a byte since the window began.
+    /// A connection that was to carry requests in the window, and whether it received a byte since the window began.
     pub(crate) fn used(&mut self, has_heard: bool) {
         self.counts.outcomes.connections_used += 1;
         self.counts.outcomes.connections_silent += u64::from(!has_heard);
@@ -323,7 +339,7 @@ impl Tally {
         }
     }
 
-    /// Ends the counting: what was buffered is settled. In a closed loop the response time is the service time.
+    /// Ends the counting: adds what was buffered. In a closed loop the response time is the service time.
     pub(crate) fn finish(&mut self, is_open: bool) {
         self.settle_status();
         let times = &mut self.counts.times;

@@ -1,8 +1,8 @@
 //! TIME_WAIT sockets on the server's side: connections of one request that the server closes first.
 //!
-//! Almeida, Almeida and Yates ("Measuring the behavior of a World-Wide Web server", 1996, section 5.5) found that a server
-//! of their day slowed down with the number of such sockets. Each needs its own tuple, as a new connection from the
-//! same address and port takes the place of the old one: so ports are walked through one by one.
+//! Almeida, Almeida and Yates ("Measuring the behavior of a World-Wide Web server", 1996, section 5.5) found that a
+//! server of their day slowed down with the number of such sockets. Each needs a different tuple, because a new
+//! connection from the same address and port replaces the old one: so ports are used one after another.
 
 use crate::LoadError;
 use crate::check::port_rules;
@@ -16,12 +16,12 @@ use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// On addresses that are not loopback, ports from here on; below, programs listen.
+/// The lowest port on addresses that are not loopback; programs listen below.
 const LOWEST_PORT: u16 = 10_000;
-/// Failures in a row that say that the server does not close, or does not answer.
+/// After this many failures in a row the server does not close, or does not answer.
 const MOST_FAILURES: u32 = 50;
 
-/// Makes the sockets; keeps the place up to which ports were used.
+/// Makes the sockets; remembers the last port used.
 #[derive(Debug)]
 pub struct TimeWaitMaker {
     plan: LoadPlan,
@@ -52,7 +52,7 @@ impl TimeWaitMaker {
         Ok(TimeWaitMaker { plan, sources, ports, next: 0 })
     }
 
-    /// Sockets that can be there at once.
+    /// The most sockets that can exist at once.
     pub fn capacity(&self) -> u64 {
         self.sources.len() as u64 * self.range()
     }
@@ -93,7 +93,7 @@ impl TimeWaitMaker {
         Ok(())
     }
 
-    /// One connection, one request, and the server's end of it.
+    /// One connection, one request, and the server's close.
     fn one(&self, source: Option<IpAddr>, port: u16, request: &[u8]) -> Result<(), Errno> {
         let address = RawAddress::new(self.plan.addresses[0]);
         let fd = socket::stream_socket(address.family())?;

@@ -8,6 +8,7 @@ mod microbenchmark;
 mod open_loop;
 mod outcomes;
 mod probing;
+mod reap;
 mod replay;
 mod servers;
 mod stall;

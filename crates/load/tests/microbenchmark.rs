@@ -42,13 +42,13 @@ fn plan(sender: SocketAddr) -> Plan {
 }
 
 #[derive(Default)]
-struct Heard {
+struct Events {
     begins: u32,
     ends: u32,
     connected: u64,
 }
 
-impl LoadEvents for Heard {
+impl LoadEvents for Events {
     fn window_begins(&mut self) {
         self.begins += 1;
     }
@@ -66,11 +66,11 @@ impl LoadEvents for Heard {
 fn segments_are_sent_at_the_rate_over_all_connections_point_after_point() {
     let sender = start();
     for (connections, polls) in [(16, false), (1, true), (200, false)] {
-        let mut heard = Heard::default();
+        let mut events = Events::default();
         let plan = Plan { connections, polls, ..plan(sender) };
-        let outcome = run(&plan, &AtomicBool::new(false), &mut heard).unwrap();
+        let outcome = run(&plan, &AtomicBool::new(false), &mut events).unwrap();
         assert!(!outcome.interrupted && outcome.window_ns >= plan.duration_ns);
-        assert_eq!((heard.begins, heard.ends, heard.connected), (1, 1, connections));
+        assert_eq!((events.begins, events.ends, events.connected), (1, 1, connections));
         assert!(outcome.segments > 0);
         // Late segments are caught up with, but none leaves before its time: a sender that had fallen behind by the whole
         // warm-up sends at most that much more.
@@ -101,9 +101,9 @@ fn a_point_can_be_stopped_and_another_one_follows() {
     let long = Plan { duration_ns: 3_600_000_000_000, ..plan(sender) };
     let outcome = run(&long, &stop, &mut StopsInWindow(&stop)).unwrap();
     assert!(outcome.interrupted && outcome.window_ns < long.duration_ns);
-    let before = run(&long, &AtomicBool::new(true), &mut Heard::default()).unwrap();
+    let before = run(&long, &AtomicBool::new(true), &mut Events::default()).unwrap();
     assert!(before.interrupted && before.window_ns == 0, "stopped before the window");
-    let outcome = run(&plan(sender), &AtomicBool::new(false), &mut Heard::default()).unwrap();
+    let outcome = run(&plan(sender), &AtomicBool::new(false), &mut Events::default()).unwrap();
     assert!(!outcome.interrupted && outcome.segments > 0);
 }
 
@@ -111,7 +111,7 @@ fn a_point_can_be_stopped_and_another_one_follows() {
 fn a_sender_that_is_not_there_or_talks_nonsense_is_said() {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, free.max(2) - 1));
-    let error = run(&plan(nobody), &AtomicBool::new(false), &mut Heard::default()).unwrap_err();
+    let error = run(&plan(nobody), &AtomicBool::new(false), &mut Events::default()).unwrap_err();
     assert!(error.to_string().contains("sender"), "{error}");
     let liar = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = liar.local_addr().unwrap().port();
@@ -122,6 +122,6 @@ fn a_sender_that_is_not_there_or_talks_nonsense_is_said() {
         }
     });
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port - 1));
-    let error = run(&plan(address), &AtomicBool::new(false), &mut Heard::default()).unwrap_err().to_string();
-    assert!(error.contains("cannot be read") && !error.contains('\u{1b}'), "{error}");
+    let error = run(&plan(address), &AtomicBool::new(false), &mut Events::default()).unwrap_err().to_string();
+    assert!(error.contains("unreadable message") && !error.contains('\u{1b}'), "{error}");
 }

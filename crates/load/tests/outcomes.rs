@@ -368,7 +368,7 @@ fn stopping_keeps_what_was_measured() {
     let mut plan = plan(server.address);
     plan.duration_ns = 3_600_000 * MS;
     let stop = AtomicBool::new(false);
-    struct StopLater<'a>(&'a AtomicBool, Heard);
+    struct StopLater<'a>(&'a AtomicBool, Events);
     impl load::LoadEvents for StopLater<'_> {
         fn window_begins(&mut self) {
             self.1.window_begins();
@@ -383,7 +383,7 @@ fn stopping_keeps_what_was_measured() {
             self.1.window_ends();
         }
     }
-    let mut events = StopLater(&stop, Heard::default());
+    let mut events = StopLater(&stop, Events::default());
     let result = load::run(&plan, &stop, &mut events).unwrap();
     assert_books(&result);
     assert!(result.interrupted && result.counts.outcomes.ok > 0);
@@ -398,9 +398,9 @@ fn a_warm_up_is_not_counted() {
     let server = answering(SMALL);
     let mut plan = plan(server.address);
     (plan.warmup_ns, plan.duration_ns) = (200 * MS, 100 * MS);
-    let mut heard = Heard::default();
-    let result = load::run(&plan, &AtomicBool::new(false), &mut heard).unwrap();
+    let mut events = Events::default();
+    let result = load::run(&plan, &AtomicBool::new(false), &mut events).unwrap();
     assert_books(&result);
     assert!(server.requests.load(Ordering::SeqCst) > result.counts.outcomes.sent);
-    assert!(heard.progress.iter().any(|progress| progress.in_warmup));
+    assert!(events.progress.iter().any(|progress| progress.in_warmup));
 }

@@ -84,7 +84,7 @@ fn replaying(address: SocketAddr, is_paced: bool) -> LoadPlan {
 
 fn replay(plan: &LoadPlan, lines: Vec<Line>) -> LoadResult {
     let log = Log { lines, failure: None };
-    load::run_supplied(plan, &log, &AtomicBool::new(false), &mut Heard::default()).expect("the plan can be run")
+    load::run_supplied(plan, &log, &AtomicBool::new(false), &mut Events::default()).expect("the plan can be run")
 }
 
 /// Targets with the number of their connection, in the order in which they came.
@@ -222,7 +222,7 @@ fn a_log_that_breaks_off_is_sent_up_to_there_and_says_so() {
     let mut plan = replaying(server.address, false);
     plan.workload.classes =
         vec![RequestClass { label: "all".into(), kind: record::workload::Kind::Static, largest_bytes: None }];
-    let result = load::run_supplied(&plan, &log, &AtomicBool::new(false), &mut Heard::default()).expect("it runs");
+    let result = load::run_supplied(&plan, &log, &AtomicBool::new(false), &mut Events::default()).expect("it runs");
     assert_eq!(result.counts.outcomes.ok, 6);
     let replay = result.workload.replay.expect("a result");
     assert_eq!(replay.failure.as_deref(), Some("line 7 is missing"));

@@ -135,13 +135,13 @@ pub fn open(address: SocketAddr, rate_per_sec: f64, arrival: Arrival) -> LoadPla
 
 /// What the events said, in order.
 #[derive(Default)]
-pub struct Heard {
+pub struct Events {
     pub begins: u32,
     pub ends: u32,
     pub progress: Vec<Progress>,
 }
 
-impl LoadEvents for Heard {
+impl LoadEvents for Events {
     fn window_begins(&mut self) {
         self.begins += 1;
     }
@@ -155,7 +155,7 @@ impl LoadEvents for Heard {
 
 /// Runs the plan and checks what holds for every run.
 pub fn run(plan: &LoadPlan) -> LoadResult {
-    let result = load::run(plan, &AtomicBool::new(false), &mut Heard::default()).expect("the load runs");
+    let result = load::run(plan, &AtomicBool::new(false), &mut Events::default()).expect("the load runs");
     assert_books(&result);
     result
 }

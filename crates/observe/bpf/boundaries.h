@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Phases by the server's own functions: probes (uprobes) where it goes from parsing to processing, from processing to
- * logging, and where logging ends. A probe traps, which costs microseconds, so they are attached in few and short
+ * logging, and where logging ends. A probe traps, which costs microseconds, so probes are attached in few and short
  * windows.
  *
  * The request is the one that the thread works on by its last socket event. One read may hold several requests
@@ -8,7 +8,7 @@
 #ifndef STRAINGAUGE_BOUNDARIES_H
 #define STRAINGAUGE_BOUNDARIES_H
 
-/* Beside the table of requests, slot by slot; one slot where no pack is used. */
+/* Parallel to the table of requests, slot by slot; one slot where no pack is used. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1); /* set by the reader */
@@ -69,7 +69,7 @@ int on_boundary(struct pt_regs *regs) {
         return 0;
     __sync_fetch_and_add(&counts.boundaries_seen, 1);
     now_ns = bpf_ktime_get_ns();
-    /* The phases by reads and sends go on beside these: this event ends none of them. */
+    /* The phases by reads and sends continue: this event ends none of them. */
     end_ns = r->end_ns;
     charge(c, t, c->sk, slot, now_ns);
     r->end_ns = end_ns;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose CPU time it was. A thread's time between two of its socket events belongs to the request of the first of them.
+/* Charges CPU time to requests. A thread's time between two of its socket events belongs to the request of the first of
+ * them.
  *
  * The thread's CPU clock needs no context-switch hook: clock_task + sum_exec_runtime - exec_start grows only while it
- * runs (kernel/sched/fair.c, update_curr). clock_task is kept by each CPU and stands still for interrupts and stolen
- * time, so it differs from CPU to CPU by seconds on a virtual machine; what it lags behind the common clock is read off
- * the runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
+ * runs (kernel/sched/fair.c, update_curr). clock_task is kept by each CPU and stops during interrupts and stolen time,
+ * so it differs from CPU to CPU by seconds on a virtual machine; its lag behind the common clock is read from the
+ * runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
 #ifndef STRAINGAUGE_CPU_TIME_H
 #define STRAINGAUGE_CPU_TIME_H
 
@@ -53,8 +54,8 @@ static __always_inline void charge_phase(struct request *r, struct thread *c, st
         break;
     case PHASE_LOG:
         r->phase_cpu_ns[2] += spent;
-        /* The thread went on to other work: that is where the log phase ended at the latest. Without a switch
-         * between, the CPU time spent is the time that passed. */
+        /* The thread went on to other work: the log phase ended then at the latest. Without a switch between, the CPU
+         * time spent is the time that passed. */
         if (!r->end_ns)
             r->end_ns = r->last_send_ns + (spent > 0 ? spent : 0);
         break;
@@ -81,7 +82,7 @@ static __always_inline __s64 cpu_clock(struct task_struct *t, __u64 now_ns) {
     return clock;
 }
 
-/* Charges the thread's CPU time since its last event and makes `sk` the thread's present request. Returns what was
+/* Charges the thread's CPU time since its last event and makes `sk` the thread's present request. Returns the time
  * charged to no request: the thread came from a connection that has ended, or was not seen before. */
 static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u64 sk, __u32 slot, __u64 now_ns) {
     __s64 clock = cpu_clock(t, now_ns);

@@ -2,10 +2,9 @@
 /* Time by layer, without sampling: programs at the begin and end of the functions where one layer calls another keep a
  * stack of layers on every CPU, and each change charges the time since the last change to the layer that was on top.
  *
- * Nothing is written down in order: time is handed over by exchanging `last_ns`, so an interrupt between two
- * instructions of a program takes its own part and leaves the rest; and a function's end finds its begin by the address
- * of their common frame on the kernel's stack, so an end or a begin that was missed disturbs nothing above or
- * below it. */
+ * No event is written to a log: time is handed over by exchanging `last_ns`, so an interrupt between two instructions
+ * of a program takes its own part and leaves the rest. A function's end finds its begin by the address of their common
+ * frame on the kernel's stack, so a missed end or begin disturbs nothing above or below it. */
 #include "packets.h"
 #include "exact.h"
 
@@ -27,7 +26,7 @@ struct {
     __type(value, struct exact_thread);
 } threads SEC(".maps");
 
-/* Frames that no function's address can be taken for. */
+/* Frame ids that no function's address can equal. */
 enum { ID_BASE = 1, ID_INTERRUPT, ID_TIMER, ID_CALL, ID_CALL_SINGLE, ID_RESCHEDULE, ID_IRQ_WORK, ID_SOFTIRQ };
 
 static __always_inline struct exact_cpu *this_cpu(void) {
@@ -43,7 +42,7 @@ static __always_inline void set_whose(struct exact_cpu *cpu, __u32 pid, __u32 tg
     cpu->is_known = 1;
 }
 
-/* The first program on this CPU: what runs is known, where it is only for the idle loop. */
+/* The first program on this CPU: what was running before it is known for the idle loop only. */
 static __noinline int meet(struct exact_cpu *cpu) {
     if (!cpu)
         return 0;
@@ -81,10 +80,10 @@ static __always_inline void charge(struct exact_cpu *cpu, struct cell *cell, __u
     }
 }
 
-/* What a program did since its time stamp is its own. */
+/* The time since a program's time stamp is the program's own. */
 static __always_inline void charge_program(struct exact_cpu *cpu, __u64 began_ns) {
     __u64 now_ns = bpf_ktime_get_ns();
-    /* Otherwise an interrupt came, and has charged it to where it came from. */
+    /* Otherwise an interrupt came, and has charged it to the layer that it interrupted. */
     if (__sync_val_compare_and_swap(&cpu->last_ns, began_ns, now_ns) == began_ns)
         add(&cpu->cells[((cpu->whose * PLACES_OF_WORK) * LAYERS + LAYER_MEASUREMENT) & (CELLS - 1)], began_ns, now_ns);
 }
@@ -93,7 +92,7 @@ static __always_inline bool is_open(__u64 now_ns) {
     return now_ns >= gate.opens_ns && now_ns < gate.closes_ns;
 }
 
-/* Every program begins like this. */
+/* The beginning of every program. */
 static __always_inline struct exact_cpu *begin(__u64 *now_ns, struct cell **cell) {
     struct exact_cpu *cpu = this_cpu();
     if (!cpu)
@@ -116,7 +115,7 @@ static __always_inline void mark(struct exact_cpu *cpu, struct cell *before, __u
     }
 }
 
-/* The depth first: what an interrupt pushes then lies above. False: no room. */
+/* Depth first: what an interrupt pushes then lies above. False: no room. */
 static __always_inline bool push(struct exact_cpu *cpu, __u64 id, __u8 layer, __u8 is_network) {
     __u32 depth = cpu->depth + 1;
     if (depth >= DEPTH) {
@@ -165,7 +164,7 @@ static __noinline int entered(__u64 id, __u32 slot) {
     return 0;
 }
 
-/* ... and ends. */
+/* The end of a boundary function. */
 static __noinline int left(__u64 id) {
     __u64 now_ns;
     struct cell *cell;
@@ -177,7 +176,7 @@ static __noinline int left(__u64 id) {
     return 0;
 }
 
-/* A section that begins and ends at tracepoints. Interrupts are no packet's work. */
+/* A section that begins and ends at tracepoints. Interrupts belong to no packet. */
 static __noinline int section(__u64 id, __u32 layer, __u32 begins) {
     __u64 now_ns;
     struct cell *before;
@@ -193,7 +192,8 @@ static __noinline int section(__u64 id, __u32 layer, __u32 begins) {
     return 0;
 }
 
-/* The begin and the end of a function have the same arguments' place on the kernel's stack, which is theirs alone. */
+/* At the begin and at the end of a function the arguments are at the same place on the kernel's stack, which no other
+ * call has. */
 #define SLOT(n)                                   \
     SEC("fentry") int enter_##n(__u64 *context) { \
         return entered((__u64)context, n);        \
@@ -248,7 +248,7 @@ static __always_inline int set_mode(__u8 mode, bool is_call) {
     struct exact_cpu *cpu = this_cpu();
     if (!cpu)
         return 0;
-    /* A thread that makes a call comes from its own code, however little was known of it. */
+    /* A thread that makes a system call comes from its own code, even if nothing else is known of it. */
     if (is_call && cpu->is_known && cpu->stack[0].layer == LAYER_UNKNOWN)
         cpu->stack[0].layer = LAYER_USER;
     cpu = begin(&now_ns, &before);

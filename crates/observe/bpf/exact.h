@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the programs of the exact profile and their reader in src/profile/exact/programs.rs share. The reader's types
- * are generated from these, so they name their padding. */
+/* Structures shared by the programs of the exact profile and their reader in src/profile/exact/programs.rs. The
+ * reader's types are generated from these, so the padding has names. */
 #ifndef STRAINGAUGE_EXACT_H
 #define STRAINGAUGE_EXACT_H
 
@@ -8,7 +8,7 @@
 #define DEPTH 32   /* frames of a stack of layers; a power of two */
 #define TASKS 4096 /* threads whose stacks are kept while they do not run; a power of two */
 
-/* Numbers of record::layers::Layer in its order, and three of our own. */
+/* Numbers of record::layers::Layer in its order, and three more. */
 enum layer {
     LAYER_USER,
     LAYER_SYSTEM_CALL,
@@ -18,21 +18,21 @@ enum layer {
     LAYER_DRIVER,
     LAYER_OTHER,
     LAYER_IDLE,
-    LAYER_UNKNOWN,     /* the thread was under way before the programs were there */
-    LAYER_MEASUREMENT, /* what the programs themselves do */
+    LAYER_UNKNOWN,     /* the thread was running before the programs were loaded */
+    LAYER_MEASUREMENT, /* the work of the programs themselves */
     LAYER_CALIBRATION, /* an empty function, to see what a pair of hooks costs */
     LAYERS = 16,
 };
-/* Who runs. */
+/* What runs. */
 enum whose { WHOSE_SERVER, WHOSE_OTHERS, WHOSE_IDLE, WHOSE_TOOL, WHOSES };
-/* A process's own work, or else the packet's that a network softirq handles (1 + enum side). */
+/* A process's own work, or that of the packet that a network softirq handles (1 + enum side). */
 enum { SIDE_PROCESS, PLACES_OF_WORK = 4 };
 #define CELLS (WHOSES * PLACES_OF_WORK * LAYERS)
 
 #pragma clang diagnostic push
 #pragma clang diagnostic error "-Wpadded"
 
-/* Time by who runs, whose work it is, and layer. */
+/* Time by what runs, whose work it is, and layer. */
 struct cell {
     __u64 ns;
     __u64 pairs_in;  /* pairs of hooks whose inner part lies in here */
@@ -42,9 +42,9 @@ struct cell {
 
 /* A layer that was entered and not yet left. */
 struct frame {
-    __u64 id; /* the same at the function's begin and end, and different from every other one's that is under way */
+    __u64 id; /* the same at the function's begin and end, different for every call under way */
     __u8 layer;
-    __u8 is_network; /* inside of a network softirq: the packet decides whose work it is */
+    __u8 is_network; /* in a network softirq: the packet decides whose work it is */
     __u16 reserved;
     __u32 reserved2;
 };
@@ -55,12 +55,12 @@ struct exact_cpu {
     __u32 depth;
     __u32 whose;
     __u32 side;     /* enum side of the packet that was taken up last */
-    __u32 is_known; /* whose is set */
+    __u32 is_known; /* `whose` is set */
     __u64 system_calls[WHOSES];
     __u64 not_entered; /* ends of functions whose begin was not seen */
     __u64 not_left;    /* begins whose end was not seen */
     __u64 too_deep;
-    __u64 lost_threads;        /* stacks that gave way to another thread's */
+    __u64 lost_threads;        /* stacks overwritten by another thread's */
     __u64 hooks;               /* programs run while the gate was open */
     struct frame stack[DEPTH]; /* the first is the mode: user, kernel, idle */
     struct cell cells[CELLS];
@@ -79,9 +79,9 @@ struct exact_gate {
     __u64 closes_ns;
 };
 
-/* Fixed when the programs are loaded. */
+/* Set when the programs are loaded. */
 struct exact_options {
-    __u32 tool_tgid; /* this program's own process */
+    __u32 tool_tgid; /* straingauge's process */
     __u32 reserved;
     __u8 layer[SLOTS];
     __u8 is_network[SLOTS];

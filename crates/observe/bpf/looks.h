@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is spoken on the port. Requests are counted by changes of direction, which is wrong where one read holds several
- * of them, or none. So the reader grants a few looks at each reading: the next reads that begin a request have their
- * first bytes copied from the buffer that the server itself has just been given, as the arguments of its system call
- * name it. Reads of io_uring name no buffer there: `kept` stays 0. */
+/* Identifies the protocol on the port. Requests are counted by changes of direction, which is wrong where one read
+ * holds several of them, or none. So the reader grants a few looks at each reading: the next reads that begin a request
+ * have their first bytes copied from the buffer into which the server has just read, named by the arguments of its
+ * system call. Reads of io_uring name no buffer there: `kept` stays 0. */
 #ifndef STRAINGAUGE_LOOKS_H
 #define STRAINGAUGE_LOOKS_H
 
@@ -25,7 +25,7 @@ struct look_count look_count SEC(".bss.looks");
 #endif
 
 #ifdef SYSCALL_NUMBER
-/* Where the system call that runs was told to put what it reads; 0 where that is not known. */
+/* The buffer of the running system call; 0 where it is not known. */
 static __always_inline __u64 buffer_of_read(struct task_struct *t) {
     struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(t);
     __s64 number = (__s32)SYSCALL_NUMBER(regs);
@@ -66,7 +66,7 @@ static __always_inline void look(struct task_struct *t, __u32 bytes, bool is_fir
     l->is_first = is_first;
     l->kept = 0;
     at = buffer_of_read(t);
-    /* Bounded here, where older verifiers still know it. */
+    /* Bounded here, where older verifiers still track the bound. */
     asm volatile("" : "+r"(length));
     if (length > LOOK_BYTES)
         length = LOOK_BYTES;

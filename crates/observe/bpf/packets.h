@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The packets of the port, for the profiler's programs: counts them, and tells at whose end each is received. The
- * includer defines the four functions that are only declared here. */
+/* Counts the port's packets for the profiler's programs, and reports at whose end each is received. The includer
+ * defines the four functions that are only declared here. */
 #ifndef STRAINGAUGE_PACKETS_H
 #define STRAINGAUGE_PACKETS_H
 
@@ -11,7 +11,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-/* include/uapi/linux/bpf.h; names of our own, as other headers of this folder may define some of them. */
+/* include/uapi/linux/bpf.h; with other names, because other headers of this folder may define some of them. */
 #define MAP_HASH 1
 #define MAP_ARRAY 2
 #define MAP_PERCPU_ARRAY 6
@@ -21,7 +21,7 @@
 static __always_inline bool counts_now(void);
 /* From here on the CPU handles a packet that this side receives. */
 static __always_inline void take_up(struct cpu_row *own, enum side side);
-/* Around what a hook does, for whoever wants to know how long that took. */
+/* Called around the work of a hook, so that its time can be measured. */
 static __always_inline __u64 hook_begins(void);
 static __always_inline void hook_ends(__u64 began_ns);
 
@@ -43,7 +43,7 @@ struct skb_shared_info___profile {
 };
 #pragma clang attribute pop
 
-/* Sections of their own, so that the reader meets each alone. */
+/* Separate sections, so that the reader attaches each alone. */
 const volatile struct target target SEC(".rodata.target");
 struct cpu_row rows[CPUS] SEC(".bss.rows");
 
@@ -151,7 +151,8 @@ int BPF_PROG(packet_received, struct sk_buff___profile *skb) {
     return 0;
 }
 
-/* A TCP socket, or what stands for one during the handshake and after the close, which ends before sk_protocol. */
+/* A TCP socket, or the smaller structure in its place during the handshake and after the close, which ends before
+ * sk_protocol. */
 static __always_inline bool is_tcp(const struct sock *sk) {
     __u8 state = sk->__sk_common.skc_state;
     return state == TCP_TIME_WAIT || state == 12 /* TCP_NEW_SYN_RECV */ || sk->sk_protocol == IPPROTO_TCP;
@@ -168,7 +169,7 @@ static __always_inline void packet_leaves(struct sk_buff___profile *skb) {
             return;
         packet.payload_bytes = skb->data_len;
     } else {
-        /* Resets and the like, which the kernel sends by a socket of its own. */
+        /* Resets and the like, which the kernel sends through a socket of its own. */
         unsigned char *ip = skb->head + skb->network_header;
         __u32 link = ip - skb->data;
         if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own) || packet.from != target.port)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler: counts stacks in the kernel, and tells of every packet of the port which way it goes and at whose end it
- * is received. A sample in a network softirq belongs to the end whose packet that CPU took up last, whichever process
+/* The sampler: counts stacks in the kernel, and records for every packet of the port its direction and the end that
+ * receives it. A sample in a network softirq belongs to the end whose packet that CPU handled last, whichever process
  * it interrupted. */
 #include "packets.h"
 
@@ -83,7 +83,7 @@ static __always_inline __u64 hash_of(const __u64 *frames, __u32 count, __u32 lim
 }
 
 /* The timer of a clock event that comes late is set to the next period from now (hrtimer_forward_now in
- * kernel/events/core.c): the periods between make no sample. Half a period is the timer's own scatter. */
+ * kernel/events/core.c), so the periods between have no sample. Up to half a period is normal scatter. */
 static __always_inline void note_arrival(struct cpu_row *own) {
     __u64 now_ns = bpf_ktime_get_ns(), period_ns = target.period_ns, from_ns = own->last_ns;
     if (from_ns < gate.opened_ns)
@@ -131,7 +131,7 @@ int sample_taken(struct perf_event_context *context) {
         if (bytes > 0) {
             stack->count = bytes / 8;
             key.user_stack = hash_of(stack->frames, stack->count, USER_FRAMES);
-            /* The kernel's record is longer and begins alike. */
+            /* The kernel's record is longer and has the same beginning. */
             if (!bpf_map_lookup_elem(&user_stacks, &key.user_stack) &&
                 bpf_map_update_elem(&user_stacks, &key.user_stack, stack, ONLY_NEW) == -7) {
                 own->lost_stacks++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the sampler's programs and their reader in src/profile/sampler.rs share. The reader's types are generated from
- * these, so they name their padding. */
+/* Structures shared by the sampler's programs and their reader in src/profile/sampler.rs. The reader's types are
+ * generated from these, so the padding has names. */
 #ifndef STRAINGAUGE_PROFILE_H
 #define STRAINGAUGE_PROFILE_H
 
@@ -8,7 +8,7 @@
 #define USER_FRAMES 24
 #define CPUS 1024 /* a power of two; CPUs beyond share rows, which then count too little */
 
-/* Whose packet a CPU handled last in its network softirq. */
+/* The end whose packet a CPU handled last in its network softirq. */
 enum side {
     SIDE_NOBODY, /* none yet, or none of the port */
     SIDE_SERVER, /* received by the server's end */
@@ -22,7 +22,7 @@ enum { TGID_IDLE = 0, TGID_OTHERS = 0xffffffff };
 #pragma clang diagnostic push
 #pragma clang diagnostic error "-Wpadded"
 
-/* Where a sample fell. Samples with equal keys are counted together. */
+/* The place of a sample. Samples with equal keys are counted together. */
 struct sample {
     __u64 kernel_stack; /* hash; 0 = none */
     __u64 user_stack;
@@ -56,14 +56,14 @@ struct cpu_row {
     __u64 peer_packets; /* received by the other end on this machine */
     __u64 last_ns;      /* the clock's last interrupt */
     __u64 arrived;      /* interrupts of the clock */
-    __u64 late;         /* periods that passed without one: it came late, and the timer skips what it missed */
+    __u64 late;         /* periods without one: the interrupt came late, and the timer skips missed periods */
 };
 
-/* Written by the reader: samples and packets count only while it keeps the gate open. */
+/* Written by the reader: samples and packets count only while the gate is open. */
 struct gate {
     __u32 is_open;
     __u32 block;
-    __u64 opened_ns; /* interrupts are expected since then */
+    __u64 opened_ns; /* interrupts are expected from then on */
 };
 struct target {
     __u32 port;

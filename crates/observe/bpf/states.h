@@ -3,13 +3,13 @@
  * connects from the same port again.
  *
  * The timer is set to a minute and fires at the next step of the timer wheel (kernel/time/timer.c, calc_wheel_index):
- * for so long a time a step is 2^time_wait_shift jiffies, which is seconds. So it is known at entry at which step a
- * socket leaves, and a count for each step is all that has to be kept. */
+ * for such a long time a step is 2^time_wait_shift jiffies, which is seconds. So the step at which a socket leaves is
+ * known at its entry, and one count for each step is enough. */
 #ifndef STRAINGAUGE_STATES_H
 #define STRAINGAUGE_STATES_H
 
-/* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept beyond their time
- * until the client comes back or the reader clears them away; full, early ends are missed until the next scan. */
+/* Steps at which clients' sockets leave, by a hash of both addresses and the client's port. Kept until the client comes
+ * back or the reader removes them. When it is full, early ends are missed until the next scan. */
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(map_flags, BPF_F_NO_PREALLOC);
@@ -18,7 +18,7 @@ struct {
     __type(value, __u64);
 } waiting_clients SEC(".maps");
 
-/* Transitions that on_state() saw on this CPU and on_missed_state() has not passed by yet. */
+/* Transitions that on_state() saw on this CPU and on_missed_state() has not seen yet. */
 #define SEEN 4
 struct seen {
     __u64 sk[SEEN];
@@ -81,7 +81,7 @@ static __always_inline __u64 client_key(const struct sock *sk) {
     return hash;
 }
 
-/* Adds to the count of a step. A place that holds the count of an earlier step begins anew. */
+/* Adds to the count of a step. A place that holds the count of an earlier step restarts. */
 static __always_inline void add_time_wait(__u64 step, __s32 change) {
     __u64 *place = &counts.time_waits[step & (TIME_WAIT_SLOTS - 1)];
 
@@ -127,7 +127,7 @@ int moment(void *context) {
     return 0;
 }
 
-/* Run by the reader: forgets sockets that have left. */
+/* Run by the reader: removes sockets that have left. */
 static long forget_one(struct bpf_map *map, const __u64 *key, __u64 *step, void *now) {
     if (*step <= *(__u64 *)now)
         bpf_map_delete_elem(map, key);

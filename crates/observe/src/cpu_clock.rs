@@ -1,8 +1,8 @@
 //! CPU-time clocks of processes: the scheduler's exact account, read by one system call without opening a file.
 //!
-//! `CLOCK_PROCESS_CPUTIME_ID` of another process (clock_getcpuclockid(3)) is the run time of all its threads, ended ones
-//! included, up to this very instant; /proc/PID/schedstat has only the main thread, up to its last tick. Any user may
-//! read it for any process that he can see (kernel/time/posix-cpu-timers.c).
+//! `CLOCK_PROCESS_CPUTIME_ID` of another process (clock_getcpuclockid(3)) is the run time of all its threads, ended
+//! ones included, up to this instant; /proc/PID/schedstat has only the main thread, up to its last tick. A user may
+//! read it for any process that the user can see (kernel/time/posix-cpu-timers.c).
 
 use std::io;
 
@@ -22,7 +22,7 @@ fn read(clock: libc::clockid_t) -> io::Result<u64> {
 
 /// CPU time of a process since its start, nanoseconds. An error when it has ended.
 pub fn of_process(pid: u32) -> io::Result<u64> {
-    // Pid 0 would mean the caller; larger numbers than Linux gives out would change the meaning of the clock's bits.
+    // Pid 0 would mean the caller; numbers beyond Linux's maximum would change the meaning of the clock's bits.
     if pid == 0 || pid > 1 << 22 {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }

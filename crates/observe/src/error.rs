@@ -1,9 +1,9 @@
-//! Why the server or the machine could not be watched at all. What can merely not be read becomes a figure without a
+//! Why the server or the machine could not be watched at all. A single unreadable counter becomes a figure without a
 //! value ("not measured: why"), not an error.
 
 use std::io;
 
-/// An error of this room. The message is one sentence: what, why, what to do.
+/// An error of this crate. The message is one sentence: what, why, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The namespace of another process may not be entered.
@@ -11,9 +11,9 @@ pub enum ObserveError {
         "cannot look into the network namespace of process {pid} ({source}): run it as root, or watch from inside that namespace"
     )]
     Namespace {
-        /// Whose namespace.
+        /// The other process.
         pid: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Something listens, but its process belongs to another user.
@@ -21,25 +21,25 @@ pub enum ObserveError {
         "something listens on port {port}, but its process cannot be seen: it belongs to another user (uid {uid}); run it as root or as that user"
     )]
     HiddenServer {
-        /// Which port.
+        /// The port.
         port: u16,
         /// Owner of the listening socket.
         uid: u32,
     },
-    /// The kernel does not say who listens.
+    /// The kernel's sockets cannot be listed.
     #[error("cannot list the listening sockets of port {port}: {source}")]
     Sockets {
-        /// Which port.
+        /// The port.
         port: u16,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A counter that every Linux has could not be read.
     #[error("cannot read {path}: {source}; is /proc mounted?")]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The watcher's thread could not be started.

@@ -1,4 +1,4 @@
-//! Facts about the server that a reader needs beside the figures.
+//! Facts about the server, stored with the figures.
 
 use crate::group::Target;
 use crate::listening::listening_addresses;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// Longer values are cut: command lines of servers can have megabytes.
 const MAX_FACT_CHARS: usize = 1000;
 
-/// Reads the facts. The first member is the oldest by number, mostly the master.
+/// Reads the facts. The first member is the oldest by number, usually the master.
 pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut set = |name: &str, value: String| {
@@ -59,8 +59,8 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
     facts
 }
 
-/// The folder of a process's control group (v2) if that group is the server's alone: made by straingauge, or a service of
-/// systemd's, and not one that this process is in too.
+/// The folder of a process's control group (v2) if that group contains only the server: made by straingauge, or a
+/// service of systemd's, and not one that this process is in, too.
 pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
     let theirs = parse_cgroup_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)?;
     let ours = parse_cgroup_path(&fs::read("/proc/self/cgroup").ok()?)?;

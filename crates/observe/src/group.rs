@@ -2,12 +2,12 @@
 //!
 //! # How nothing is lost when processes end
 //!
-//! A process's CPU clock covers all its threads, ended ones included. When a process ends and its parent waits for it, the
-//! kernel adds its whole CPU time to the parent's `cutime`/`cstime`. So the sum over the living of *own clock + waited-for
-//! children* does not change when one ends, and its growth is the group's CPU time, even for children that were born and
-//! ended between two readings. What the group has already counted of an ended child is kept as *owed* by its parent, so
-//! that the parent's growing `cutime` does not count it twice. Only a child that nobody waits for (a parent that ignores
-//! SIGCHLD, or one that ended first) takes what it used after its last reading with it.
+//! A process's CPU clock covers all its threads, ended ones included. When a process ends and its parent waits for it,
+//! the kernel adds its whole CPU time to the parent's `cutime`/`cstime`. So the sum over the living of *own clock +
+//! waited-for children* does not change when one ends, and its growth is the group's CPU time, even for children that
+//! were born and ended between two readings. CPU time of an ended child that the group has already counted is kept as
+//! *owed* by its parent, so that the parent's growing `cutime` does not count it twice. Only if no process waits for a
+//! child (its parent ignores SIGCHLD, or ended first) is the time after the child's last reading lost.
 
 use crate::cpu_clock;
 use crate::kept_file::KeptFile;
@@ -20,39 +20,39 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 
-/// Kept descriptors are the load generator's too; beyond this many, files are opened at each reading.
+/// Open descriptors count against the load generator's limit, too; beyond this many, files are opened at each reading.
 const MAX_KEPT_FILES: usize = 512;
-/// Groups larger than this are read in part, and the figures say so.
+/// Groups larger than this are read in part, and the figures report it.
 const MAX_THREADS: usize = 100_000;
 
-/// Which processes are the server.
+/// The processes of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// A process and its descendants; with it whatever is in its session or control group, if these are its own.
+    /// A process and its descendants; also those in its session or control group, if these contain only the server.
     Tree(u32),
-    /// Whoever listens on a port, with descendants.
+    /// The process that listens on a port, with descendants.
     ListeningOn(u16),
-    /// Nobody: the server is elsewhere.
+    /// None: the server is elsewhere.
     None,
 }
 
-/// What is watched.
+/// The server to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The server's port.
     pub port: u16,
     /// Its processes.
     pub group: Group,
-    /// Read sockets and network counters in this process's network namespace; `None` = in that of the thread that starts
-    /// the observer.
+    /// Read sockets and network counters in this process's network namespace; `None` = in that of the thread that
+    /// starts the observer.
     pub netns_pid: Option<u32>,
     /// CPUs that the server may use; empty = all.
     pub server_cpus: Vec<usize>,
-    /// The load generator's process, whose CPU time is not "other work". 0 = there is none on this machine.
+    /// The load generator's process, whose CPU time is not "other work". 0 = it is not on this machine.
     pub client_pid: u32,
 }
 
-/// What the group used since it was first seen.
+/// Resources that the group used since it was first seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GroupCounters {
     /// CPU time by the scheduler, nanoseconds.
@@ -67,11 +67,11 @@ pub struct GroupCounters {
     pub switches: u64,
     /// Major faults.
     pub major_faults: u64,
-    /// CPU time that the control group accounts, microseconds; `None` without one of its own.
+    /// CPU time that the control group accounts, microseconds; `None` without a separate one.
     pub cgroup_us: Option<u64>,
 }
 
-/// What the group is at one moment.
+/// The size of the group at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupSize {
     /// Living processes.
@@ -106,7 +106,7 @@ struct Member {
     parent: u32,
     last: ProcessStat,
     cpu_ns: u64,
-    /// What of it is in the group's CPU time.
+    /// The part of it that is in the group's CPU time.
     counted_ns: u64,
     threads: HashMap<u32, Thread>,
 }
@@ -116,7 +116,7 @@ struct Member {
 pub struct ServerGroup {
     members: BTreeMap<u32, Member>,
     counters: GroupCounters,
-    /// CPU time by parent that was counted from ended children and will come again in the parent's children times.
+    /// CPU time by parent that was counted from ended children and will appear again in the parent's children times.
     owed_ns: HashMap<u32, u64>,
     roots: HashSet<u32>,
     sessions: HashSet<u32>,
@@ -132,7 +132,7 @@ pub struct ServerGroup {
 }
 
 impl ServerGroup {
-    /// A group that grows from `roots` (and the control group `cgroup`, if they have one of their own).
+    /// A group that grows from `roots` (and the control group `cgroup`, if they have a separate one).
     pub fn new(roots: impl IntoIterator<Item = u32>, cgroup: Option<PathBuf>) -> Self {
         let cgroup_cpu = cgroup.as_ref().and_then(|path| KeptFile::open(path.join("cpu.stat")).ok());
         let mut group = ServerGroup {
@@ -149,7 +149,7 @@ impl ServerGroup {
     /// More processes whose descendants belong to the group.
     pub fn add_roots(&mut self, roots: impl IntoIterator<Item = u32>) {
         for root in roots {
-            // A session that the root leads is its own; one it was started in belongs to somebody else's shell.
+            // A session that the root leads is the server's; one it was started in belongs to another shell.
             if crate::processes::read_stat(root).is_some_and(|stat| stat.session == root) {
                 self.sessions.insert(root);
             }
@@ -171,8 +171,8 @@ impl ServerGroup {
         self.members.iter().flat_map(of_member).collect()
     }
 
-    /// Takes processes in that joined since the last call. One that started after the first call was born under watch: all
-    /// it used counts. Of one that is older, only what it uses from now on.
+    /// Adds processes that appeared since the last call. One that started after the first call was watched from its
+    /// birth: all its CPU time counts. Of an older one, only the time from now on.
     pub fn admit(&mut self, table: &ProcessTable) {
         // The start of a process is rounded down to a tick: one born in the tick of the first call counts as older.
         let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
@@ -229,14 +229,15 @@ impl ServerGroup {
         self.members.insert(pid, member);
     }
 
-    /// The processes in the group's control group; `None` without one of its own.
+    /// The processes in the group's control group; `None` without a separate one.
     pub fn cgroup_processes(&self) -> Option<Vec<u32>> {
         let text = fs::read_to_string(self.cgroup.as_ref()?.join("cgroup.procs")).ok()?;
         Some(text.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Reads every member: first what may name ended children, then all CPU clocks close together, then the threads.
-    /// Returns the time between which the clocks were read: their middle is when the CPU time holds.
+    /// Reads every member: first the numbers that may include ended children, then all CPU clocks close together, then
+    /// the threads. Returns the middle of the interval in which the clocks were read: the CPU time is valid for that
+    /// instant.
     pub fn read(&mut self) -> u64 {
         let pids = self.pids();
         let mut ended = Vec::new();
@@ -274,7 +275,7 @@ impl ServerGroup {
             self.counters.cgroup_us = file.read(&mut self.buffer).ok().and_then(parse_cgroup_usage_us);
         }
         let ended_ns = record::time::monotonic_ns();
-        // Ended ones first: what they leave owed may be contained in the children times just read.
+        // Ended ones first: CPU time that they leave owed may be contained in the children times just read.
         for pid in ended {
             self.bury(pid);
         }
@@ -290,14 +291,14 @@ impl ServerGroup {
         began_ns + (ended_ns - began_ns) / 2
     }
 
-    /// Counts from now on: what was used until this moment is not the group's.
+    /// Counts from now on: earlier CPU time does not belong to the group.
     pub fn restart(&mut self) {
         self.read();
         self.counters = GroupCounters { cgroup_us: self.counters.cgroup_us, ..GroupCounters::default() };
         self.members.values_mut().for_each(|member| member.counted_ns = 0);
     }
 
-    /// Counts what a parent's waited-for children used beyond what was counted from them while they lived.
+    /// Counts the CPU time of a parent's waited-for children beyond the part counted while they lived.
     fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
         let user = now.children_user_ticks.saturating_sub(earlier.children_user_ticks);
         let system = now.children_system_ticks.saturating_sub(earlier.children_system_ticks);
@@ -312,7 +313,7 @@ impl ServerGroup {
         *owed -= counted_before;
         let new_ns = grown_ns - counted_before;
         self.counters.cpu_ns += new_ns;
-        // The split is only known of the whole: new time is divided like it.
+        // The split is known only for the whole: new time is divided in the same ratio.
         let share = new_ns as f64 / grown_ns as f64;
         self.counters.user_ticks += (user as f64 * share).round() as u64;
         self.counters.system_ticks += (system as f64 * share).round() as u64;
@@ -394,7 +395,7 @@ impl ServerGroup {
         }
     }
 
-    /// Forgets which thread was busiest: a window begins.
+    /// Resets the busiest thread: a window begins.
     pub fn begin_window(&mut self) {
         self.busiest_ended_ns = 0;
         for thread in self.members.values_mut().flat_map(|member| member.threads.values_mut()) {
@@ -409,12 +410,12 @@ impl ServerGroup {
         self.has_accounts.then(|| living.unwrap_or(0).max(self.busiest_ended_ns))
     }
 
-    /// The totals as of the last reading.
+    /// The totals at the last reading.
     pub fn counters(&self) -> GroupCounters {
         self.counters
     }
 
-    /// The living processes with their parts of the group's CPU time; what is missing to the whole is of ended ones.
+    /// The living processes with their parts of the group's CPU time; the rest belongs to ended ones.
     pub fn by_process(&self) -> Vec<ProcessCpu> {
         let of_member = |(pid, member): (&u32, &Member)| ProcessCpu {
             pid: *pid,
@@ -429,7 +430,7 @@ impl ServerGroup {
         self.is_cut
     }
 
-    /// The size as of the last reading.
+    /// The size at the last reading.
     pub fn size(&self) -> GroupSize {
         let mut size = GroupSize::default();
         for member in self.members.values().filter(|member| member.last.state != 'Z') {
@@ -446,7 +447,8 @@ fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &Thre
     counters.switches += now.switches.saturating_sub(earlier.switches);
 }
 
-/// Pages of these processes that no file and no shared memory backs: heaps and stacks. An ended process has none.
+/// Pages of these processes that are not backed by a file or shared memory: heaps and stacks. An ended process has
+/// none.
 pub fn anonymous_pages(pids: &[u32]) -> u64 {
     let of_process = |pid: &u32| parse_anonymous_pages(&fs::read(format!("/proc/{pid}/statm")).ok()?);
     pids.iter().filter_map(of_process).sum()
@@ -461,7 +463,7 @@ pub fn clock_ticks_per_sec() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// Now, in the unit of a process's start time.
+/// The current time, in the unit of a process's start time.
 pub fn ticks_since_boot() -> u64 {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks = clock_ticks_per_sec();

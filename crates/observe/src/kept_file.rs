@@ -1,13 +1,13 @@
-//! A file of /proc that is opened once and read again and again: `pread` from its start makes the kernel produce it anew,
-//! for about half the cost of opening it each time. A kept file of a process that ended reads as ESRCH, also when another
-//! process has been given its number.
+//! A file of /proc that is opened once and read repeatedly: `pread` from its start makes the kernel produce it again,
+//! for about half the cost of opening it each time. A kept file of a process that ended reads as ESRCH, also when its
+//! number was given to another process.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Larger than any file read here on a machine with thousands of CPUs; what is beyond is not read.
+/// Larger than any file read here on a machine with thousands of CPUs; the rest is not read.
 const MAX_BYTES: usize = 4 << 20;
 
 /// An open file of /proc.
@@ -22,7 +22,7 @@ impl KeptFile {
         Ok(KeptFile { file: File::open(path)? })
     }
 
-    /// Reads the whole file into `buffer`, which grows as needed and is meant to be reused.
+    /// Reads the whole file into `buffer`, which grows as needed and should be reused.
     pub fn read<'a>(&self, buffer: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
         let mut filled = 0;
         loop {

@@ -2,10 +2,10 @@
 //!
 //! An [`Observer`] watches the processes of one server ([`Target`]) in windows. [`Observer::window_begins`] and
 //! [`Observer::window_ends`] take their readings at once, the server's CPU clocks and the wall clock close together; in
-//! between a thread reads what only exists at a moment (connection states, accept queue). [`Window::observation`] turns
-//! the difference into figures ([`record::names`]), each with its origin, or with the reason why it could not be measured.
+//! between a thread samples momentary state (connection states, accept queue). [`Window::observation`] turns the
+//! difference into figures ([`record::names`]), each with its origin, or with the reason why it could not be measured.
 //!
-//! Nothing here needs privilege; without it, fewer processes can be seen, and the figures concerned say so.
+//! Nothing here needs privilege; without it, fewer processes can be seen, and the figures concerned have the reason.
 //! [`capabilities()`] lists what this machine can measure.
 //!
 //! ```no_run
@@ -26,10 +26,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Rooms inside: [`proc_text`] (parsers), `kept_file`, `cpu_clock`, [`sock_diag`] (how things are read), `group`,
-//! `machine`, `network`, `port_sockets` (what is read), `sampler`, `observer` (when), `window` with `doubts` and
-//! `neighbours` (what follows). A further source, such as a BPF program, is one more reader beside `network`: read at
-//! both edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
+//! Modules: [`proc_text`] (parsers), `kept_file`, `cpu_clock`, [`sock_diag`] (ways of reading), `group`, `machine`,
+//! `network`, `port_sockets` (the readings), `sampler`, `observer` (their timing), `window` with `doubts` and
+//! `neighbours` (the results). A further source, such as a BPF program, is one more reader like `network`: read at both
+//! edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
 
 #[cfg(feature = "bpf")]
 mod bpf;

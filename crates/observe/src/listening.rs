@@ -1,4 +1,5 @@
-//! Who listens on a port: from the port to the socket (inet_diag), from the socket to the process (/proc/PID/fd).
+//! Finds the process that listens on a port: from the port to the socket (inet_diag), from the socket to the process
+//! (/proc/PID/fd).
 
 use crate::error::ObserveError;
 use crate::namespace::in_namespace_of;
@@ -12,23 +13,23 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The process that serves a port. Texts come from outside: escape them where they are shown.
+/// The process that serves a port. Texts come from outside: escape them before printing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerProcess {
-    /// The process; of several that share the socket (a master and its workers) the one that is no other's child.
+    /// The process; of several that share the socket (a master and its workers) the one whose parent is not among them.
     pub pid: u32,
     /// Name of its program, at most 15 bytes.
     pub command: Outside,
-    /// Its executable, where it may be read.
+    /// Its executable, if it may be read.
     pub executable: Option<PathBuf>,
-    /// Its arguments, where they may be read.
+    /// Its arguments, if they may be read.
     pub arguments: Vec<Outside>,
     /// Every process that holds the listening socket, itself included.
     pub sharing: Vec<u32>,
 }
 
 /// Finds the process that listens on `port`, in the network namespace of `netns_pid` or of the calling thread.
-/// `Ok(None)`: nobody listens. [`ObserveError::HiddenServer`]: somebody does, but may not be seen.
+/// `Ok(None)`: nothing listens. [`ObserveError::HiddenServer`]: a process does, but cannot be seen.
 pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<ServerProcess>, ObserveError> {
     let listeners = listeners(port, netns_pid)?;
     let Some(first) = listeners.first() else { return Ok(None) };
@@ -52,7 +53,7 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
     }))
 }
 
-/// The addresses on which somebody listens on `port`; empty when nobody does. They tell whether the server can be reached
+/// The addresses that are listened on at `port`; empty if there are none. They show whether the server can be reached
 /// by IPv4, IPv6, or from this machine only.
 pub fn listening_addresses(port: u16, netns_pid: Option<u32>) -> Result<Vec<SocketAddr>, ObserveError> {
     let addresses: BTreeSet<SocketAddr> =
@@ -81,7 +82,7 @@ pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
     candidates.iter().copied().filter(|pid| holds(*pid)).collect()
 }
 
-/// The process that is no child of another in the set; of several the one that started first.
+/// The process whose parent is not in the set; of several the one that started first.
 fn eldest(holders: &BTreeSet<u32>) -> Option<u32> {
     let stats: Vec<_> = holders.iter().filter_map(|pid| Some((*pid, read_stat(*pid)?))).collect();
     stats

@@ -1,8 +1,8 @@
-//! The machine's CPUs: time by mode from `/proc/stat`, read beside a clock.
+//! The machine's CPUs: time by mode from `/proc/stat`, read together with a clock.
 //!
-//! Busy modes are sampled by the timer tick on most kernels (an interrupt, a few hundred times a second, looks which mode
-//! the CPU is in). Idle and iowait are timed by tickless kernels (CONFIG_NO_HZ_COMMON, the usual one), so *elapsed time -
-//! idle - iowait* is the better measure of how busy a CPU was; both are given in ticks of 10 ms.
+//! Busy modes are sampled by the timer tick on most kernels (an interrupt, a few hundred times a second, reads which
+//! mode the CPU is in). Idle and iowait are timed by tickless kernels (CONFIG_NO_HZ_COMMON, the usual one), so *elapsed
+//! time - idle - iowait* is the better measure of how busy a CPU was; both are given in ticks of 10 ms.
 
 use crate::error::ObserveError;
 use crate::group::clock_ticks_per_sec;
@@ -47,7 +47,7 @@ impl MachineReader {
     }
 }
 
-/// What a set of CPUs did between two readings.
+/// The use of a set of CPUs between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuUse {
     /// CPUs that are in both readings.
@@ -59,7 +59,7 @@ pub struct CpuUse {
 }
 
 impl CpuUse {
-    /// Between two readings, of the CPUs that `is_wanted` names.
+    /// Between two readings, of the CPUs that `is_wanted` selects.
     pub fn between(begin: &MachineReading, end: &MachineReading, is_wanted: impl Fn(usize) -> bool) -> Self {
         let elapsed_ns = end.at_ns.saturating_sub(begin.at_ns) as f64;
         let mut cpu_use =
@@ -73,7 +73,7 @@ impl CpuUse {
         cpu_use
     }
 
-    /// Share of a mode in the time that the kernel accounted; `None` when it accounted nothing.
+    /// Share of a mode in the time that the kernel accounted; `None` if it accounted nothing.
     pub fn share(&self, ticks: u64) -> Option<f64> {
         let total = self.times.total();
         (total > 0).then(|| ticks as f64 / total as f64)
@@ -88,7 +88,7 @@ impl CpuUse {
         Some((self.cpus as f64 - idle / self.elapsed_ticks).clamp(0.0, self.cpus as f64))
     }
 
-    /// What rounding to ticks can make of [`busy_cpus`](Self::busy_cpus), in CPUs: a tick at each end of each CPU.
+    /// The rounding error of [`busy_cpus`](Self::busy_cpus), in CPUs: a tick at each end of each CPU.
     pub fn busy_error_cpus(&self) -> f64 {
         if self.elapsed_ticks > 0.0 { 2.0 * (self.cpus as f64).sqrt() / self.elapsed_ticks } else { f64::INFINITY }
     }

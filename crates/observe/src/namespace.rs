@@ -1,4 +1,4 @@
-//! Opening something as seen from another process's network namespace.
+//! Opens files and sockets in another process's network namespace.
 
 use crate::error::ObserveError;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};

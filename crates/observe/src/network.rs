@@ -1,6 +1,6 @@
 //! Counters of the network stack in the server's namespace: `/proc/net/{snmp,netstat,dev,softnet_stat}`.
 //!
-//! The files are opened inside the namespace and stay in it. `softnet_stat` is of the whole machine, whatever the
+//! The files are opened inside the namespace and stay in it. `softnet_stat` is about the whole machine, whatever the
 //! namespace.
 
 use crate::kept_file::KeptFile;
@@ -8,7 +8,7 @@ use crate::proc_text::{PacketCounts, parse_net_bytes, parse_net_dev, parse_proto
 use record::Outside;
 use std::collections::BTreeMap;
 
-/// What is missing is `None`.
+/// Missing counters are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NetworkReading {
     /// `Tcp: InSegs`.
@@ -104,8 +104,8 @@ impl NetworkReader {
     }
 }
 
-/// Speeds of the devices with hardware behind them. `/sys/class/net` shows those of the caller's namespace only, and a veth
-/// pair's 10 Gbit/s are made up; a server in a namespace of its own has none.
+/// Speeds of physical devices. `/sys/class/net` shows those of the caller's namespace only, and a veth pair's 10 Gbit/s
+/// are not real; a server in a separate namespace has none.
 fn speeds(pid: Option<u32>) -> BTreeMap<String, u64> {
     let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/net")).ok();
     if pid.is_some_and(|pid| namespace(&pid.to_string()) != namespace("thread-self")) {

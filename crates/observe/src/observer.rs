@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A shorter interval than this would mostly watch the watcher.
+/// With a shorter interval the watcher would mostly measure itself.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Different files kept as waited for.
+/// Most different files that are kept as waited for.
 const MAX_WAITED_FILES: usize = 32;
-/// Processes whose descriptors are counted.
+/// Most processes whose descriptors are counted.
 const MAX_COUNTED: usize = 64;
 
 /// Watches a server until it is dropped.
@@ -41,19 +41,19 @@ pub struct Observer {
     missing: MissingReasons,
     socket_method: Option<&'static str>,
     opened: Option<Edge>,
-    /// Counters at the end of the window before, or at the start.
+    /// Counters at the end of the previous window, or at the start.
     network_before: NetworkReading,
     /// Files that threads were seen waiting for, by call and name.
     waited_for: BTreeMap<(&'static str, String), u64>,
-    /// Where most of the server's own connections led, the last time that there were any.
+    /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<std::net::SocketAddr>,
 }
 
 impl Observer {
-    /// Starts watching; the thread takes its readings every `interval`, or more seldom where they are dear.
+    /// Starts watching; the thread takes its readings every `interval`, or less often if they are expensive.
     ///
-    /// What may not be read on this machine is no error: the figures say why they have no value. A group that is not there
-    /// yet (nobody listens) is taken up when it appears.
+    /// Unreadable counters are not an error: their figures have the reason why they have no value. A group that does
+    /// not exist yet (nothing listens) is added when it appears.
     pub fn start(target: Target, interval: Duration) -> Result<Self, ObserveError> {
         let machine = MachineReader::open()?;
         let mut network = NetworkReader::open(target.netns_pid);
@@ -102,7 +102,7 @@ impl Observer {
         Ok(observer)
     }
 
-    /// Begins a window: returns when its first readings are taken. A window that is open already begins anew.
+    /// Begins a window: returns when its first readings are taken. A window that is open already is restarted.
     pub fn window_begins(&mut self) -> Result<(), ObserveError> {
         let own_before_ns = cpu_clock::of_this_thread();
         self.table.scan();
@@ -121,15 +121,16 @@ impl Observer {
         Ok(())
     }
 
-    /// Ends the window and hands out what was read. Call it while the load still runs: states and sizes are of that moment.
+    /// Ends the window and returns its readings. Call it while the load still runs: states and sizes are of that
+    /// moment.
     pub fn window_ends(&mut self) -> Result<Window, ObserveError> {
         let begin = self.opened.take().ok_or(ObserveError::NoWindow)?;
         let own_before_ns = cpu_clock::of_this_thread();
-        // In this order: the group's clocks are what the window's length is taken from.
+        // In this order: the window's length comes from the group's clocks.
         let at_ns = self.shared.group().read();
         let machine = self.machine.read()?;
         let mut end = Edge { at_ns, machine, network: self.network.read(), ..Edge::default() };
-        // What started inside the window and was not seen yet: read a moment later than the others.
+        // Processes that started inside the window and were not seen yet: read a moment later than the others.
         self.table.scan();
         let (busiest_thread_ns, size, members);
         {
@@ -182,7 +183,7 @@ impl Observer {
         edge.edge_cpu_ns = cpu_clock::of_this_thread() - own_before_ns;
     }
 
-    /// What is known of the server, by name. Texts come from outside: escape them where they are shown.
+    /// Facts about the server, by name. Texts come from outside: escape them before printing.
     pub fn server_facts(&self) -> BTreeMap<String, String> {
         let members = self.shared.group().pids();
         let mut facts = facts::read(&self.target, &members, self.socket_method);
@@ -222,7 +223,7 @@ fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
     }
 }
 
-/// Open descriptors and their limit of the process that is nearest to it; `None` where none may be looked at.
+/// Open descriptors and the limit of the process that is nearest to it; `None` if none can be read.
 fn most_descriptors(members: &[u32]) -> Option<(u64, u64)> {
     let of_process = |pid: &u32| {
         let folder = format!("/proc/{pid}/fd");

@@ -1,27 +1,27 @@
-//! Connections that the server itself holds to other servers: its backends. What it waits for, where it waits for them.
+//! Connections of the server to other servers: its backends, which it may wait for.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Processes whose descriptors are read, descriptors of each, and bytes of a table of sockets.
+/// Limits: processes whose descriptors are read, descriptors of each, and bytes of a table of sockets.
 const MAX_PROCESSES: usize = 64;
 const MAX_DESCRIPTORS: usize = 4096;
 const MAX_TABLE_BYTES: u64 = 16 << 20;
 /// `TCP_ESTABLISHED` as the tables print it.
 const ESTABLISHED: &str = "01";
 
-/// What was found.
+/// The connections that were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outgoing {
     /// Established connections to other ports than the served one.
     pub established: u64,
-    /// Where most of them lead.
+    /// The most frequent remote address.
     pub most: Option<SocketAddr>,
 }
 
-/// The connections of these processes that do not end at the served port; `None` where they cannot be read.
+/// The connections of these processes that do not end at the served port; `None` if they cannot be read.
 pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     let first = members.first()?;
     let mut inodes = HashSet::new();
@@ -51,7 +51,7 @@ pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     Some(Outgoing { established: by_remote.values().sum(), most })
 }
 
-/// The other end of a line's socket, where it is established, one of `inodes`, and not of the served port. Untrusted text.
+/// The other end of a line's socket, if it is established, one of `inodes`, and not of the served port. Untrusted text.
 fn remote_of(line: &str, port: u16, inodes: &HashSet<u64>) -> Option<SocketAddr> {
     let mut words = line.split_ascii_whitespace();
     let (local, remote, state) = (address(words.nth(1)?)?, address(words.next()?)?, words.next()?);

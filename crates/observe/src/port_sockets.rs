@@ -1,4 +1,4 @@
-//! The sockets of the server's port: by inet_diag, or where the kernel has none, by reading the text of /proc/net/tcp.
+//! The sockets of the server's port: by inet_diag, or without it by reading the text of /proc/net/tcp.
 
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
@@ -15,12 +15,12 @@ const MAX_LINE_BYTES: u64 = 4096;
 pub enum PortReader {
     /// By netlink.
     Diag(DiagSocket),
-    /// By text: every socket of the namespace is formatted and parsed. Several times dearer.
+    /// By text: every socket of the namespace is formatted and parsed. Several times more expensive.
     Text(Vec<BufReader<File>>),
 }
 
 impl PortReader {
-    /// Opens the better one of those that work in the namespace of `pid` (of the calling thread for `None`).
+    /// Opens the better reader that works in the namespace of `pid` (of the calling thread for `None`).
     pub fn open(pid: Option<u32>, port: u16) -> Result<Self, ObserveError> {
         in_namespace_of(pid, || {
             let diag = DiagSocket::connect().and_then(|mut diag| {
@@ -98,14 +98,14 @@ mod tests {
         assert_eq!(diag.method(), "inet_diag netlink");
         let file = BufReader::new(File::open("/proc/thread-self/net/tcp").unwrap());
         let mut text = PortReader::Text(vec![file]);
-        // The text is produced piece by piece: while others open and close connections a line may be skipped or repeated.
+        // The text is produced piece by piece: while connections open and close a line may be skipped or repeated.
         let (by_diag, by_text) = (0..100)
             .map(|_| {
                 (diag.read(address.port(), Scope::AllStates).unwrap(), text.read(address.port(), Scope::AllStates))
             })
             .map(|(by_diag, by_text)| (by_diag, by_text.unwrap()))
             .find(|(by_diag, by_text)| by_diag.by_state == by_text.by_state)
-            .expect("once in a hundred times nobody interferes");
+            .expect("once in a hundred times nothing interferes");
         assert_eq!(by_diag.by_state[1], 5);
         let (diag, text) = (by_diag.listeners[0], by_text.listeners[0]);
         assert_eq!((diag.address, diag.inode, diag.uid, diag.queue), (text.address, text.inode, text.uid, text.queue));

@@ -1,10 +1,10 @@
 //! Parsers of /proc and cgroup text: pure functions from bytes to numbers.
 //!
-//! The text is the kernel's, but process names in it are anybody's, and a file may be cut short: no input panics, what is
-//! missing or malformed is `None` or left out, and what is kept is bounded.
+//! The text is the kernel's, but process names in it are untrusted, and a file may be cut short: no input panics,
+//! missing or malformed fields are `None` or left out, and memory is bounded.
 //!
-//! Not the crate procfs: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups' `cpu.stat`, panics on a
-//! `stat` that is cut short, and reads all fields where a few are wanted every few milliseconds.
+//! Not the crate procfs: it has no `softnet_stat`, `TcpExt`, `interrupts`, `softirqs` or control groups' `cpu.stat`,
+//! panics on a `stat` that is cut short, and reads all fields where a few are needed every few milliseconds.
 
 use record::Outside;
 use std::net::{IpAddr, SocketAddr};
@@ -24,14 +24,15 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-/// What is read of `/proc/PID/stat` (proc_pid_stat(5)). Times are in clock ticks (`sysconf(_SC_CLK_TCK)`, 100 a second).
+/// The fields read from `/proc/PID/stat` (proc_pid_stat(5)). Times are in clock ticks (`sysconf(_SC_CLK_TCK)`, 100 a
+/// second).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessStat {
     /// Name of the program, at most 15 bytes; untrusted text.
     pub command: Outside,
     /// State letter: `R`, `S`, `Z`, ...
     pub state: char,
-    /// Parent now; 1 or a subreaper when the real one ended.
+    /// The current parent; 1 or a subreaper after the real one ended.
     pub parent: u32,
     /// Session.
     pub session: u32,
@@ -97,7 +98,7 @@ pub fn parse_thread_account(text: &[u8]) -> Option<ThreadAccount> {
     Some(ThreadAccount { run_ns: fields.next()??, wait_ns: fields.next()??, switches: fields.next()?? })
 }
 
-/// CPU time by mode, in clock ticks. Guest time is contained in user time, as the kernel has it.
+/// CPU time by mode, in clock ticks. User time includes guest time, as in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// User mode, nice included.
@@ -124,7 +125,7 @@ impl CpuTimes {
             .fold(0, |sum, part| sum.saturating_add(*part))
     }
 
-    /// What was added since `earlier`. Idle times may step back by a tick on some kernels: that counts as 0.
+    /// The time added since `earlier`. Idle times may step back by a tick on some kernels: that counts as 0.
     pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
         CpuTimes {
             user: self.user.saturating_sub(earlier.user),
@@ -153,7 +154,7 @@ impl CpuTimes {
     }
 }
 
-/// What is read of `/proc/stat`.
+/// The fields read from `/proc/stat`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MachineStat {
     /// Each CPU's times, by CPU number. Offline CPUs are absent.
@@ -164,7 +165,7 @@ pub struct MachineStat {
     pub context_switches: u64,
 }
 
-/// Parses `/proc/stat`; `None` when it names no CPU.
+/// Parses `/proc/stat`; `None` if it has no CPU.
 pub fn parse_machine_stat(text: &[u8]) -> Option<MachineStat> {
     let mut stat = MachineStat::default();
     for line in lines(text) {
@@ -267,10 +268,10 @@ pub fn parse_cgroup_path(text: &[u8]) -> Option<String> {
     (path.starts_with('/') && !path.contains("..")).then(|| path.to_string())
 }
 
-/// What a sleeping thread waits in.
+/// The system call that a sleeping thread waits in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitCall {
-    /// select, pselect6, poll or ppoll, over at most so many descriptors (select tells the highest number + 1).
+    /// select, pselect6, poll or ppoll, over at most this many descriptors (for select the highest number + 1).
     SelectOrPoll {
         /// Size of the set.
         descriptors: u64,
@@ -293,9 +294,9 @@ pub enum WaitCall {
     },
 }
 
-/// The call a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` for a thread that
-/// is not asleep); `None` for other calls. A 32-bit program's numbers are another table: what is read of it is `None` or
-/// wrong, and no such server is known to matter.
+/// The call that a thread sleeps in, from `/proc/PID/task/TID/syscall` (its number and arguments; `running` for a
+/// thread that is not asleep); `None` for other calls. The numbers of a 32-bit program are from another table: the
+/// result for it is `None` or wrong, and no such server is known to matter.
 pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
     let mut fields = words(lines(text).next()?);
     let call = std::str::from_utf8(fields.next()?).ok()?.parse::<libc::c_long>().ok()?;
@@ -340,7 +341,7 @@ pub fn parse_anonymous_pages(text: &[u8]) -> Option<u64> {
     resident.checked_sub(shared)
 }
 
-/// The soft limit of open descriptors in `/proc/PID/limits`; `None` where it is unlimited or missing.
+/// The soft limit of open descriptors in `/proc/PID/limits`; `None` if it is unlimited or missing.
 pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
     lines(text)
         .find_map(|line| line.strip_prefix(b"Max open files"))
@@ -348,7 +349,7 @@ pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
         .and_then(number)
 }
 
-/// What is read of a line of `/proc/net/tcp` or `tcp6`.
+/// The fields read from a line of `/proc/net/tcp` or `tcp6`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpLine {
     /// Local address and port.

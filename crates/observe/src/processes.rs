@@ -1,4 +1,4 @@
-//! Who runs on this machine: one pass over /proc that finds the processes that are new since the last one, and each
+//! The processes of this machine: one pass over /proc that finds those that are new since the last one, and each
 //! process's CPU clock.
 
 use crate::cpu_clock;
@@ -7,10 +7,10 @@ use record::Outside;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
-/// More than the largest pid_max that Linux allows; a /proc with more entries is not read further.
+/// An upper bound, above the largest pid_max of Linux; a /proc with more entries is not read further.
 const MAX_PROCESSES: usize = 1 << 22;
 
-/// What was learnt when a process was first seen.
+/// Facts from when a process was first seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Its parent then; later it may be re-parented.
@@ -23,7 +23,7 @@ pub struct Origin {
     pub command: Outside,
 }
 
-/// The processes of the machine, as of the last [`scan`](ProcessTable::scan).
+/// The processes of the machine at the last [`scan`](ProcessTable::scan).
 #[derive(Debug, Default)]
 pub struct ProcessTable {
     known: HashMap<u32, Origin>,
@@ -52,7 +52,7 @@ impl ProcessTable {
         self.known.iter().map(|(pid, origin)| (*pid, origin))
     }
 
-    /// What is known of a process.
+    /// The facts about a process.
     pub fn get(&self, pid: u32) -> Option<&Origin> {
         self.known.get(&pid)
     }

@@ -143,7 +143,7 @@ pub struct Sampler {
     pub interval: Duration,
     /// CPUs that the thread keeps away from, where it may run elsewhere.
     pub avoid_cpus: Vec<usize>,
-    /// Whether the group is whoever listens on the port, also after it was replaced.
+    /// Whether the group is the process that listens on the port, also after a restart.
     pub follows_port: bool,
 }
 

@@ -105,7 +105,7 @@ impl PortSockets {
     /// Adds a socket; listeners are to be added before the others, as the kernel names them.
     ///
     /// A socket whose local address none of the listeners has is a client's that happens to have the same port number, on
-    /// its way to somewhere else: it is passed over. Without a listener nothing can be told apart and all are counted.
+    /// its way to somewhere else: it is passed over. Without a listener they cannot be distinguished, and all are counted.
     /// Returns whether it is one of the port's.
     pub(crate) fn add(&mut self, state: u8, socket: Listener) -> bool {
         let index = match usize::from(state) {

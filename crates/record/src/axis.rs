@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is varied. The word is the one of `--axis` and of JSON.
+/// The varied quantity. The word is that of `--axis` and of JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Axis {
     /// Connections of the closed loop.
     Connections,
-    /// Offered load of the open loop, requests per second.
+    /// Offered rate of the open loop, requests per second.
     Rate,
-    /// Cold connections held beside the load (Banga and Mogul 1998, figure 9).
+    /// Cold connections held during the load (Banga and Mogul 1998, figure 9).
     Cold,
     /// Connections of fixed bandwidth, of which a share is to conform.
     Conforming,
@@ -51,7 +51,7 @@ impl Axis {
         }
     }
 
-    /// What the values count or measure, for the axis of a chart.
+    /// The name of its values, for the axis of a chart.
     pub fn name(self) -> &'static str {
         match self {
             Axis::Connections => "connections",
@@ -66,19 +66,19 @@ impl Axis {
     }
 }
 
-/// Where a point lies on the axis of its run.
+/// A point's place on the axis of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AxisPlace {
-    /// What is varied.
+    /// The varied quantity.
     pub axis: Axis,
-    /// Its value as asked for, in [`Axis::unit`].
+    /// Its nominal value, in [`Axis::unit`].
     pub value: f64,
 }
 
-/// An axis and what is measured along it.
+/// An axis and the values to measure along it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AxisPlan {
-    /// What is varied.
+    /// The varied quantity.
     pub axis: Axis,
     /// The values in [`Axis::unit`], ascending and without repetition. Empty: they are found during the run (a rate from the
     /// capacity that is measured first, conforming connections by doubling and bisection).

@@ -1,5 +1,5 @@
-//! The functions at which one layer of the network stack calls another: one reviewed table (`data/boundaries.txt`) beside
-//! the rule of [`layers`](crate::layers), for measuring layers without sampling.
+//! The functions at which one layer of the network stack calls another: one reviewed table (`data/boundaries.txt`),
+//! next to the rule of [`layers`](crate::layers), for measuring layers without sampling.
 
 use crate::layers::Layer;
 use std::sync::LazyLock;
@@ -9,18 +9,18 @@ pub const TABLE: &str = include_str!("../data/boundaries.txt");
 
 static BUILT_IN: LazyLock<Vec<Boundary>> = LazyLock::new(|| parse(TABLE).unwrap_or_default());
 
-/// A function at whose begin its layer begins, and at whose end the caller's goes on.
+/// A function that begins its layer when it is called, and returns to the caller's layer when it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Boundary {
     /// The kernel's name, leading underscores included.
     pub function: String,
     /// Its layer.
     pub layer: Layer,
-    /// A network software interrupt: below it the packet decides whose work it is.
+    /// A network software interrupt: below it the packet decides which end the work is charged to.
     pub is_packets: bool,
-    /// On the way of every packet or call: without it a layer's time is counted as another's.
+    /// On the path of every packet or call: without it a layer's time is counted as another's.
     pub is_needed: bool,
-    /// Hooked only where this function cannot be: the one that it stands in for, earlier in the table.
+    /// Hooked only if this function, earlier in the table, cannot be.
     pub instead_of: Option<String>,
 }
 
@@ -30,7 +30,7 @@ pub struct Boundary {
 pub struct BoundaryError {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub what: String,
 }
 
@@ -39,8 +39,9 @@ pub fn built_in() -> &'static [Boundary] {
     &BUILT_IN
 }
 
-/// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space, a needed one
-/// with `!` at its end, one that stands in for another as `name(other)`; `#` begins a comment. A name may stand only once.
+/// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space, a needed
+/// one with `!` at its end, a substitute for another as `name(other)`; `#` begins a comment. A name may appear only
+/// once.
 pub fn parse(text: &str) -> Result<Vec<Boundary>, BoundaryError> {
     let mut found: Vec<Boundary> = Vec::new();
     let mut section = None;
@@ -64,13 +65,13 @@ pub fn parse(text: &str) -> Result<Vec<Boundary>, BoundaryError> {
             let (name, instead_of) = match word.split_once('(') {
                 Some((name, other)) => match other.strip_suffix(')') {
                     Some(other) if found.iter().any(|known| known.function == other) => (name, Some(other.to_string())),
-                    _ => return Err(error(format!("has '{word}', which stands in for no function above it"))),
+                    _ => return Err(error(format!("has '{word}', which replaces no function above it"))),
                 },
                 None => (word, None),
             };
             let function = name.strip_suffix('!').unwrap_or(name);
             if function.is_empty() || !function.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-                return Err(error(format!("has '{word}', which is no function's name")));
+                return Err(error(format!("has '{word}', which is not a function's name")));
             }
             if found.iter().any(|known| known.function == function) {
                 return Err(error(format!("repeats '{function}'")));
@@ -117,15 +118,15 @@ mod tests {
     fn nonsense_is_refused_with_its_line() {
         for (text, what) in [
             ("tcp_sendmsg", "before the first section"),
-            ("[TCP]\ntcp_*", "no function's name"),
+            ("[TCP]\ntcp_*", "not a function's name"),
             ("[TCP]\na b\nb", "repeats 'b'"),
             ("[Tcp]", "names no layer"),
             ("[TCP: fast]", "not 'packets'"),
             ("[TCP", "closing ]"),
-            ("[TCP]\n!", "no function's name"),
-            ("[IP]\na b(c)", "stands in for no function"),
-            ("[IP]\na b(a", "stands in for no function"),
-            ("[IP]\na (a)", "no function's name"),
+            ("[TCP]\n!", "not a function's name"),
+            ("[IP]\na b(c)", "replaces no function"),
+            ("[IP]\na b(a", "replaces no function"),
+            ("[IP]\na (a)", "not a function's name"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.to_string().contains(what), "{error}");

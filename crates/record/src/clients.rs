@@ -1,4 +1,4 @@
-//! What kind of clients a load is made of. The default: as fast as they can, over plain TCP.
+//! The kind of clients that make up a load. The default: as fast as they can, over plain TCP.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientPlan {
-    /// Each connection reads at most this many bytes per second; 0 = whatever comes.
+    /// Each connection reads at most this many bytes per second; 0 = no limit.
     pub read_bytes_per_sec: u64,
-    /// Each connection has a fixed bandwidth, and some of it is demanded.
+    /// Each connection has a fixed bandwidth and needs a part of it to conform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth: Option<FixedBandwidth>,
-    /// Who closes a connection after its last request.
+    /// The end that closes a connection after its last request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub close_first: Option<CloseFirst>,
     /// TLS below HTTP.
@@ -30,16 +30,18 @@ impl ClientPlan {
     }
 }
 
-/// Connections of fixed bandwidth, after SPECweb99: each asks for so much, and conforms when it gets what is demanded.
+/// Connections of fixed bandwidth, after SPECweb99: each reads at most the first rate, and conforms when it gets the
+/// second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct FixedBandwidth {
-    /// What each connection takes at most, bits per second.
+    /// The most that each connection reads, bits per second.
     pub asked_bits_per_sec: f64,
-    /// What it must get to conform, bits per second.
+    /// The least that it must get to conform, bits per second.
     pub demanded_bits_per_sec: f64,
 }
 
-/// Who closes a connection first: the other end's port is free at once, one's own is in TIME_WAIT for a minute.
+/// The end that closes a connection first: its own port stays in TIME_WAIT for a minute, the other end's is free at
+/// once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CloseFirst {
@@ -49,7 +51,7 @@ pub enum CloseFirst {
     Server,
 }
 
-/// How TLS is spoken.
+/// The TLS settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsPlan {
     /// Name or address that the certificate must be for; a name is sent as SNI.

@@ -10,6 +10,8 @@ pub enum DoubtKind {
     ClientSaturated,
     /// Requests left later than their schedule by more than the limit.
     ScheduleLag,
+    /// Responses lay in the client's kernel for a good part of the response time before the client took them up.
+    ReapDelay,
     /// Requests waited for a free connection before they could leave.
     ConnectionWait,
     /// The machine's speed changed between repeats, as the yardstick shows.
@@ -20,7 +22,7 @@ pub enum DoubtKind {
     NoisyNeighbour,
     /// Too few samples for the percentile or the interval that is quoted.
     TooFewSamples,
-    /// Requests without an end when the run ended: their times are only known to be longer than their age then.
+    /// Requests had no response when the run ended: their times are longer than their age then, by an unknown amount.
     Censored,
     /// Events or samples were lost by a bounded buffer.
     LostEvents,
@@ -40,15 +42,15 @@ pub enum DoubtKind {
     Interrupted,
     /// The server answered with errors, so the figures describe its error path.
     ServerErrors,
-    /// A client machine was lost while it sent load: what it did after its last word is not in the figures.
+    /// A client machine was lost while it sent load: its work after its last message is not in the figures.
     WorkerLost,
     /// The clocks of client machines could not be compared well enough for a common start.
     ClockOffset,
     /// Parts of a run directory could not be read and were left out.
     Unreadable,
-    /// The emulated path delivered late, or is not what was asked for.
+    /// The emulated path delivered late, or differs from what was asked for.
     PathInexact,
-    /// The traffic holds requests that cannot be told apart from outside: what is counted is something else.
+    /// The traffic has requests that cannot be separated from outside: the counts mean something else.
     NotSplit,
     /// A reason that this version does not know (written by a later one).
     #[serde(other)]
@@ -63,14 +65,14 @@ pub enum Severity {
     Note,
     /// The figures concerned should not be quoted without it.
     Warning,
-    /// The figures concerned are about something else than what was asked.
+    /// The figures are about something else than the user asked for.
     Invalid,
 }
 
-/// One doubt: what was seen, with its size, and what to do about it.
+/// One doubt: what was seen, with its size, and the remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// Which kind.
+    /// Its kind.
     pub kind: DoubtKind,
     /// How much it matters.
     pub severity: Severity,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a number came about. Printed beside it; numbers of different origin are never added without saying so.
+/// How a number was obtained. Printed with it; numbers of different origin are not added without a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_number_is_read_back_to_its_last_digit() {
-        // Each of these is another number to a reader that rounds twice; fits of models make much of the last digit.
+        // Each of these is another number to a reader that rounds twice; fitted models are sensitive to the last digit.
         let numbers = [0.9999999999999999, 1.9999999999999998, 5.402_857_142_857_142e-3, 1.2345678901234567e-7];
         let of_clock = (1..2000u64).map(|n| (n * 7_919) as f64 / 13.0 / 1e3);
         for number in numbers.into_iter().chain(of_clock) {

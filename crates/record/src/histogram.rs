@@ -1,7 +1,7 @@
 //! Latency histograms: HdrHistogram with three significant digits, merged losslessly, written as `.hlog`.
 //!
-//! Values are nanoseconds. What does not fit (more than [`MAX_NS`]) is recorded at the limit and counted in
-//! [`Latency::clamped`], so that no sample disappears.
+//! Values are nanoseconds. A value above [`MAX_NS`] is recorded at the limit and counted in [`Latency::clamped`], so
+//! that no sample disappears.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hdrhistogram::Histogram;
@@ -11,7 +11,7 @@ use hdrhistogram::serialization::interval_log::{
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use std::time::Duration;
 
-/// The largest value kept apart: one hour.
+/// The largest value that is distinguished: one hour.
 pub const MAX_NS: u64 = 3_600_000_000_000;
 
 /// An `.hlog` may not be larger than this when it is read back: 64 MiB is far beyond what a point can write.
@@ -52,7 +52,7 @@ impl Latency {
         self.clamped = self.clamped.saturating_add(other.clamped);
     }
 
-    /// The whole histogram as text: HdrHistogram's V2 compressed encoding in base64, as it stands in an `.hlog`.
+    /// The whole histogram as text: HdrHistogram's V2 compressed encoding in base64, as in an `.hlog`.
     pub fn to_base64(&self) -> Result<String, LogError> {
         let mut raw = Vec::new();
         V2DeflateSerializer::new()
@@ -78,7 +78,7 @@ impl Latency {
         self.histogram.is_empty()
     }
 
-    /// How many values were beyond the range and stand at its end.
+    /// How many values were beyond the range; they are counted at its end.
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
@@ -183,12 +183,12 @@ fn decode(interval: &IntervalLogHistogram<'_>) -> Result<(String, Latency), LogE
 }
 
 fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
-    /// The payload's own header says how many counts it holds; a lie there must not make us allocate gigabytes.
+    /// The payload's header gives its number of counts; a wrong one must not make us allocate gigabytes.
     const MAX_PAYLOAD: usize = 4 << 20;
     if encoded.len() > MAX_PAYLOAD {
         return Err(LogError::TooLarge(encoded.len()));
     }
-    // The library hands the text over undecoded.
+    // The library returns the text undecoded.
     let raw = BASE64_STANDARD
         .decode(encoded)
         .map_err(|error| LogError::Decode(format!("a histogram is not base64: {error}")))?;
@@ -196,7 +196,7 @@ fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
         Deserializer::new().deserialize(&mut raw.as_slice()).map_err(|error| LogError::Decode(format!("{error:?}")))?;
     let mut latency = Latency::new();
     if decoded.high() > MAX_NS.next_power_of_two() * 2 || decoded.sigfig() != 3 {
-        return Err(LogError::Decode("a histogram has another range than straingauge writes".into()));
+        return Err(LogError::Decode("a histogram has a range that straingauge does not write".into()));
     }
     latency.histogram.add(&decoded).map_err(|error| LogError::Decode(format!("{error:?}")))?;
     Ok(latency)

@@ -1,10 +1,10 @@
-//! Which layer of the network stack a kernel function belongs to: one reviewed table (`data/layers.txt`) and the walk of a
-//! stack that uses it.
+//! The layer of the network stack that a kernel function belongs to: one reviewed table (`data/layers.txt`), and the
+//! walk of a stack that uses it.
 //!
-//! A function *names* a layer, or is a *helper* (buffers, memory, copies, locks, timers), or is unknown. The work of a
-//! sample belongs to the layer that its innermost naming function names: a helper is charged to whoever called it, as Kim
-//! and Rixner's profiler charged every function that was not listed (2005, section 3). A sample in which no function names
-//! a layer is unattributed and stays a row of its own.
+//! A function *names* a layer, or is a *helper* (buffers, memory, copies, locks, timers), or is unknown. A sample
+//! belongs to the layer of its innermost naming function: a helper is charged to its caller, as Kim and Rixner's
+//! profiler charged every function that was not listed (2005, section 3). A sample in which no function names a layer
+//! is unattributed and stays a separate row.
 //!
 //! Names are compared without leading underscores and without the compiler's suffixes (`.isra.0`, `.part.0`, `.cold`, ...).
 //! An exact name wins over a prefix (`tcp_*`), a longer prefix over a shorter one, so the table's order has no meaning.
@@ -85,24 +85,24 @@ impl Layer {
     }
 }
 
-/// A line of the table: a layer, and the part of it that the table tells apart (`socket layer` of System Call); the part
-/// is empty where a layer has none.
+/// A row of the table: a layer, and a part of it that the table distinguishes (`socket layer` of System Call); the part
+/// is empty for a layer without parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Row {
     /// The layer.
     pub layer: Layer,
-    /// The part, in words, or nothing.
+    /// The part, in words, or empty.
     pub part: String,
 }
 
-/// What the table says of a function.
+/// The role of a function in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role<'r> {
     /// It names a layer.
     Names(&'r Row),
-    /// It works for whoever called it; the word says at what.
+    /// It works for its caller; the word says what it does.
     Helper(&'r str),
-    /// The table does not know it; it is charged like a helper and counted as not classified.
+    /// The table does not list it; it is charged like a helper and counted as not classified.
     Unknown,
 }
 
@@ -112,7 +112,7 @@ pub enum Role<'r> {
 pub struct RuleError {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub what: String,
 }
 
@@ -138,8 +138,8 @@ impl Rule {
         &BUILT_IN
     }
 
-    /// Parses a table: sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, each followed by names
-    /// and prefixes (`tcp_*`) separated by white space; `#` begins a comment. A name may stand only once.
+    /// Parses a table: sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, each followed by
+    /// names and prefixes (`tcp_*`) separated by white space; `#` begins a comment. A name may appear only once.
     pub fn parse(text: &str) -> Result<Rule, RuleError> {
         let mut rule = Rule::default();
         let mut section: Option<(usize, bool)> = None;
@@ -174,13 +174,13 @@ impl Rule {
         Ok(rule)
     }
 
-    /// What the table says of `function`, which lies in the loadable `module` (nothing for built-in code).
+    /// The role of `function` in the loadable `module` (`None` for built-in code).
     pub fn role(&self, function: &str, module: Option<&str>) -> Role<'_> {
         let bare = bare_name(function);
         if let Some(&entry) = self.exact.get(bare) {
             return self.as_role(entry);
         }
-        // A module's own name says more than a prefix: veth's veth_* and anybody's get_* alike are the driver's.
+        // A module's name wins over a prefix: both veth's veth_* and a generic get_* are the driver's.
         if let Some(&entry) = module.and_then(|module| self.modules.get(module)) {
             return self.as_role(entry);
         }
@@ -192,7 +192,8 @@ impl Rule {
             .map_or(Role::Unknown, |&entry| self.as_role(entry))
     }
 
-    /// The row of a kernel stack, innermost function first: the first that names a layer; `None` = unattributed.
+    /// The row of a kernel stack, innermost function first: that of the first function that names a layer; `None` =
+    /// unattributed.
     pub fn row_of<'f>(&self, stack: impl IntoIterator<Item = (&'f str, Option<&'f str>)>) -> Option<&Row> {
         stack.into_iter().find_map(|(function, module)| match self.role(function, module) {
             Role::Names(row) => Some(row),
@@ -232,7 +233,7 @@ fn parse_title(title: &str) -> Option<(Entry, bool)> {
     Some((Entry::Row(Row { layer, part: part.trim().to_string() }), is_modules))
 }
 
-/// The name as the table compares it: no leading underscores, no compiler's suffix.
+/// The name as the table compares it: without leading underscores and compiler suffixes.
 pub fn bare_name(function: &str) -> &str {
     let name = function.trim_start_matches(['_', '.']);
     name.split('.').next().unwrap_or(name)

@@ -1,16 +1,16 @@
-//! What a run is: scenario, points, figures, doubts, histograms, and the run directory that holds them.
+//! The forms of a run: scenario, points, figures, doubts, histograms, and the run directory that holds them.
 //!
-//! This room knows no network and no server. Every other room depends on it, and it on none.
+//! This crate knows no network and no server. Every other crate depends on it, and it on none.
 //!
 //! # The four instants of a request
 //!
 //! *intended send* (when the schedule wanted it to leave), *actual send*, *first byte*, *last byte*. From them:
 //!
 //! - **response time** = last byte - intended send: what a user of the service waits;
-//! - **service time** = last byte - actual send: what the server and the path took once asked;
+//! - **service time** = last byte - actual send: the time that the server and the path took;
 //! - **schedule lag** = actual send - intended send: the generator's lateness, shown beside the other two.
 //!
-//! In a closed loop the intended send is the actual one, as the next request is wanted when the last one ends.
+//! In a closed loop the intended send is the actual one, because the next request is due when the last one ends.
 //!
 //! Read next: [`run`] (the directory), [`point`] (one load point), [`names`] (what every figure means).
 

@@ -1,4 +1,4 @@
-//! What a load came to, as counts and histograms that add up: over the threads of an engine, and over machines.
+//! The counts and histograms of a load, which add up over the threads of an engine and over machines.
 
 use crate::histogram::LogError;
 use crate::sum::adds_up;
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 
 /// Counts of one load. A tally, a result and a worker's message hold this same form.
 ///
-/// Two ways of counting stand side by side. [`outcomes`](Self::outcomes), `body_bytes`, `received_bytes` and the times are
-/// about the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were
-/// under way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the
-/// window*, whatever its request: rates are made of them.
+/// There are two ways of counting. [`outcomes`](Self::outcomes), `body_bytes`, `received_bytes` and the times are about
+/// the *requests of the window*: those whose intended send lies in it, whenever they ended, and those that were under
+/// way when it began. `sent_bytes` is about the former. The `*_in_window` counts are about what *happened in the
+/// window*, to any request: rates are computed from them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadCounts {
-    /// What became of every request of the window; `sum()` equals `requests()`.
+    /// How every request of the window ended; `sum()` equals `requests()`.
     pub outcomes: Outcomes,
     /// Histograms. As JSON: pairs of a tag and `{"v2": ..., "clamped": ...}` (docs/worker-protocol.md).
     #[serde(rename = "latencies")]
     pub times: LoadTimes,
-    /// Unfinished requests that had not even left, as no connection was free for them.
+    /// Unfinished requests that had not left, because no connection was free for them.
     pub never_sent: u64,
-    /// Response body bytes since the window began, framing removed. Truncated responses count with what came of them.
+    /// Response body bytes since the window began, framing removed. Truncated responses count with the bytes that came.
     pub body_bytes: u64,
     /// Response bytes since the window began, headers and framing included.
     pub received_bytes: u64,
@@ -37,6 +37,9 @@ pub struct LoadCounts {
     pub received_in_window_bytes: u64,
     /// Bytes that came on connections without a request under way, counted as arrivals: the server breaks HTTP.
     pub stray_responses: u64,
+    /// Sampled responses of which the kernel did not say when they came in, or while its wall clock was set.
+    #[serde(default)]
+    pub arrivals_unknown: u64,
     /// Complete responses by status code.
     #[serde(with = "pairs")]
     pub status_counts: BTreeMap<u16, u64>,
@@ -53,10 +56,11 @@ adds_up!(LoadCounts {
     ok_in_window,
     received_in_window_bytes,
     stray_responses,
+    arrivals_unknown,
     status_counts,
 });
 
-/// How long what took. See the four instants at the top of this crate.
+/// Times of requests and connections. See the four instants at the top of this crate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoadTimes {
     /// Last byte minus intended send of complete responses.
@@ -68,38 +72,118 @@ pub struct LoadTimes {
     /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is
     /// no schedule.
     pub lag: Latency,
-    /// The part of the lag spent waiting for a free connection; 1 ns stands for none.
+    /// The part of the lag spent waiting for a free connection; 1 ns means none.
     pub connection_wait: Latency,
     /// Time to establish a connection, of all connections opened by the run.
     pub connect: Latency,
     /// Age, since the intended send, of the requests counted as unfinished: their response time is at least this.
     pub unfinished_age: Latency,
+    /// Reap delay of a sample of the complete responses: from the arrival of the last byte in the client's kernel until
+    /// the generator took it up.
+    pub reap: Latency,
+    /// Response times of the same sample.
+    pub sampled: Latency,
+    /// The same without the reap delay, request by request: arrival of the last byte minus intended send.
+    pub arrived: Latency,
     /// The rest of the lag: the generator's own lateness.
     pub own_lag: Latency,
 }
 
-adds_up!(LoadTimes { response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag });
+adds_up!(LoadTimes {
+    response,
+    service,
+    first_byte,
+    lag,
+    connection_wait,
+    connect,
+    unfinished_age,
+    reap,
+    sampled,
+    arrived,
+    own_lag
+});
 
 /// Histograms in a [`LoadTimes`].
-pub const LOAD_TIMES: usize = 8;
-/// More pairs than any load sends.
+pub const LOAD_TIMES: usize = 11;
+/// An upper bound: no load sends more pairs.
 const MOST_PAIRS: usize = 1000;
 
 impl LoadTimes {
-    /// The histograms by their tags in `latency.hlog`, in its order; last the one that is not in it, `own-lag`.
+    /// The histograms by their tags in `latency.hlog`, in its order; `own-lag`, which is not in it, comes last.
     pub fn tagged(&self) -> [(&'static str, &Latency); LOAD_TIMES] {
-        let LoadTimes { response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag } = self;
-        with_tags([response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag])
+        let LoadTimes {
+            response,
+            service,
+            first_byte,
+            lag,
+            connection_wait,
+            connect,
+            unfinished_age,
+            reap,
+            sampled,
+            arrived,
+            own_lag,
+        } = self;
+        with_tags([
+            response,
+            service,
+            first_byte,
+            lag,
+            connection_wait,
+            connect,
+            unfinished_age,
+            reap,
+            sampled,
+            arrived,
+            own_lag,
+        ])
     }
 
     fn tagged_mut(&mut self) -> [(&'static str, &mut Latency); LOAD_TIMES] {
-        let LoadTimes { response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag } = self;
-        with_tags([response, service, first_byte, lag, connection_wait, connect, unfinished_age, own_lag])
+        let LoadTimes {
+            response,
+            service,
+            first_byte,
+            lag,
+            connection_wait,
+            connect,
+            unfinished_age,
+            reap,
+            sampled,
+            arrived,
+            own_lag,
+        } = self;
+        with_tags([
+            response,
+            service,
+            first_byte,
+            lag,
+            connection_wait,
+            connect,
+            unfinished_age,
+            reap,
+            sampled,
+            arrived,
+            own_lag,
+        ])
     }
 }
 
-const TAGS: [&str; LOAD_TIMES] =
-    ["response", "service", "first-byte", "lag", "connection-wait", "connect", "unfinished-age", "own-lag"];
+const TAGS: [&str; LOAD_TIMES] = [
+    "response",
+    "service",
+    "first-byte",
+    "lag",
+    "connection-wait",
+    "connect",
+    "unfinished-age",
+    "reap",
+    "response-sampled",
+    "response-arrived",
+    "own-lag",
+];
+/// Those that the first workers did not send.
+const LATER_TAGS: [&str; 3] = ["reap", "response-sampled", "response-arrived"];
 
 fn with_tags<T>(fields: [T; LOAD_TIMES]) -> [(&'static str, T); LOAD_TIMES] {
     let mut tags = TAGS.into_iter();
@@ -129,16 +213,18 @@ impl Serialize for LoadTimes {
 }
 
 impl<'de> Deserialize<'de> for LoadTimes {
-    /// Refuses what lacks a histogram, or has one that cannot be read; ignores tags that it does not know.
+    /// Refuses a list that lacks a histogram of the first version or has an unreadable one; ignores unknown tags.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let pairs = bounded(Vec::<(String, Encoded)>::deserialize(deserializer)?)?;
         let mut times = LoadTimes::default();
         for (tag, latency) in times.tagged_mut() {
-            let (_, encoded) = pairs
-                .iter()
-                .find(|(known, _)| known == tag)
-                .ok_or_else(|| D::Error::custom(format!("there is no histogram of {tag}")))?;
-            *latency = Latency::from_base64(&encoded.v2, encoded.clamped).map_err(D::Error::custom)?;
+            match pairs.iter().find(|(known, _)| known == tag) {
+                Some((_, encoded)) => {
+                    *latency = Latency::from_base64(&encoded.v2, encoded.clamped).map_err(D::Error::custom)?;
+                }
+                None if LATER_TAGS.contains(&tag) => {}
+                None => return Err(D::Error::custom(format!("there is no histogram of {tag}"))),
+            }
         }
         Ok(times)
     }
@@ -189,6 +275,7 @@ mod tests {
             ok_in_window: number(),
             received_in_window_bytes: number(),
             stray_responses: number(),
+            arrivals_unknown: number(),
             status_counts: [(200 + (number() % 3) as u16, number()), (404, number())].into(),
         }
     }
@@ -236,7 +323,7 @@ mod tests {
             outer.values().chain(inner.values()).filter_map(serde_json::Value::as_u64).collect()
         };
         let doubled: Vec<u64> = numbers(&one).into_iter().map(|number| 2 * number).collect();
-        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 8 + 20));
+        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 9 + 20));
     }
 
     #[test]
@@ -244,9 +331,21 @@ mod tests {
         let counts = drawn(&[3, 70_000, 5]);
         let mut json = serde_json::to_value(&counts).unwrap();
         assert_eq!(serde_json::from_value::<LoadCounts>(json.clone()).unwrap(), counts);
-        assert_eq!(json["latencies"][7][0], "own-lag");
-        json["latencies"][7][0] = "of a later version".into();
+        let own_lag = json["latencies"].as_array_mut().unwrap().pop().unwrap();
+        assert_eq!(own_lag[0], "own-lag");
         let why = serde_json::from_value::<LoadCounts>(json).unwrap_err().to_string();
         assert!(why.contains("no histogram of own-lag"), "{why}");
+    }
+
+    #[test]
+    fn counts_of_a_worker_that_times_no_arrivals_are_read() {
+        let mut counts = drawn(&[3, 70_000, 5]);
+        let mut json = serde_json::to_value(&counts).unwrap();
+        json["latencies"].as_array_mut().unwrap().retain(|pair| !LATER_TAGS.iter().any(|tag| pair[0] == *tag));
+        json.as_object_mut().unwrap().remove("arrivals_unknown");
+        let times = &mut counts.times;
+        (times.reap, times.sampled, times.arrived) = Default::default();
+        counts.arrivals_unknown = 0;
+        assert_eq!(serde_json::from_value::<LoadCounts>(json).unwrap(), counts);
     }
 }

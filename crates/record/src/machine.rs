@@ -1,10 +1,10 @@
-//! Facts about the machine that a reader needs to judge a run: kernel, CPUs, memory, settings of the network.
+//! Facts about the machine that help to judge a run: kernel, CPUs, memory, network settings.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// What stands in a run's `machine` section. A fact that could not be read is absent, never guessed.
+/// The `machine` section of a run. A fact that could not be read is absent, never guessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MachineFacts {
@@ -18,10 +18,10 @@ pub struct MachineFacts {
     pub cpus: usize,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Size of CPU 0's second-level cache, where the kernel tells.
+    /// Size of CPU 0's second-level cache, if the kernel reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l2_cache_bytes: Option<u64>,
-    /// Hypervisor, as far as the CPU flags tell ("yes, by the CPU's hypervisor flag").
+    /// Whether the CPU flags show a hypervisor.
     pub virtual_machine: bool,
     /// Frequency governor of CPU 0, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,8 +133,8 @@ pub fn allowed_cpus() -> Vec<usize> {
     }
 }
 
-/// The fact about a server that straingauge started: the limit of open descriptors that it was started with. Its own, where
-/// it is another, is the fact `descriptor_limit`.
+/// The fact about a server that straingauge started: the limit of open descriptors that it inherited. If the server
+/// changed it, its own is the fact `descriptor_limit`.
 pub const INHERITED_DESCRIPTORS: &str = "descriptor_limit_inherited";
 
 /// The facts about the file that the server's threads waited for most: `write`, `sync` or `read`, and the file's name.

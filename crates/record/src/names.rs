@@ -61,6 +61,20 @@ names! {
     LAG_MAX = "client.lag_max_us", "us";
     /// 99th percentile of the part of the lag spent waiting for a free connection.
     CONNECTION_WAIT_P99 = "client.connection_wait_p99_us", "us";
+    /// Median reap delay: from the arrival of a response's last byte in the client's kernel until the client took it up.
+    REAP_P50 = "client.reap_p50_us", "us";
+    /// 99th percentile of the reap delay.
+    REAP_P99 = "client.reap_p99_us", "us";
+    /// Longest reap delay of the sample.
+    REAP_MAX = "client.reap_max_us", "us";
+    /// Median response time of the requests whose reap delay is known.
+    SAMPLED_P50 = "client.response_sampled_p50_us", "us";
+    /// 99th percentile of the response times of the same requests.
+    SAMPLED_P99 = "client.response_sampled_p99_us", "us";
+    /// Median response time of the same requests without their reap delay: as a client sees it that reads at once.
+    ARRIVED_P50 = "client.response_arrived_p50_us", "us";
+    /// 99th percentile of the response times of the same requests without their reap delay.
+    ARRIVED_P99 = "client.response_arrived_p99_us", "us";
     /// Median time to establish a connection.
     CONNECT_P50 = "client.connect_p50_us", "us";
     /// 99th percentile of the time to establish a connection.

@@ -1,11 +1,11 @@
-//! What became of every request of the window: those sent in it, and those under way when it began. The sum of the outcomes
+//! How every request of the window ended: those sent in it, and those under way when it began. The sum of the outcomes
 //! equals both together.
 
 use crate::sum::adds_up;
 use serde::{Deserialize, Serialize};
 
-/// Counts of requests by what became of them. Every request of the window ends in exactly one of the counts that
-/// [`Outcomes::sum`] adds; `connects*` and `connections_*` count connections, not requests, and stand beside.
+/// Counts of requests by outcome. Every request of the window ends in exactly one of the counts that [`Outcomes::sum`]
+/// adds; `connects*` and `connections_*` count connections, not requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcomes {
@@ -37,7 +37,7 @@ pub struct Outcomes {
     pub tls_failed: u64,
     /// Any other error of the network (unreachable, ...).
     pub other_error: u64,
-    /// Still under way when the run ended and given up then; neither good nor bad.
+    /// Still under way when the run ended; neither good nor bad.
     pub unfinished: u64,
     /// Connections opened successfully.
     pub connects: u64,
@@ -91,9 +91,9 @@ impl Outcomes {
         self.completed().saturating_add(self.errors()).saturating_add(self.unfinished)
     }
 
-    /// Requests that got no complete response: everything but answers and what was under way at the end.
+    /// Requests that got no complete response: all but answers and those under way at the end.
     pub fn errors(&self) -> u64 {
-        // Counts may come from a file that anyone wrote: they saturate instead of overflowing.
+        // Counts may come from an untrusted file: they saturate instead of overflowing.
         [
             self.refused,
             self.reset,
@@ -126,7 +126,7 @@ impl Outcomes {
         if finished == 0 { 0.0 } else { self.failed() as f64 / finished as f64 }
     }
 
-    /// The kinds that occurred, as (words for a person, count), without `sent`, `ok` and the connection counts.
+    /// The failures that occurred, as (words for a person, count), without `sent`, `ok` and the connection counts.
     pub fn failures(&self) -> Vec<(&'static str, u64)> {
         [
             ("non-2xx status", self.non_2xx),

@@ -1,4 +1,4 @@
-//! The emulated wide-area path between client and server: what it does to every packet, in each direction.
+//! The emulated wide-area path between client and server, with the same settings for each direction.
 
 use crate::units::{format_bits_per_sec, format_nanos};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub const MAX_BANDWIDTH_BITS_PER_SEC: u64 = 100_000_000_000;
 /// The largest IP packet of the path, bytes.
 pub const MTU_BYTES: u64 = 1500;
 
-/// What makes the path.
+/// The mechanism that makes the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathMechanism {
@@ -40,22 +40,22 @@ impl PathMechanism {
     }
 }
 
-/// A path, resolved. Every quantity holds for each direction on its own.
+/// A path, resolved. Every quantity holds for each direction separately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathPlan {
     /// Delay of one direction, nanoseconds: a round trip takes twice this.
     pub delay_ns: u64,
-    /// Share of the packets that are lost, each on its own (0.001 = 0.1 %).
+    /// Share of the packets that are lost, independently (0.001 = 0.1 %).
     pub loss_ratio: f64,
     /// Bits of IP packets per second that pass; 0 = not limited.
     pub bandwidth_bits_per_sec: u64,
-    /// Bytes that may wait for the link before more are dropped; 0 where the bandwidth is not limited.
+    /// Bytes that may wait for the link before more are dropped; 0 if the bandwidth is not limited.
     pub queue_bytes: u64,
     /// Both ends acknowledge every segment at once (no delayed ACKs).
     pub quickack: bool,
     /// Seed of the losses.
     pub seed: u64,
-    /// What makes the path.
+    /// The mechanism that makes the path.
     pub mechanism: PathMechanism,
 }
 
@@ -73,13 +73,13 @@ impl Default for PathPlan {
     }
 }
 
-/// Why a path cannot be.
+/// Why a path is not possible.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PathError {
-    /// Too long a delay.
+    /// The delay is too long.
     #[error("a delay of {} is too long: a path has at most {} in each direction", format_nanos(*.0 as f64), format_nanos(MAX_DELAY_NS as f64))]
     Delay(u64),
-    /// Nothing would arrive, or the share is no share.
+    /// Nothing would arrive, or the value is not a share.
     #[error("a loss of {}% is not possible: give at least 0% and less than 100%, as nothing would arrive", percent(*.0))]
     Loss(f64),
     /// No bandwidth, or one outside of what is emulated.
@@ -90,8 +90,8 @@ pub enum PathError {
 }
 
 impl PathPlan {
-    /// The queue that a link gets: what twice the delay (a round trip), or 50 ms if that is longer, lets through, and at
-    /// least 20 full packets.
+    /// The queue of a link: what it lets through in twice the delay (a round trip), or in 50 ms if that is longer, and
+    /// at least 20 full packets.
     pub fn default_queue_bytes(delay_ns: u64, bandwidth_bits_per_sec: u64) -> u64 {
         if bandwidth_bits_per_sec == 0 {
             return 0;
@@ -100,7 +100,7 @@ impl PathPlan {
         (bandwidth_bits_per_sec as f64 / 8.0 * seconds).round().max((20 * MTU_BYTES) as f64) as u64
     }
 
-    /// Refuses what no path does.
+    /// Refuses impossible values.
     pub fn check(&self) -> Result<(), PathError> {
         if self.delay_ns > MAX_DELAY_NS {
             return Err(PathError::Delay(self.delay_ns));
@@ -115,7 +115,7 @@ impl PathPlan {
         Ok(())
     }
 
-    /// Whether packets are delayed, lost or limited, so that something must do it.
+    /// Whether packets are delayed, lost or limited, so that a mechanism is needed.
     pub fn shapes_packets(&self) -> bool {
         self.delay_ns > 0 || self.loss_ratio > 0.0 || self.bandwidth_bits_per_sec > 0
     }

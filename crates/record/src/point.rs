@@ -1,4 +1,5 @@
-//! One load point: what was offered, what came of it, what was seen meanwhile. The content of `points/NNN/point.json`.
+//! One load point: the offered load, its outcomes, and what was measured meanwhile. The content of
+//! `points/NNN/point.json`.
 
 use crate::axis::AxisPlace;
 use crate::doubt::Doubt;
@@ -10,11 +11,11 @@ use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Which part of a run a point belongs to.
+/// The part of a run that a point belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sweep {
-    /// A single point asked for by `load`.
+    /// A single point of `load`.
     Single,
     /// Closed loop over connections.
     Connections,
@@ -38,11 +39,11 @@ pub struct Point {
     pub schema: u32,
     /// Position in the run: the `NNN` of its folder.
     pub index: u32,
-    /// Which sweep it belongs to.
+    /// The sweep that it belongs to.
     pub sweep: Sweep,
-    /// Which repeat of the sweep it belongs to (blocks: points of one repeat are compared with each other), from 0.
+    /// The repeat of the sweep that it belongs to, from 0. Points of one repeat are compared with each other.
     pub repeat: u32,
-    /// Its place on the axis of the run, where there is one.
+    /// Its place on the axis of the run, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlace>,
     /// Connections held or allowed.
@@ -55,21 +56,21 @@ pub struct Point {
     pub warmup_ns: u64,
     /// Length of the window as measured, nanoseconds.
     pub duration_ns: u64,
-    /// What became of every request of the window: sent in it, or under way when it began.
+    /// How every request of the window ended: sent in it, or under way when it began.
     pub outcomes: Outcomes,
     /// Everything measured, by name ([`crate::names`]).
     pub figures: Figures,
     /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's readings.
     #[serde(default)]
     pub connection_states: BTreeMap<String, Figure>,
-    /// Results by class of request, and what was replayed.
+    /// Results by class of request, and of a replay.
     #[serde(default, skip_serializing_if = "WorkloadResult::is_empty")]
     pub workload: WorkloadResult,
-    /// What functions of the server and of the kernel on its behalf cost by themselves, by sampling; the most expensive
-    /// first. Empty where the point was not profiled.
+    /// CPU time of functions of the server, and of the kernel on its behalf, without their callees, by sampling; the
+    /// most expensive first. Empty if the point was not profiled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCost>,
-    /// What the server's side saw of the requests. Absent where the point was not watched that way.
+    /// Requests as seen from the server's side. Absent if the point was not watched that way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
     /// Reasons not to trust this point.
@@ -77,7 +78,7 @@ pub struct Point {
     pub doubts: Vec<Doubt>,
 }
 
-/// A function's own CPU time, without what it calls.
+/// A function's CPU time, without its callees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionCost {
     /// Its name. Untrusted text.

@@ -1,4 +1,4 @@
-//! What `straingauge profile` measured: CPU time by layer, per packet and per request, functions, groups, checks.
+//! The result of `straingauge profile`: CPU time by layer, per packet and per request, functions, groups, checks.
 
 pub mod exact;
 pub mod folded;
@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 /// The profile of a window.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Profile {
-    /// How it was measured.
+    /// The method of measurement.
     pub method: &'static str,
-    /// What makes a sample.
+    /// The event that triggers a sample.
     pub clock: &'static str,
     /// Nanoseconds from sample to sample on each CPU.
     pub period_ns: u64,
-    /// CPU time that a sample stands for, nanoseconds: the scheduler's account of the server's processes divided by the
-    /// samples in them; the period where there are too few.
+    /// CPU time per sample, nanoseconds: the scheduler's account of the server's processes divided by the samples in
+    /// them; the period if there are too few.
     pub sample_ns: f64,
     /// Length of the window.
     pub duration_ns: u64,
@@ -36,7 +36,7 @@ pub struct Profile {
     pub command: Outside,
     /// CPUs of the machine.
     pub cpus: usize,
-    /// Where all samples went.
+    /// The distribution of all samples.
     pub samples: SampleSums,
     /// Layers, parts, unattributed; parts follow their layer and are contained in it.
     pub layers: Vec<LayerRow>,
@@ -50,19 +50,19 @@ pub struct Profile {
     /// The port's packets, in and out.
     pub packets: PacketCounts,
     /// Requests: packets with payload received, one a request where requests fit into one packet and do not overtake
-    /// their responses; or as told by the caller.
+    /// their responses; or the caller's count.
     pub requests: u64,
     /// Whether the caller counted the requests.
     pub requests_are_counted: bool,
     /// Sampled against scheduled CPU time.
     pub cpu_check: CpuCheck,
-    /// How much of the kernel's samples the layer rule knows.
+    /// How many of the kernel's samples the layer rule covers.
     pub coverage: Coverage,
-    /// Events beside the CPU clock.
+    /// Events other than the CPU clock.
     pub events: Vec<EventRow>,
-    /// What was lost.
+    /// Lost samples.
     pub losses: Losses,
-    /// How bursts of the exact profile corrected it, where they did.
+    /// Corrections by bursts of the exact profile, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
     /// Reasons not to trust it.
@@ -78,7 +78,7 @@ impl Profile {
         self.layers.iter().find(|row| row.layer == layer && row.part.is_empty())
     }
 
-    /// The network stack proper: all of the server's work but User, Other and what is unattributed.
+    /// The network stack proper: all of the server's work but User, Other and the unattributed.
     pub fn stack_share(&self) -> f64 {
         let of = |row: &LayerRow| row.share_ratio.map_or(0.0, |share| share.value);
         let is_stack = |row: &&LayerRow| row.part.is_empty() && row.layer.is_some_and(Layer::is_stack);
@@ -86,7 +86,7 @@ impl Profile {
     }
 }
 
-/// A line of the table. Times are the server's CPU time, wherever it ran.
+/// A row of the table. Times are the server's CPU time, wherever it ran.
 #[derive(Debug, Clone, Serialize)]
 pub struct LayerRow {
     /// The layer; `None` = unattributed.
@@ -109,7 +109,7 @@ pub struct LayerRow {
     pub events_per_packet: BTreeMap<String, Estimate>,
 }
 
-/// A function, charged with what it does itself.
+/// A function and its cost, without its callees.
 #[derive(Debug, Clone, Serialize)]
 pub struct FunctionRow {
     /// Name; untrusted text.
@@ -143,7 +143,7 @@ pub struct GroupRow {
     pub us_per_packet: Option<Estimate>,
 }
 
-/// Where the machine's samples went; their sum is all of them.
+/// The distribution of the machine's samples; their sum is all of them.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SampleSums {
     /// The server's work in its own processes.
@@ -168,7 +168,7 @@ impl SampleSums {
         self.server_in_own_process + self.server_in_others + self.server_on_idle
     }
 
-    /// What the scheduler charges the server for.
+    /// The samples in the processes that the scheduler charges the server for.
     pub fn in_server(&self) -> u64 {
         self.server_in_own_process + self.peer_in_server + self.others_in_server
     }
@@ -179,7 +179,7 @@ impl SampleSums {
     }
 }
 
-/// Two sources of one number.
+/// CPU time from two independent sources.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CpuCheck {
     /// Samples in the server's processes times their period, nanoseconds.
@@ -194,14 +194,14 @@ pub struct CpuCheck {
     pub arrivals: Arrivals,
 }
 
-/// Interrupts of the sampling clock on all CPUs against those that the window had room for.
+/// Interrupts of the sampling clock on all CPUs against the number that the window had time for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Arrivals {
     /// Interrupts that came while samples were taken.
     pub arrived: u64,
     /// Periods that passed without one, because an interrupt came late: the timer makes one sample of them.
     pub late: u64,
-    /// Interrupts that the window had room for: its length times the CPUs over the period.
+    /// Interrupts that the window had time for: its length times the CPUs over the period.
     pub expected: f64,
     /// Samples a second to which the kernel holds a CPU (`kernel.perf_event_max_sample_rate`); absent where it cannot be read.
     pub limit_hz: Option<u64>,
@@ -224,7 +224,7 @@ impl Arrivals {
     }
 }
 
-/// An event beside the CPU clock.
+/// An event other than the CPU clock.
 #[derive(Debug, Clone, Serialize)]
 pub struct EventRow {
     /// Name.
@@ -240,7 +240,7 @@ pub struct EventRow {
     pub not_measured: Option<String>,
 }
 
-/// How much of the kernel's samples the rule knows.
+/// How many of the kernel's samples the rule covers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Samples in the kernel.
@@ -249,7 +249,7 @@ pub struct Coverage {
     pub attributed: u64,
     /// Those whose innermost function is in the table, as naming a layer or as a helper.
     pub classified: u64,
-    /// Innermost functions that the table does not know, with their samples, most first.
+    /// Innermost functions that the table does not list, with their samples, most first.
     pub not_classified: Vec<(String, u64)>,
 }
 
@@ -298,7 +298,7 @@ impl PacketCounts {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &PacketCounts) -> PacketCounts {
         let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
         PacketCounts {
@@ -317,17 +317,17 @@ impl PacketCounts {
     }
 }
 
-/// What was lost for want of room.
+/// Losses for lack of space.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Samples whose stack found no room; they are unattributed.
+    /// Samples whose stack did not fit; they are unattributed.
     pub stacks: u64,
     /// Samples that were not counted at all.
     pub samples: u64,
 }
 
 impl Losses {
-    /// What was lost after `earlier`.
+    /// Losses after `earlier`.
     pub fn since(&self, earlier: &Losses) -> Losses {
         Losses {
             stacks: self.stacks.saturating_sub(earlier.stacks),
@@ -341,7 +341,7 @@ impl Losses {
 pub struct Estimate {
     /// The value.
     pub value: f64,
-    /// Half width; `None` where fewer than three tenths saw anything.
+    /// Half width; `None` if fewer than three tenths of the window have samples.
     pub plus_minus: Option<f64>,
 }
 
@@ -356,7 +356,7 @@ pub struct Calibration {
     pub exact: ExactProfile,
 }
 
-/// What the bursts changed in one layer.
+/// The correction of one layer by the bursts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Correction {
     /// The layer; `None` = unattributed.

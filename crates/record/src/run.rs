@@ -1,4 +1,4 @@
-//! The run directory: the only interface between measuring and understanding.
+//! The run directory: the only interface between measuring and analysis.
 //!
 //! ```text
 //! runs/<time>-<name>/
@@ -6,8 +6,8 @@
 //!   points/NNN/         point.json, latency.hlog, series.csv
 //! ```
 //!
-//! A point becomes visible whole or not at all: it is written into a temporary folder, flushed, and renamed. So a crash,
-//! `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads whatever is there.
+//! A point becomes visible whole or not at all: it is written into a temporary folder, flushed, and renamed. So a
+//! crash, `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads what is there.
 
 use crate::doubt::{Doubt, DoubtKind, Severity};
 use crate::histogram::{self, Latency};
@@ -20,9 +20,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Version of the files beside `run.json`. A reader refuses what is newer.
+/// Version of the files besides `run.json`. A reader refuses newer ones.
 pub const SCHEMA: u32 = 1;
-/// Newest version of `run.json` that is read. A run says the oldest that knows its form ([`crate::RunKind::schema`]).
+/// Newest version of `run.json` that is read. A run names the oldest version that has its form
+/// ([`crate::RunKind::schema`]).
 pub const RECORD_SCHEMA: u32 = 2;
 
 /// Files of a run are small; anything larger than this was not written by straingauge.
@@ -30,13 +31,13 @@ const MAX_JSON_BYTES: u64 = 16 << 20;
 const MAX_SERIES_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
 
-/// Whether a run went through to its end.
+/// Whether a run reached its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The run is going on, or its process was killed.
     Running,
-    /// The run ended by itself.
+    /// The run reached its end.
     Complete,
     /// Ctrl-C, a termination signal or an error ended it; what was measured is kept.
     Interrupted,
@@ -51,19 +52,19 @@ pub struct RunRecord {
     pub status: Status,
     /// Start, Unix milliseconds.
     pub started_unix_ms: u64,
-    /// Process that writes the run; with `status: running` a reader can tell whether it still lives.
+    /// Process that writes the run; with `status: running` a reader can check whether it still runs.
     pub writer_pid: u32,
-    /// What was asked.
+    /// The resolved request.
     pub scenario: Scenario,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub machine: MachineFacts,
-    /// What is known of the server: facts by name (program, version, CPUs, namespace). Untrusted text.
+    /// Facts about the server by name (program, version, CPUs, namespace). Untrusted text.
     #[serde(default)]
     pub server_facts: std::collections::BTreeMap<String, String>,
     /// Doubts about the run as a whole.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
-    /// Why the run ended early, where it did.
+    /// Why the run ended early, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
 }
@@ -91,33 +92,33 @@ pub enum RunError {
     /// Creating or writing failed.
     #[error("cannot write {path}: {source}; {remedy}")]
     Write {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// Reading failed.
     #[error("cannot read {path}: {source}; is it a straingauge run directory?")]
     Read {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file is there but is not what a run contains.
     #[error("{path} is not readable as a run: {why}")]
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
-    /// The directory is taken.
+    /// The directory already holds a run.
     #[error("{path} already holds a run; choose another place with --out, nothing was overwritten")]
     Occupied {
-        /// Which directory.
+        /// The directory.
         path: PathBuf,
     },
     /// The directory was written by a later version.
@@ -125,7 +126,7 @@ pub enum RunError {
         "{path} was written with schema {found}, this straingauge reads up to {RECORD_SCHEMA}; use a newer straingauge"
     )]
     Newer {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its schema.
         found: u32,
@@ -156,7 +157,7 @@ pub struct RunWriter {
     next_index: u32,
 }
 
-/// What a point's folder holds besides `point.json`.
+/// The contents of a point's folder besides `point.json`.
 #[derive(Debug, Default)]
 pub struct PointFiles<'a> {
     /// Tagged histograms for `latency.hlog`: `response`, `service`, `lag`, `first-byte`, `connect`.
@@ -190,8 +191,8 @@ impl RunWriter {
         Ok(writer)
     }
 
-    /// Says early whether [`create`](Self::create) could succeed, before a server is started and load is sent: makes the
-    /// folder, writes and removes a file in it. A folder that it had to make stays.
+    /// Checks early whether [`create`](Self::create) could succeed, before a server is started and load is sent: makes
+    /// the folder, writes and removes a file in it. A folder that it had to make stays.
     pub fn check(parent: &Path, exact: Option<&Path>) -> Result<(), RunError> {
         let folder = exact.unwrap_or(parent);
         if folder.join("run.json").exists() {
@@ -199,7 +200,7 @@ impl RunWriter {
         }
         fs::create_dir_all(folder).map_err(|error| write_error(folder, error))?;
         let probe = folder.join(format!(".writable-{}", std::process::id()));
-        write_new(&probe, b"straingauge looks whether it can write here\n")?;
+        write_new(&probe, b"straingauge checks whether it can write here\n")?;
         fs::remove_file(&probe).map_err(|error| write_error(&probe, error))
     }
 
@@ -208,12 +209,12 @@ impl RunWriter {
         &self.path
     }
 
-    /// The record as it stands; change it and [`save`](Self::save).
+    /// The record; change it and [`save`](Self::save).
     pub fn record_mut(&mut self) -> &mut RunRecord {
         &mut self.record
     }
 
-    /// The record as it stands.
+    /// The record.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }
@@ -270,7 +271,7 @@ impl RunWriter {
     }
 }
 
-/// Picks `base`, `base-2`, `base-3`, ... : two runs of one second must not share a folder.
+/// Picks `base`, `base-2`, `base-3`, ... : two runs that begin in the same second must not share a folder.
 fn unused_dir(parent: &Path, base: &str) -> Result<PathBuf, RunError> {
     for attempt in 1..1000 {
         let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
@@ -306,8 +307,8 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     write().map_err(|error| write_error(path, error))
 }
 
-/// Replaces a file atomically: a reader sees the old content or the new one. What is not a file, such as `/dev/null` or a pipe,
-/// is written to and stays what it is.
+/// Replaces a file atomically: a reader sees the old content or the new one. A path that is not a file, such as
+/// `/dev/null` or a pipe, is written to and stays what it is.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         let write = || fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
@@ -329,16 +330,16 @@ fn sync_dir(path: &Path) -> Result<(), RunError> {
     File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| write_error(path, error))
 }
 
-/// A run directory as read back.
+/// A run directory, read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunDir {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// `run.json`.
     pub record: RunRecord,
     /// The points that could be read, by index.
     pub points: Vec<Point>,
-    /// What could not be read, as doubts; the rest of the run is still usable.
+    /// Unreadable parts, as doubts; the rest of the run is still usable.
     pub reading_doubts: Vec<Doubt>,
 }
 
@@ -348,7 +349,7 @@ impl RunDir {
         let record_path = path.join("run.json");
         let record: RunRecord = read_json(&record_path)?;
         if record.schema == 0 {
-            let why = "it says schema 0, which no straingauge has written".into();
+            let why = "it has schema 0, which no straingauge has written".into();
             return Err(RunError::Malformed { path: record_path, why });
         }
         if record.schema > RECORD_SCHEMA {
@@ -360,7 +361,7 @@ impl RunDir {
             match read_json::<Point>(&file) {
                 Ok(point) if (1..=SCHEMA).contains(&point.schema) && point.index == index => run.points.push(point),
                 Ok(point) => {
-                    run.doubt_reading(&file, &format!("it says schema {} and index {}", point.schema, point.index))
+                    run.doubt_reading(&file, &format!("it has schema {} and index {}", point.schema, point.index))
                 }
                 Err(error) => run.doubt_reading(&file, &error.to_string()),
             }
@@ -406,13 +407,13 @@ impl RunDir {
         }
     }
 
-    /// Whether the run's writer was killed: the record says "running", but no such process lives.
+    /// Whether the run's writer was killed: the record says "running", but there is no such process.
     pub fn is_abandoned(&self) -> bool {
         self.record.status == Status::Running && !Path::new(&format!("/proc/{}", self.record.writer_pid)).exists()
     }
 }
 
-/// The indices of the points' folders, ascending. Names that are not numbers (a partial point) are passed over.
+/// The indices of the points' folders, ascending. Names that are not numbers (a partial point) are skipped.
 fn point_folders(path: &Path) -> Result<Vec<u32>, RunError> {
     let points = path.join("points");
     let entries = match fs::read_dir(&points) {

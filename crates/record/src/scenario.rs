@@ -1,5 +1,5 @@
-//! What a run is asked to do. The *resolved* form of a command line or scenario file: every default filled in, every
-//! number in its base unit; stored with the run, so that the run can be repeated from its directory alone.
+//! The *resolved* form of a command line or scenario file: every default filled in, every number in its base unit. It
+//! is stored with the run, so that the run can be repeated from its directory alone.
 
 use crate::axis::AxisPlan;
 use crate::clients::ClientPlan;
@@ -25,7 +25,7 @@ pub enum Arrival {
     Trace,
 }
 
-/// Who decides when the next request leaves.
+/// What decides when the next request leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "loop", rename_all = "lowercase")]
 pub enum Pace {
@@ -47,7 +47,7 @@ pub struct RequestTarget {
     pub path: String,
 }
 
-/// Everything the engine needs to produce one load point. Validated by the command line before it comes here.
+/// Everything the engine needs to produce one load point. The command line has validated it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadPlan {
     /// The server's addresses, tried in order of the list; at least one. Names are resolved before the plan is made.
@@ -58,7 +58,7 @@ pub struct LoadPlan {
     pub method: String,
     /// Targets, visited in turn (a URL list); at least one.
     pub targets: Vec<RequestTarget>,
-    /// Extra header fields, without Host, Content-Length and Connection, which the engine owns.
+    /// Extra header fields, without Host, Content-Length and Connection, which the engine writes.
     pub headers: Vec<(String, String)>,
     /// Request body; empty for none. Not stored with the run (it may be large): the repeat command names it.
     #[serde(skip)]
@@ -79,9 +79,9 @@ pub struct LoadPlan {
     pub duration_ns: u64,
     /// A request without a complete response after this long is counted as timed out and its connection closed.
     pub timeout_ns: u64,
-    /// A connection attempt is given up after this long.
+    /// A connection attempt fails after this long.
     pub connect_timeout_ns: u64,
-    /// New connections per second at most while the herd is being opened; 0 = as fast as possible.
+    /// New connections per second at most while the connections are being opened; 0 = as fast as possible.
     pub connect_rate_per_sec: f64,
     /// Local source addresses to use in turn; empty = the engine adds loopback addresses (127.0.0.x) where the target is
     /// one and more ports are needed, else the kernel's choice.
@@ -93,7 +93,7 @@ pub struct LoadPlan {
     /// Mix, rate series or log; the default asks for the targets in turn.
     #[serde(default)]
     pub workload: Workload,
-    /// What kind of clients: slow ones, of fixed bandwidth, over TLS.
+    /// The kind of clients: slow ones, of fixed bandwidth, over TLS.
     #[serde(default)]
     pub clients: ClientPlan,
 }
@@ -112,7 +112,7 @@ impl LoadPlan {
     }
 }
 
-/// The criteria by which zones are told apart; all configurable, all stored with the run and printed in the report.
+/// The criteria that separate the zones; all configurable, all stored with the run and printed in the report.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Criteria {
@@ -152,7 +152,7 @@ impl Default for Criteria {
     }
 }
 
-/// What `find` sweeps over and how long it may take.
+/// The ranges that `find` sweeps over and its time limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepPlan {
     /// Smallest and largest number of connections of the closed-loop sweep.
@@ -166,7 +166,7 @@ pub struct SweepPlan {
     /// Load before every point; absent: a fifth of the point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_ns: Option<u64>,
-    /// Wall-clock budget for the whole run; the search stops refining when it is spent, and says so.
+    /// Wall-clock budget for the whole run; when it is spent, the search stops refining and reports that.
     pub budget_ns: u64,
     /// Connections of the open-loop search.
     pub open_connections: u64,
@@ -193,23 +193,23 @@ pub struct ServerCommand {
     pub argv: Vec<String>,
     /// CPUs the server was pinned to; empty = not pinned.
     pub cpus: Vec<usize>,
-    /// Whether it ran in a network namespace of its own, joined to the client's by a veth pair.
+    /// Whether it ran in a separate network namespace, joined to the client's by a veth pair.
     pub isolated: bool,
 }
 
-/// The resolved request for a run: what every kind of run has, and the form of its kind.
+/// The resolved request for a run: the fields of every kind of run, and those of its own kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// A name given by the user or derived from the URL; part of the run directory's name. Untrusted text.
     pub name: String,
     /// The exact command line that repeats the run, quoted for a shell. Untrusted text.
     pub repeat_command: String,
-    /// The command, with what it was asked.
+    /// The command and its fields.
     #[serde(flatten)]
     pub kind: RunKind,
 }
 
-/// The kinds of runs. `command` says which; the members of its form stand beside it.
+/// The kinds of runs. `command` names the kind; its fields are next to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum RunKind {
@@ -225,7 +225,7 @@ pub enum RunKind {
     Simulate(SimulateRun),
 }
 
-/// A load on a server: the form of `load`, and part of those of `find` and `profile`.
+/// A load on a server: the fields of `load`, and part of those of `find` and `profile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadRun {
     /// The URL as typed, or `microbenchmark`. Untrusted text.
@@ -240,7 +240,7 @@ pub struct LoadRun {
     pub path: Option<PathPlan>,
 }
 
-/// The form of `find`.
+/// The fields of `find`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FindRun {
     /// The load that is varied.
@@ -253,17 +253,17 @@ pub struct FindRun {
     pub what_ifs: Vec<crate::WhatIf>,
 }
 
-/// The form of `profile`, where it sweeps.
+/// The fields of a sweep of `profile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProfileRun {
-    /// The load that is varied. The microbenchmark's reader asks for nothing, so its plan has no targets.
+    /// The load that is varied. The microbenchmark's reader sends no requests, so its plan has no targets.
     #[serde(flatten)]
     pub base: LoadRun,
     /// How it is varied.
     pub sweep: SweepPlan,
 }
 
-/// The form of `simulate`.
+/// The fields of `simulate`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SimulateRun {
@@ -287,7 +287,7 @@ impl RunKind {
         }
     }
 
-    /// The oldest schema of `run.json` that knows this form: up to schema 1 all kinds had a load plan.
+    /// The oldest schema of `run.json` with this form: up to schema 1 all kinds had a load plan.
     pub fn schema(&self) -> u32 {
         match self {
             RunKind::Load(_) | RunKind::Find(_) | RunKind::Profile(_) => 1,
@@ -297,7 +297,7 @@ impl RunKind {
 }
 
 impl Scenario {
-    /// The load that the run put on a server, where it put one.
+    /// The load on a server, if the run had one.
     pub fn loaded(&self) -> Option<&LoadRun> {
         match &self.kind {
             RunKind::Load(run) => Some(run),
@@ -315,7 +315,7 @@ impl Scenario {
         }
     }
 
-    /// What was loaded or watched, in words: the URL as typed, or `:8080`; empty for a simulation. Untrusted text.
+    /// The loaded or watched server, in words: the URL as typed, or `:8080`; empty for a simulation. Untrusted text.
     pub fn url(&self) -> Cow<'_, str> {
         match &self.kind {
             RunKind::Watch(watching) => format!(":{}", watching.port).into(),
@@ -374,7 +374,7 @@ mod tests {
             let before: Value = serde_json::from_str(kept).expect("JSON");
             let record: crate::RunRecord = serde_json::from_str(kept).expect("a record");
             let after = serde_json::to_value(&record).expect("JSON");
-            // What an older version did not write is there with its default.
+            // Fields that an older version did not write have their defaults.
             for member in ["command", "name", "url", "repeat_command", "server", "sweep", "path", "what_ifs"] {
                 assert_eq!(after["scenario"].get(member), before["scenario"].get(member), "{member}");
             }
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Up to schema 1 every run had a load plan, also where nothing was loaded.
+    /// Up to schema 1 every run had a load plan, also without a load.
     #[test]
     fn a_watch_and_a_simulation_of_schema_1_are_read_and_their_load_plan_is_passed_over() {
         let nothing = r#""sweep": null, "load": { "addresses": [], "host": "", "targets": [], "threads": 0 }"#;

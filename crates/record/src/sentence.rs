@@ -1,8 +1,8 @@
-//! The one sentence that an error becomes.
+//! An error as one sentence.
 
 use std::error::Error;
 
-/// The error and its causes in one sentence. A cause that the message before it already quotes is not said twice.
+/// The error and its causes in one sentence. A cause that the previous message already quotes is not repeated.
 pub fn sentence(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

@@ -1,4 +1,4 @@
-//! Which part of a load falls to one of several engine threads, replayers or machines.
+//! The part of a load that belongs to one of several engine threads, replayers or machines.
 
 /// One of several equal parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,18 +10,18 @@ pub struct Share {
 }
 
 impl Share {
-    /// All of it.
+    /// The whole.
     pub const WHOLE: Share = Share { index: 0, of: 1 };
 
-    /// The part of `total` things that falls to this one: equal parts, the first ones larger by one where it does not
-    /// divide. The parts add up to the total.
+    /// This part of `total` things: equal parts, the first ones larger by one if the total does not divide. The parts
+    /// add up to the total.
     pub fn part(self, total: u64) -> u64 {
         let (index, of) = (u64::from(self.index), u64::from(self.of.max(1)));
         total / of + u64::from(index < total % of)
     }
 
-    /// Whether what has this key belongs to this part. Every key belongs to exactly one; of the keys below a total, as
-    /// many as [`part`](Self::part) says.
+    /// Whether this part holds the thing with this key. Every key belongs to exactly one part; of the keys below a
+    /// total, as many as [`part`](Self::part) gives.
     pub fn holds(self, key: u64) -> bool {
         key % u64::from(self.of.max(1)) == u64::from(self.index)
     }

@@ -1,13 +1,13 @@
-//! Words and programs as a shell has them.
+//! Quoting words for a shell, and finding programs as a shell does.
 
 use std::borrow::Cow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where servers and tools of the administrator lie, beside PATH.
+/// Folders with servers and administration tools that PATH may lack.
 const ADMINISTRATOR: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// A word for a shell, quoted where it must be.
+/// A word for a shell, quoted if necessary.
 pub fn quoted(word: &str) -> Cow<'_, str> {
     // shlex would quote `=`, `,` and `%`, too, which mean nothing in a command's argument.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(&byte);
@@ -23,8 +23,8 @@ pub fn joined<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Finds a program as a shell does: the file itself if there is a slash in its name, else the first executable file of that
-/// name in PATH, or where only the administrator's PATH leads.
+/// Finds a program as a shell does: the file itself if its name has a slash, else the first executable file of that
+/// name in PATH or the administration folders.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());

@@ -1,5 +1,5 @@
-//! The answer of a simulation: what `straingauge simulate` counts, prints as JSON and keeps as `simulation.json`. Every number is
-//! simulated: exact for the model, whatever a real processor would have done. Counts are whole numbers over the window.
+//! The result of a simulation: `straingauge simulate` counts it, prints it as JSON and keeps it as `simulation.json`.
+//! Every number is simulated: exact for the model, not for a real processor. Counts are whole numbers over the window.
 
 use crate::layers::Layer;
 use crate::{Figures, Origin, Outcomes};
@@ -12,27 +12,27 @@ use std::str::FromStr;
 /// The file's name in a run directory.
 pub const FILE: &str = "simulation.json";
 const MAX_BYTES: u64 = 256 << 20;
-/// More than a run has.
+/// An upper bound: no run has more.
 const MAX_POINTS: usize = 2000;
 const MAX_LEVELS: usize = 8;
 
-/// Why there is no simulation to read.
+/// Why no simulation can be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
     /// No such file.
     #[error("{path} cannot be read: {source}")]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Not what a simulation writes.
+    /// The file was not written by a simulation.
     #[error("{path} is no simulation: {why}")]
     Malformed {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }
@@ -40,12 +40,12 @@ pub enum SimulationError {
 /// All points.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Simulation {
-    /// How the numbers came about: [`Origin::Simulated`].
+    /// The origin of the numbers: [`Origin::Simulated`].
     pub origin: Origin,
-    /// What a count is, in words.
+    /// The meaning of a count, in words.
     #[serde(default)]
     pub unit: String,
-    /// The emulator, in its own words.
+    /// The emulator's description of itself.
     #[serde(default)]
     pub qemu: String,
     /// The guest's kernel.
@@ -53,24 +53,24 @@ pub struct Simulation {
     pub kernel: String,
     /// The caches, if they were simulated.
     pub caches: Option<Caches>,
-    /// Costs by which cycles are estimated.
+    /// Prices for the estimate of cycles.
     pub cost: Option<Cost>,
     /// In the order of the plan.
     #[serde(default)]
     pub points: Vec<Point>,
 }
 
-/// What was simulated of the processor's caches.
+/// The simulated caches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caches {
-    /// How a geometry is written.
+    /// The format of a geometry.
     #[serde(default)]
     pub format: String,
     /// First level, instructions.
     pub l1i: Geometry,
     /// First level, data.
     pub l1d: Geometry,
-    /// Second level: each sees the same misses of L1, and they do not see each other.
+    /// Second level: all see the same misses of L1, and none affects another.
     pub l2: Vec<Geometry>,
     /// Third level, after the first of the L2s.
     pub l3: Option<Geometry>,
@@ -93,18 +93,18 @@ pub struct Geometry {
     pub ways: u32,
     /// Bytes of a line.
     pub line_bytes: u32,
-    /// Which line of a full set makes room: `lru` or `plru`.
+    /// Which line of a full set is replaced: `lru` or `plru`.
     pub replacement: String,
 }
 
-/// Cycles of events: a model that lets nothing overlap, so an upper bound where a processor works out of order.
+/// Cycles of events: a model in which nothing overlaps, so an upper bound for an out-of-order processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Of an instruction.
+    /// For an instruction.
     pub instruction: f64,
-    /// Of a miss of L1I or L1D.
+    /// For a miss of L1I or L1D.
     pub l1_miss: f64,
-    /// Of a miss of the first L2, on top.
+    /// For a miss of the first L2, in addition.
     pub l2_miss: f64,
 }
 
@@ -135,7 +135,7 @@ pub struct Point {
     pub samples: Vec<Sample>,
 }
 
-/// What one run of a point counted on the server's CPU.
+/// The counts of one run of a point on the server's CPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sample {
@@ -147,33 +147,33 @@ pub struct Sample {
     pub received: u64,
     /// The window in the guest's time, in which an instruction takes 1 ns.
     pub window_ns: u64,
-    /// Instructions of the client's end in the window, which was executed and not accounted for.
+    /// Instructions of the client's end in the window, which were executed but not counted.
     pub client_instructions: u64,
     /// Counts by row of the layer table, and user code.
     pub rows: Vec<Row>,
     /// Counts of helpers whose caller is not known.
     pub unattributed: Counts,
-    /// The network stack: all rows but User, Other, Idle and what is unattributed (the paper's "Overall Stack").
+    /// The network stack: all rows but User, Other, Idle and the unattributed (the paper's "Overall Stack").
     pub stack: Counts,
-    /// Everything.
+    /// The sum of everything.
     pub all: Counts,
     /// Instructions of functions that the layer table does not know; they were charged like helpers.
     pub unclassified_instructions: u64,
     /// The functions with most misses of the first L2 and with most instructions.
     pub functions: Vec<Function>,
-    /// Misses by size, where that was asked for.
+    /// Misses by size, if they were requested.
     pub curve: Option<Curve>,
-    /// Accesses and misses by kind of memory, most misses of the first L2 first, where that was asked for and is known.
+    /// Accesses and misses by kind of memory, most misses of the first L2 first, if requested and known.
     pub objects: Option<Vec<Object>>,
-    /// Why that is not known.
+    /// Why they are not known.
     pub objects_not_known: Option<String>,
     /// Misses of the L2 geometries by fetches of code.
     pub code_l2_misses: CodeMisses,
-    /// What other layouts of objects do.
+    /// The effect of other layouts of objects.
     pub packed: Vec<Packed>,
     /// Counts of the stack with these layouts.
     pub stack_packed: Option<Counts>,
-    /// What the load engine said in the guest (its own JSON), where a server ran.
+    /// The load engine's own JSON from the guest, if a server ran.
     pub load: Option<serde_json::Value>,
 }
 
@@ -200,7 +200,7 @@ pub struct Counts {
     pub reads: u64,
     /// Stores.
     pub writes: u64,
-    /// What the caches made of them; absent where none were simulated.
+    /// Cache counts; absent if no caches were simulated.
     #[serde(flatten)]
     pub caches: Option<CacheCounts>,
 }
@@ -238,11 +238,11 @@ pub struct Level {
     pub fetch_misses: u64,
     /// Reads and writes that missed.
     pub data_misses: u64,
-    /// Dirty lines that made room.
+    /// Dirty lines that were replaced.
     pub write_backs: u64,
     /// Lines that the prefetcher brought.
     pub prefetches: u64,
-    /// Prefetched lines that were used before they made room.
+    /// Prefetched lines that were used before they were replaced.
     pub useful_prefetches: u64,
 }
 
@@ -265,7 +265,7 @@ pub struct Function {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Curve {
-    /// Accesses that L2 saw.
+    /// Accesses that reached L2.
     pub accesses: u64,
     /// Size in bytes, and the share of the accesses that a cache of this size would miss.
     pub miss_ratio_by_bytes: Vec<(u64, f64)>,
@@ -277,9 +277,9 @@ pub struct Curve {
 pub struct Object {
     /// Name of the slab cache, or of the kind.
     pub name: String,
-    /// The structure that its objects are, if that is known.
+    /// The structure of its objects, if known.
     pub structure: Option<String>,
-    /// Bytes from one object to the next; 0 where there are no objects.
+    /// Bytes from one object to the next; 0 without objects.
     pub stride_bytes: u64,
     /// Loads.
     pub reads: u64,
@@ -289,9 +289,9 @@ pub struct Object {
     pub l1d_misses: u64,
     /// Misses of the L2 geometries.
     pub l2_misses: Vec<u64>,
-    /// Times at which another object than the last one was touched.
+    /// How often another object than the last one was touched.
     pub visits: u64,
-    /// Misses of the first L2 by instructions since the visit began: what a prefetch could hide.
+    /// Misses of the first L2 by instructions since the visit began: the misses that a prefetch could hide.
     pub misses_by_instructions_since_visit: Distances,
     /// Fields that were touched, by offset.
     pub fields: Vec<Field>,
@@ -353,27 +353,27 @@ pub struct CodeMisses {
     pub user: Vec<u64>,
 }
 
-/// What another layout of an object does.
+/// The effect of another layout of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Packed {
     /// The structure, or the slab cache.
     pub object: String,
-    /// Misses of it at the L2 geometries, as it is.
+    /// Its misses at the L2 geometries, with the original layout.
     pub l2_misses_before: Vec<u64>,
     /// The same with the fields in the order of their accesses.
     pub l2_misses_after: Vec<u64>,
-    /// Lines that a tenth of the visits or more touch, as it is.
+    /// Lines that a tenth of the visits or more touch, with the original layout.
     pub lines_before: u64,
     /// The same when packed.
     pub lines_after: u64,
 }
 
-/// What the load engine counted in the guest, in a window of its own that ends a little after the count.
+/// The load engine's counts in the guest, in a separate window that ends a little after the count.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct LoadAccount {
-    /// What became of the requests.
+    /// The outcomes of the requests.
     pub outcomes: Outcomes,
     /// Rates and bytes.
     pub figures: Figures,
@@ -417,7 +417,7 @@ impl TryFrom<String> for Geometry {
 }
 
 impl Cost {
-    /// Cycles of these events.
+    /// The cycles of these counts.
     pub fn of(&self, counts: &Counts) -> f64 {
         self.instruction * counts.instructions as f64
             + self.l1_miss * counts.l1i_misses().saturating_add(counts.l1d_misses()) as f64
@@ -425,7 +425,7 @@ impl Cost {
     }
 }
 
-/// A file's counts may be anything.
+/// A file's counts are untrusted.
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
@@ -536,7 +536,7 @@ impl Object {
 }
 
 impl Packed {
-    /// Misses of an L2 as it is.
+    /// Misses of an L2 with the original layout.
     pub fn before(&self, level: usize) -> u64 {
         self.l2_misses_before.get(level).copied().unwrap_or(0)
     }
@@ -553,14 +553,14 @@ impl Sample {
         self.sum(|row| row.layer == layer)
     }
 
-    /// Adds up what the rows and the unattributed come to: sets [`Sample::stack`] and [`Sample::all`].
+    /// Computes [`Sample::stack`] and [`Sample::all`] from the rows and the unattributed.
     pub fn add_up(&mut self) {
         self.stack = self.sum(|row| row.layer.is_stack());
         self.all = self.sum(|_| true);
         self.all.add(&self.unattributed);
     }
 
-    /// What the load engine counted, if there was one and it said so.
+    /// The load engine's counts, if there was one and it reported them.
     pub fn load_account(&self) -> Option<LoadAccount> {
         LoadAccount::deserialize(self.load.as_ref()?.get("point")?).ok()
     }
@@ -587,12 +587,12 @@ impl Point {
 }
 
 impl Simulation {
-    /// Whether a run directory holds one.
+    /// Whether a run directory holds a simulation.
     pub fn is_in(run: &Path) -> bool {
         run.join(FILE).is_file()
     }
 
-    /// Reads that of a run directory: untrusted, perhaps of a run that was interrupted.
+    /// Reads the simulation of a run directory: untrusted, perhaps of an interrupted run.
     pub fn open(run: &Path) -> Result<Simulation, SimulationError> {
         let file = run.join(FILE);
         let path = || file.display().to_string();
@@ -602,17 +602,17 @@ impl Simulation {
         Simulation::parse(&bytes).map_err(|why| SimulationError::Malformed { path: path(), why })
     }
 
-    /// Reads its bytes.
+    /// Parses the file's bytes.
     pub fn parse(bytes: &[u8]) -> Result<Simulation, String> {
         let mut simulation: Simulation = serde_json::from_slice(bytes).map_err(|why| why.to_string())?;
         if simulation.origin != Origin::Simulated {
-            return Err("its numbers do not say that they are simulated".into());
+            return Err("its numbers are not marked as simulated".into());
         }
         simulation.points.truncate(MAX_POINTS);
         Ok(simulation)
     }
 
-    /// As JSON; its members are in the order of their names.
+    /// As JSON; the members are in the order of their names.
     pub fn to_json(&self) -> String {
         let value = serde_json::to_value(self).expect("a simulation has only string keys");
         serde_json::to_string_pretty(&value).expect("a value is text")
@@ -640,7 +640,7 @@ mod tests {
         let read = Simulation::parse(kept).unwrap();
         let before: Value = serde_json::from_slice(kept).unwrap();
         let mut after: Value = serde_json::from_str(&read.to_json()).unwrap();
-        // The version that wrote it did not count them.
+        // Written by a version that did not count them.
         for point in after["points"].as_array_mut().unwrap() {
             for sample in point["samples"].as_array_mut().unwrap() {
                 assert_eq!(sample.as_object_mut().unwrap().remove("client_instructions"), Some(json!(0)));

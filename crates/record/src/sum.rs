@@ -1,15 +1,15 @@
-//! Adding up what several threads, workers or points counted.
+//! Adds up the counts of several threads, workers or points.
 
 use crate::Latency;
 use std::collections::BTreeMap;
 
-/// What can be added up in any order.
+/// Counts that can be added up in any order.
 pub(crate) trait Summand {
     fn add(&mut self, other: &Self);
 }
 
 impl Summand for u64 {
-    // Counts may come from a file that anyone wrote: they saturate instead of overflowing.
+    // Counts may come from an untrusted file: they saturate instead of overflowing.
     fn add(&mut self, other: &u64) {
         *self = self.saturating_add(*other);
     }
@@ -39,7 +39,7 @@ impl<K: Ord + Copy> Summand for BTreeMap<K, u64> {
 macro_rules! adds_up {
     ($type:ident { $($field:ident),+ $(,)? }) => {
         impl $type {
-            /// Adds what another thread, worker or point counted.
+            /// Adds the counts of another thread, worker or point.
             pub fn add(&mut self, other: &$type) {
                 let $type { $($field),+ } = other;
                 $($crate::sum::Summand::add(&mut self.$field, $field);)+

@@ -1,21 +1,21 @@
-//! Text from outside: names of processes, files and servers, headers, lines of a log, what a program writes to its standard error,
-//! and whatever stands in a file that is read. It is made safe once, where it enters.
+//! Text from outside: names of processes, files and servers, headers, lines of a log, a program's standard error, and
+//! the contents of files. It is made safe once, where it enters.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::ops::Deref;
 
-/// Text that somebody else wrote, fit to be shown: one line of bounded length. A control character (an escape sequence begins
-/// with one) and a character that changes the direction or the joining of what follows are shown as `?`.
+/// Text from outside, made safe to print: one line of bounded length. A control character (an escape sequence begins
+/// with one) and a character that changes the direction or the joining of the following text are shown as `?`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Outside(String);
 
-/// Characters of a text that names no limit of its own.
+/// The default limit of characters.
 pub const MOST_CHARS: usize = 300;
 
 impl Outside {
-    /// The first `limit` characters; `...` says that there were more.
+    /// The first `limit` characters; `...` marks a cut.
     pub fn new(text: &str, limit: usize) -> Outside {
         let mut clean: String = text.chars().take(limit).map(|c| if is_safe(c) { c } else { '?' }).collect();
         if text.chars().nth(limit).is_some() {
@@ -24,7 +24,7 @@ impl Outside {
         Outside(clean)
     }
 
-    /// The same of bytes; what is no UTF-8 is shown as U+FFFD. White space at the ends is left out.
+    /// The same for bytes; invalid UTF-8 is shown as U+FFFD. White space at the ends is removed.
     pub fn of_bytes(bytes: &[u8], limit: usize) -> Outside {
         // No character has more than four bytes.
         let bytes = bytes.trim_ascii();
@@ -38,12 +38,12 @@ impl Outside {
     }
 }
 
-/// [`Outside`] as a string, for text of a run directory where it is shown.
+/// [`Outside`] as a string, for showing text of a run directory.
 pub fn plain(text: &str, limit: usize) -> String {
     Outside::new(text, limit).into()
 }
 
-/// Whether a character does nothing but stand where it stands.
+/// Whether a character has no effect beyond itself.
 fn is_safe(c: char) -> bool {
     let is_format = matches!(
         c,

@@ -48,7 +48,7 @@ pub fn utc_iso(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-// The C library's calendar, not jiff's: for these six numbers that would be 270 KB of program.
+// The C library's calendar, not jiff's, which would add 270 KB of program for these six numbers.
 fn civil(unix_ms: u64) -> (i32, i32, i32, i32, i32, i32) {
     // A run dated past the year 9999 is nonsense; bound it so that the C library's year cannot overflow.
     let seconds = (unix_ms / 1000).min(253_402_300_799) as libc::time_t;
@@ -59,7 +59,7 @@ fn civil(unix_ms: u64) -> (i32, i32, i32, i32, i32, i32) {
     (parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec)
 }
 
-/// A clock that moves only when told, so that schedules and timeouts are tested without waiting.
+/// A clock that moves only when it is advanced, so that schedules and timeouts are tested without waiting.
 #[derive(Debug, Default)]
 pub struct FakeClock {
     now: AtomicU64,

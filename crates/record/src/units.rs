@@ -6,7 +6,7 @@
 use crate::Outside;
 use std::time::Duration;
 
-/// What was typed, and why it is not a number of the wanted kind. The message says what to type instead.
+/// Why typed text is not a number of the expected kind. The message says what to type instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// The text has no digits where the number should be, or characters after the unit.
@@ -14,7 +14,7 @@ pub enum UnitError {
     NotANumber {
         /// The text as typed.
         text: Outside,
-        /// Which kind of quantity was wanted ("count", "size", "duration", "rate").
+        /// The kind of quantity that was expected ("count", "size", "duration", "rate").
         kind: &'static str,
         /// One or two forms that would have been accepted.
         example: &'static str,
@@ -24,7 +24,7 @@ pub enum UnitError {
     TooLarge {
         /// The text as typed.
         text: Outside,
-        /// Which kind of quantity was wanted.
+        /// The kind of quantity that was expected.
         kind: &'static str,
     },
 }

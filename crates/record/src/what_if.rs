@@ -2,29 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A what-if: what is absent stays as measured. Read from `run.json`, so nothing of it is trusted.
+/// A what-if question: absent values stay as measured. Read from `run.json`, so it is untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WhatIf {
     /// A name given by the user; may be empty. Untrusted text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Closed loop with so many connections.
+    /// Closed loop with this many connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u64>,
     /// Open loop at this rate, requests per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_per_sec: Option<f64>,
-    /// Open loop at so many times the run's highest throughput.
+    /// Open loop at this multiple of the run's highest throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_times: Option<f64>,
-    /// The server with so many CPUs.
+    /// The server with this many CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u64>,
     /// Added to each round trip, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u64>,
-    /// Cold connections beside the load.
+    /// Cold connections during the load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cold: Option<u64>,
     /// With scalable select.

@@ -1,5 +1,5 @@
-//! What is asked for and when, beyond one target after another: mixes with classes, measured rate series, replayed logs;
-//! and what came of it. Kept in the plan ([`Workload`]) and in the point ([`WorkloadResult`]).
+//! Workloads beyond one target after another: mixes with classes, measured rate series, replayed logs; and their
+//! results. Kept in the plan ([`Workload`]) and in the point ([`WorkloadResult`]).
 
 use crate::figure::{Figure, Origin};
 use crate::histogram::Latency;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 /// Targets kept with a run: a mix or a list may have millions, and a record must stay small.
 pub const KEPT_TARGETS: usize = 1000;
 
-/// How the targets of a plan are chosen, and when requests leave where neither rate nor loop decides it. The default asks
-/// for the targets in turn.
+/// How the targets of a plan are chosen, and when requests leave if neither rate nor loop decides it. The default
+/// requests the targets in turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Workload {
     /// In words: `webstone`, `surge`, `fitted`, `urls`; empty for a plain URL or list. Untrusted text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Number of targets, where more than [`KEPT_TARGETS`] were asked for; 0 = those in the plan are all.
+    /// Number of targets, if there were more than [`KEPT_TARGETS`]; 0 = the plan has all.
     #[serde(skip_serializing_if = "is_zero")]
     pub targets: u64,
     /// Share of the requests for each target, in their order; drawn independently. Empty = in turn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<f64>,
-    /// The class of each target, as an index into `classes`. Empty = results are not told apart.
+    /// The class of each target, as an index into `classes`. Empty = results are not divided into classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class_of: Vec<u8>,
-    /// Classes by which results are told apart; with a trace, of the size in the log.
+    /// Classes of results; with a trace, by the size in the log.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<RequestClass>,
     /// A measured rate series as arrival process.
@@ -47,19 +47,19 @@ impl Workload {
         self.classes.iter().position(fits).unwrap_or(self.classes.len().saturating_sub(1)) as u8
     }
 
-    /// Whether some classes are of dynamic documents, so that results by kind say something.
+    /// Whether some classes are of dynamic documents, so that results by kind are useful.
     pub fn has_dynamic(&self) -> bool {
         self.classes.iter().any(|class| class.kind == Kind::Dynamic)
     }
 }
 
-/// Whether a document lies in a file or is made for each request.
+/// Whether a document is a file or is generated for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A file.
     Static,
-    /// Made for each request.
+    /// Generated for each request.
     Dynamic,
 }
 
@@ -75,7 +75,7 @@ pub struct RequestClass {
     pub largest_bytes: Option<u64>,
 }
 
-/// Where a rate series comes from; its counts are not kept with the run.
+/// The source of a rate series; its counts are not kept with the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SeriesSource {
     /// The file. Untrusted text.
@@ -91,7 +91,7 @@ pub struct SeriesSource {
     pub speed: Option<f64>,
 }
 
-/// Where a replayed log comes from, and how it is replayed.
+/// The source of a replayed log, and the way it is replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TraceSource {
     /// The file. Untrusted text.
@@ -108,14 +108,14 @@ pub struct TraceSource {
     pub is_repeated: bool,
 }
 
-/// What came of a workload; empty where the plan asks for targets in turn.
+/// The results of a workload; empty if the plan requests targets in turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadResult {
     /// Results by class: first by size, then (where there are dynamic documents) by kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassResult>,
-    /// What was replayed.
+    /// The results of a replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReplayResult>,
 }
@@ -132,7 +132,7 @@ impl WorkloadResult {
     }
 }
 
-/// By what requests are told apart.
+/// The property by which requests are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grouping {
@@ -227,24 +227,24 @@ pub struct ReplayResult {
     pub back_max_ns: u64,
     /// Lines that came too late to be sorted; their time was moved up.
     pub clamped: u64,
-    /// Requests that the log asks for and that no client may send again (CONNECT).
+    /// Requests in the log that no client can send again (CONNECT).
     pub unsendable: u64,
     /// Requests handed to the engine.
     pub requests: u64,
-    /// Sessions: rows of requests of one client that share a connection.
+    /// Sessions: sequences of requests of one client that share a connection.
     pub sessions: u64,
     /// Sessions that lost their connection early because more were open than connections allowed.
     pub evicted: u64,
     /// Log time from the first to the last request handed out, nanoseconds.
     pub span_ns: u64,
-    /// Bodies in the log of the requests whose log status is 200, that say their size and that the server answered
+    /// Body bytes in the log of the requests whose log status is 200, whose size is logged and that the server answered
     /// with 200.
     pub expected_bytes: u64,
-    /// What the server sent for them.
+    /// Body bytes that the server sent for them.
     pub got_bytes: u64,
-    /// Those of them whose size is the log's.
+    /// Those whose size equals the log's.
     pub sizes_equal: u64,
-    /// Those whose size is another.
+    /// Those whose size differs.
     pub sizes_different: u64,
     /// Answers with the log's status.
     pub statuses_equal: u64,

@@ -1,23 +1,23 @@
-//! What is told of each worker: its loss, its clock, its part of the load.
+//! The report on each worker: its loss, its clock, its part of the load.
 
-use crate::link::{Link, Stand};
+use crate::link::{Link, WorkerState};
 use record::figure::{Figure, Figures, Origin};
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, Point, Severity, names};
 
-/// What a lost worker means.
+/// What happens when a worker is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnLoss {
     /// The others stop; what was measured is kept.
     End,
-    /// The others go on.
+    /// The others continue.
     GoOn,
 }
 
-/// A start that is less certain than this is doubted.
+/// A start that is less exact than this is doubted.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
-/// A worker is gone, and with it what it had reported.
+/// The doubt about a lost worker, with the responses that it had reported.
 pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
     let (severity, rest) = match on_loss {
         OnLoss::End => (Severity::Invalid, "the others were stopped"),
@@ -31,7 +31,7 @@ pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
             link.name(),
             link.progress.completed
         ),
-        "see what became of that machine, and measure again",
+        "check that machine, and measure again",
     )
 }
 
@@ -50,8 +50,8 @@ fn needs_every_request(name: &str) -> bool {
     of_the_load.contains(&name) || compared.contains(&name) || (is_of_the_server && name.ends_with("_per_request"))
 }
 
-/// Takes the figures out of a point that rest on requests which nobody counted. What the server's side counted by itself
-/// (`watch.*`), and what each of the other clients did, stays.
+/// Removes the figures from a point that rest on requests which were not counted. The server side's counts (`watch.*`),
+/// and each other client's, stay.
 pub fn leave_out_uncounted(point: &mut Point, why: &str) {
     for (name, figure) in &mut point.figures.0 {
         if needs_every_request(name) && figure.value.is_some() {
@@ -61,7 +61,7 @@ pub fn leave_out_uncounted(point: &mut Point, why: &str) {
     point.functions.clear();
 }
 
-/// The start of a worker was not that of the others, or nobody knows.
+/// The doubt about a worker that did not start with the others, or whose start is not known well enough.
 pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     let uncertain_ns = link.clock.map_or(u64::MAX, |clock| clock.uncertainty_ns);
     if uncertain_ns <= CLOCK_LIMIT_NS && late_ns <= CLOCK_LIMIT_NS {
@@ -75,10 +75,10 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     Some(Doubt::new(DoubtKind::ClockOffset, Severity::Note, what, "use a quicker connection to that machine"))
 }
 
-/// What a worker did in a load.
+/// A worker's part of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// The worker's.
+    /// The worker's number.
     pub number: usize,
     /// Responses inside the window.
     pub completed: u64,
@@ -86,18 +86,18 @@ pub struct Part {
     pub window_s: f64,
 }
 
-/// What each worker did, and its clock: `worker.1.throughput_per_sec`.
+/// Each worker's part and its clock: `worker.1.throughput_per_sec`.
 pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
     let mut figures = Figures::default();
     for link in links {
         let name = |what: &str| format!("worker.{}.{what}", link.number);
-        // As many parts as links at most, in their order.
+        // At most as many parts as links, in their order.
         let part = parts.binary_search_by_key(&link.number, |part| part.number).ok().map(|place| parts[place]);
-        let throughput = match (&link.stand, part) {
+        let throughput = match (&link.state, part) {
             (_, Some(part)) => {
                 Figure::new(part.completed as f64 / part.window_s, "1/s", part.completed, Origin::Counted)
             }
-            (Stand::Lost(why), None) => Figure::not_measured("1/s", format!("lost: {why}")),
+            (WorkerState::Lost(why), None) => Figure::not_measured("1/s", format!("lost: {why}")),
             _ => Figure::not_measured("1/s", "it had no share of this load"),
         };
         figures.set(&name("throughput_per_sec"), throughput);
@@ -114,8 +114,8 @@ pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
 pub fn worker_line(link: &Link, figures: &Figures) -> String {
     let at = if link.host.is_empty() { String::new() } else { format!(" on {}", link.host) };
     let value = |what: &str| figures.value(&format!("worker.{}.{what}", link.number));
-    let did = match (&link.stand, value("throughput_per_sec")) {
-        (Stand::Lost(why), _) => format!("lost: {why}"),
+    let did = match (&link.state, value("throughput_per_sec")) {
+        (WorkerState::Lost(why), _) => format!("lost: {why}"),
         (_, Some(rate)) => format!("{} requests/s", format_si(rate)),
         _ => "no share of this load".into(),
     };
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn every_cost_of_a_request_that_the_client_counts_is_known() {
-        // Counted by the server's side, or by the same client that is charged.
+        // Counted on the server's side, or by the same client that the cost is charged to.
         let has_requests_of_its_own = |name: &str| name.starts_with("watch.") || name == names::CLIENT_CPU;
         for (name, ..) in names::ALL {
             let is_per_request = name.contains("per_request");

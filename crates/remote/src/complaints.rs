@@ -1,16 +1,16 @@
-//! What a worker writes to its standard error, passed on to the user: with its name before each line, without control
-//! characters, and bounded.
+//! Passes a worker's standard error on to the user: with its name before each line, without control characters, and
+//! bounded.
 
 use record::Outside;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is shown of a line, and kept of it in memory.
+/// The longest line that is shown, and kept in memory.
 const MOST_LINE_BYTES: usize = 500;
-/// Lines that are shown of one worker.
+/// Lines that are shown of each worker.
 const MOST_LINES: usize = 40;
-/// The last words of a worker that ended are waited for this long: its children may hold the pipe.
+/// The last lines of a worker that ended are waited for this long: its children may hold the pipe.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The thread that passes a worker's lines on.
@@ -21,13 +21,13 @@ impl Complaints {
     /// Passes on what comes from this pipe until it ends. `name` stands before each line.
     pub fn pass_on(from: impl Read + Send + 'static, name: String) -> std::io::Result<Complaints> {
         let show = move |text: &str| {
-            // Nobody reads: that is no reason to stop a load.
+            // An unread standard error is no reason to stop a load.
             let _ = writeln!(std::io::stderr().lock(), "{name}: {text}");
         };
         std::thread::Builder::new().name("complaints".into()).spawn(move || relay(from, show)).map(Complaints)
     }
 
-    /// Waits a moment for what an ended worker said last.
+    /// Waits a moment for the last lines of an ended worker.
     pub fn settle(&self) {
         let until = Instant::now() + PATIENCE;
         while !self.0.is_finished() && Instant::now() < until {
@@ -42,7 +42,7 @@ fn relay(from: impl Read, mut show: impl FnMut(&str)) {
     let (mut shown, mut line) = (0, Vec::new());
     loop {
         line.clear();
-        // What a line has beyond the limit becomes lines of its own, which count like others.
+        // The part of a line beyond the limit becomes separate lines, which count like others.
         match (&mut from).take(MOST_LINE_BYTES as u64).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}

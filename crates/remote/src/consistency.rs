@@ -1,4 +1,4 @@
-//! What no load can have come to: counts of a worker's result that do not add up, so that it is not believed.
+//! Finds contradictions in a worker's result: counts that do not add up, so that it is rejected.
 
 use load::LoadResult;
 use record::Latency;
@@ -6,7 +6,7 @@ use record::Latency;
 /// No engine sends as many requests in a week; sums over thousands of workers stay in range.
 const MOST_REQUESTS: u64 = 1 << 48;
 
-/// Why this cannot be the result of a load, in words; `None` where every count agrees with the others.
+/// Why this cannot be the result of a load, in words; `None` if all counts agree with each other.
 pub fn contradiction(result: &LoadResult) -> Option<String> {
     let outcomes = &result.counts.outcomes;
     let counts = [outcomes.requests(), outcomes.connects, outcomes.connections_used, result.counts.completed_in_window];
@@ -65,8 +65,19 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
             "responses in it",
             result.counts.completed_in_window,
         ),
+        (
+            "sampled responses",
+            result.counts.times.reap.len().saturating_add(result.counts.arrivals_unknown),
+            "responses",
+            completed,
+        ),
         ("bytes of bodies", result.counts.body_bytes, "bytes received", result.counts.received_bytes),
     ];
+    let times = &result.counts.times;
+    let sampled = times.reap.len();
+    if times.sampled.len() != sampled || times.arrived.len() != sampled {
+        return Some("its histograms of the sample of responses differ in their entries".into());
+    }
     if let Some((part, count, whole, limit)) = at_most.into_iter().find(|(_, count, _, limit)| count > limit) {
         return Some(format!("it counts {count} {part}, but {limit} {whole}"));
     }
@@ -77,7 +88,7 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
         &result.counts.times.lag,
         &result.counts.times.connection_wait,
     ];
-    let others = [&result.counts.times.own_lag, &result.counts.times.connect, &result.counts.times.unfinished_age];
+    let others = [&times.own_lag, &times.connect, &times.unfinished_age, &times.reap, &times.sampled, &times.arrived];
     let is_beyond = |latency: &&Latency| latency.clamped() > latency.len();
     if histograms.iter().chain(&others).copied().any(|latency| is_beyond(&latency)) {
         return Some("a histogram has more values beyond its range than values".into());
@@ -88,7 +99,7 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
     let engine = &result.engine;
     let ratios = [engine.busiest_thread_ratio, engine.run_queue_wait_ratio.unwrap_or(0.0)];
     if engine.memory_bytes_per_connection < 0.0 || ratios.iter().any(|ratio| !(0.0..=1000.0).contains(ratio)) {
-        return Some("what its engine used is not a share".into());
+        return Some("its engine's utilisation is not a share".into());
     }
     None
 }

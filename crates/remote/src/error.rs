@@ -1,24 +1,24 @@
-//! Why workers could not be used, and the one sentence that an error becomes on the wire.
+//! Errors of workers, and their one sentence in the protocol.
 
 use crate::protocol::ProtocolError;
 use load::LoadError;
 use observe::ObserveError;
 
-/// Why workers could not do what they were asked for.
+/// Why workers could not do their part.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// A signal ended the wait for them.
     #[error("interrupted while {0}")]
     Interrupted(&'static str),
-    /// A worker, or what starts it, cannot do its part; one sentence.
+    /// A worker, or the command that starts it, cannot do its part; one sentence.
     #[error("{0}")]
     Unusable(String),
-    /// A process, a thread or a socket could not be had.
+    /// A process, a thread or a socket could not be made.
     #[error("{what}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The other end does not speak the protocol.
@@ -30,9 +30,9 @@ pub enum RemoteError {
     /// The server cannot be watched.
     #[error("{what}")]
     Observe {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What the observer said.
+        /// The observer's error.
         source: ObserveError,
     },
     /// A result could not be written as JSON.
@@ -40,7 +40,7 @@ pub enum RemoteError {
     Json(#[from] serde_json::Error),
 }
 
-/// What the operations of this crate return.
+/// The result of this crate's operations.
 pub type Result<T, E = RemoteError> = std::result::Result<T, E>;
 
 /// An error of one sentence.
@@ -48,7 +48,7 @@ pub(crate) fn unusable(why: impl Into<String>) -> RemoteError {
     RemoteError::Unusable(why.into())
 }
 
-/// An error of the system with what was tried.
+/// An error of the system with the action that failed.
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> RemoteError {
     move |source| RemoteError::System { what: what.into(), source }
 }

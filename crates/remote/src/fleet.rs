@@ -1,9 +1,9 @@
-//! A load over several workers: shares go out, all start at one instant, results come back as one.
+//! A load over several workers: shares are sent out, all start at one instant, results are added up.
 
 pub use crate::account::OnLoss;
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
 use crate::error::{RemoteError, Result, unusable};
-use crate::link::{Event, Link, Out, Source, Stand};
+use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
 use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, WireProgress, line};
 use crate::ray::Nodes;
@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-/// How long workers may take to be there: ssh may ask for a password.
+/// How long workers may take to start: ssh may ask for a password.
 const GREETING_NS: u64 = 60_000_000_000;
-/// Exchanges by which clocks are compared before each start, at least.
+/// The least number of exchanges for comparing clocks before each start.
 const PINGS: u64 = 8;
-/// Exchanges with a worker whose clock is not yet known to [`CLOCK_GOAL_NS`], at most: one of them may be quick.
+/// The most exchanges with a worker whose clock is not yet known to [`CLOCK_GOAL_NS`]: one of them may be quick.
 const MOST_PINGS: u64 = 64;
 /// A clock that is known this well needs no more exchanges.
 const CLOCK_GOAL_NS: u64 = 250_000;
 const PROGRESS_NS: u64 = 200_000_000;
-/// Results may come this long after the window: timeouts of the last requests, and the way.
+/// Results may come this long after the window: timeouts of the last requests, and the network.
 const RESULT_NS: u64 = 30_000_000_000;
 
 /// Several workers.
@@ -32,20 +32,20 @@ pub struct Fleet {
     links: Vec<Link>,
     events: Receiver<(usize, Event)>,
     on_loss: OnLoss,
-    /// Engine threads of each worker, where the user said so.
+    /// Engine threads of each worker, if the user named a number.
     threads: Option<usize>,
-    /// Workers whose loss was told already.
+    /// Workers whose loss was reported already.
     told: Vec<bool>,
-    /// What each worker did in the last load.
+    /// The figures of each worker in the last load.
     pub figures: Figures,
     /// Why the requests of the last load are not all counted, if they are not.
     pub uncounted: Option<String>,
-    /// What carries the bytes of workers on a cluster; dropped after the links.
+    /// The transport of workers on a cluster; dropped after the links.
     _nodes: Option<Nodes>,
 }
 
 impl Fleet {
-    /// Starts the workers and waits until each has said hello. `nodes`: what carries the bytes of those of a cluster.
+    /// Starts the workers and waits for the hello of each. `nodes`: the transport of workers on a cluster.
     pub fn connect(
         sources: &[Source],
         nodes: Option<Nodes>,
@@ -71,7 +71,7 @@ impl Fleet {
             _nodes: nodes,
         };
         let give_up_ns = monotonic_ns() + GREETING_NS;
-        while fleet.links.iter().any(|link| matches!(link.stand, Stand::Greeting)) {
+        while fleet.links.iter().any(|link| matches!(link.state, WorkerState::Greeting)) {
             fleet.pump(20_000_000, GREETING_NS);
             if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
                 break;
@@ -81,21 +81,23 @@ impl Fleet {
             return Err(RemoteError::Interrupted("the clients were starting"));
         }
         for link in &fleet.links {
-            match &link.stand {
-                Stand::Lost(why) => {
+            match &link.state {
+                WorkerState::Lost(why) => {
                     return Err(unusable(format!(
                         "{} cannot be used: {why}; does the command start 'straingauge load --worker' and print nothing else?",
                         link.name()
                     )));
                 }
-                Stand::Greeting => return Err(unusable(format!("{} did not say hello within 60 s", link.name()))),
+                WorkerState::Greeting => {
+                    return Err(unusable(format!("{} did not say hello within 60 s", link.name())));
+                }
                 _ => {}
             }
         }
         Ok(fleet)
     }
 
-    /// Drives one load over all workers that are left.
+    /// Drives one load over all remaining workers.
     pub fn run(&mut self, plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult> {
         if self.on_loss == OnLoss::End
             && let Some(lost) = self.lost()
@@ -109,7 +111,7 @@ impl Fleet {
         if live.is_empty() {
             return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
         }
-        // A load smaller than the fleet is put on as many workers as it has connections.
+        // A load with fewer connections than the fleet has workers uses as many workers as connections.
         let used = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
         let live = &live[..used];
         for (place, index) in live.iter().enumerate() {
@@ -119,20 +121,20 @@ impl Fleet {
                 _ => None,
             };
             let link = &mut self.links[*index];
-            (link.stand, link.progress, link.has_started) = (Stand::Preparing, WireProgress::default(), false);
+            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, WireProgress::default(), false);
             link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
         }
-        let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), told_ns: 0 };
+        let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
         conduct.conduct()
     }
 
-    /// Takes what came, waits for it at most this long, and gives up who is silent.
+    /// Handles events, waits for them at most this long, and gives up silent workers.
     fn pump(&mut self, wait_ns: u64, patience_ns: u64) {
         let mut wait = Duration::from_nanos(wait_ns);
-        // What is there is taken without waiting again; not for ever, as a worker may flood.
+        // Events that are there are handled without another wait; a bounded number, because a worker may flood.
         for _ in 0..4096 {
             match self.events.recv_timeout(wait) {
-                Ok((index, event)) => self.links[index].hear(event),
+                Ok((index, event)) => self.links[index].handle(event),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
             wait = Duration::ZERO;
@@ -141,7 +143,8 @@ impl Fleet {
         self.links.iter_mut().for_each(|link| link.look(now, patience_ns));
     }
 
-    /// A worker that was lost elsewhere may send load until its lease ends: none of it falls into the next window.
+    /// Waits until the leases of lost workers have ended: they may send load until then, which must not fall into the
+    /// next window.
     fn outwait_the_lost(&mut self, stop: &AtomicBool) {
         let lost = self.links.iter().filter(|link| link.is_lost() && link.has_started);
         let until_ns = lost.map(|link| link.lost_ns.saturating_add(LEASE_NS)).max().unwrap_or(0);
@@ -155,20 +158,20 @@ impl Fleet {
         let lost: Vec<String> = self
             .links
             .iter()
-            .filter_map(|link| match &link.stand {
-                Stand::Lost(why) => Some(format!("{} was lost: {why}", link.name())),
+            .filter_map(|link| match &link.state {
+                WorkerState::Lost(why) => Some(format!("{} was lost: {why}", link.name())),
                 _ => None,
             })
             .collect();
         (!lost.is_empty()).then(|| lost.join("; "))
     }
 
-    /// A line for each worker, for a person.
+    /// A line for each worker.
     pub fn lines(&self) -> Vec<String> {
         self.links.iter().map(|link| worker_line(link, &self.figures)).collect()
     }
 
-    /// What ends the run, if something does: a loss, unless the others go on.
+    /// The event that ends the run, if there is one: a loss, unless the others continue.
     pub fn failure(&self) -> Option<String> {
         self.lost().filter(|_| self.on_loss == OnLoss::End)
     }
@@ -181,7 +184,7 @@ impl Drop for Fleet {
     }
 }
 
-/// Pings every worker each second for as long as this process lives and they listen: silence ends their load.
+/// Pings every worker each second for as long as this process lives and they read: silence ends their load.
 pub(crate) fn keep_leases(links: &[Link]) {
     let outs: Vec<Out> = links.iter().map(Link::out).collect();
     std::thread::spawn(move || {
@@ -204,17 +207,17 @@ struct Conduct<'a> {
     stop: &'a AtomicBool,
     events: &'a mut dyn LoadEvents,
     began_ns: u64,
-    /// When progress was told.
-    told_ns: u64,
+    /// When progress was last reported.
+    reported_ns: u64,
 }
 
 impl Conduct<'_> {
     fn conduct(mut self) -> Result<LoadResult> {
         let opening_ns = self.plan.connect_timeout_ns.saturating_add(self.plan.connections.saturating_mul(200_000));
         let give_up_ns = self.began_ns.saturating_add(opening_ns).saturating_add(RESULT_NS);
-        let mut is_on = self.wait(give_up_ns, |stand| !matches!(stand, Stand::Preparing));
+        let mut is_on = self.wait(give_up_ns, |state| !matches!(state, WorkerState::Preparing));
         for index in self.live {
-            if matches!(self.fleet.links[*index].stand, Stand::Preparing) && is_on {
+            if matches!(self.fleet.links[*index].state, WorkerState::Preparing) && is_on {
                 self.fleet.links[*index].lose("it did not get ready in time".into());
             }
         }
@@ -240,26 +243,27 @@ impl Conduct<'_> {
         if !is_on {
             self.live.iter().for_each(|index| self.fleet.links[*index].send(&ToWorker::Stop {}));
         }
-        let is_over = |stand: &Stand| matches!(stand, Stand::Done(_) | Stand::Idle | Stand::Lost(_));
+        let is_over =
+            |state: &WorkerState| matches!(state, WorkerState::Done(_) | WorkerState::Idle | WorkerState::Lost(_));
         let give_up_ns = monotonic_ns() + RESULT_NS;
-        while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].stand)) && monotonic_ns() < give_up_ns {
+        while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
-            self.tell(window);
+            self.report_progress(window);
         }
         self.gather(started_unix_ms, is_cut)
     }
 
-    /// Waits until all workers of this load stand as wanted; false when the load must end before.
-    fn wait(&mut self, until_ns: u64, wanted: impl Fn(&Stand) -> bool) -> bool {
+    /// Waits until all workers of this load are in the wanted state; false if the load must end before.
+    fn wait(&mut self, until_ns: u64, wanted: impl Fn(&WorkerState) -> bool) -> bool {
         while monotonic_ns() < until_ns {
             if self.must_end() {
                 return false;
             }
-            if self.live.iter().all(|index| wanted(&self.fleet.links[*index].stand)) {
+            if self.live.iter().all(|index| wanted(&self.fleet.links[*index].state)) {
                 return true;
             }
             self.fleet.pump(2_000_000, 0);
-            self.tell((u64::MAX, u64::MAX));
+            self.report_progress((u64::MAX, u64::MAX));
         }
         true
     }
@@ -274,23 +278,23 @@ impl Conduct<'_> {
                 return true;
             }
             self.fleet.pump((until_ns - now).min(20_000_000), 0);
-            self.tell(window);
+            self.report_progress(window);
         }
     }
 
-    /// Stopped by the user, every worker is lost, or one is and that is the end.
+    /// Whether the load ends: the user stopped it, every worker is lost, or one is and the run ends with it.
     fn must_end(&self) -> bool {
         let lost = self.live.iter().filter(|index| self.fleet.links[**index].is_lost()).count();
         self.stop.load(Ordering::Relaxed) || lost == self.live.len() || (lost > 0 && self.fleet.on_loss == OnLoss::End)
     }
 
-    /// A few exchanges with each worker, so that a quick one is among them.
+    /// Exchanges a few pings with each worker, so that a quick one is among them.
     fn compare_clocks(&mut self) -> bool {
         let before: Vec<u64> = self.live.iter().map(|index| self.fleet.links[*index].pongs).collect();
         for index in self.live {
             self.fleet.links[*index].clock = None;
         }
-        // One exchange at a time with each, since the second would wait for the first.
+        // One exchange at a time with each, because a second one would wait for the first.
         let mut asked = vec![0; self.live.len()];
         for _ in 0..2 * MOST_PINGS {
             let mut are_all_known = true;
@@ -332,7 +336,7 @@ impl Conduct<'_> {
     fn start_at(&mut self, start_ns: u64) {
         for index in self.live {
             let link = &mut self.fleet.links[*index];
-            if !matches!(link.stand, Stand::Ready) {
+            if !matches!(link.state, WorkerState::Ready) {
                 continue;
             }
             let Some(clock) = link.clock else {
@@ -341,7 +345,7 @@ impl Conduct<'_> {
             };
             match u64::try_from(i128::from(start_ns) + clock.offset_ns) {
                 Ok(at_ns) => {
-                    (link.stand, link.has_started) = (Stand::Running, true);
+                    (link.state, link.has_started) = (WorkerState::Running, true);
                     link.send(&ToWorker::Start { at_ns });
                 }
                 Err(_) => link.lose("its clock cannot be compared with this machine's".into()),
@@ -349,12 +353,12 @@ impl Conduct<'_> {
         }
     }
 
-    fn tell(&mut self, window: (u64, u64)) {
+    fn report_progress(&mut self, window: (u64, u64)) {
         let now = monotonic_ns();
-        if now < self.told_ns + PROGRESS_NS {
+        if now < self.reported_ns + PROGRESS_NS {
             return;
         }
-        self.told_ns = now;
+        self.reported_ns = now;
         let of = |pick: fn(&WireProgress) -> u64| -> u64 {
             self.live.iter().fold(0, |sum, index| sum.saturating_add(pick(&self.fleet.links[*index].progress)))
         };
@@ -378,8 +382,8 @@ impl Conduct<'_> {
         let (mut sum, mut parts) = (merge::Sum::default(), Vec::new());
         for index in live {
             let link = &mut fleet.links[*index];
-            match std::mem::replace(&mut link.stand, Stand::Idle) {
-                Stand::Done(wire) => match wire.into_result() {
+            match std::mem::replace(&mut link.state, WorkerState::Idle) {
+                WorkerState::Done(wire) => match wire.into_result() {
                     Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
                         link.lose("a message is not usable: its window is longer than the plan's".into());
                     }
@@ -394,13 +398,13 @@ impl Conduct<'_> {
                     }
                     Err(error) => link.lose(error.to_string()),
                 },
-                Stand::Lost(why) => link.stand = Stand::Lost(why),
+                WorkerState::Lost(why) => link.state = WorkerState::Lost(why),
                 _ => link.lose("it gave no result in time".into()),
             }
         }
         for index in live {
             let link = &fleet.links[*index];
-            if let Stand::Lost(why) = &link.stand
+            if let WorkerState::Lost(why) = &link.state
                 && !std::mem::replace(&mut fleet.told[*index], true)
             {
                 doubts.push(loss_doubt(link, why, fleet.on_loss));
@@ -414,7 +418,7 @@ impl Conduct<'_> {
             return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
         };
         all.started_unix_ms = started_unix_ms;
-        // A worker that was told to stop says so; whether the user interrupted is known here alone.
+        // A worker that was stopped reports it; only this process knows whether the user interrupted.
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;

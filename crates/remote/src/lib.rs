@@ -2,13 +2,14 @@
 //! output (`straingauge load --worker`, `straingauge watch --worker`, over ssh or here), the *driver* is the straingauge that
 //! started it. The protocol is described in `docs/worker-protocol.md`.
 //!
-//! The driver's side: [`Fleet`] (a load over several workers), [`Watcher`] (who watches a server elsewhere), [`Nodes`] (workers
-//! on the nodes of a Ray cluster), [`permit()`] (what is refused before). The worker's side: [`serve_load`], [`serve_watch()`].
+//! The driver's side: [`Fleet`] (a load over several workers), [`Watcher`] (the watch of a server elsewhere), [`Nodes`]
+//! (workers on the nodes of a Ray cluster), [`permit()`] (refuses targets). The worker's side: [`serve_load`],
+//! [`serve_watch()`].
 //!
-//! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with `serve` for
-//! load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `fleet`, `merge` (shares and sums; what is
-//! believed of a result stands in `consistency`), `account` (what is reported of each), `complaints` (its standard error),
-//! `requests` (the watch of requests, here or there), `sources` (addresses from which a worker connects).
+//! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with
+//! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `fleet`, `merge`
+//! (shares and sums; `consistency` checks results), `account` (the report on each worker), `complaints` (its standard
+//! error), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker connects from).
 
 mod account;
 mod complaints;

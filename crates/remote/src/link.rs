@@ -1,4 +1,4 @@
-//! One worker as the driver sees it: its process, its pipes, its clock, and whether it is still there.
+//! One worker as the driver sees it: its process, its pipes, its clock and its state.
 
 use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
@@ -18,21 +18,21 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Abilities that are kept of those that a worker claims.
+/// Most abilities kept of those that a worker names.
 const MOST_WORDS: usize = 32;
 
-/// What the reading threads hand to the driver.
+/// Events that the reading threads hand to the driver.
 pub enum Event {
     /// A message, and when it came on the driver's monotonic clock.
     Message(Box<FromWorker>, u64),
-    /// The worker's output ended or is no protocol; why, in words.
+    /// The worker's output ended or is not the protocol; the reason in words.
     Ended(String),
 }
 
-/// Where a worker stands.
+/// The state of a worker.
 #[derive(Debug)]
-pub enum Stand {
-    /// Started, not yet heard.
+pub enum WorkerState {
+    /// Started, no message yet.
     Greeting,
     /// Waits for a plan.
     Idle,
@@ -44,7 +44,7 @@ pub enum Stand {
     Running,
     /// Has sent its result.
     Done(Box<WireResult>),
-    /// Gone; why.
+    /// Lost; the reason.
     Lost(String),
 }
 
@@ -56,16 +56,17 @@ pub struct ClockOffset {
     pub offset_ns: i128,
     /// Half the round trip: the estimate is wrong by at most this.
     pub uncertainty_ns: u64,
-    /// Exchanges of which the best was taken.
+    /// Number of exchanges from which the best was taken.
     pub exchanges: u64,
 }
 
-/// Where a worker's messages are queued; closed once it is given up, whoever else holds it.
+/// The queue of messages to a worker; closed once it is given up.
 #[derive(Debug, Clone)]
 pub struct Out(Arc<Mutex<Option<SyncSender<String>>>>);
 
 impl Out {
-    /// Queues a line; false when closed. One that finds the queue full is dropped: the silence that follows is noticed.
+    /// Queues a line; false when closed. A line that finds the queue full is dropped: the silence that follows is
+    /// noticed.
     pub fn send(&self, text: String) -> bool {
         match &*self.0.lock().expect("no holder panics") {
             Some(out) => {
@@ -81,53 +82,53 @@ impl Out {
     }
 }
 
-/// Where a worker comes from.
+/// How a worker is reached.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// A command for a shell, which speaks the protocol on its pipes.
     Command(String),
     /// A node of a cluster, whose worker speaks through a socket of this machine.
     Node {
-        /// The node's.
+        /// The node's name.
         name: String,
-        /// Where the worker's bytes come and go.
+        /// The socket for the worker's bytes.
         socket: PathBuf,
     },
 }
 
-/// What carries a worker's bytes.
+/// The transport of a worker's bytes.
 #[derive(Debug)]
 enum Carrier {
     Process(Child, Complaints),
     Socket(UnixStream),
 }
 
-/// A worker and what is known of it.
+/// A worker and its state.
 #[derive(Debug)]
 pub struct Link {
     /// As typed after `--client`, or the node.
     pub from: String,
-    /// Its number for people, from 1.
+    /// Its number, from 1.
     pub number: usize,
     /// `client`, or `watcher`, which has no number.
     pub role: &'static str,
-    pub stand: Stand,
+    pub state: WorkerState,
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: WireProgress,
-    /// What a watcher saw, until it is taken.
+    /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
-    /// Whether a watcher counts requests, until it is taken: why not, where it does not.
+    /// Whether a watcher counts requests, until it is taken: the reason if it does not.
     pub watching: Option<Option<Outside>>,
-    /// A watcher has said that it awaits the load.
+    /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
-    /// Its host's name, by its own word.
+    /// Its host's name, as it reports it.
     pub host: Outside,
-    /// Its straingauge's version, by its own word.
+    /// Its straingauge's version, as it reports it.
     pub version: Outside,
-    /// What it can beyond what the protocol's version began with.
+    /// Its abilities beyond the first messages of the protocol's version.
     pub can: Vec<String>,
-    /// It was told to send the requests of the load in progress, or of the one in which it was lost.
+    /// Whether it was ordered to send the requests of the load in progress, or of the one in which it was lost.
     pub has_started: bool,
     /// When it was lost.
     pub lost_ns: u64,
@@ -160,7 +161,7 @@ impl Link {
             }
         });
         reader.map_err(system("cannot start the thread that reads from a worker"))?;
-        // Writing may block for ever on a hung worker, so a thread of its own does it; a full queue is no progress.
+        // Writing may block for ever on a hung worker, so a separate thread does it; a full queue is no progress.
         let (out, queued) = sync_channel::<String>(64);
         let writer = std::thread::Builder::new().name(format!("to-client-{index}")).spawn(move || {
             for text in queued {
@@ -177,7 +178,7 @@ impl Link {
             },
             number: index + 1,
             role,
-            stand: Stand::Greeting,
+            state: WorkerState::Greeting,
             clock: None,
             pongs: 0,
             progress: WireProgress::default(),
@@ -210,7 +211,7 @@ impl Link {
         self.out.send(line(message));
     }
 
-    /// A ping, if it may be one of many: the lease is kept and the clocks are compared.
+    /// Sends a ping, which keeps the lease and compares the clocks; it may be dropped.
     pub fn ping(&self) {
         self.send(&ToWorker::Ping { sent_ns: monotonic_ns() });
     }
@@ -220,17 +221,17 @@ impl Link {
         self.out.clone()
     }
 
-    /// No more messages: its input ends, and it with it.
+    /// Closes its input, so that it ends.
     pub fn leave(&self) {
         self.out.close();
     }
 
     pub fn is_lost(&self) -> bool {
-        matches!(self.stand, Stand::Lost(_))
+        matches!(self.state, WorkerState::Lost(_))
     }
 
-    /// Takes what came from it.
-    pub fn hear(&mut self, event: Event) {
+    /// Handles an event from it.
+    pub fn handle(&mut self, event: Event) {
         if self.is_lost() {
             return;
         }
@@ -250,7 +251,7 @@ impl Link {
     }
 
     fn take(&mut self, message: FromWorker, at_ns: u64) {
-        if matches!(self.stand, Stand::Greeting)
+        if matches!(self.state, WorkerState::Greeting)
             && !matches!(message, FromWorker::Hello { .. } | FromWorker::Gone { .. } | FromWorker::Refused { .. })
         {
             return self.lose("its first message was no hello: it was not its turn".into());
@@ -264,9 +265,9 @@ impl Link {
                 }
                 (self.host, self.version) = (host, version);
                 self.can = can.into_iter().take(MOST_WORDS).collect();
-                if matches!(self.stand, Stand::Greeting) {
+                if matches!(self.state, WorkerState::Greeting) {
                     // A watcher gets ready without a plan.
-                    self.stand = if self.role == "watcher" { Stand::Preparing } else { Stand::Idle };
+                    self.state = if self.role == "watcher" { WorkerState::Preparing } else { WorkerState::Idle };
                 }
             }
             FromWorker::Pong { sent_ns, clock_ns } => {
@@ -288,13 +289,15 @@ impl Link {
                     });
                 }
             }
-            FromWorker::Ready {} if matches!(self.stand, Stand::Preparing) => self.stand = Stand::Ready,
+            FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
             FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
-            FromWorker::Result(result) if matches!(self.stand, Stand::Running | Stand::Preparing | Stand::Ready) => {
-                self.stand = Stand::Done(result);
+            FromWorker::Result(result)
+                if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
+            {
+                self.state = WorkerState::Done(result);
             }
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
@@ -308,16 +311,16 @@ impl Link {
         }
     }
 
-    /// Gives it up when it was silent for the lease.
+    /// Gives it up if it was silent for the lease.
     pub fn look(&mut self, now_ns: u64, patience_ns: u64) {
         if !self.is_lost() && now_ns.saturating_sub(self.heard_ns) > LEASE_NS.max(patience_ns) {
             self.lose(format!("it was silent for {} s", LEASE_NS.max(patience_ns) / 1_000_000_000));
         }
     }
 
-    /// Gives it up: its process is killed, so that no load of it goes on where that is in our hands.
+    /// Gives it up: its process is killed, so that its load ends if that is in our power.
     pub fn lose(&mut self, why: String) {
-        self.stand = Stand::Lost(why);
+        self.state = WorkerState::Lost(why);
         self.lost_ns = monotonic_ns();
         self.out.close();
         self.kill();
@@ -330,7 +333,7 @@ impl Link {
         if !process::ends_within(child, Duration::from_millis(200)) {
             return None;
         }
-        // Its own words come before ours about it.
+        // Its own reason comes before ours.
         complaints.settle();
         child.try_wait().ok()?.map(|status| format!("it ended ({status})"))
     }
@@ -338,7 +341,7 @@ impl Link {
     fn kill(&mut self) {
         match &mut self.carrier {
             Carrier::Process(child, _) => process::kill(child),
-            // Whoever carries the bytes ends the worker with this.
+            // The transport ends the worker when it gets this.
             Carrier::Socket(socket) => {
                 let _ = socket.shutdown(Shutdown::Both);
             }
@@ -346,7 +349,7 @@ impl Link {
     }
 }
 
-/// The two ends of the way to a worker.
+/// The two ends of the connection to a worker.
 type Ends = (Carrier, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
 fn short_name(role: &str, number: usize) -> String {
@@ -356,7 +359,7 @@ fn short_name(role: &str, number: usize) -> String {
 fn open(source: &Source, short_name: String) -> Result<Ends> {
     match source {
         Source::Command(command) => {
-            // A group of its own: Ctrl-C reaches the driver alone, which then asks for the results.
+            // In a separate process group: Ctrl-C reaches the driver alone, which then asks for the results.
             let mut child = Command::new("sh")
                 .args(["-c", command])
                 .stdin(Stdio::piped())
@@ -386,7 +389,7 @@ fn open(source: &Source, short_name: String) -> Result<Ends> {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The worker's input ends, so it ends by itself; one that does not is killed.
+        // The worker's input ends, so it ends, too; one that does not is killed.
         self.leave();
         if let Carrier::Process(child, complaints) = &mut self.carrier
             && process::ends_within(child, Duration::from_secs(1))

@@ -1,9 +1,9 @@
-//! Shares and sums: a plan split over workers, and their results as one ([`LoadResult::merge`]).
+//! Splits a plan over workers, and adds their results up ([`LoadResult::merge`]).
 
 use load::{LoadResult, SeriesSum};
 use record::{Doubt, LoadPlan, Pace, Share};
 
-/// The share of a plan that falls to one of several workers. Rates and connections are split, seeds differ.
+/// The share of a plan for one of several workers. Rates and connections are split, seeds differ.
 pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -> LoadPlan {
     let mut share = plan.clone();
     share.connections = Share { index: index as u32, of: of as u32 }.part(plan.connections);
@@ -39,7 +39,7 @@ impl Sum {
         }
     }
 
-    /// All of them as one; `None` of none. The text before each doubt names its worker.
+    /// The sum; `None` without results. The text before each doubt names its worker.
     pub fn finish(self) -> Option<LoadResult> {
         let mut all = self.all?;
         if self.count > 1 {
@@ -145,12 +145,12 @@ mod tests {
         sum.add("client 1", of_requests(&left));
         sum.add("client 2", of_requests(&right));
         let merged = sum.finish().unwrap();
-        assert_eq!(merged.counts.times.response, of_requests(&both).counts.times.response);
+        assert_eq!(merged.counts.times, of_requests(&both).counts.times);
         assert_eq!(merged.counts.outcomes.ok, 5);
         assert!(Sum::default().finish().is_none());
     }
 
-    /// The fuzzer's seeds are checked in: what the fuzzer checks holds for each, and for each cut off anywhere.
+    /// The fuzzer's seeds are checked in: the fuzzer's property holds for each, and for each cut off anywhere.
     #[test]
     fn the_fuzzing_corpus_of_the_protocol_holds() {
         let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/worker_protocol");
@@ -178,7 +178,7 @@ mod tests {
         let (came, late_ns) = wire.into_result().unwrap();
         assert_eq!(late_ns, 0);
         assert_eq!(came.counts.outcomes, sent.counts.outcomes);
-        assert_eq!(came.counts.times.response.buckets(), sent.counts.times.response.buckets());
+        assert_eq!(came.counts.times, sent.counts.times);
         assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(came, 0).unwrap()))), text);
     }
 
@@ -190,6 +190,10 @@ mod tests {
             for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
                 latency.record_ns(*value);
             }
+            // As if each had been sampled, and had waited for a tenth of its time.
+            times.sampled.record_ns(*value);
+            times.reap.record_ns(value / 10);
+            times.arrived.record_ns(value - value / 10);
         }
         one.counts.outcomes.sent = values.len() as u64;
         one.counts.outcomes.ok = values.len() as u64;
@@ -203,7 +207,7 @@ mod tests {
         let good = of_requests(&[1000, 2000, 3000]);
         read(&good).unwrap();
         type Change = fn(&mut LoadResult);
-        let lies: [(Change, &str); 12] = [
+        let lies: [(Change, &str); 14] = [
             (|result| result.counts.outcomes.sent = 4, "accounts for 3"),
             (|result| result.counts.outcomes.non_2xx = 1, "accounts for 4"),
             (|result| result.counts.outcomes.sent = u64::MAX, "larger than any"),
@@ -211,6 +215,8 @@ mod tests {
             (|result| result.counts.times.service = Default::default(), "service times has 0 entries"),
             (|result| (0..4).for_each(|_| result.counts.times.lag.record_ns(1)), "the lag, but 3 requests"),
             (|result| result.counts.times.connect.record_ns(1), "connect times, but 0 connections"),
+            (|result| result.counts.times.reap.record_ns(1), "the sample of responses differ"),
+            (|result| result.counts.arrivals_unknown = 1, "4 sampled responses, but 3 responses"),
             (|result| result.counts.never_sent = 1, "never left, but 0 unfinished"),
             (|result| result.counts.status_counts = [(200, 4)].into(), "by status, but 3 responses"),
             (|result| result.counts.ok_in_window = 1, "but 0 responses in it"),

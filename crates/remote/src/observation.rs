@@ -1,4 +1,4 @@
-//! What a watcher is asked and reports of its server: the messages of `watch --worker` beside those of every worker.
+//! Messages to and from a watcher: those of `watch --worker`, besides the messages of every worker.
 
 use super::{MAX_SPAN_NS, bounded_doubts, words};
 use record::figure::{Figure, Figures};
@@ -6,9 +6,9 @@ use record::{Doubt, Outside, Watched, WatchedClass};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Figures, states or facts of a watcher.
+/// Most figures, states or facts of a watcher.
 const MAX_FIGURES: usize = 500;
-/// Size classes; no watcher has as many.
+/// Most size classes; no watcher has as many.
 const MAX_CLASSES: usize = 16;
 
 /// How requests are to be watched.
@@ -21,19 +21,19 @@ pub struct WireWatch {
     /// Boundaries of the size classes as typed; absent for the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<String>,
-    /// Functions of the server that mark its phases, as text, and what the text is called; absent where none are asked for.
+    /// Functions of the server that mark its phases, as text, and the text's name; absent if none are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pack: Option<(String, String)>,
 }
 
-/// What the client counted of a load that is over.
+/// The client's counts of a finished load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireClient {
     /// Complete responses within its window.
     pub completed_in_window: u64,
     /// Its window's length.
     pub window_ns: u64,
-    /// Complete responses since the load began; absent where that is not known.
+    /// Complete responses since the load began; absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_in_all: Option<u64>,
     /// Requests that it gave up.
@@ -41,26 +41,26 @@ pub struct WireClient {
 }
 
 impl WireClient {
-    /// The same with a window that can be meant.
+    /// The same with a plausible window.
     pub fn bounded(self) -> WireClient {
         WireClient { window_ns: self.window_ns.min(MAX_SPAN_NS), ..self }
     }
 }
 
-/// What a watcher saw of its server in a window: as in point.json, and facts as in run.json.
+/// A watcher's observation of its server in a window: as in point.json, and facts as in run.json.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireObservation {
     pub figures: Figures,
     pub connection_states: BTreeMap<String, Figure>,
     pub doubts: Vec<Doubt>,
     pub server_facts: BTreeMap<String, String>,
-    /// Requests by size class, where they were asked for.
+    /// Requests by size class, if they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
 }
 
 impl WireObservation {
-    /// The same with bounds: names of figures as straingauge has them, texts fit to be shown.
+    /// The same with bounds: names of figures as straingauge has them, texts made safe to print.
     pub fn bounded(self) -> WireObservation {
         WireObservation {
             figures: Figures(bounded_figures(self.figures.0)),

@@ -1,10 +1,10 @@
-//! What is refused before a client machine sends anything: targets that nobody allowed, and loads with no share for each.
+//! Refuses loads before a client machine sends anything: targets that were not allowed, and loads too small to split.
 
 use crate::error::{Result, unusable};
 use record::LoadPlan;
 use std::net::IpAddr;
 
-/// Refuses a plan that has not a connection for each of this many clients.
+/// Refuses a plan with fewer connections than clients.
 pub fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
     if plan.connections >= clients {
         return Ok(());
@@ -23,7 +23,7 @@ pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr]) -> Result<()
         return Ok(());
     }
     Err(unusable(format!(
-        "several clients would send load to {host}: if it is yours to load, say so with --allow-target {host}"
+        "several clients would send load to {host}: if it is yours to load, allow it with --allow-target {host}"
     )))
 }
 

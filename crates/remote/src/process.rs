@@ -1,9 +1,9 @@
-//! Processes that carry workers: each leads a group of its own, so that Ctrl-C reaches the driver alone.
+//! Processes that carry workers: each leads a separate process group, so that Ctrl-C reaches the driver alone.
 
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Waits until it has ended by itself, at most this long.
+/// Waits until it has ended, at most this long.
 pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
     let until = Instant::now() + patience;
     while matches!(child.try_wait(), Ok(None)) {
@@ -15,7 +15,7 @@ pub fn ends_within(child: &mut Child, patience: Duration) -> bool {
     true
 }
 
-/// Ends it with its group at once.
+/// Kills it with its group at once.
 pub fn kill(child: &mut Child) {
     if let Ok(group) = i32::try_from(child.id())
         && matches!(child.try_wait(), Ok(None))

@@ -1,7 +1,7 @@
 //! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md).
 //!
-//! One JSON object a line. What comes from the other end is untrusted: lines have a limit, numbers a range, and texts are
-//! made safe ([`record::Outside`]) before anybody sees them. This file stands alone, so that it can be fuzzed.
+//! One JSON object a line. Messages from the other end are untrusted: lines have a limit, numbers a range, and texts
+//! are made safe ([`record::Outside`]) first. This file depends on nothing else here, so that it can be fuzzed.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::{LoadResult, Progress};
@@ -16,44 +16,44 @@ mod observation;
 
 pub use observation::{WireClient, WireObservation, WireWatch};
 
-/// Version of the protocol; both ends must speak the same.
+/// Version of the protocol; both ends must use the same.
 pub const PROTOCOL: u32 = 1;
 /// A longer line is refused: a plan with many targets and a result with whole histograms stay far below.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives the worker up.
 pub const LEASE_NS: u64 = 5_000_000_000;
-/// Nothing in a plan may last longer.
+/// The longest time in a plan.
 const MAX_SPAN_NS: u64 = 7 * 24 * 3_600_000_000_000;
 const MAX_SERIES_BYTES: usize = 8 << 20;
 const MAX_WORDS: usize = 300;
-/// What a watcher says in its hello when it can count requests.
+/// The ability of a watcher that can count requests.
 pub const CAN_COUNT_REQUESTS: &str = "requests";
 
-/// What the driver says.
+/// Messages of the driver.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum ToWorker {
     /// Open the connections of this plan, then say ready.
     Plan(Box<PlanMessage>),
-    /// Still there; answered at once by a pong with the same number.
+    /// Keeps the lease; answered at once by a pong with the same number.
     Ping { sent_ns: u64 },
     /// Requests begin at this instant of the worker's own clock.
     Start { at_ns: u64 },
     /// End the load now and send the result.
     Stop {},
-    /// To a watcher that can: from now on count requests, too.
+    /// To a watcher with that ability: count requests from now on, too.
     Watch(WireWatch),
-    /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is known.
+    /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is noted.
     LoadBegins {},
-    /// To a watcher: a window begins; how long it is planned to be, where requests are counted.
+    /// To a watcher: a window begins; its planned length, if requests are counted.
     Begin {
         #[serde(default)]
         planned_ns: u64,
     },
     /// To a watcher: the window ends.
     End {},
-    /// To a watcher: say what was seen in the window; the load completed this many requests in it. `client`: where requests
-    /// are counted, what the client counted.
+    /// To a watcher: report the observation of the window, in which the load completed this many requests. `client`:
+    /// the client's counts, if requests are counted.
     Observe {
         completed: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,11 +76,11 @@ pub struct PlanMessage {
     pub rate_cap_per_sec: Option<f64>,
 }
 
-/// What a worker says.
+/// Messages of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum FromWorker {
-    /// First line: who is there, and what it can beyond what version 1 began with.
+    /// First line: the worker's identity, and its abilities beyond the first messages of version 1.
     Hello {
         protocol: u32,
         version: Outside,
@@ -104,15 +104,15 @@ pub enum FromWorker {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why_not: Option<Outside>,
     },
-    /// What was there before the load that begins is known.
+    /// The state before the load that begins is known.
     LoadAwaited {},
-    /// What a watcher saw in the window.
+    /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
-    /// Said by what carries the worker's bytes, where it knows why they end; one sentence.
+    /// Sent by the transport, when it knows why the worker's bytes end; one sentence.
     Gone { why: Outside },
 }
 
-/// How a worker's load is going; see [`load::Progress`].
+/// The progress of a worker's load; see [`load::Progress`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireProgress {
     pub connected: u64,
@@ -132,8 +132,8 @@ impl From<&Progress> for WireProgress {
     }
 }
 
-/// A worker's result. It stays JSON, its histograms encoded, until it is added to the others: a thousand results wait in
-/// the memory of their lines.
+/// A worker's result. It stays JSON, with encoded histograms, until it is added to the others: a thousand waiting
+/// results need only the memory of their lines.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WireResult(serde_json::Value);
 
@@ -145,7 +145,7 @@ struct ResultMessage {
     started_late_ns: u64,
 }
 
-/// Text of the other end, fit to be shown.
+/// Text of the other end, made safe to print.
 fn words(text: &str) -> String {
     Outside::new(text, MAX_WORDS).into()
 }
@@ -155,10 +155,10 @@ fn bounded_doubts(doubts: &[Doubt]) -> Vec<Doubt> {
     doubts.iter().take(50).map(bounded).collect()
 }
 
-/// Why a line was not taken.
+/// Why a line was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
-    /// The limit is there so that no end can fill the other's memory.
+    /// The limit keeps either end from filling the other's memory.
     #[error("a line has more than {MAX_LINE_BYTES} bytes, so it is no message of the worker protocol")]
     TooLong,
     /// Not JSON, or not one of the messages.
@@ -167,7 +167,7 @@ pub enum ProtocolError {
     /// The stream ended within a line.
     #[error("the stream ended in the middle of a message")]
     Torn,
-    /// A message with a value that cannot be meant.
+    /// A message with an impossible value.
     #[error("a message is not usable: {0}")]
     Unusable(String),
     /// The pipe broke.
@@ -205,7 +205,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// A message as its line, end included.
+/// A message as a line, with its end.
 pub fn line(message: &impl Serialize) -> String {
     let mut text = serde_json::to_string(message).expect("messages have only string keys");
     text.push('\n');
@@ -219,7 +219,7 @@ impl PlanMessage {
         PlanMessage { protocol: PROTOCOL, plan, body, rate_cap_per_sec }
     }
 
-    /// The plan that the worker drives, with its body; refused where no engine could mean it.
+    /// The plan that the worker drives, with its body; refused if no engine could run it.
     pub fn into_plan(self) -> Result<LoadPlan, ProtocolError> {
         let unusable = |why: String| Err(ProtocolError::Unusable(why));
         if self.protocol != PROTOCOL {
@@ -259,8 +259,8 @@ impl WireResult {
         serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
     }
 
-    /// The result as the engine would have given it, and how late its requests began in nanoseconds; refused where a
-    /// histogram is missing or unreadable, or where counts contradict each other.
+    /// The engine's result, and how late its requests began in nanoseconds; refused if a histogram is missing or
+    /// unreadable, or if counts contradict each other.
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
         let unusable = |why: String| ProtocolError::Unusable(words(&why));
         let ResultMessage { mut result, started_late_ns } =

@@ -1,5 +1,5 @@
-//! Workers on the nodes of a Ray cluster. A helper (`python3 -m straingauge.fleet`, python/src/straingauge/fleet) starts one on
-//! each node and carries its bytes to a Unix socket here; what is said over them is the worker protocol as everywhere.
+//! Workers on the nodes of a Ray cluster. A helper (`python3 -m straingauge.fleet`, python/src/straingauge/fleet)
+//! starts one on each node and carries its bytes to a Unix socket here; they are the worker protocol as everywhere.
 
 use crate::error::{RemoteError, Result, system, unusable};
 use crate::link::Source;
@@ -18,19 +18,19 @@ use std::time::Duration;
 
 /// How long the helper may take to end its workers and leave the cluster.
 const LEAVE: Duration = Duration::from_secs(20);
-/// What is kept of the helper's errors.
+/// Bytes kept of the helper's errors.
 const MAX_COMPLAINT_BYTES: usize = 16 << 10;
 
-/// Where the workers of a fleet run, and how: the first line of the helper's input. The end of its input ends it.
+/// The settings of a fleet on Ray: the first line of the helper's input. The end of its input ends it.
 #[derive(Debug, Clone, Serialize)]
 pub struct RayPlan {
     /// straingauge for the nodes.
     pub binary: PathBuf,
-    /// The cluster's; `None`: what Ray finds.
+    /// The cluster's address; `None`: the one that Ray finds.
     pub address: Option<String>,
-    /// Workers, each on a node of its own; `None`: one on every node.
+    /// Workers, each on a different node; `None`: one on every node.
     pub workers: Option<u64>,
-    /// CPUs that Ray sets aside for each.
+    /// CPUs that Ray reserves for each.
     pub worker_cpus: f64,
     /// Words before the worker's command.
     pub prefix: Option<String>,
@@ -40,15 +40,15 @@ pub struct RayPlan {
     pub wait_s: f64,
 }
 
-/// What the helper says.
+/// Messages of the helper.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 enum HelperMessage {
-    /// What is being done.
+    /// The current step.
     Progress { what: Outside },
     /// Every worker has a socket.
     Nodes { nodes: Vec<NodeSocket> },
-    /// It cannot be done; one sentence.
+    /// It failed; one sentence.
     Failed { why: Outside },
 }
 
@@ -63,15 +63,15 @@ struct NodeSocket {
 pub struct Nodes {
     child: Child,
     input: Option<ChildStdin>,
-    /// Where the workers' bytes come and go.
+    /// The sockets of the workers' bytes.
     pub sources: Vec<Source>,
 }
 
 impl Nodes {
     /// Starts the helper and waits until there is a worker on each node.
-    /// `python`: the one that runs the helper. `progress` is called with what is being done.
+    /// `python`: the one that runs the helper. `progress` is called with the current step.
     pub fn start(plan: &RayPlan, python: &str, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Nodes> {
-        // A group of its own: Ctrl-C is for the driver, which then asks the workers for their results.
+        // In a separate process group: Ctrl-C is for the driver, which then asks the workers for their results.
         let mut child = Command::new(python)
             .args(["-m", "straingauge.fleet"])
             .stdin(Stdio::piped())
@@ -88,7 +88,7 @@ impl Nodes {
         let mut nodes = Nodes { child, input, sources: Vec::new() };
         let order = line(plan);
         if let Some(input) = &mut nodes.input {
-            // Where it is gone already, its last words below say why.
+            // If it has ended already, its last lines below give the reason.
             let _ = input.write_all(order.as_bytes()).and_then(|()| input.flush());
         }
         let (tell, said) = channel();
@@ -118,12 +118,12 @@ impl Nodes {
         }
     }
 
-    /// Why the helper ended without a word.
+    /// Why the helper ended without a message.
     fn last_words(&mut self, python: &str, complaints: JoinHandle<String>) -> String {
         self.input = None;
         self.end();
         let complaint = complaints.join().unwrap_or_default();
-        let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
         let remedy = if last.contains("No module named") {
             ": install the package there (pip install 'straingauge[fleet]', from python/), or name another Python with --python"
         } else {
@@ -136,7 +136,7 @@ impl Nodes {
         )
     }
 
-    /// Lets it end by itself, and ends it if it does not.
+    /// Waits for it to end, and kills it if it does not.
     fn end(&mut self) {
         if !process::ends_within(&mut self.child, LEAVE) {
             process::kill(&mut self.child);
@@ -151,7 +151,7 @@ impl Drop for Nodes {
     }
 }
 
-/// Reads errors to their end, so that nobody waits on a full pipe, and keeps the last ones.
+/// Reads errors to their end, so that the helper never waits on a full pipe, and keeps the last ones.
 fn keep_tail(mut from: ChildStderr) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);

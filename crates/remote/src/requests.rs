@@ -1,4 +1,4 @@
-//! The watch of a server's requests that stands while loads come and go: here, or on the server's machine at a driver's wish.
+//! The watch of a server's requests, which stays attached between loads: on this machine, for itself or for a driver.
 
 use crate::protocol::{WireClient, WireWatch};
 use observe::Group;
@@ -11,11 +11,11 @@ use record::watch::Mode;
 /// How requests are to be watched.
 #[derive(Debug, Clone)]
 pub struct RequestWatchPlan {
-    /// How closely.
+    /// The mode of the watch.
     pub mode: Mode,
     /// Share of the server's CPU time that [`Mode::Default`] may cost.
     pub overhead_ratio: f64,
-    /// By bytes of response.
+    /// Size classes by bytes of response.
     pub classes: SizeClasses,
     /// The classes' boundaries as typed, for another machine; `None` for the usual ones.
     pub classes_text: Option<String>,
@@ -28,7 +28,7 @@ const MODES: [(&str, Mode); 4] =
     [("zero", Mode::Zero), ("counts", Mode::Counts), ("default", Mode::Default), ("exact", Mode::Exact)];
 
 impl RequestWatchPlan {
-    /// As a driver asks another machine for it.
+    /// In the form for another machine.
     pub(crate) fn to_wire(&self) -> WireWatch {
         let mode = MODES.iter().find(|(_, mode)| *mode == self.mode).map_or("", |(word, _)| word);
         WireWatch {
@@ -39,7 +39,7 @@ impl RequestWatchPlan {
         }
     }
 
-    /// As a driver asked for it; else why it cannot be meant, in one sentence.
+    /// From a driver's request; the error is one sentence.
     pub(crate) fn from_wire(how: &WireWatch) -> Result<RequestWatchPlan, String> {
         let known = MODES.iter().find(|(word, _)| *word == how.mode);
         let (_, mode) = known.ok_or("the driver asks for a way of watching that this straingauge does not know")?;
@@ -67,14 +67,14 @@ impl RequestWatchPlan {
 /// A watch of requests on this machine.
 #[derive(Debug)]
 pub enum RequestWatch {
-    /// It runs, perhaps without programs; then every point says why.
+    /// It runs, perhaps without BPF programs; then every point has the reason.
     Watching(Box<PointWatch>),
-    /// There is none, and why.
+    /// There is none; the reason.
     Not(String),
 }
 
 impl RequestWatch {
-    /// Watches whoever serves `port`, in the network namespace of `netns_pid`, from CPUs that are not the server's.
+    /// Watches the server on `port`, in the network namespace of `netns_pid`, from CPUs that are not the server's.
     pub fn start(
         plan: &RequestWatchPlan,
         port: u16,
@@ -105,14 +105,14 @@ impl RequestWatch {
         }
     }
 
-    /// A load begins; returns when what was there before it is known.
+    /// A load begins; returns when the state before it is known.
     pub fn load_begins(&mut self) {
         if let RequestWatch::Watching(watch) = self {
             watch.load_begins();
         }
     }
 
-    /// Its window begins: its thread reads while the caller goes on.
+    /// Its window begins: a separate thread reads while the caller continues.
     pub fn window_begins(&mut self, planned_ns: u64) {
         if let RequestWatch::Watching(watch) = self {
             watch.window_begins(planned_ns);
@@ -126,7 +126,7 @@ impl RequestWatch {
         }
     }
 
-    /// The load is over: what was seen of it.
+    /// The load is over: returns what was seen of it.
     pub fn seen(&mut self, client: &ClientSide) -> PointSeen {
         match self {
             RequestWatch::Not(why) => point::not_watched(why),

@@ -1,4 +1,4 @@
-//! `straingauge load --worker`: plans come in, results go out, and no load outlives the driver's lease.
+//! `straingauge load --worker`: takes plans, returns results; no load outlives the driver's lease.
 //!
 //! The main thread of `session` runs the engine.
 
@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// A start may be agreed on this far ahead at most.
+/// The farthest ahead that a start may be agreed on.
 const MAX_LEAD_NS: u64 = 60_000_000_000;
 
-/// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
+/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
 pub fn serve(sources: &Sources) -> ExitCode {
     session::hold(&[], |lease, out, orders| obey(sources, lease, out, orders))
 }
@@ -36,7 +36,7 @@ fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Rec
             Ok(Order::Start(_)) => {}
             Ok(Order::Watch(_) | Order::LoadBegins | Order::Begin(_) | Order::End | Order::Observe(..)) => {
                 return Err(unusable(
-                    "the driver broke the protocol: it asks a worker of load what only watch --worker sees",
+                    "the driver broke the protocol: it asks a load worker for what only watch --worker can observe",
                 ));
             }
             Ok(Order::Broken(why)) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
@@ -56,12 +56,12 @@ fn drive(
     complete(&mut plan);
     sources.apply(&mut plan)?;
     load::check(&plan)?;
-    let mut events = Telling { lease, out, orders, started_late_ns: 0 };
+    let mut events = Reporting { lease, out, orders, started_late_ns: 0 };
     let result = load::run(&plan, &lease.stop, &mut events)?;
     Ok(WireResult::new(result, events.started_late_ns)?)
 }
 
-/// What the driver leaves to this machine.
+/// Fills in the settings that the driver leaves to this machine.
 fn complete(plan: &mut LoadPlan) {
     if plan.threads == 0 {
         let cpus = machine::allowed_cpus().len();
@@ -71,15 +71,15 @@ fn complete(plan: &mut LoadPlan) {
     plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
 }
 
-/// Tells the driver how the load goes, and waits for its start.
-struct Telling<'a> {
+/// Reports the load's progress to the driver, and waits for its start.
+struct Reporting<'a> {
     lease: &'a Lease,
     out: &'a SyncSender<String>,
     orders: &'a Receiver<Order>,
     started_late_ns: u64,
 }
 
-impl LoadEvents for Telling<'_> {
+impl LoadEvents for Reporting<'_> {
     fn starts_at(&mut self, earliest_ns: u64) -> u64 {
         let _ = self.out.send(line(&FromWorker::Ready {}));
         loop {
@@ -97,7 +97,7 @@ impl LoadEvents for Telling<'_> {
                     | Order::End
                     | Order::Observe(..),
                 ) => self.lease.stop.store(true, Ordering::Relaxed),
-                // The reading thread has set `stop`, and says so again after this load.
+                // The reading thread has set `stop`, and reports it again after this load.
                 Ok(Order::Broken(_) | Order::Gone)
                 | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
@@ -109,7 +109,7 @@ impl LoadEvents for Telling<'_> {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        // Dropped when the driver does not read: progress is not worth waiting for.
+        // Dropped if the driver does not read: progress is not worth waiting for.
         let _ = self.out.try_send(line(&FromWorker::Progress(WireProgress::from(progress))));
     }
 }

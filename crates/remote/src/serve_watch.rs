@@ -1,4 +1,4 @@
-//! `straingauge watch --worker`: windows begin and end when the driver says so, and what was seen of the server goes back.
+//! `straingauge watch --worker`: windows begin and end when the driver asks, and observations of the server go back.
 
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
@@ -10,18 +10,18 @@ use observe::{Group, ObserveError, Observer, Target, Window};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// Serves one driver with what it can see of the server on this port.
+/// Serves one driver with observations of the server on this port.
 pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>) -> ExitCode {
     session::hold(&[CAN_COUNT_REQUESTS], |_, out, orders| obey(port, root, netns_pid, out, orders))
 }
 
-/// The server, and who watches it.
+/// The server and its observer.
 struct Watched {
     port: u16,
     group: Group,
     netns_pid: Option<u32>,
     observer: Observer,
-    /// Counts its requests, once the driver has asked for it.
+    /// Counts its requests, once the driver has asked for that.
     requests: Option<RequestWatch>,
     /// The window that ended last.
     window: Option<Window>,
@@ -74,7 +74,7 @@ fn obey(
     }
 }
 
-/// An error of the observer with what was tried.
+/// An error of the observer with the action that failed.
 fn observing(what: &'static str) -> impl FnOnce(ObserveError) -> RemoteError {
     move |source| RemoteError::Observe { what, source }
 }

@@ -1,5 +1,5 @@
-//! The worker's end of a session: one thread reads (and answers pings at once), one writes (so that a driver that does not read
-//! never holds anything up), one watches the lease, and the main thread does the work.
+//! The worker's end of a session: one thread reads (and answers pings at once), one writes (so that a driver that does
+//! not read never blocks anything), one watches the lease, and the main thread does the work.
 
 use crate::error::Result;
 use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, PlanMessage, ToWorker, WireClient, WireWatch, line};
@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What the reading thread hands to the main one.
+/// Messages that the reading thread hands to the main one.
 pub enum Order {
     Plan(Box<PlanMessage>),
     Start(u64),
@@ -27,18 +27,18 @@ pub enum Order {
     Gone,
 }
 
-/// Shared by the threads.
+/// State shared by the threads.
 #[derive(Default)]
 pub struct Lease {
-    /// When the driver was last heard, on the monotonic clock.
+    /// When the last message of the driver came, on the monotonic clock.
     heard_ns: AtomicU64,
     /// The load in progress ends now.
     pub stop: AtomicBool,
 }
 
-/// Serves one driver until it goes away, breaks the protocol, or is silent for the lease.
+/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
 ///
-/// `can`: what it can beyond what version 1 of the protocol began with.
+/// `can`: its abilities beyond the first messages of version 1 of the protocol.
 pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>) -> ExitCode {
     machine::raise_descriptor_limit();
     let lease = Arc::new(Lease::default());
@@ -52,7 +52,7 @@ pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiv
         can: can.iter().map(ToString::to_string).collect(),
     };
     let _ = out.send(line(&hello));
-    // One plan and one start wait at most; a driver that sends more is held up by the pipe.
+    // At most one plan and one start wait; a driver that sends more is blocked by the pipe.
     let (tell, orders) = sync_channel(4);
     {
         let (lease, out) = (lease.clone(), out.clone());
@@ -66,10 +66,10 @@ pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiv
     if let Err(error) = &ended {
         let _ = out.send(line(&FromWorker::Refused { why: sentence(error).as_str().into() }));
     }
-    // The reading thread holds its own end of the queue only while it lives; what is queued is still written.
+    // The reading thread holds its own end of the queue only while it lives; queued messages are still written.
     lease.stop.store(true, Ordering::Relaxed);
     flush(out, writer);
-    // The driver has the sentence, and says it once.
+    // The driver has the sentence, and prints it once.
     if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -78,7 +78,7 @@ fn start_writer() -> (SyncSender<String>, JoinHandle<()>) {
     let writer = std::thread::spawn(move || {
         let mut stdout = std::io::stdout().lock();
         for text in lines {
-            // An empty line is the end: the queue has other senders still.
+            // An empty line marks the end: the queue still has other senders.
             if text.is_empty() || stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
                 return;
             }
@@ -87,7 +87,8 @@ fn start_writer() -> (SyncSender<String>, JoinHandle<()>) {
     (out, writer)
 }
 
-/// Lets the writer finish; a driver that does not read is not waited for beyond the lease ([`watch`] ends the process).
+/// Lets the writer finish, but does not wait for a driver that does not read longer than the lease ([`watch`] ends the
+/// process).
 fn flush(out: SyncSender<String>, writer: JoinHandle<()>) {
     let _ = out.send(String::new());
     let _ = writer.join();
@@ -134,7 +135,7 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
     }
 }
 
-/// Ends the load when the driver is silent for the lease, and the process when that did not help.
+/// Ends the load when the driver is silent for the lease, and the process if that did not help.
 fn watch(lease: &Lease) {
     loop {
         std::thread::sleep(Duration::from_millis(50));
@@ -142,7 +143,7 @@ fn watch(lease: &Lease) {
         if silent_ns > LEASE_NS {
             lease.stop.store(true, Ordering::Relaxed);
         }
-        // By now the engine has long stopped: what is left waits for a driver that neither speaks nor reads.
+        // By now the engine has long stopped: only a driver that neither writes nor reads is waited for.
         if silent_ns > LEASE_NS + 3_000_000_000 {
             eprintln!("straingauge: the driver was silent for {} s: stopped", LEASE_NS / 1_000_000_000);
             std::process::exit(1);

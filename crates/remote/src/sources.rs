@@ -1,21 +1,22 @@
-//! The addresses from which a worker connects: they are its machine's, so the worker is given them, not the plan.
+//! The addresses that a worker connects from: they belong to its machine, so they are options of the worker, not of the
+//! plan.
 
 use crate::error::{Result, system, unusable};
 use record::LoadPlan;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a worker was told of its own addresses.
+/// The worker's options for its addresses.
 #[derive(Debug, Default, Clone)]
 pub struct Sources {
-    /// These, where there are any.
+    /// These addresses, if there are any.
     pub addresses: Vec<IpAddr>,
-    /// All of this interface.
+    /// All addresses of this interface.
     pub interface: Option<String>,
 }
 
 impl Sources {
-    /// Puts them into a plan; those of the family of its targets only.
+    /// Puts those of the target's family into a plan.
     pub fn apply(&self, plan: &mut LoadPlan) -> Result<()> {
         let mut addresses = self.addresses.clone();
         if let Some(name) = &self.interface {
@@ -37,7 +38,7 @@ impl Sources {
     }
 }
 
-/// The addresses of an interface that lead beyond its link.
+/// The addresses of an interface that are valid beyond its link.
 fn addresses_of(name: &str) -> Result<Vec<IpAddr>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: `list` is a live place for the pointer; what it is set to is freed below.

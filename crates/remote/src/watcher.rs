@@ -2,7 +2,7 @@
 
 use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::keep_leases;
-use crate::link::{Event, Link, Source, Stand};
+use crate::link::{Event, Link, Source, WorkerState};
 use crate::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
 use observe::watch::point::ClientSide;
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-/// How long ssh may take until the watcher is there.
+/// How long ssh may take to start the watcher.
 const GREETING_NS: u64 = 60_000_000_000;
-/// How long an observation may take to come.
+/// How long an observation may take.
 const ANSWER_NS: u64 = 10_000_000_000;
 /// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
 const PREPARING_NS: u64 = 60_000_000_000;
 
-/// A watcher and what it last said.
+/// A watcher and its last message.
 #[derive(Debug)]
 pub struct Watcher {
     link: Link,
     events: Receiver<(usize, Event)>,
-    /// What the server is, by the last observation.
+    /// Facts about the server, from the last observation.
     pub server_facts: BTreeMap<String, String>,
-    /// Requests are counted there.
+    /// Whether requests are counted there.
     counts_requests: bool,
 }
 
@@ -39,13 +39,13 @@ impl Watcher {
         keep_leases(std::slice::from_ref(&link));
         let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
         let until_ns = monotonic_ns() + GREETING_NS;
-        while matches!(watcher.link.stand, Stand::Greeting) && monotonic_ns() < until_ns {
+        while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
             if stop.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted("the watcher was starting"));
             }
             watcher.pump(GREETING_NS);
         }
-        // One that cannot watch says so at once, after its hello.
+        // A watcher that cannot watch reports it at once, after its hello.
         let until_ns = monotonic_ns() + LEASE_NS;
         watcher.link.ping();
         while !watcher.is_there()
@@ -55,35 +55,35 @@ impl Watcher {
         {
             watcher.pump(0);
         }
-        match &watcher.link.stand {
-            Stand::Lost(why) => Err(unusable(format!(
+        match &watcher.link.state {
+            WorkerState::Lost(why) => Err(unusable(format!(
                 "{} cannot be used: {why}; does the command start 'straingauge watch --worker :PORT' and print nothing else?",
                 watcher.link.name()
             ))),
-            Stand::Greeting => Err(unusable(format!("{} did not say hello within 60 s", watcher.link.name()))),
+            WorkerState::Greeting => Err(unusable(format!("{} did not say hello within 60 s", watcher.link.name()))),
             _ if watcher.is_there() => Ok(watcher),
             _ => Err(unusable(format!(
-                "{} cannot be used: it does not say that it can watch; is it 'watch --worker'?",
+                "{} cannot be used: it does not report that it can watch; is it 'watch --worker'?",
                 watcher.link.name()
             ))),
         }
     }
 
     fn is_there(&self) -> bool {
-        matches!(self.link.stand, Stand::Ready) && self.link.clock.is_some()
+        matches!(self.link.state, WorkerState::Ready) && self.link.clock.is_some()
     }
 
     fn pump(&mut self, patience_ns: u64) {
         let mut wait = Duration::from_millis(5);
         while let Ok((_, event)) = self.events.recv_timeout(wait) {
-            self.link.hear(event);
+            self.link.handle(event);
             wait = Duration::ZERO;
         }
         self.link.look(monotonic_ns(), patience_ns);
     }
 
-    /// From now on requests are counted there. `Ok(Some)`: why they cannot be counted, of which the points tell, too; an
-    /// error is why there is nobody to count them.
+    /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report, too; an
+    /// error is why there is no watcher.
     pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         if !self.link.can.iter().any(|word| word == CAN_COUNT_REQUESTS) {
             return Err(format!(
@@ -98,7 +98,7 @@ impl Watcher {
         Ok(why_not.map(String::from))
     }
 
-    /// A load begins: returns when what is there before it is known there.
+    /// A load begins: returns when the state before it is known there.
     pub fn load_begins(&mut self) -> Result<(), String> {
         if !self.counts_requests {
             return Ok(());
@@ -108,7 +108,7 @@ impl Watcher {
         self.answer(PREPARING_NS, "that it awaits the load", |link| link.awaits_load.then_some(()))
     }
 
-    /// Waits for what it is to say.
+    /// Waits for an expected message.
     fn answer<T>(&mut self, within_ns: u64, what: &str, take: impl Fn(&mut Link) -> Option<T>) -> Result<T, String> {
         let until_ns = monotonic_ns() + within_ns;
         loop {
@@ -119,13 +119,17 @@ impl Watcher {
                 return Err(why);
             }
             if monotonic_ns() > until_ns {
-                return Err(format!("{} did not say within {} s {what}", self.link.name(), within_ns / 1_000_000_000));
+                return Err(format!(
+                    "{} did not report within {} s {what}",
+                    self.link.name(),
+                    within_ns / 1_000_000_000
+                ));
             }
             self.pump(0);
         }
     }
 
-    /// A window of this planned length begins now, there as soon as the word has gone over.
+    /// A window of this planned length begins now; there, as soon as the message arrives.
     pub fn window_begins(&mut self, planned_ns: u64) -> Result<(), String> {
         self.say(&ToWorker::Begin { planned_ns })
     }
@@ -142,13 +146,13 @@ impl Watcher {
     }
 
     fn loss(&self) -> Option<String> {
-        match &self.link.stand {
-            Stand::Lost(why) => Some(format!("{} was lost: {why}", self.link.name())),
+        match &self.link.state {
+            WorkerState::Lost(why) => Some(format!("{} was lost: {why}", self.link.name())),
             _ => None,
         }
     }
 
-    /// What was seen in the window that ended last; `client`: what the client counted of its load.
+    /// The observation of the window that ended last; `client`: the client's counts of its load.
     pub fn observation(&mut self, client: ClientSide) -> Result<WireObservation, String> {
         self.link.observation = None;
         let completed = client.completed_in_window;

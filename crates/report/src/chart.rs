@@ -45,7 +45,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// The runs of neighbouring edges, each drawn as an area of its own.
+    /// The runs of neighbouring edges, each drawn as a separate area.
     fn runs(&self) -> impl Iterator<Item = &[(f64, f64, f64)]> {
         let ends = self.gaps.iter().copied().filter(|at| *at < self.edges.len()).chain([self.edges.len()]);
         ends.scan(0, |from, end| {
@@ -55,6 +55,35 @@ impl Layer {
         })
         .filter(|run| !run.is_empty())
     }
+}
+
+/// Values at `loads`, one upon the other: name, class, and a value for each load. A part that nothing is known of is left out; so is
+/// a load at which a part is not known that others have, and there every layer has a gap.
+pub(crate) fn stacked<N: Into<String>>(
+    loads: &[f64],
+    parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
+) -> Vec<Layer> {
+    let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
+    let is_known = |at: &usize| shown.iter().all(|(.., values)| values[*at].is_some());
+    let places: Vec<usize> = (0..loads.len()).filter(is_known).collect();
+    // Before the n-th known load lies a gap when a load between it and the one before is not known.
+    let gaps: Vec<usize> = (1..places.len()).filter(|n| places[*n] > places[*n - 1] + 1).collect();
+    let mut floor = vec![0.0; places.len()];
+    let layer = |(name, class, values): (N, &'static str, Vec<Option<f64>>)| {
+        let edge = |(at, below): (&usize, &mut f64)| {
+            let low = *below;
+            *below += values[*at].unwrap_or(0.0);
+            (loads[*at], low, *below)
+        };
+        let edges = places.iter().zip(&mut floor).map(edge).collect();
+        Layer { name: name.into(), class, edges, gaps: gaps.clone() }
+    };
+    shown.into_iter().map(layer).collect()
+}
+
+/// The upper edges.
+pub(crate) fn tops(layers: &[Layer]) -> impl Iterator<Item = f64> {
+    layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high)
 }
 
 /// A shaded range of x with its name above.
@@ -93,7 +122,7 @@ pub struct Limit {
 pub struct Chart {
     /// What it shows, for readers that do not see it.
     pub title: String,
-    /// What it says, in a sentence or two.
+    /// A description, in a sentence or two.
     pub description: String,
     /// Name and unit of the horizontal axis.
     pub x_name: String,
@@ -158,7 +187,7 @@ impl Chart {
         }
     }
 
-    /// The room that this chart's own labels need beside the plot.
+    /// The room that this chart's labels need beside the plot.
     pub fn rooms(&self, height: f64) -> Rooms {
         let ticks = self.y_ticks(height);
         let left = ticks.iter().map(|(_, label)| text_width(label, TEXT_PX)).fold(16.0, f64::max);

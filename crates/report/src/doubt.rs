@@ -1,14 +1,13 @@
 //! A doubt as it is printed and drawn: the same wherever it appears.
 
-use crate::page::unbroken;
-use crate::text::wrap;
+use crate::text::{unbroken, wrap};
 use record::text::plain;
 use record::{Doubt, Severity};
 use serde::Serialize;
 
-/// Longest part of a doubt's words that is shown.
+/// Longest part of a doubt's text that is shown.
 const MOST_WORDS: usize = 600;
-/// Doubts on a page; a run with more is past doubting.
+/// The most doubts shown on a page.
 const MOST_DOUBTS: usize = 60;
 
 /// A heading and a paragraph for each; nothing without a doubt.
@@ -19,7 +18,7 @@ pub fn text(doubts: &[Doubt]) -> String {
     format!("\ndoubts\n{}", doubts.iter().map(paragraph).collect::<String>())
 }
 
-/// What was seen, with its severity, and below it what to do.
+/// The doubt with its severity, and below it the remedy.
 pub fn paragraph(doubt: &Doubt) -> String {
     let indent = "          ";
     wrap(&plain(&doubt.what, MOST_WORDS), &format!("  {}", mark(doubt)), indent)

@@ -1,5 +1,5 @@
-//! Flame graphs as SVG pictures without script, coloured by layer, or by what grew since another profile. Own writer: the
-//! format is small, and the usual scripts are under the CDDL.
+//! Flame graphs as SVG pictures without script, coloured by layer, or by what grew since another profile. Written here
+//! because the format is small, and the usual scripts are under the CDDL.
 //!
 //! Width is samples. A frame has the colour of the layer that it names; a helper and an unknown function that of their
 //! caller. Frames narrower than a third of a pixel are left out.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Version of this output.
 pub const SCHEMA: u32 = 1;
 
-/// Everything of a run: `schema`, `kind`, `path`, `record`, `points`, `findings`, `server_side`, `verdict`.
+/// A whole run: `schema`, `kind`, `path`, `record`, `points`, `findings`, `server_side`, `verdict`.
 pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Value {
     json!({
         "schema": SCHEMA,

@@ -1,9 +1,9 @@
-//! The one place that renders: what was recorded ([`record`]) and found ([`analyze`]) as text for a terminal, JSON, one HTML page,
-//! charts. Pure functions: nothing is measured or decided here.
+//! Renders what was recorded ([`record`]) and found ([`analyze`]): text for a terminal, JSON, one HTML page, charts. No
+//! other room renders. Pure functions: nothing is measured or decided here.
 //!
-//! [`text`] holds what all text has in common (tables, doubts, width) and the forms of a run and of a point; [`page`] is the
-//! report of a run, [`chart`] its SVG. What other commands leave is rendered by
-//! [`compare`], [`predict`], [`profile`] (with [`flame`]), [`simulated`] and [`watch`].
+//! [`text`] holds what all text has in common (tables, width); [`run`] is the text of a run and of a point, [`page`] the
+//! report of a run, [`chart`] its SVG. Results of other commands are rendered by [`compare`], [`predict`], [`profile`]
+//! (with [`flame`]), [`simulated`] and [`watch`].
 
 pub mod chart;
 pub mod compare;
@@ -13,6 +13,7 @@ pub mod json;
 pub mod page;
 pub mod predict;
 pub mod profile;
+pub mod run;
 pub mod simulated;
 pub mod text;
 pub mod watch;

@@ -13,6 +13,7 @@ mod watched;
 
 use crate::chart::Rooms;
 use crate::doubt;
+use crate::text::unbroken;
 use analyze::verdict::{self, Verdict, interval};
 use analyze::zones::{self, Findings, PointFinding, SweepFindings};
 pub(crate) use charts::Figure;
@@ -49,17 +50,14 @@ pub(crate) struct DrawnFigure {
     narrow: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct Section {
     title: &'static str,
     note: String,
     figures: Vec<DrawnFigure>,
     levels: Vec<tables::LevelRow>,
     load_name: &'static str,
-    axis: Option<axis::AxisTable>,
-    /// Requests from the server's side.
-    tables: Vec<watched::SideTable>,
-    layers: Vec<layers::LayerTable>,
+    tables: Vec<tables::Table>,
 }
 
 /// Results by class and of a replay, of the one point that says most.
@@ -102,16 +100,7 @@ pub fn html(run: &RunDir) -> String {
     let singles = single_figures(run, &mut counter, &mut unreadable);
     verdict.doubts.extend(unreadable);
     if sections.is_empty() && !singles.is_empty() {
-        sections.push(Section {
-            title: "Latency",
-            note: String::new(),
-            figures: singles,
-            levels: Vec::new(),
-            load_name: "",
-            axis: None,
-            tables: Vec::new(),
-            layers: Vec::new(),
-        });
+        sections.push(Section { title: "Latency", figures: singles, ..Section::default() });
     }
     let (points, left_out) = tables::points(run);
     let page = Page {
@@ -125,7 +114,7 @@ pub fn html(run: &RunDir) -> String {
         points_left_out: left_out,
         criteria: tables::criteria(&findings.criteria),
     };
-    frame::render("report.html", &page, || crate::text::run(run, &findings, &verdict))
+    frame::render("report.html", &page, || crate::run::text(run, &findings, &verdict))
 }
 
 fn status(run: &RunDir) -> String {
@@ -159,21 +148,6 @@ pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure
         .collect()
 }
 
-/// Keeps a number and its unit on one line.
-pub(crate) fn unbroken(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut before = ' ';
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        let joins = c == ' '
-            && before.is_ascii_digit()
-            && rest.peek().is_some_and(|next| matches!(next, '%' | 'u' | 'm' | 's' | 'n'));
-        out.push(if joins { '\u{a0}' } else { c });
-        before = c;
-    }
-    out
-}
-
 fn section(
     run: &RunDir,
     sweep: &SweepFindings,
@@ -199,9 +173,7 @@ fn section(
         figures: draw(figures, counter),
         levels: tables::levels(sweep),
         load_name: if is_rate { "offered/s" } else { "connections" },
-        axis: None,
         tables: watched::tables(run, sweep.sweep),
-        layers: Vec::new(),
     }
 }
 
@@ -218,7 +190,7 @@ fn workload(run: &RunDir) -> Option<WorkloadSection> {
     Some(WorkloadSection {
         note: unbroken(&note),
         classes: tables::classes(point),
-        replay: point.workload.replay.as_ref().map(crate::text::replay_facts).unwrap_or_default(),
+        replay: point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
     })
 }
 
@@ -277,7 +249,7 @@ fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumbe
     let is_rate = sweep == Sweep::Rate;
     let (value, unit) = match point.estimate {
         Some(estimate) if is_rate => (format_si(estimate), "/s"),
-        Some(estimate) => (crate::text::grouped(estimate), "connections"),
+        Some(estimate) => (record::units::grouped(estimate), "connections"),
         None => ("none".into(), ""),
     };
     let detail = match point.estimate {

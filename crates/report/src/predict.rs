@@ -1,7 +1,7 @@
-//! A prediction as text for a terminal: the answer first, then what it rests on.
+//! A prediction as text for a terminal: the answer first, then its basis.
 
 use crate::text::table::Table;
-use crate::text::{grouped, list, plain, wrap};
+use crate::text::{list, wrap};
 use analyze::predict::Prediction;
 use analyze::predict::demand::Demand;
 use analyze::predict::question::{Answer, Predicted};
@@ -9,7 +9,8 @@ use analyze::predict::server::Form;
 use analyze::predict::validate::Checked;
 use analyze::predict::what_if::WhatIfAnswer;
 use analyze::statistics::Interval;
-use record::units::{format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_nanos, format_si, grouped};
 
 fn number(value: f64, unit: &str) -> String {
     match unit {
@@ -50,7 +51,7 @@ fn answer(answer: &Answer, name: &str) -> String {
     out
 }
 
-/// The questions kept with a scenario, each with its answer or why there is none.
+/// The questions kept with a scenario, each with its answer or the reason why there is none.
 pub fn what_ifs_text(what_ifs: &[WhatIfAnswer]) -> String {
     let mut out = String::new();
     for (at, kept) in what_ifs.iter().enumerate() {
@@ -208,7 +209,7 @@ fn checks(prediction: &Prediction) -> String {
     out
 }
 
-/// What a fit up to half the yield point says of yield and failure points, and of medians beyond.
+/// Checks a fit up to half the yield point against yield and failure points, and against medians beyond.
 fn validation(prediction: &Prediction) -> String {
     let Some(found) = &prediction.validation else { return String::new() };
     let passing = found.numbers.iter().filter(|number| number.passes()).count();
@@ -227,7 +228,7 @@ fn validation(prediction: &Prediction) -> String {
     out
 }
 
-/// Every open-loop point of the run beside what the chosen model, fitted to the closed loop, says of it.
+/// Every open-loop point of the run beside the prediction of the chosen model, which is fitted to the closed loop.
 fn open_points(prediction: &Prediction) -> String {
     if prediction.open_points.is_empty() {
         return String::new();

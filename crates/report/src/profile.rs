@@ -3,12 +3,13 @@
 pub mod exact;
 
 use crate::doubt;
+use crate::text::not_measured;
 use crate::text::table::Table;
-use crate::text::{not_measured, plain};
 use analyze::profile::Change;
 use record::layers::Layer;
 use record::profile::scaling::{Call, CallScaling, Growth, Scaling};
 use record::profile::{Calibration, Estimate, FunctionRow, LayerRow, Mode, Profile};
+use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
 
@@ -17,7 +18,7 @@ const FUNCTIONS: usize = 25;
 /// Changes printed.
 const CHANGES: usize = 25;
 
-/// Everything that a profile says. Names of functions and programs come from outside: control characters are replaced.
+/// All tables of a profile. Names of functions and programs come from outside: control characters are replaced.
 pub fn text(profile: &Profile) -> String {
     let mut out = String::new();
     let seconds = profile.duration_ns as f64 / 1e9;
@@ -120,7 +121,7 @@ fn layers(out: &mut String, profile: &Profile) {
     }
 }
 
-/// What bursts of the exact profile changed, and what they cost.
+/// The corrections by bursts of the exact profile, and their cost.
 fn corrections(out: &mut String, calibration: &Calibration) {
     let mut table = Table::new(&["corrected by bursts", "sampled %", "exact %", "difference"], 1);
     for correction in &calibration.corrections {
@@ -259,7 +260,7 @@ fn events(out: &mut String, profile: &Profile) {
     }
 }
 
-/// What grew between two profiles.
+/// The table of changes between two profiles.
 pub fn changes(changes: &[Change]) -> String {
     let mut out = String::new();
     let mut table = Table::new(&["function (own time)", "before %", "after %", "change"], 1);
@@ -289,7 +290,7 @@ pub fn changes(changes: &[Change]) -> String {
     out
 }
 
-/// What calls cost by number of descriptors.
+/// The cost of calls by number of descriptors.
 pub fn scaling(scaling: &Scaling) -> String {
     let mut out = format!(
         "Linux {}, at most {} descriptors a process; CPU time a call, median [quartiles]\n\n",

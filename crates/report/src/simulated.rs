@@ -1,5 +1,5 @@
-//! What a run of `straingauge simulate` says, as tables, figures, text, page and JSON. Every number is simulated, except cycles,
-//! which are modelled from them by stated costs.
+//! Renders a run of `straingauge simulate`: tables, figures, text, page and JSON. Every number is simulated, except
+//! cycles, which are modelled from the counts by stated costs.
 
 mod figures;
 mod objects;
@@ -12,7 +12,7 @@ pub use tables::FUNCTIONS;
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
 
-/// As JSON: the counts as they were stored, and the tables made of them.
+/// As JSON: the counts as stored, and the tables made of them.
 pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value {
     serde_json::json!({
         "schema": record::run::SCHEMA,

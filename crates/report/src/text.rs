@@ -1,23 +1,10 @@
-//! Text for a terminal: the table of one point, the summary of a run, the progress line. At most [`WIDTH`] columns.
+//! What all text has in common: its width, lists, and words for numbers. At most [`WIDTH`] columns.
 
-pub(crate) mod axis;
-pub(crate) mod layers;
-mod point;
-mod run;
-mod summary;
 pub(crate) mod table;
-pub(crate) mod watched;
-mod workload;
 
-pub use point::point;
-pub use run::{progress_line, run, side_by_side};
-pub use summary::{MAX_LINES, summary};
-pub(crate) use workload::replay_facts;
+use record::text::plain;
 
-pub(crate) use record::text::plain;
-pub(crate) use record::units::grouped;
-
-/// No line is wider, unless a single word of the user's is.
+/// No line is wider, unless a single word of the user is.
 pub const WIDTH: usize = 100;
 
 /// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
@@ -37,7 +24,7 @@ pub(crate) fn list(title: &str, items: &[String]) -> String {
     format!("{title}\n{}", items.iter().map(item).collect::<String>())
 }
 
-/// What stands in place of a number that was not measured, with the reason where one is known, cut to `most` characters.
+/// The text in place of a number that was not measured, with the reason where one is known, cut to `most` characters.
 pub(crate) fn not_measured(why: Option<&str>, most: usize) -> String {
     why.map_or("not measured".into(), |why| format!("not measured: {}", plain(why, most)))
 }
@@ -48,6 +35,21 @@ pub(crate) fn estimate(value: f64, half: Option<f64>, decimals: usize) -> String
         Some(half) => format!("{value:.decimals$} +-{half:.decimals$}"),
         None => format!("{value:.decimals$}"),
     }
+}
+
+/// Keeps a number and its unit on one line.
+pub(crate) fn unbroken(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let joins = c == ' '
+            && before.is_ascii_digit()
+            && rest.peek().is_some_and(|next| matches!(next, '%' | 'u' | 'm' | 's' | 'n'));
+        out.push(if joins { '\u{a0}' } else { c });
+        before = c;
+    }
+    out
 }
 
 #[cfg(test)]

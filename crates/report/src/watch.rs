@@ -1,4 +1,4 @@
-//! A watch: while it goes on ([`screen`], [`live`], [`exposition`]), and what its recording says ([`text`], [`page`]).
+//! A watch: its screens ([`screen`], [`live`], [`exposition`]), and the findings of its recording ([`text`], [`page`]).
 
 pub mod exposition;
 pub mod live;
@@ -8,12 +8,12 @@ mod processes;
 pub mod screen;
 pub mod text;
 
-use crate::text::grouped;
 use analyze::watch::tables::Cell;
 use record::Doubt;
+use record::units::grouped;
 use record::watch::{Demand, Rates, Reading, UtilisationCheck, Watching};
 
-/// What is shown of a watch at a reading.
+/// What a screen of a watch shows.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen<'a> {
     /// What is watched, and how.

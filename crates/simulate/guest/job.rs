@@ -7,11 +7,11 @@ use std::fmt::Write;
 pub struct Job {
     /// One-way delay of the path.
     pub delay_us: u64,
-    /// What runs over it.
+    /// The work over that network.
     pub work: Work,
 }
 
-/// What runs.
+/// The work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// The microbenchmark.

@@ -28,7 +28,7 @@ pub fn run(line: &str) -> Outcome<()> {
     Err(format!("'{line}' in the guest: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Does something within a namespace, in a thread of its own.
+/// Does something within a namespace, in a separate thread.
 pub fn within<T: Send>(namespace: &str, what: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -62,7 +62,7 @@ pub fn lay() -> Outcome<()> {
     Ok(())
 }
 
-/// What the link receives is worked on by a thread of its own, so that it is known for whom.
+/// Packets that the link receives are handled by a separate thread, so that their receiver is known.
 fn receive_in_a_thread(namespace: &str, link: &str) -> Outcome<()> {
     // A mount of sysfs shows the interfaces of the namespace in which it was made.
     let folder = format!("/run/sys-{namespace}");

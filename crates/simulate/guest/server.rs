@@ -21,7 +21,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 const FIRST_BYTES: usize = 80;
 /// Words of the server that are passed on.
 const LAST_WORDS: usize = 300;
-/// How a load complains that had no answer at all.
+/// The message of a load without any answer.
 const UNANSWERED: &str = "no request was answered";
 const SERVER_WORDS: &str = "/run/server.log";
 /// What the load prints, JSON; and what it complains of.
@@ -121,7 +121,7 @@ fn wait_until_it_listens(server: &mut Child, port: u16) -> Outcome<()> {
 }
 
 /// One request, so that a server of another protocol is reported before the load, which it would answer with nonsense at length.
-/// What does not answer at all is left to the load.
+/// A server that does not answer at all is left to the load.
 fn check_it_answers_http(port: u16) -> Outcome<()> {
     let Ok(mut stream) = TcpStream::connect((SERVER_ADDRESS, port)) else { return Ok(()) };
     let _ = stream.set_read_timeout(Some(ANSWERS_WITHIN));
@@ -168,7 +168,7 @@ fn wait_until_it_opened(load: &mut Child, before: u64, wanted: u64) -> Outcome<(
     }
 }
 
-/// What is counted must be under load to its end.
+/// The load must last to the end of the count.
 fn check_it_goes_on(load: &mut Child) -> Outcome<()> {
     let Some(status) = load.try_wait().map_err(because("the load"))? else { return Ok(()) };
     let why = if status.success() { "what it was to send has ended".to_string() } else { last_sentence(LOAD_WORDS) };

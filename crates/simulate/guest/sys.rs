@@ -109,7 +109,7 @@ pub fn switch(interface: &str, command: u32, is_on: bool) -> Outcome<()> {
     }
     // SAFETY: takes no pointer.
     let fd = check("cannot open a socket", unsafe { socket(2, 2, 0) })?;
-    // SAFETY: the number was just opened and is nobody else's.
+    // SAFETY: the number was just opened, so nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the request is an ifreq whose data points to an ethtool_value; both live until the call returns.
     let code = unsafe { ioctl(socket.as_raw_fd(), SIOCETHTOOL, (&raw mut request).cast()) };
@@ -134,14 +134,14 @@ pub struct Event {
     data: u64,
 }
 
-/// Tells which descriptors can be read.
+/// Reports which descriptors can be read.
 pub struct Poller(OwnedFd);
 
 impl Poller {
     pub fn new() -> Outcome<Poller> {
         // SAFETY: takes no pointer.
         let fd = check("cannot make an epoll", unsafe { epoll_create1(0) })?;
-        // SAFETY: the number was just opened and is nobody else's.
+        // SAFETY: the number was just opened, so nothing else owns it.
         Ok(Poller(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

@@ -1,4 +1,4 @@
-//! What QEMU packs into the description of an access: asked of QEMU once a bit, and then read without a call. Every version has
+//! The bits of QEMU's description of an access: queried once for each bit, and then read without a call. Every version has
 //! its own places for the bits, and a call for each access would cost more than the cache model's answer.
 
 use crate::qemu::{self, AccessInfo};
@@ -25,12 +25,12 @@ pub struct Plain {
     pub bytes: u64,
 }
 
-fn asked_is_store(info: AccessInfo) -> bool {
+fn queried_is_store(info: AccessInfo) -> bool {
     // SAFETY: a plain function of its argument.
     unsafe { qemu::qemu_plugin_mem_is_store(info) }
 }
 
-fn asked_size_shift(info: AccessInfo) -> u32 {
+fn queried_size_shift(info: AccessInfo) -> u32 {
     // SAFETY: a plain function of its argument.
     unsafe { qemu::qemu_plugin_mem_size_shift(info) }
 }
@@ -38,7 +38,7 @@ fn asked_size_shift(info: AccessInfo) -> u32 {
 impl InfoBits {
     /// Asks QEMU for each bit.
     pub fn learn() -> InfoBits {
-        let bits = bits(asked_is_store, asked_size_shift);
+        let bits = bits(queried_is_store, queried_size_shift);
         InfoBits { bits: bits.unwrap_or_default(), is_plain: bits.is_some() }
     }
 
@@ -57,12 +57,12 @@ impl InfoBits {
     /// Whether the access is a store.
     #[inline(always)]
     pub fn is_store(self, info: AccessInfo) -> bool {
-        if self.is_plain { self.plain(info).is_store } else { asked_is_store(info) }
+        if self.is_plain { self.plain(info).is_store } else { queried_is_store(info) }
     }
 
     /// Bytes of the access.
     pub fn bytes(self, info: AccessInfo) -> u64 {
-        if self.is_plain { self.plain(info).bytes } else { 1 << asked_size_shift(info) }
+        if self.is_plain { self.plain(info).bytes } else { 1 << queried_size_shift(info) }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::pages::image_page;
 pub struct Block<'a> {
     /// Its function's place in the plugin's table.
     pub function: u32,
-    /// What the layer table says of the function.
+    /// The function's layer in the layer table.
     pub role: Role,
     pub instructions: u16,
     pub end: End,

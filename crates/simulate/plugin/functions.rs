@@ -75,7 +75,7 @@ impl Functions {
         self.functions[place as usize].instructions += u64::from(instructions);
     }
 
-    /// It reads or writes; counted without a branch that nobody could foresee.
+    /// It reads or writes; counted without a branch that could not be predicted.
     #[inline(always)]
     pub fn count_access(&mut self, place: u32, is_store: bool) {
         self.functions[place as usize].accesses[usize::from(is_store)] += 1;
@@ -87,7 +87,7 @@ impl Functions {
         self.accounts[account as usize].repeats += 1;
     }
 
-    /// What the caches made of it.
+    /// Its counts in the caches.
     #[inline(always)]
     pub fn caches(&mut self, place: u32) -> &mut Counts {
         let account = self.functions[place as usize].account;

@@ -38,13 +38,13 @@ pub struct Machine {
     line_shift: u32,
     code_line_shift: u32,
     has_objects: bool,
-    /// What is done at an access now.
+    /// The action at an access now.
     attention: Attention,
     /// The page and the line of the kernel's image that were fetched last, by number: to fetch them again changes nothing.
     fetched: (u64, u64),
 }
 
-/// What an access of the guest wants.
+/// The action for an access of the guest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attention {
     /// Nothing: it is the client's, which stands for another machine, or there are no caches.
@@ -173,7 +173,7 @@ impl Machine {
             return;
         }
         self.last_block = word;
-        // SAFETY: whoever calls `enter` promised it.
+        // SAFETY: a caller of `enter` promises it.
         self.enter_block(unsafe { word.recorded() });
     }
 

@@ -37,7 +37,7 @@ pub struct SoftTlb {
 
 impl SoftTlb {
     pub fn new() -> SoftTlb {
-        // Generation 0 is nobody's.
+        // Generation 0 is unused.
         SoftTlb { pages: Box::new([Page { tag: 0, start: 0, in_tlb: 0 }; ENTRIES]), generation: 1 }
     }
 

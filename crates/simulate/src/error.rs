@@ -1,8 +1,8 @@
-//! Why nothing was simulated: a sentence each, with what to do.
+//! Why nothing was simulated: a sentence each, with the remedy.
 
 use std::path::PathBuf;
 
-/// What can go wrong.
+/// An error of a simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     /// The emulator is not installed.
@@ -16,7 +16,7 @@ pub enum SimulateError {
         /// Its version.
         version: String,
     },
-    /// Only this processor is known.
+    /// Only x86-64 is supported.
     #[error("the simulated machine is x86-64 and runs programs of this machine, whose processor is another")]
     OtherProcessor,
     /// No kernel with the modules that are needed.
@@ -24,7 +24,7 @@ pub enum SimulateError {
         "no kernel with the modules veth and sch_netem under {looked}; unpack a kernel package (apt-get download linux-image-cloud-amd64's package, dpkg -x PACKAGE FOLDER) and name it: --kernel FOLDER"
     )]
     NoKernel {
-        /// Where it was looked for.
+        /// The places that were searched.
         looked: String,
     },
     /// A file of the host's is missing.
@@ -40,15 +40,15 @@ pub enum SimulateError {
         "the guest needs {needed_mib} MiB of memory and {free_mib} MiB are free; end other programs, or give it less with --memory"
     )]
     NoMemory {
-        /// What it would use.
+        /// The memory that it would use.
         needed_mib: u64,
-        /// What there is.
+        /// The memory that is free.
         free_mib: u64,
     },
     /// Something of the host's operating system failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The action that failed.
         what: String,
         /// The reason.
         source: std::io::Error,
@@ -56,40 +56,40 @@ pub enum SimulateError {
     /// The emulator ended or misbehaved.
     #[error("QEMU ended before the guest had done its work: {words}")]
     Qemu {
-        /// Its last words, or the guest's.
+        /// Its last output, or the guest's.
         words: String,
     },
-    /// The guest says why it could not do its job.
+    /// The guest's reason for failing.
     #[error("{0}")]
     Guest(String),
-    /// It took longer than was allowed.
+    /// It exceeded the time limit.
     #[error(
         "the guest did not end within {seconds} s; give it more time (--guest-timeout), or more memory (--memory) if it has many connections; its last words: {words}"
     )]
     Late {
         /// The limit.
         seconds: u64,
-        /// What its kernel said last.
+        /// The last output of its kernel.
         words: String,
     },
-    /// An order that cannot be carried out.
+    /// A request that is not possible.
     #[error("{0}")]
     Impossible(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// A file that is not as it should be.
+    /// A file with wrong contents.
     #[error("{path}: {why}", path = path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }
 
 impl SimulateError {
-    /// Wraps an error of the operating system with what was tried.
+    /// Wraps an error of the operating system with the action that failed.
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> SimulateError {
         let what = what.into();
         move |source| SimulateError::System { what, source }

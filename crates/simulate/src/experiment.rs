@@ -1,4 +1,4 @@
-//! Points and seeds: what is run, and what comes of it.
+//! Runs points and seeds, and collects their counts.
 
 use crate::SimulateError;
 use crate::cache::{Counts, Setup};
@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Functions of a sample that are kept, those with most L2 misses and those with most instructions.
+/// Functions of a sample that are kept: those with most L2 misses and those with most instructions.
 const MOST_FUNCTIONS: usize = 40;
 
-/// What to simulate.
+/// The experiment to simulate.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The points, each with every seed.
     pub points: Vec<PointPlan>,
-    /// Boots: each is one sample of where things lie in memory.
+    /// Boots: each is one sample of addresses in memory.
     pub seeds: u64,
     /// The caches; without them only instructions are counted.
     pub caches: Option<Setup>,
@@ -32,9 +32,9 @@ pub struct Experiment {
     pub objects: bool,
     /// Structures, or slab caches, whose fields are tried in the order of their accesses; each point then runs twice.
     pub pack: Vec<String>,
-    /// Costs by which cycles are estimated.
+    /// Prices for the estimate of cycles.
     pub cost: Option<Cost>,
-    /// What runs.
+    /// The workload.
     pub workload: Workload,
     /// Limits of the guest.
     pub limits: Limits,
@@ -44,7 +44,7 @@ pub struct Experiment {
     pub qemu: Option<PathBuf>,
 }
 
-/// What runs.
+/// The workload in the guest.
 #[derive(Debug, Clone)]
 pub enum Workload {
     /// A server that sends segments of the largest size over the connections in turn.
@@ -67,23 +67,23 @@ pub struct ServerPlan {
     pub files: Vec<PathBuf>,
     /// Folders that the guest has, empty.
     pub folders: Vec<String>,
-    /// Where it listens.
+    /// The port that it listens on.
     pub port: u16,
-    /// Who loads it.
+    /// The load on it.
     pub load: Arc<dyn GuestLoad>,
-    /// Before the count, in the guest's time.
+    /// Time before the count, in the guest's time.
     pub warmup_ms: u64,
-    /// The count, in the guest's time.
+    /// Length of the count, in the guest's time.
     pub window_ms: u64,
 }
 
-/// The load on a server in the guest: a program that is put there and started, of which nothing else is known here.
+/// The load on a server in the guest: a program that is put there and started; simulate knows nothing else about it.
 pub trait GuestLoad: std::fmt::Debug {
-    /// Puts the program and what it reads into the guest's files; those of [`ServerPlan::files`] are there, too.
+    /// Puts the program and its files into the guest; those of [`ServerPlan::files`] are there, too.
     fn put(&self, image: &mut Image) -> Result<(), SimulateError>;
 
-    /// How it is started for a point. It loads the server at [`crate::guest::SERVER_ADDRESS`] from when it has opened its
-    /// connections until the count is over, prints what it counted, and ends by itself.
+    /// The command for a point. It loads the server at [`crate::guest::SERVER_ADDRESS`] from when it has opened its
+    /// connections until the count is over, prints its counts, and ends.
     fn command(&self, point: &PointPlan) -> LoadCommand;
 }
 
@@ -92,19 +92,19 @@ pub trait GuestLoad: std::fmt::Debug {
 pub struct LoadCommand {
     /// Program and arguments.
     pub words: Vec<String>,
-    /// Connections that it opens before its warm-up begins, those of its checks among them.
+    /// Connections that it opens before its warm-up begins, including those of its checks.
     pub opened: u64,
 }
 
-/// What a run tells while it goes on.
+/// The progress of a run.
 pub enum Step<'s> {
-    /// The next thing begins.
+    /// The next step begins.
     Begins(&'s str),
-    /// A point has one more sample: everything so far.
+    /// A point has one more sample: all results so far.
     Has(&'s Simulation),
 }
 
-/// Runs it all. `progress` receives each step; `stop` is asked often.
+/// Runs the experiment. `progress` receives each step; `stop` is checked often.
 pub fn run(
     experiment: &Experiment,
     progress: &mut dyn FnMut(Step<'_>),
@@ -188,7 +188,8 @@ pub fn sample(
                 counts.iter().filter(|one| is_meant(&one.name)).filter_map(|one| packed(one, &btf)).collect();
             check_packed(&experiment.pack, &packings, &rows)?;
             if !packings.is_empty() {
-                // The same run to the last instruction, as the caches do not reach the guest; so what differs is the layout.
+                // The same run to the last instruction, because the caches do not affect the guest; so any difference
+                // comes from the layout.
                 order.objects = Some(Objects { packings: packings.clone(), ..objects });
                 let again = saved.resume(&job, &order, stop)?;
                 sample.packed = compared(&rows, counts, &again.answer.objects, &packings);
@@ -200,14 +201,14 @@ pub fn sample(
     Ok(sample)
 }
 
-/// The guest's types and where its objects are found, or why they are not known.
+/// The guest's types and the data for finding objects, or why they are not known.
 fn types_of(saved: &Saved) -> Result<(Btf, Objects), String> {
     let btf = saved.types()?;
     let map = kernel_map(&btf, &saved.variables, saved.memory_bytes())?;
     Ok((btf, Objects { map, packings: Vec::new() }))
 }
 
-/// Refuses before the first point what no kernel like this one can be asked for.
+/// Refuses, before the first point, names that this kernel does not have.
 fn check_pack(wanted: &[String], btf: &Btf) -> Result<(), SimulateError> {
     match wanted.iter().find(|name| !is_structure_or_cache(btf, name)) {
         None => Ok(()),
@@ -235,7 +236,7 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[Object]) -> Res
     }
 }
 
-/// The guest's file system: what the workload needs besides the guest's own.
+/// The guest's file system: the workload's files besides the guest's own.
 pub fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateError> {
     let mut image = Image::base(kernel)?;
     if let Workload::Server(server) = workload {

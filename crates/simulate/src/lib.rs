@@ -1,8 +1,9 @@
-//! What the caches of a processor would make of a server and its kernel.
+//! Simulates the caches of a processor under a server and its kernel.
 //!
-//! A machine without hardware counters cannot say how often a packet misses the L2. So the server runs in a guest that QEMU
-//! interprets (no KVM): a plugin sees every instruction and every memory access, charges it to a layer of the network stack,
-//! and sends it through a model of caches. Counts are exact and repeatable, for the model; they are always called simulated.
+//! A machine without hardware counters cannot measure how often a packet misses the L2. So the server runs in a guest
+//! that QEMU interprets (no KVM): a plugin sees every instruction and every memory access, charges it to a layer of the
+//! network stack, and sends it through a model of caches. Counts are exact and repeatable, for the model; they are
+//! always called simulated.
 
 pub mod attribution;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! Counts by kind of memory, with the names of types, fields and variables; and other layouts made of them.
+//! Counts by kind of memory, with the names of types, fields and variables; and layouts computed from them.
 
 use crate::kernel_types::{Btf, Field, Variables, fields_of, type_of_cache};
 use crate::objects::{DISTANCES, ObjectCounts, Packing, WORD_BYTES, Word};
@@ -6,7 +6,7 @@ use record::simulation::{Distances, Field as FieldRow, Line as LineRow, Object, 
 
 /// Bytes of a line in these tables.
 const LINE_BYTES: u64 = 64;
-/// What is moved together when fields are packed.
+/// The unit that is moved when fields are packed.
 const GRAIN_BYTES: u64 = 8;
 /// Variables that are named, those with most misses.
 const MOST_VARIABLES: usize = 20;
@@ -18,7 +18,7 @@ struct Group {
     end: u64,
 }
 
-/// All grains of an object in groups: fields that share one are together; what no field covers is a group a grain.
+/// All grains of an object in groups: fields that share one are together; a grain that no field covers is a group.
 fn groups(fields: &[Field], grains: u64, grain_bytes: u64) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut next = 0;
@@ -75,7 +75,7 @@ fn part(words: &[Word], start: u64, end: u64) -> &[Word] {
     words.get(start..end).unwrap_or_default()
 }
 
-/// Gives the plugin's counts their names; most misses of the first L2 first.
+/// Adds names to the plugin's counts; most misses of the first L2 first.
 pub fn named(counts: &[ObjectCounts], btf: &Btf, variables: &Variables, levels: usize) -> Vec<Object> {
     let mut rows: Vec<Object> = Vec::new();
     for one in counts {
@@ -177,7 +177,7 @@ pub fn packed(counts: &ObjectCounts, btf: &Btf) -> Option<Packing> {
     Some(Packing { cache: counts.name.clone(), places })
 }
 
-/// Lines in use when words lie where the layout puts them.
+/// Lines in use with the words at the layout's places.
 fn lines_when_packed(row: &Object, counts: &ObjectCounts, packing: &Packing) -> u64 {
     let mut lines = vec![0_u64; (u64::from(counts.size).div_ceil(LINE_BYTES)) as usize];
     for (index, word) in counts.words.iter().enumerate() {
@@ -190,7 +190,7 @@ fn lines_when_packed(row: &Object, counts: &ObjectCounts, packing: &Packing) -> 
     lines.iter().filter(|accesses| **accesses > 0 && 10 * **accesses >= row.visits).count() as u64
 }
 
-/// What the layouts did: the counts of a run as it is, and of the same run with them.
+/// The effect of the layouts: the counts of a run with the original layout, and of the same run with the new ones.
 pub fn compared(rows: &[Object], counts: &[ObjectCounts], after: &[ObjectCounts], packings: &[Packing]) -> Vec<Packed> {
     let each = packings.iter().filter_map(|packing| {
         let row = rows.iter().find(|row| row.name == packing.cache)?;

@@ -1,10 +1,10 @@
-//! From the model's counts to the form that is kept and printed ([`record::simulation`]).
+//! Converts the model's counts to the form that is kept and printed ([`record::simulation`]).
 
 use crate::cache::{Counts, LevelCounts, Setup};
 use crate::exchange::Account;
 use record::simulation::{self, CacheCounts, Caches, Geometry, Level};
 
-/// What a count is.
+/// The meaning of a count.
 pub const UNIT: &str = "events in the window; divide by sent for events a packet";
 
 /// The geometries.
@@ -27,7 +27,7 @@ pub fn caches(setup: &Setup) -> Caches {
     }
 }
 
-/// Misses of so many L2 geometries; nothing where no caches were simulated.
+/// Misses of this many L2 geometries; `None` if no caches were simulated.
 pub fn cache_counts(counts: &Counts, levels: usize) -> Option<CacheCounts> {
     let level = |level: &LevelCounts| Level {
         fetch_misses: level.fetch_misses,

@@ -206,5 +206,5 @@ fn a_setup_survives_being_written() {
     assert_eq!(Setup::from_text(&setup.to_text()), Ok(setup));
     assert!(Setup::from_text("l1i 65536/2/64/lru\n").unwrap_err().contains("missing"));
     assert!(Setup::from_text("l1i 65536/2/64/lru\nl1d 65536/2/64/lru\n").unwrap_err().contains("0 L2"));
-    assert!(Setup::from_text("l4 65536/2/64/lru\n").unwrap_err().contains("no part"));
+    assert!(Setup::from_text("l4 65536/2/64/lru\n").unwrap_err().contains("not part"));
 }

@@ -1,8 +1,8 @@
-//! Cold connections where io_uring is missing and one process may not open as many descriptors: several processes, each
-//! with a herd of its own, behind the same interface.
+//! Cold connections for machines without io_uring where one process may not open as many descriptors: several
+//! processes, each with its own herd, and one interface to all.
 //!
-//! A helper is this program again, told its part as a line of JSON on its standard input, then numbers, one a line; it
-//! answers with its counts, one line of JSON every 100 ms, and ends when its input does.
+//! A helper is this program again. It reads its part as a line of JSON on its standard input, then target numbers, one
+//! a line. It answers with its counts, one line of JSON every 100 ms, and ends when its input does.
 
 use crate::failure::wrong_usage;
 use anyhow::{Context, Result, bail};
@@ -17,18 +17,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Descriptors of a helper that are no cold connections.
+/// Descriptors of a helper that are not cold connections.
 const SPARE: u64 = 128;
 /// More processes than this would be a mistake.
 const MOST_HELPERS: u64 = 64;
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
-/// Takes the ways of holding connections that are tried from the environment: `descriptors` or `helpers`, for tests.
+/// Environment variable that forces a way of holding connections: `descriptors` or `helpers`, for tests.
 const FORCED: &str = "STRAINGAUGE_COLD";
 
 /// A herd in this process, or in helpers.
 pub enum Cold {
-    /// All of it is held here.
+    /// All of it is in this process.
     Here(ColdHerd),
     /// Each holds a part.
     Helpers(Helpers),
@@ -44,7 +44,7 @@ pub struct Helpers {
 
 struct Helper {
     child: Child,
-    /// `None` once it is to end.
+    /// `None` once it is ordered to end.
     input: Option<ChildStdin>,
     counts: Arc<Mutex<Counts>>,
     most: u64,
@@ -65,7 +65,7 @@ struct Counts {
     trouble: Option<String>,
 }
 
-/// What a helper is sent first.
+/// The first line that a helper is sent.
 #[derive(Serialize, Deserialize)]
 struct Part {
     plan: LoadPlan,
@@ -73,8 +73,8 @@ struct Part {
 }
 
 impl Cold {
-    /// Begins a herd of none that can grow to `most`: by io_uring where the kernel has it, else with a descriptor for each
-    /// where they suffice, else in several processes.
+    /// Begins an empty herd that can grow to `most`: by io_uring where the kernel has it, else with a descriptor for
+    /// each where they suffice, else in several processes.
     pub fn begin(plan: &LoadPlan, most: u64) -> Result<Cold> {
         let forced = std::env::var(FORCED).unwrap_or_default();
         let keep = if forced.is_empty() { Keep::Best } else { Keep::Descriptors };
@@ -181,7 +181,7 @@ impl Helpers {
         for helper in &mut self.all {
             let part = left.min(helper.most);
             left -= part;
-            helper.tell(part)?;
+            helper.set_target(part)?;
         }
         let (mut nearest, mut since) = (u64::MAX, Instant::now());
         loop {
@@ -211,7 +211,7 @@ impl Helpers {
     }
 }
 
-/// The plan of one helper: on loopback, source addresses of its own, so that helpers share no ports.
+/// The plan of one helper: on loopback with separate source addresses, so that helpers share no ports.
 fn part_of(plan: &LoadPlan, index: u64) -> LoadPlan {
     let mut part = plan.clone();
     let target = plan.addresses[0].ip();
@@ -248,8 +248,8 @@ impl Helper {
         Ok(Helper { child, input: Some(input), counts, most: part.most })
     }
 
-    fn tell(&mut self, target: u64) -> Result<()> {
-        let input = self.input.as_mut().context("the helper has been told to end")?;
+    fn set_target(&mut self, target: u64) -> Result<()> {
+        let input = self.input.as_mut().context("the helper was already stopped")?;
         writeln!(input, "{target}").context("a helper process of the cold connections ended")
     }
 }
@@ -310,7 +310,7 @@ pub fn help() -> Result<std::process::ExitCode> {
             user_bytes: now.user_bytes,
             trouble: herd.trouble(),
         };
-        // Nobody listens any more: the program that started us is gone.
+        // The program that started us is gone.
         if writeln!(std::io::stdout(), "{}", serde_json::to_string(&counts)?).is_err() {
             break;
         }

@@ -1,4 +1,4 @@
-//! Lists of CPUs (`0,2-3`) and who gets which.
+//! Lists of CPUs (`0,2-3`), and the split between client and server.
 
 /// Parses a list such as `0`, `0,2`, `1-3,6`.
 pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
@@ -28,7 +28,7 @@ pub fn split(allowed: &[usize]) -> (Vec<usize>, Vec<usize>) {
     (client.to_vec(), server.to_vec())
 }
 
-/// A list as a person writes it: `0,2-3`.
+/// A list as it is typed: `0,2-3`.
 pub fn format_list(cpus: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for cpu in cpus {

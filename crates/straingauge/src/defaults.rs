@@ -1,5 +1,5 @@
-//! What stands in where nothing is typed. The code takes these values, and help quotes them by name, as in `[default: {budget}]`,
-//! so that one cannot differ from the other.
+//! The default values of options. The code uses these values, and help quotes them by name, as in
+//! `[default: {budget}]`, so the two cannot differ.
 
 use crate::quantity::{Bytes, Share};
 use analyze::sweep;
@@ -54,7 +54,7 @@ impl<T: AsTyped> AsTyped for &[T] {
     }
 }
 
-/// A length of time as it would be typed.
+/// A duration as it would be typed.
 pub fn typed(time: &Duration) -> String {
     time.as_typed()
 }
@@ -143,11 +143,11 @@ defaults! {
     BURST: Duration = milliseconds(100);
     /// Samples a second.
     FREQUENCY: u64 = 997;
-    /// Time of `profile --axis`: five values are measured in less than three minutes.
+    /// Time of `profile --axis`: enough for five values.
     PROFILE_BUDGET: Duration = seconds(175);
     /// As in Figure 5 of Kim and Rixner (2005).
     PROFILE_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 2048];
-    /// What a web server's usual limits let through.
+    /// The most that a web server's usual limits allow.
     PROFILE_WEB_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 1024];
     /// Held while packet rates of the microbenchmark are varied.
     PROFILE_HELD_CONNECTIONS: u64 = 1;
@@ -202,7 +202,7 @@ defaults! {
     LIMIT: Bytes = Bytes(10 << 30);
 }
 
-/// What each name in help stands for, in lower case.
+/// The value of each name in help, in lower case.
 pub fn words() -> Vec<(String, String)> {
     let criteria = Criteria::default();
     let counts = |values: &[f64]| values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",");

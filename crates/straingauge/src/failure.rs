@@ -1,18 +1,18 @@
-//! Exit codes, and the one sentence that an error becomes.
+//! Exit codes, and errors as one sentence.
 
 use record::Outside;
 use remote::RemoteError;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Characters of a sentence; names and paths in it are somebody's.
+/// Most characters of a sentence; its names and paths come from outside.
 const MOST_CHARS: usize = 4000;
 
 /// Everything was done.
 pub const DONE: u8 = 0;
 /// Something failed; what was measured until then is kept.
 pub const FAILED: u8 = 1;
-/// The command line cannot be meant.
+/// The command line makes no sense.
 pub const USAGE: u8 = 2;
 /// Done, but a `--fail-if` limit was crossed, or a comparison showed a regression.
 pub const LIMIT_CROSSED: u8 = 3;
@@ -21,7 +21,7 @@ pub const COULD_NOT_TELL: u8 = 4;
 /// Ctrl-C or a termination signal; partial results are kept.
 pub const INTERRUPTED: u8 = 130;
 
-/// An error that is the user's typing: exit code 2 instead of 1.
+/// A mistake in the user's input: exit code 2 instead of 1.
 #[derive(Debug)]
 pub struct UsageError(pub String);
 
@@ -60,7 +60,7 @@ fn is_interruption(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.is::<Interrupted>() || matches!(elsewhere, Some(RemoteError::Interrupted(_)))
 }
 
-/// What wrk, wrk2, ab, hey, oha and k6 call it, and how it is asked for here.
+/// Options of wrk, wrk2, ab, hey, oha and k6, and the options here that do the same.
 const HABITS: [(&[&str], &str); 11] = [
     (&["-n", "--requests", "--iterations"], "a load has a length instead: -d 10s"),
     (&["-R", "--rps", "--qps"], "the rate of the open loop is -r"),
@@ -93,7 +93,7 @@ pub(crate) const RENAMED: [(&str, &str, &str); 14] = [
     ("predict", "--mix", "--class-shares"),
 ];
 
-/// Options that stand in scenario files alone: the command, the file's section, the options.
+/// Options that exist in scenario files only: the command, the file's section, the options.
 pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 4] = [
     ("find", "load", &["--connect-rate"]),
     ("find", "find", &["--conforming-share", "--elastic-gain", "--saturation", "--efficiency-loss", "--bracket"]),
@@ -117,10 +117,10 @@ pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 4] = [
     ),
 ];
 
-/// Options of `scale` that compared a server with itself.
+/// Former options of `scale` that compared a server with itself.
 const COMPARED_BY_SCALE: [&str; 5] = ["--compare", "--connections", "--cold", "--duration-ms", "--repeats"];
 
-/// A hint for an option that another tool has, that had another name, or that stands elsewhere.
+/// A hint for an option of another tool, a renamed one, or one that exists only in scenario files.
 fn habit(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
@@ -140,7 +140,7 @@ fn habit(error: &clap::Error) -> Option<String> {
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
         let key = typed.trim_start_matches('-');
         return Some(format!(
-            "{typed} stands in a scenario file alone: write {key} = ... into its section [{section}], and name the file with --scenario"
+            "{typed} exists in scenario files only: write {key} = ... into its section [{section}], and name the file with --scenario"
         ));
     }
     if let Some((.., new)) = RENAMED.iter().find(|(of, old, _)| *of == command && old == typed) {
@@ -177,12 +177,12 @@ pub fn usage(error: clap::Error) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Whoever read standard output went away. Other pipes that break are errors like others.
+/// The reader of standard output closed it. Other broken pipes are ordinary errors.
 #[derive(Debug, thiserror::Error)]
 #[error("nobody reads standard output any more")]
 struct ReaderGone;
 
-/// Prints the error as one line and picks the exit code. A reader that went away (`| head`) is not an error.
+/// Prints the error as one line and picks the exit code. A closed reader (`| head`) is not an error.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(|cause| cause.is::<ReaderGone>()) {
         return ExitCode::from(DONE);
@@ -198,12 +198,12 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     })
 }
 
-/// The error and its causes in one sentence. A cause that the message before it already quotes is not said twice.
+/// The error and its causes in one sentence. A cause that the previous message already quotes is not repeated.
 pub fn sentence(error: &anyhow::Error) -> String {
     record::sentence(error.as_ref())
 }
 
-/// Prints to standard output. A reader that went away ends the command as done.
+/// Prints to standard output. If the reader closed it, the command ends as done.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {

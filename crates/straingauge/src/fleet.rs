@@ -1,4 +1,4 @@
-//! The workers that send a load instead of this process, from the options that ask for them.
+//! Starts the workers that send a load instead of this process.
 
 use crate::cli::{FleetOptions, LoadOptions, RayOptions, WorkerLossWord};
 use crate::defaults;
@@ -10,8 +10,8 @@ use record::LoadPlan;
 use remote::{Fleet, Nodes, OnLoss, RayPlan, RemoteError, Source};
 use std::net::IpAddr;
 
-/// Starts the workers that were asked for; `None` where this process sends the load itself. `starts_server`: the run
-/// starts its server itself, on this machine.
+/// Starts the workers that the options name; `None` if this process sends the load itself. `starts_server`: the run
+/// starts its server on this machine.
 pub fn connect(
     clients: &FleetOptions,
     load: &LoadOptions,
@@ -22,21 +22,21 @@ pub fn connect(
     progress: &mut Progress,
 ) -> Result<Option<Fleet>> {
     if clients.ray.is_some() && !clients.client.is_empty() {
-        return Err(wrong_usage("straingauge fleet brings clients of its own: leave --client out, or leave fleet out"));
+        return Err(wrong_usage("straingauge fleet starts its own clients: leave --client out, or leave fleet out"));
     }
     if clients.client.is_empty() && clients.ray.is_none() {
         if clients.on_worker_loss.is_some() || !clients.allow_target.is_empty() {
-            return Err(wrong_usage("--on-worker-loss and --allow-target are about clients: add --client COMMAND"));
+            return Err(wrong_usage("--on-worker-loss and --allow-target apply to clients: add --client COMMAND"));
         }
         return Ok(None);
     }
     if starts_server {
         return Err(wrong_usage(
-            "clients send load from other machines, which do not see a server in a namespace of this one: start the server yourself and leave -- SERVER out",
+            "clients send load from other machines, which cannot reach a server in a namespace of this one: start the server yourself and leave -- SERVER out",
         ));
     }
     if load.cold.is_some_and(|cold| cold.0 > 0) || load.cpus.is_some() {
-        return Err(wrong_usage("--cold and --cpus are about this machine: they do not go with clients on others"));
+        return Err(wrong_usage("--cold and --cpus apply to this machine: they do not work with clients on others"));
     }
     let workload = &plan.workload;
     if workload.trace.is_some() || workload.series.is_some() || !workload.classes.is_empty() {
@@ -72,7 +72,7 @@ pub fn connect(
     Ok(Some(Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?))
 }
 
-/// What is refused before a worker is started is the user's typing.
+/// Anything refused before a worker starts is a mistake in the user's input.
 fn as_usage(error: RemoteError) -> anyhow::Error {
     wrong_usage(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Files that are named on the command line or in a scenario.
+//! Reads files that are named on the command line or in a scenario.
 
 use crate::failure::wrong_usage;
 use anyhow::{Context, Result};

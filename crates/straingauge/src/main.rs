@@ -1,4 +1,5 @@
-//! straingauge: a strain gauge for network servers. The binary parses, resolves, calls one room after another, prints.
+//! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
+//! prints.
 
 mod cli;
 mod cold;

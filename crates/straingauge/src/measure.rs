@@ -1,4 +1,4 @@
-//! One load point: somebody sends the load, companions see it, both become one point.
+//! One load point: a sender sends the load, companions observe it, and their results become one point.
 
 use crate::companions::cold::HeldCold;
 use crate::companions::{Companion, Companions, Holding, Load, TimeWait};
@@ -16,29 +16,29 @@ use std::collections::BTreeMap;
 /// Length of the yardstick's arithmetic.
 const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Who sends the load.
+/// Sends the load.
 pub enum Sender {
-    /// The engine of this process; with it the rate series or log that the points follow.
+    /// The engine of this process, with the rate series or log that the points follow.
     Engine(Supplied),
-    /// Workers, in its stead.
+    /// Workers on other machines instead.
     Workers(Fleet),
-    /// The server itself: the microbenchmark's sender, where `polls` has a CPU to itself.
+    /// The server itself: the microbenchmark's sender; `polls` if it has a CPU to itself.
     Microbenchmark { polls: bool },
 }
 
-/// Runs points: has the load sent, and accompanied.
+/// Runs points: sends the load with its companions.
 pub struct Runner {
     pub sender: Sender,
     companions: Companions,
     stop: Stop,
     /// CPU on which the yardstick runs: one of the server's.
     yardstick_cpu: Option<usize>,
-    /// A process of the server's network namespace, where it has one of its own.
+    /// A process of the server's network namespace, if that is a separate one.
     server_pid: Option<u32>,
 }
 
 impl Sender {
-    /// Sends one load; its result, and the figures that only the sender knows.
+    /// Sends one load; returns its result and the figures that only the sender knows.
     fn send(
         &mut self,
         plan: &LoadPlan,
@@ -73,12 +73,12 @@ impl Sender {
 }
 
 impl Runner {
-    /// Measures what this one sends. `server_pid`: of the server's network namespace, where it has one of its own.
+    /// Measures with this sender. `server_pid`: a process of the server's network namespace, if that is a separate one.
     pub fn new(sender: Sender, stop: Stop, yardstick_cpu: Option<usize>, server_pid: Option<u32>) -> Self {
         Runner { sender, companions: Companions::default(), stop, yardstick_cpu, server_pid }
     }
 
-    /// From now on this one accompanies every load.
+    /// Adds a companion of every load from now on.
     pub fn join(&mut self, companion: impl Companion + 'static) {
         self.companions.join(companion);
     }
@@ -88,7 +88,7 @@ impl Runner {
         matches!(self.sender, Sender::Workers(_))
     }
 
-    /// What each client did in the last point, in a line each.
+    /// One line for each client about the last point.
     pub fn client_lines(&self) -> Vec<String> {
         if let Sender::Workers(fleet) = &self.sender { fleet.lines() } else { Vec::new() }
     }
@@ -98,7 +98,7 @@ impl Runner {
         if let Sender::Workers(fleet) = &self.sender { fleet.failure() } else { None }
     }
 
-    /// Fits a sweep's plan to the log, where one is replayed.
+    /// Adapts a sweep's plan to the log, if one is replayed.
     pub fn adapt(&self, plan: &mut LoadPlan) {
         if let Sender::Engine(supplied) = &self.sender {
             supplied.adapt(plan);
@@ -117,8 +117,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Brings what is held beside the load to a place of an axis; `most` is its largest value. The axes of the load itself
-    /// hold nothing.
+    /// Moves what is held during the load to a value of an axis; `most` is its largest value. The axes of the load
+    /// itself hold nothing.
     pub fn hold(&mut self, plan: &LoadPlan, place: AxisPlace, most: f64, progress: &mut Progress) -> Result<()> {
         let mut with = Holding { plan, stop: &self.stop, progress };
         if self.companions.hold(place, &mut with)? {
@@ -200,7 +200,7 @@ fn segments(plan: &LoadPlan, polls: bool) -> Result<microbenchmark::Plan> {
     })
 }
 
-/// The plan's pace; of a log that is replayed once the rate that it turned out to have.
+/// The plan's pace; for a log that is replayed once, its measured rate.
 fn pace_of(plan: &LoadPlan, result: &LoadResult) -> Pace {
     let is_single_replay = plan.workload.trace.as_ref().is_some_and(|trace| !trace.is_repeated);
     match plan.pace {

@@ -1,4 +1,4 @@
-//! A point that was measured, before it is kept.
+//! A measured point, before it is stored.
 
 use anyhow::Result;
 use load::LoadResult;
@@ -10,7 +10,7 @@ use record::{Figures, Latency, Pace, Point, RunWriter, Sweep};
 pub struct Measured {
     pub point: Point,
     pub result: LoadResult,
-    /// Histograms beside those of the result, by their tags.
+    /// More histograms than those of the result, by their tags.
     pub latencies: Vec<(&'static str, Latency)>,
 }
 
@@ -25,7 +25,7 @@ impl Measured {
     }
 }
 
-/// The point of a load that is over, with the figures of whoever sent it. `asked`: its connections and its pace.
+/// The point of a finished load, with the sender's figures. `asked`: its connections and its pace.
 pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
     let point = Point {
         schema: SCHEMA,
@@ -49,7 +49,7 @@ pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResul
     Measured { point, result, latencies: Vec::new() }
 }
 
-/// What the client says of a load that is over.
+/// The client's side of a finished load.
 pub fn client_side(result: &LoadResult) -> ClientSide {
     ClientSide {
         completed_in_window: result.counts.completed_in_window,

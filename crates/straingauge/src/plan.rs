@@ -43,7 +43,7 @@ pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
     })
 }
 
-/// Options of `load`, `find` and `profile --axis` as typed: the command line laid over the scenario file.
+/// Options of `load`, `find` and `profile --axis`: the command line over the scenario file.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// The URL as typed.
@@ -58,16 +58,16 @@ pub struct RunOptions {
     pub server: ServerOptions,
     pub watching: WatchingOptions,
     pub output: OutputOptions,
-    /// The server to start; empty = it is there.
+    /// The server to start; empty = it runs already.
     pub command: Vec<String>,
-    /// The scenario file's own options of the sweeps.
+    /// The scenario file's own options for sweeps.
     pub find_in_file: FindOptions,
     /// The scenario file's questions for `predict`.
     pub what_ifs: Vec<WhatIf>,
 }
 
 impl RunOptions {
-    /// A load of this URL, and nothing else typed.
+    /// A load of this URL with all other options at their defaults.
     pub fn of(url: &str) -> Result<RunOptions> {
         Ok(RunOptions {
             url: url.to_string(),
@@ -88,14 +88,14 @@ impl RunOptions {
     }
 }
 
-/// What a load is for.
+/// The purpose of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadKind {
     /// One point.
     Single,
     /// A sweep: pace and window change from point to point.
     Sweep,
-    /// The same of the microbenchmark: each segment is a packet of its own, nothing is left to segmentation offload.
+    /// A sweep of the microbenchmark: each segment is a separate packet, so segmentation offload has nothing to do.
     Microbenchmark,
 }
 
@@ -145,9 +145,9 @@ pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
     })
 }
 
-/// The path that was asked for, if one was.
+/// The path that the options ask for, if any.
 pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
-    if !options.is_asked() {
+    if !options.is_set() {
         return Ok(None);
     }
     let delay_ns = options.delay.map_or(0, |time| time.nanos());
@@ -173,8 +173,8 @@ pub fn path_plan(options: &PathOptions, seed: u64) -> Result<Option<PathPlan>> {
     Ok(Some(plan))
 }
 
-/// Makes the engine's plan from what was typed, and what the engine reads while it runs. `addresses`: the server's;
-/// `client_cpus`: for the engine's threads where none were typed, empty = not pinned.
+/// Makes the engine's plan from the typed options, and the files that the engine reads while it runs. `addresses`: the
+/// server's; `client_cpus`: for the engine's threads where none were typed, empty = not pinned.
 pub fn load_plan(
     run: &RunOptions,
     kind: LoadKind,
@@ -197,7 +197,7 @@ pub fn load_plan(
     };
     let pace = pace.unwrap_or(asked);
     if pace == Pace::Closed && options.arrival.is_some() {
-        return Err(wrong_usage("--arrival is about the open loop: give --rate too"));
+        return Err(wrong_usage("--arrival applies to the open loop: give --rate too"));
     }
     let default_connections = default_connections.unwrap_or(match pace {
         Pace::Closed => defaults::CONNECTIONS,

@@ -1,4 +1,4 @@
-//! Programs that straingauge starts: why one cannot be started, and how it and what it started are ended.
+//! Starts and ends other programs: explains why one cannot be started, and ends it with all its children.
 
 use anyhow::anyhow;
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ pub fn cannot_start(what: &str, error: &io::Error) -> anyhow::Error {
     }
 }
 
-/// Ends a child that leads its process group with all of the group, politely first, and these daemons that it left behind.
+/// Ends a child that leads its process group with the whole group, politely first, and the daemons that it left behind.
 /// Returns how the child ended.
 pub fn end(child: &mut Child, daemons: &[u32]) -> Option<ExitStatus> {
     signal(child, daemons, libc::SIGTERM);

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-/// Where progress goes.
+/// The destination of progress lines.
 #[derive(Debug)]
 pub struct Progress {
     is_quiet: bool,
@@ -52,7 +52,7 @@ impl Drop for Progress {
     }
 }
 
-/// Columns of the terminal on standard error; 80 where it does not tell.
+/// Columns of the terminal on standard error; 80 if the terminal does not report them.
 fn width() -> usize {
     // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
     let columns = unsafe {

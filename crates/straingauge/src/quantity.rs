@@ -88,7 +88,7 @@ quantity! {
     /// Events per second: `250`, `10k`, `0.5`.
     Rate(f64) = units::parse_rate
 }
-/// How fast a log or a series is played: `10`, `0.5`, `max`.
+/// The speed at which a log or a series is played: `10`, `0.5`, `max`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Speed {
     /// So many times faster than it was.
@@ -162,7 +162,7 @@ quantity! {
 }
 
 impl Time {
-    /// What was typed, or else this, in nanoseconds.
+    /// The typed value or else this default, in nanoseconds.
     pub fn nanos_or(typed: Option<Time>, default: Duration) -> u64 {
         typed.unwrap_or(Time(default)).nanos()
     }

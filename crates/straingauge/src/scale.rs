@@ -1,4 +1,4 @@
-//! Scalable select: which programs it can help, and the library that does it (native/scalable-select).
+//! Scalable select: the programs that it applies to, and its library (native/scalable-select).
 
 pub mod library;
 pub mod target;

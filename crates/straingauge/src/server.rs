@@ -1,4 +1,4 @@
-//! The server under test when straingauge starts it: namespaces, CPUs, waiting until it accepts, stopping it for good.
+//! The server under test when straingauge starts it: namespaces, CPUs, waiting until it accepts, stopping it.
 
 pub mod guardian;
 
@@ -17,27 +17,27 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wan::{Pair, PairPlan, PathMeter};
 
-/// How much of the server's own output is kept: its end, where the reason of an exit stands.
+/// How much of the server's output is kept: the end, where the reason of an exit is.
 const KEPT_OUTPUT_BYTES: usize = 64 << 10;
-/// What a signal interrupts here.
+/// The phase in which a signal interrupts the run.
 const STARTING: &str = "the server was starting";
 
-/// What to start and where.
+/// The server to start, and where.
 pub struct ServerPlan<'a> {
     pub argv: &'a [String],
     pub port: u16,
-    /// The address in the URL, where it is one.
+    /// The address in the URL, if the URL has one.
     pub asked: Option<IpAddr>,
     pub server_cpus: Vec<usize>,
     pub client_cpus: Vec<usize>,
-    /// Namespaces of their own for client and server.
+    /// Run client and server in separate namespaces.
     pub is_isolated: bool,
-    /// What lies between client and server; needs isolation.
+    /// The path between client and server; needs isolation.
     pub path: Option<PathPlan>,
-    /// Each segment is a packet of its own.
+    /// Send each segment as a separate packet.
     pub single_segments: bool,
     pub timeout: Duration,
-    /// The option of the command by which the user changes the timeout, if there is one.
+    /// The option that changes the timeout, if the command has one.
     pub timeout_option: Option<&'static str>,
 }
 
@@ -47,17 +47,17 @@ pub struct Server {
     exit: Option<ExitStatus>,
     output: Arc<Mutex<VecDeque<u8>>>,
     pair: Option<Pair>,
-    /// Without namespaces: ends the server's processes should we be killed.
+    /// Without namespaces: ends the server's processes if this process is killed.
     guardian: Option<Guardian>,
     port: u16,
     /// Where the engine connects to.
     pub address: SocketAddr,
     /// The limit of descriptors that it was started with.
     pub inherited_descriptors: u64,
-    /// What the way of starting it makes doubtful.
+    /// Doubts about the way it was started.
     pub doubts: Vec<Doubt>,
     has_path: bool,
-    /// The path's self-test in words, where it was tested.
+    /// The path's self-test in words, if it was tested.
     pub path_test: Option<String>,
     /// `veth between two network namespaces`, `loopback in the server's namespace`, `loopback of this machine`.
     pub path: String,
@@ -85,7 +85,7 @@ impl Server {
         command.args(&plan.argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         match &pair {
             Some(pair) => pair.run_server(&mut command)?,
-            None => run_beside(&mut command, &plan.server_cpus),
+            None => run_pinned(&mut command, &plan.server_cpus),
         }
         let inherited_descriptors = record::machine::descriptor_limit();
         let mut child = command
@@ -125,7 +125,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Pings and a train of packets before the path is used; what is off becomes a doubt.
+    /// Pings and sends a train of packets before the path is used; deviations become doubts.
     fn test_path(&mut self) -> Result<()> {
         let Some(pair) = self.pair.as_ref().filter(|pair| pair.path().shapes_packets()) else { return Ok(()) };
         let tested = pair.self_test().context("the path could not be tested")?;
@@ -140,8 +140,8 @@ impl Server {
             Doubt::new(
                 DoubtKind::NotWatched,
                 Severity::Note,
-                format!("the path between client and server is not set up as it should be: {note}"),
-                "the figures hold for this path; straingauge doctor says what this kernel lacks",
+                format!("the path between client and server is not set up as planned: {note}"),
+                "the figures hold for this path; straingauge doctor shows what this kernel lacks",
             )
         };
         self.doubts.extend(notes.iter().map(doubt));
@@ -151,7 +151,7 @@ impl Server {
         self.doubts.push(Doubt::new(
             DoubtKind::NotWatched,
             Severity::Note,
-            format!("nothing ends the server's own children should straingauge be killed: {error}"),
+            format!("if straingauge is killed, the server's own children will not be ended: {error}"),
             "the figures hold; after a kill -9, look for processes of the server that are left",
         ));
     }
@@ -164,7 +164,7 @@ impl Server {
         }
     }
 
-    /// A process in whose network namespace the server lives, when it has one of its own.
+    /// A process in the server's network namespace, if that is a separate one.
     pub fn netns_pid(&self) -> Option<u32> {
         let pair = self.pair.as_ref()?;
         match (&self.child, self.exit) {
@@ -173,7 +173,7 @@ impl Server {
         }
     }
 
-    /// The path that was made between client and server, where one was asked for.
+    /// The emulated path between client and server, if there is one.
     pub fn path_plan(&self) -> Option<PathPlan> {
         self.path_meter().map(|meter| meter.plan())
     }
@@ -183,12 +183,12 @@ impl Server {
         if self.has_path { self.pair.as_ref().and_then(Pair::path_meter) } else { None }
     }
 
-    /// Whether client and server have namespaces of their own.
+    /// Whether client and server have separate namespaces.
     pub fn is_isolated(&self) -> bool {
         self.pair.is_some()
     }
 
-    /// The exit of a server that is gone, in words; `None` while it runs (or its daemon does).
+    /// How the server ended, in words; `None` while it runs (or its daemon does).
     pub fn gone(&mut self) -> Option<String> {
         self.reap();
         let status = self.exit?;
@@ -214,7 +214,7 @@ impl Server {
     }
 
     fn exit_words(&self, status: ExitStatus) -> String {
-        // The reader threads end at the closed pipe; give them the moment that takes.
+        // The reader threads end at the closed pipe; gives them the time for that.
         std::thread::sleep(Duration::from_millis(50));
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exited with code {code}"),
@@ -235,7 +235,7 @@ impl Server {
         Some(Outside::of_bytes(line, 300))
     }
 
-    /// What the server wrote, as far as kept.
+    /// The server's output, as far as it is kept.
     pub fn output(&self) -> Vec<u8> {
         self.output.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
     }
@@ -275,11 +275,12 @@ impl Server {
         }
     }
 
-    /// Chooses where the client stands: across the veth, or, for a server that listens on loopback only, beside it.
+    /// Chooses the client's place: across the veth, or for a server that listens on loopback only, in the server's
+    /// namespace.
     fn choose_path(&mut self, plan: &ServerPlan<'_>) -> Result<()> {
         let Some(pair) = &self.pair else { return Ok(()) };
         let listening = observe::listening_addresses(plan.port, self.netns_pid())
-            .context("cannot see what the server listens on")?;
+            .context("cannot read the addresses that the server listens on")?;
         let wants_v6 = matches!(plan.asked, Some(IpAddr::V6(_)));
         let is_open = |v6: bool| {
             listening.iter().any(|address| match address.ip() {
@@ -342,7 +343,8 @@ impl Server {
     /// Stops the server's whole process group, politely first, and removes the namespaces.
     pub fn stop(&mut self) {
         if let Some(child) = &mut self.child {
-            // Inside namespaces the pair ends whatever is left; beside us only a daemon that took the port can be known.
+            // Inside namespaces the pair ends all remaining processes; without them only a daemon that took the port is
+            // known.
             let daemons: Vec<u32> = match (self.exit, &self.pair) {
                 (Some(_), None) => listener_pid(self.port, None).into_iter().collect(),
                 _ => Vec::new(),
@@ -354,7 +356,7 @@ impl Server {
             guardian.dismiss();
         }
         if let Some(pair) = self.pair.take() {
-            // What cannot be removed now is found by the next run: the state file stays.
+            // What cannot be removed now is left to the next run: the state file stays.
             let _ = pair.leave();
             let _ = pair.remove();
         }
@@ -368,13 +370,13 @@ impl Drop for Server {
     }
 }
 
-/// What may be wrong with a server that does not listen.
+/// Possible reasons why a server does not listen.
 fn silence_hint(timeout_option: Option<&str>) -> String {
     let longer = timeout_option.map(|option| format!(" ({option} gives it longer)")).unwrap_or_default();
     format!("does its configuration name this port, and does it stay in the foreground?{longer}")
 }
 
-/// Daemons that the server left behind become our children, so that they can be ended and waited for.
+/// Makes daemons that the server leaves behind our children, so that they can be ended and waited for.
 fn become_subreaper() {
     // SAFETY: prctl with these arguments takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
@@ -385,8 +387,8 @@ fn reap_orphans() {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
-/// Without namespaces: a session of its own (Ctrl-C is ours), pinned, and ended when we die.
-fn run_beside(command: &mut Command, cpus: &[usize]) {
+/// Without namespaces: in a new session (Ctrl-C ends straingauge alone), pinned, and ended when straingauge dies.
+fn run_pinned(command: &mut Command, cpus: &[usize]) {
     // SAFETY: an all-zero cpu_set_t is the valid empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in cpus {
@@ -424,8 +426,8 @@ fn listener_pid(port: u16, netns_pid: Option<u32>) -> Option<u32> {
     observe::server_on_port(port, netns_pid).ok().flatten().map(|server| server.pid)
 }
 
-/// Reads a pipe to its end on a thread of its own and keeps the last [`KEPT_OUTPUT_BYTES`], so that a chatty server
-/// neither blocks nor fills memory or disk.
+/// Reads a pipe to its end in a separate thread and keeps the last [`KEPT_OUTPUT_BYTES`], so that a server with much
+/// output neither blocks nor fills memory or disk.
 fn keep_tail(pipe: Option<impl Read + Send + 'static>, kept: &Arc<Mutex<VecDeque<u8>>>) {
     let Some(mut pipe) = pipe else { return };
     let kept = kept.clone();

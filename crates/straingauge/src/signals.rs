@@ -1,4 +1,4 @@
-//! Ctrl-C and termination: the first asks the run to end with what it has, the second ends the process at once.
+//! Ctrl-C and termination: the first signal ends the run with what it has, the second ends the process at once.
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -31,7 +31,7 @@ impl Stop {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag that the engine looks at.
+    /// The flag that the engine checks.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }

@@ -1,11 +1,11 @@
-//! The URL as typed, and what the engine needs of it: host field, path, port, addresses.
+//! The URL as typed, and its parts: host field, path, port, addresses.
 
 use crate::failure::wrong_usage;
 use anyhow::{Result, anyhow};
 use record::Outside;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// A target taken apart. Untrusted text until it has passed [`Target::parse`].
+/// A parsed target. Untrusted text until it has passed [`Target::parse`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The URL as typed.
@@ -48,7 +48,7 @@ impl Target {
         if name.is_empty() {
             return Err(wrong_usage(format!("'{}' names no host: {example}", shorten(typed))));
         }
-        // What follows the host is nothing, or a colon and a port.
+        // After the host come nothing, or a colon and a port.
         let after_host =
             authority.as_str().rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
         let port = match after_host.map(str::parse::<u16>) {
@@ -68,7 +68,7 @@ impl Target {
         Ok(Target { typed: typed.to_string(), is_tls, name, port, path, host_field })
     }
 
-    /// The addresses that the name resolves to: IPv4 first, as that is what most servers under test listen on.
+    /// The addresses that the name resolves to: IPv4 first, because most servers under test listen on it.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>> {
         let found = (self.name.as_str(), self.port).to_socket_addrs().map_err(|why| {
             anyhow!(
@@ -85,7 +85,7 @@ impl Target {
         Ok(addresses)
     }
 
-    /// The address, when the URL names one instead of a name.
+    /// The address, if the URL has one instead of a name.
     pub fn literal_ip(&self) -> Option<IpAddr> {
         self.name.parse().ok()
     }

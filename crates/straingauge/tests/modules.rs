@@ -84,9 +84,6 @@ fn cycle(uses: &Uses) -> Option<Vec<String>> {
     uses.keys().any(|module| visit(module, uses, &mut way, &mut done)).then_some(way)
 }
 
-/// Crates that still have cycles.
-const NOT_YET: [&str; 1] = ["report"];
-
 #[test]
 fn modules_use_one_another_in_one_direction() {
     let crates = std::fs::read_dir(repository().join("crates")).expect("crates/").flatten();
@@ -94,8 +91,7 @@ fn modules_use_one_another_in_one_direction() {
     for folder in crates.map(|entry| entry.path()).filter(|path| path.join("src").is_dir()) {
         let uses = uses(&folder.join("src"));
         found += uses.values().map(BTreeSet::len).sum::<usize>();
-        let is_excused = NOT_YET.iter().any(|name| folder.ends_with(name));
-        if let Some(way) = cycle(&uses).filter(|_| !is_excused) {
+        if let Some(way) = cycle(&uses) {
             panic!("crates/{}: {} -> {}", folder.file_name().unwrap().display(), way.join(" -> "), way[0]);
         }
     }

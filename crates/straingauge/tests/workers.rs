@@ -41,6 +41,9 @@ fn agrees_with_the_log(options: &[&str]) {
     assert!(ok > 0 && count(&json, "sent") + count(&json, "carried_in") == ok + unfinished, "{json:#}");
     let logged = server.end_and_read_log().iter().filter(|line| line.status == 200).count() as u64;
     assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} counted, {unfinished} unfinished");
+    // A sample of one in 32 from each of them.
+    let sampled = json["point"]["figures"]["client.reap_p50_us"]["n"].as_u64().unwrap_or(0);
+    assert!(ok < 3_000 || (ok / 48..=ok / 24).contains(&sampled), "{sampled} of {ok} sampled");
     for number in 1..=3 {
         let figure = |what: &str| json["point"]["figures"][format!("worker.{number}.{what}")].clone();
         assert!(figure("throughput_per_sec")["value"].as_f64().unwrap() > 0.0, "{json:#}");

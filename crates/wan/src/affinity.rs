@@ -4,7 +4,7 @@ use crate::error::{DuringStep, WanError};
 use rustix::process::Pid;
 use rustix::thread::CpuSet;
 
-/// A set of CPUs as the kernel wants it, checked against the CPUs this process may use.
+/// A set of CPUs in the kernel's form, checked against the CPUs this process may use.
 pub(crate) fn cpu_set(cpus: &[usize]) -> Result<CpuSet, WanError> {
     let allowed = rustix::thread::sched_getaffinity(None).during("read the CPUs this process may use")?;
     let mut set = CpuSet::new();

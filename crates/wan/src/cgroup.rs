@@ -1,5 +1,6 @@
-//! A control group (v2) for the server: everything the server starts stays in it, whatever it forks, daemonises or
-//! re-parents, so it can be counted and ended as one. No controller is enabled, so scheduling and limits do not change.
+//! A control group (v2) for the server: every process that the server starts stays in it, also after forks, daemonising
+//! and re-parenting, so that all can be counted and ended together. No controller is enabled, so scheduling and limits
+//! do not change.
 
 use crate::error::{DuringStep, WanError};
 use std::fs::{self, File, OpenOptions};
@@ -7,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Every control group of ours is named with this prefix.
+/// Prefix of the names of our control groups.
 pub(crate) const PREFIX: &str = "straingauge-";
 /// Killed processes leave the group within milliseconds; uninterruptible ones may never.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
@@ -19,7 +20,8 @@ pub(crate) struct ServerCgroup {
 }
 
 impl ServerCgroup {
-    /// Makes the group below this process's own, or below the root of the hierarchy. The error says why it cannot.
+    /// Makes the group below this process's own, or below the root of the hierarchy. The error gives the reason if it
+    /// cannot.
     pub(crate) fn create(token: &str) -> Result<Self, WanError> {
         let root = mounted_at().ok_or_else(|| WanError::Unsupported {
             what: "group the server's processes",
@@ -41,7 +43,7 @@ impl ServerCgroup {
         Err(last.unwrap_or_else(|| io::Error::from(io::ErrorKind::Unsupported))).during("make a control group")
     }
 
-    /// The group of an earlier run, if `path` still is one of ours.
+    /// The group of an earlier run, if `path` is still one of ours.
     pub(crate) fn existing(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let is_ours = name.starts_with(PREFIX)
@@ -54,7 +56,7 @@ impl ServerCgroup {
         &self.path
     }
 
-    /// A descriptor by which a process joins: it writes `0`.
+    /// A descriptor through which a process joins: it writes `0`.
     pub(crate) fn joining_file(&self) -> Result<File, WanError> {
         OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).during("open the server's control group")
     }
@@ -89,7 +91,7 @@ impl ServerCgroup {
             .and_then(|mut file| file.write_all(b"1"))
             .is_ok();
         if !at_once {
-            // Before Linux 5.14: one by one, and again by the caller, as new ones may be born meanwhile.
+            // Before Linux 5.14: one by one, and again by the caller, because new ones may be forked meanwhile.
             for pid in self.processes() {
                 kill(pid);
             }
@@ -97,7 +99,7 @@ impl ServerCgroup {
     }
 }
 
-/// SIGKILL. A process that is gone already is no error.
+/// SIGKILL. A process that has ended already is no error.
 pub(crate) fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

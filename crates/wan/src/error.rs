@@ -1,9 +1,9 @@
-//! Why the path between client and server could not be made. Every message is one sentence: what, why, what to do.
+//! Why the path between client and server could not be made. Every message is one sentence: what, why, the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error of this room.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum WanError {
     /// The kernel refuses namespaces to this user.
@@ -11,14 +11,14 @@ pub enum WanError {
         "separate network namespaces for client and server need root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo, or start the server yourself and give only its URL"
     )]
     NotPermitted,
-    /// The kernel was built or started without something that is needed.
+    /// The kernel lacks something that is needed.
     #[error("this kernel cannot {what} ({source}): {remedy}")]
     Unsupported {
-        /// What was tried.
+        /// The action that failed.
         what: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The name of a TUN device is in use by another process.
@@ -27,36 +27,36 @@ pub enum WanError {
         /// The device's name.
         name: String,
     },
-    /// The plan of the path asks for what no path does.
+    /// The plan asks for an impossible path.
     #[error(transparent)]
     Path(#[from] record::path::PathError),
-    /// A step failed that should not.
+    /// A step failed unexpectedly.
     #[error("cannot {what}: {source}")]
     Step {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The plan names CPUs that this process may not use.
     #[error("CPU {cpu} cannot be used: this process may run on CPUs {allowed}; choose from these")]
     NoSuchCpu {
-        /// The CPU that was asked for.
+        /// The CPU of the plan.
         cpu: usize,
-        /// The CPUs there are, as a list.
+        /// The CPUs that may be used, as a list.
         allowed: String,
     },
     /// The folder for state files is not safe to use.
     #[error("{path} {why}: remove it, or make it owned by root with mode 0700")]
     UnsafeState {
-        /// Which path.
+        /// The path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         why: &'static str,
     },
 }
 
-/// Names the step that an operation of the kernel belongs to.
+/// Adds the name of the failed step to a kernel error.
 pub(crate) trait DuringStep<T> {
     fn during(self, what: impl Into<String>) -> Result<T, WanError>;
 }

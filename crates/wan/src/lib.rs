@@ -4,9 +4,9 @@
 //! half of the network stack to the CPUs of the side that it belongs to. So the client's traffic does not use the
 //! server's CPU time, nor the other way round, and no other traffic of the machine is in the counters.
 //!
-//! Between them may lie a wide-area path ([`record::PathPlan`]): delay, loss, bandwidth and quick acknowledgements, by the
-//! kernel's netem where it has one, else by a delay line of ours between two TUN devices. [`Pair::self_test`] checks
-//! that it is what was asked for, [`Pair::path_meter`] measures how exactly it delivered.
+//! Between them may lie a wide-area path ([`record::PathPlan`]): delay, loss, bandwidth and quick acknowledgements, by
+//! the kernel's netem if it has one, else by straingauge's delay line between two TUN devices. [`Pair::self_test`]
+//! checks that it is as planned, [`Pair::path_meter`] measures how exactly it delivers.
 //!
 //! Nothing outlives a run. The namespaces have no name: the kernel removes them, and the links in them, with their last
 //! process. Only the server's processes could remain when the run is killed; [`remove_stale`] finds and ends them.
@@ -53,7 +53,7 @@ pub use pair::{Pair, PairPlan};
 pub use self_test::SelfTest;
 pub use stale::remove_stale;
 
-/// Whether this process may make namespaces and links; the error says what to do when it may not.
+/// Whether this process may make namespaces and links; the error has the remedy if it may not.
 pub fn is_permitted() -> Result<(), WanError> {
     NetNamespace::create().map(drop)
 }

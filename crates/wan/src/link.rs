@@ -1,5 +1,5 @@
-//! The link that joins client and server: a veth pair, bare or with netem at both ends, or two TUN devices with the delay
-//! line between them. Names and addresses are the same whatever it is.
+//! The link that joins client and server: a veth pair, bare or with netem at both ends, or two TUN devices with the
+//! delay line between them. Names and addresses are the same for all.
 
 use crate::delay_line::DelayLine;
 use crate::error::{DuringStep, WanError};
@@ -41,7 +41,8 @@ impl Addresses {
         }
     }
 
-    /// Addresses that a user can know beforehand: 198.18.0.1 and fd00::1 for the server, .2 and ::2 for the client.
+    /// Fixed addresses, which a user can know beforehand: 198.18.0.1 and fd00::1 for the server, .2 and ::2 for the
+    /// client.
     pub(crate) fn known() -> Self {
         Addresses::of_token("0")
     }
@@ -56,8 +57,8 @@ pub(crate) fn client_link(token: &str) -> String {
     format!("sgc-{token}")
 }
 
-/// A second name of the loopback device in both namespaces. It stays when the link is gone, as a TUN device is as soon as
-/// its process is killed, and so proves whose namespace it is.
+/// A second name of the loopback device in both namespaces. It stays when the link is gone (a TUN device vanishes as
+/// soon as its process is killed), and so proves that the namespace is ours.
 pub(crate) fn marker(token: &str) -> String {
     format!("sgn-{token}")
 }
@@ -68,21 +69,21 @@ pub(crate) struct Sides<'a> {
     pub server: &'a NetNamespace,
     pub token: &'a str,
     pub addresses: Addresses,
-    /// Where the delay line runs; empty = anywhere.
+    /// CPUs of the delay line; empty = any.
     pub line_cpus: &'a [usize],
-    /// A packet is a segment, whatever the path.
+    /// Each packet is one segment, on every path.
     pub single_segments: bool,
 }
 
-/// What joins them.
+/// The link between the sides.
 #[derive(Debug)]
 pub(crate) struct Joint {
     /// The plan with the mechanism that was chosen.
     pub plan: PathPlan,
     pub meter: PathMeter,
-    /// Present when the delay line is the mechanism; the link lives as long as this.
+    /// Present if the delay line is the mechanism; the link lives as long as this.
     pub line: Option<DelayLine>,
-    /// What could not be set up as it should be.
+    /// Settings that could not be made as planned.
     pub notes: Vec<String>,
 }
 
@@ -98,8 +99,8 @@ pub fn has_netem() -> bool {
     tried.is_ok()
 }
 
-/// Joins the sides by what `plan` asks for. Its mechanism `Other` stands for "netem where the kernel has it, else the delay
-/// line"; the joint's plan names the one that was taken.
+/// Joins the sides as `plan` asks. Its mechanism `Other` means "netem where the kernel has it, else the delay line";
+/// the joint's plan names the one that was used.
 pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError> {
     plan.check()?;
     let mechanism = match plan.mechanism {
@@ -176,14 +177,15 @@ struct End<'a> {
     v6: IpAddr,
     /// The other end's addresses, IPv4 and IPv6.
     peer: [IpAddr; 2],
-    /// 0 = the client's: what it sends is direction 0.
+    /// 0 = the client's end: its packets have direction 0.
     number: u8,
     single_segments: bool,
     marker: String,
 }
 
 impl End<'_> {
-    /// Addresses, offloads, netem, routes; returns a socket of the namespace and the link's index, for the counters.
+    /// Sets addresses, offloads, netem, routes; returns a socket of the namespace and the link's index, for the
+    /// counters.
     fn set_up(&self, plan: &PathPlan) -> Result<(Route, u32), WanError> {
         let route = Route::connect().during("talk to the kernel's rtnetlink")?;
         let link = self.link;
@@ -225,8 +227,8 @@ impl End<'_> {
 fn bring_up(route: &Route, link: &str, v4: IpAddr, v6: IpAddr) -> Result<bool, WanError> {
     route.set_up("lo").during("set the loopback device up")?;
     route.add_address(link, v4, PREFIX_BITS_V4).during(format!("give {link} the address {v4}"))?;
-    // A host may hand its "IPv6 off" down to new namespaces. Nothing but the load is to cross the path: no link-local
-    // address, no solicitations of routers.
+    // A host may hand its "IPv6 off" down to new namespaces. Only the load may cross the path: no link-local address,
+    // no router solicitations.
     let _ = setting::set(&format!("net/ipv6/conf/{link}/disable_ipv6"), "0");
     let _ = setting::set(&format!("net/ipv6/conf/{link}/addr_gen_mode"), "1");
     let _ = setting::set(&format!("net/ipv6/conf/{link}/router_solicitations"), "0");

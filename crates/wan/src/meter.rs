@@ -1,4 +1,4 @@
-//! What crossed the path, and how exactly: counted by netem, or by the delay line on every packet.
+//! The packets that crossed the path, and how exactly: counted by netem, or by the delay line on every packet.
 
 use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 /// Lateness at the 99th percentile beyond this share of the delay is a doubt.
 const LATENESS_LIMIT_RATIO: f64 = 0.05;
-/// Where there is no delay, lateness is judged against this.
+/// The limit of lateness without a delay.
 const LATENESS_LIMIT_NS: f64 = 1_000_000.0;
 
 /// Reads the counters of a path, from any thread. Copies share what they have read.
@@ -24,11 +24,11 @@ struct Inner {
     ends: [(Mutex<Route>, u32); 2],
     line: Option<LineMeter>,
     before: Mutex<Before>,
-    /// The plan's delay, or the one that took its place.
+    /// The plan's delay, or the one that replaced it.
     delay_ns: AtomicU64,
 }
 
-/// Counters that only grow, as last read.
+/// Counters that only grow, from the last reading.
 #[derive(Debug, Default)]
 struct Before {
     packets: u64,
@@ -36,18 +36,18 @@ struct Before {
     cpu_ns: u64,
 }
 
-/// What the path did between two readings.
+/// The path's work between two readings.
 #[derive(Debug, Clone)]
 pub struct PathTally {
     /// The plan of the path.
     pub plan: PathPlan,
     /// Packets that crossed it, both directions. Where segments are merged (pure delay), each such packet counts once.
     pub packets: u64,
-    /// Packets lost as asked for; `None` with netem, which does not distinguish them from dropped ones.
+    /// Packets lost because the plan loses them; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,
     /// Packets dropped because a queue was full; with netem, the lost ones too.
     pub dropped: u64,
-    /// From due to delivered, every packet; `None` with netem, which does not say.
+    /// From due to delivered, every packet; `None` with netem, which does not report it.
     pub lateness: Option<Latency>,
     /// CPU time of the delay line.
     pub cpu_ns: Option<u64>,
@@ -62,7 +62,7 @@ impl PathMeter {
         PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default(), delay_ns }))
     }
 
-    /// The path as it is now.
+    /// The current path.
     pub fn plan(&self) -> PathPlan {
         let delay_ns = self.0.delay_ns.load(Ordering::Relaxed);
         let queue_bytes = if delay_ns == self.0.plan.delay_ns {
@@ -73,8 +73,8 @@ impl PathMeter {
         PathPlan { delay_ns, queue_bytes, ..self.0.plan.clone() }
     }
 
-    /// Delays packets that come from now on by `delay_ns` in each direction; the link's queue follows. A path that was made
-    /// without anything to emulate has nothing that could delay, and refuses.
+    /// Delays packets by `delay_ns` in each direction from now on; the link's queue follows. A path that was made
+    /// without emulation cannot delay, and refuses.
     pub fn set_delay(&self, delay_ns: u64) -> Result<(), WanError> {
         let before = self.0.delay_ns.swap(delay_ns, Ordering::Relaxed);
         let plan = self.plan();
@@ -109,7 +109,7 @@ impl PathMeter {
         self.0.ends.iter().filter_map(read).sum()
     }
 
-    /// What the path did since the last call, on whichever copy.
+    /// The path's work since the last call, on any copy.
     pub fn take(&self) -> PathTally {
         let mut tally = PathTally {
             plan: self.plan(),
@@ -152,7 +152,7 @@ impl PathTally {
         if self.plan.mechanism == PathMechanism::Link {
             return figures;
         }
-        let by_netem = "netem does not say when it delivered a packet";
+        let by_netem = "netem does not report when it delivered a packet";
         for (name, value_ns) in [
             (names::PATH_LATENESS_P50, self.lateness_ns(0.5)),
             (names::PATH_LATENESS_P99, self.lateness_ns(0.99)),
@@ -170,7 +170,7 @@ impl PathTally {
         figures.set(
             names::PATH_LOST,
             self.lost.map_or_else(
-                || Figure::not_measured("count", "netem does not tell lost packets from dropped ones"),
+                || Figure::not_measured("count", "netem does not distinguish lost packets from dropped ones"),
                 counted,
             ),
         );
@@ -180,7 +180,7 @@ impl PathTally {
                 Figure::new(nanos as f64 / 1e3 / self.packets as f64, "us", self.packets, Origin::Counted)
             }
             Some(_) => Figure::not_measured("us", "no packet crossed the path in the window"),
-            None => Figure::not_measured("us", "netem works in the soft interrupts of whoever sends"),
+            None => Figure::not_measured("us", "netem works in the soft interrupts of the senders"),
         };
         figures.set(names::PATH_CPU, cpu);
         figures
@@ -200,7 +200,7 @@ impl PathTally {
             doubt(
                 Severity::Invalid,
                 format!("the path between client and server stopped: {trouble}"),
-                "run it again; straingauge doctor says what this machine lacks",
+                "run it again; straingauge doctor shows what this machine lacks",
             );
         }
         let limit_ns = match self.plan.delay_ns {
@@ -209,7 +209,7 @@ impl PathTally {
         };
         if let Some(late_ns) = self.lateness_ns(0.99).filter(|late_ns| *late_ns as f64 > limit_ns) {
             let against = match self.plan.delay_ns {
-                0 => "with no delay asked for".to_string(),
+                0 => "with no delay set".to_string(),
                 delay_ns => format!("{:.0} % of the delay", late_ns as f64 / delay_ns as f64 * 100.0),
             };
             doubt(

@@ -75,7 +75,8 @@ impl AsFd for NetNamespace {
     }
 }
 
-/// Namespaces belong to threads: what must not leak into the caller's thread runs on one that ends afterwards.
+/// Runs work on a separate thread that ends afterwards: namespaces belong to threads, and must not leak into the
+/// caller's.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> Result<T, WanError> + Send) -> Result<T, WanError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

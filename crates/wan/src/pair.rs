@@ -22,16 +22,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a pair is made from.
+/// The plan of a pair.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PairPlan {
-    /// For messages; any text.
+    /// Used in messages; any text.
     pub name: String,
     /// CPUs of the server and of its receive processing; empty = not pinned, not steered.
     pub server_cpus: Vec<usize>,
     /// CPUs of the client's receive processing; empty = not steered. The engine pins its own threads.
     pub client_cpus: Vec<usize>,
-    /// What lies between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` lets netem do it where the
+    /// The path between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` means netem where the
     /// kernel has it, else the TUN delay line.
     pub path: PathPlan,
     /// TCP sends each segment as a separate packet, everywhere in the stack; no interface splits them (TSO, GSO).
@@ -52,7 +52,8 @@ const COPIED_TO_BOTH: &[&str] = &[
     "net/ipv4/tcp_rmem",
     "net/ipv4/tcp_wmem",
 ];
-/// The client opens many connections to one address: all ports, and ports of closed connections again after a second.
+/// The client opens many connections to one address, so it gets all ports, and ports of closed connections again after
+/// a second.
 const SET_IN_CLIENT: &[(&str, &str)] =
     &[("net/ipv4/ip_local_port_range", "1024 65535"), ("net/ipv4/tcp_tw_reuse", "1")];
 
@@ -99,8 +100,9 @@ impl Pair {
         pair.connect(plan)?;
         pair.apply_settings()?;
         if let Err(error) = pair.steer(plan) {
-            pair.notes
-                .push(format!("receive processing runs on whichever CPU sends, as it could not be steered: {error}"));
+            pair.notes.push(format!(
+                "receive processing runs on the CPU that sends, because it could not be steered: {error}"
+            ));
         }
         Ok(pair)
     }
@@ -109,7 +111,7 @@ impl Pair {
         let folder = StateFolder::open(Path::new(state::FOLDER))?;
         match ServerCgroup::create(&self.token) {
             Ok(cgroup) => self.cgroup = Some(cgroup),
-            Err(error) => self.notes.push(format!("the server has no control group of its own: {error}")),
+            Err(error) => self.notes.push(format!("the server has no separate control group: {error}")),
         }
         let state = PairState {
             owner_pid: std::process::id(),
@@ -139,7 +141,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Some settings belong to the whole machine on some kernels and are then not found or refused here: noted, no error.
+    /// Some settings belong to the whole machine on some kernels, and are then not found or refused here: noted, not an
+    /// error.
     fn apply_settings(&mut self) -> Result<(), WanError> {
         let host: Vec<(&str, String)> = self.original.run_inside(|| {
             Ok(COPIED_TO_BOTH.iter().filter_map(|name| Some((*name, setting::read(name)?))).collect())
@@ -174,12 +177,12 @@ impl Pair {
         &self.name
     }
 
-    /// What could not be set up as it should be; the path works without it.
+    /// Settings that could not be made as planned; the path works without them.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// What lies between client and server, with the mechanism that was taken.
+    /// The path between client and server, with the mechanism that is used.
     pub fn path(&self) -> &PathPlan {
         static BARE: std::sync::LazyLock<PathPlan> = std::sync::LazyLock::new(PathPlan::default);
         self.joint.as_ref().map_or(&BARE, |joint| &joint.plan)
@@ -190,8 +193,8 @@ impl Pair {
         self.joint.as_ref().map(|joint| joint.meter.clone())
     }
 
-    /// Tests whether the path is what was asked for, with pings and, where there is a bandwidth, a train of packets. Takes
-    /// about a round trip and a quarter of a second; its packets do not count in the meter's next reading.
+    /// Tests whether the path is as planned, with pings and, if there is a bandwidth, a train of packets. Takes about a
+    /// round trip and a quarter of a second; its packets do not count in the meter's next reading.
     pub fn self_test(&self) -> Result<SelfTest, WanError> {
         let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
         let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into())?;
@@ -221,12 +224,12 @@ impl Pair {
         self.addresses.client_v6.into()
     }
 
-    /// The server's control group, where the kernel let one be made.
+    /// The server's control group, if the kernel let one be made.
     pub fn server_cgroup(&self) -> Option<&Path> {
         self.cgroup.as_ref().map(ServerCgroup::path)
     }
 
-    /// The processes that the server consists of now; empty without a control group.
+    /// The server's current processes; empty without a control group.
     pub fn server_processes(&self) -> Vec<u32> {
         self.cgroup.as_ref().map(ServerCgroup::processes).unwrap_or_default()
     }
@@ -309,7 +312,7 @@ impl Pair {
                 setsid()?;
             }
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the signal was asked for.
+            // The parent may have died before the signal was requested.
             if rustix::process::getppid() != Some(parent) {
                 return Err(rustix::io::Errno::OWNERDEAD.into());
             }
@@ -332,8 +335,8 @@ impl Pair {
             return Ok(());
         }
         let grouped = self.cgroup.take().map_or(Ok(0), |cgroup| cgroup.remove());
-        // Whatever left the group, or never was in one. While this value holds the namespace its number is not reused, so
-        // the number proves that a process is ours.
+        // Processes that left the group, or never were in one. While this value holds the namespace its number is not
+        // reused, so the number proves that a process is ours.
         for namespace in [&self.server, &self.client] {
             end_processes_in_namespace(namespace.inode()?, |_| true);
         }

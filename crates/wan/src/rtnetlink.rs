@@ -1,9 +1,9 @@
 //! The requests to the kernel's rtnetlink that a pair needs: make a veth, delete it, set a link up, add an address or a
 //! neighbour, look a link up; and, in [`path`], those of a wide-area path.
 //!
-//! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,neighbour,veth}.h. Everything is in host byte order and
-//! padded to 4 bytes. Not netlink-packet-route: it knows no netem, whose options and counters are most of what is done here, and
-//! adds a megabyte to a program.
+//! Message layout: include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,neighbour,veth}.h. Everything is in host byte
+//! order and padded to 4 bytes. Not netlink-packet-route: it has no netem, whose options and counters are most of this
+//! module, and adds a megabyte to a program.
 
 mod path;
 
@@ -152,7 +152,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// Has TCP hand a link no packet of more than one segment.
+    /// Limits the packets that TCP hands to a link to one segment.
     pub fn send_single_segments(&self, name: &str) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(name)?, 0, 0);
@@ -173,8 +173,8 @@ impl Route {
         self.execute(request)
     }
 
-    /// Tells a link of a veth pair who has `address`: its end `end`, for good. Nobody has to ask over the link, where the
-    /// question could be lost or late as any packet.
+    /// Adds a permanent neighbour entry to a link of a veth pair: `address` is at its end `end`. So no neighbour
+    /// request crosses the link, where it could be lost or late as any packet.
     pub fn add_neighbour(&self, name: &str, address: IpAddr, end: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         let (family, octets) = family_and_octets(address);

@@ -1,4 +1,4 @@
-//! Whether a path is what was asked for: seen by its users, whatever the mechanism. Pings for the round trip, a train of
+//! Checks that a path is as planned, from its users' side, whatever the mechanism: pings for the round trip, a train of
 //! packets for the bandwidth. Takes about a round trip and a quarter of a second.
 
 use crate::error::{DuringStep, WanError};
@@ -15,7 +15,7 @@ const PINGS: u16 = 10;
 /// Pings before those that count, until one is answered.
 const WARM_UPS: u16 = 3;
 const PING_GAP: Duration = Duration::from_millis(5);
-/// IPv4 header, ICMP header, payload: what `ping` sends.
+/// IPv4 header, ICMP header, payload: the size of a `ping`.
 const PING_BYTES: u64 = 84;
 /// How long answers may be late before they count as lost.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -26,10 +26,10 @@ const TRAIN_PAYLOAD_BYTES: usize = MTU_BYTES as usize - 28;
 /// The tolerance of the round trip: 0.3 ms and 2 %.
 const ROUND_TRIP_TOLERANCE: (f64, f64) = (300_000.0, 0.02);
 const BANDWIDTH_TOLERANCE: f64 = 0.05;
-/// The ioctl that says when the last packet read from a socket had come (linux/sockios.h).
+/// The ioctl that returns when the last packet read from a socket had come (linux/sockios.h).
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 
-/// What a self-test saw.
+/// The result of a self-test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelfTest {
     /// The path that was tested.
@@ -38,8 +38,8 @@ pub struct SelfTest {
     pub round_trips_ns: Vec<u64>,
     /// Pings sent.
     pub pings: u64,
-    /// Bits of IP packets per second at which a train of packets arrived, client to server; `None` where no bandwidth was
-    /// asked for, or too few packets came.
+    /// Bits of IP packets per second at which a train of packets arrived, client to server; `None` without a planned
+    /// bandwidth, or if too few packets came.
     pub bits_per_sec: Option<f64>,
 }
 
@@ -49,7 +49,7 @@ impl SelfTest {
         self.round_trips_ns.get(self.round_trips_ns.len() / 2).copied()
     }
 
-    /// What was seen and what was asked for: `round trip 40.1 ms (asked 40.0 ms)`.
+    /// The result and the plan in words: `round trip 40.1 ms (asked 40.0 ms)`.
     pub fn words(&self) -> String {
         let seen = self.round_trip_ns().map_or("not seen".to_string(), |nanos| format_nanos(nanos as f64));
         let mut words = format!("round trip {seen} (asked {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
@@ -61,7 +61,7 @@ impl SelfTest {
         words
     }
 
-    /// A doubt for everything that is not as asked.
+    /// A doubt for every difference from the plan.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut wrong = Vec::new();
         let asked = self.plan.round_trip_ns(PING_BYTES);
@@ -92,7 +92,7 @@ impl SelfTest {
                 DoubtKind::PathInexact,
                 Severity::Warning,
                 what,
-                "let the machine be idle, give client and server CPUs of their own, or use a kernel with netem",
+                "let the machine be idle, give client and server separate CPUs, or use a kernel with netem",
             )
         };
         wrong.into_iter().map(doubt).collect()
@@ -200,8 +200,8 @@ fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
     (icmp[0] == 0 && icmp[4..6] == identifier).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
 }
 
-/// Sends a train of full packets, as many as the link's queue holds, and sees how fast they arrive at the other end, by
-/// the receiving kernel's time stamps.
+/// Sends a train of full packets, as many as the link's queue holds, and measures how fast they arrive at the other
+/// end, by the receiving kernel's time stamps.
 fn train(
     plan: &PathPlan,
     client: &NetNamespace,
@@ -224,7 +224,7 @@ fn train(
         match sender.send_to(&payload, to) {
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            // A full queue says ENOBUFS; the packets that passed are enough.
+            // A full queue gives ENOBUFS; the packets that passed are enough.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
             Err(error) => return Err(error).during(what),
         }
@@ -235,7 +235,7 @@ fn train(
     let (mut received, mut first, mut last) = (0u64, None, None);
     while received < packets {
         let left = end.saturating_duration_since(Instant::now());
-        // Once the last came, only lost ones are awaited: not longer than a few packets take.
+        // Once the last came, only lost ones are missing: waits no longer than a few packets take.
         let quiet =
             Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
         let wait = if received > 0 { left.min(quiet) } else { left };

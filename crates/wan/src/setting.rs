@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// The value of a setting such as `net/core/somaxconn`, where there is one.
+/// The value of a setting such as `net/core/somaxconn`, if it exists.
 pub(crate) fn read(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().replace('\t', " "))
 }

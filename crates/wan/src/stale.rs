@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Removes what killed runs of this machine left: processes of their servers and, with these, namespaces and links.
-/// Returns one line for each thing removed. Pairs whose owner lives, and whatever is not a pair of straingauge, are not
-/// touched. Without root there is nothing to remove, as nothing could be made.
+/// Returns one line for each thing removed. Pairs whose owner lives, and anything that is not a pair of straingauge,
+/// are not touched. Without root there is nothing to remove, because nothing could be made.
 pub fn remove_stale() -> Vec<String> {
     remove_stale_in(Path::new(state::FOLDER))
 }
@@ -50,8 +50,8 @@ fn remove_stale_in(folder: &Path) -> Vec<String> {
     removed
 }
 
-/// Whether a process is in a namespace of this very pair. Numbers of namespaces are reused, so the number alone does not
-/// prove it; a link in it whose name holds the pair's random token does.
+/// Whether a process is in a namespace of this pair. Numbers of namespaces are reused, so the number alone does not
+/// prove it; a link in it whose name has the pair's random token does.
 fn is_of_pair(pid: u32, state: &PairState) -> bool {
     let links = [server_link(&state.token), client_link(&state.token), marker(&state.token)];
     NetNamespace::of_process(pid)

@@ -1,4 +1,4 @@
-//! What a pair leaves on disk so that a later run can clean up after one that was killed: one small file a pair in
+//! The state file of a pair, from which a later run can clean up after a killed one: one small file a pair in
 //! /run/straingauge, a folder that only root may enter.
 
 use crate::error::{DuringStep, WanError};
@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the state files lie. /run is emptied at boot, as namespaces and processes are.
+/// The folder of the state files. /run is emptied at boot, as namespaces and processes are.
 pub(crate) const FOLDER: &str = "/run/straingauge";
 const MAX_FILE_BYTES: u64 = 16 << 10;
 const MAX_FILES: usize = 1000;
@@ -39,7 +39,7 @@ impl PairState {
         self.boot_id == boot_id() && process_start_ticks(self.owner_pid) == Some(self.owner_start_ticks)
     }
 
-    /// Whether the machine was started again since: then nothing of the pair is left but the file.
+    /// Whether the machine was restarted since: then nothing of the pair is left but the file.
     pub(crate) fn is_from_an_earlier_boot(&self) -> bool {
         self.boot_id != boot_id()
     }
@@ -52,7 +52,7 @@ pub(crate) struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens the folder, making it if need be. Refuses one that is not only this user's.
+    /// Opens the folder, making it if necessary. Refuses one that is not only this user's.
     pub(crate) fn open(path: &Path) -> Result<Self, WanError> {
         match DirBuilder::new().mode(0o700).create(path) {
             Ok(()) => {}

@@ -1,4 +1,4 @@
-//! Receive packet steering (RPS): which CPUs run the receive half of the network stack for a link.
+//! Receive packet steering (RPS): sets which CPUs run the receive half of the network stack for a link.
 //!
 //! On a veth pair the packet a client sends is received by the server's end on the CPU that sent it, so without steering
 //! the client's CPU does the server's receive work (Documentation/networking/scaling.rst).
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 
 /// The sysfs of the calling thread's network namespace, reachable only through this descriptor: /sys shows the
-/// namespace of whoever mounted it, and mounting over it would be seen by others.
+/// namespace of the process that mounted it, and mounting over it would be seen by others.
 pub(crate) struct NamespaceSysfs {
     root: OwnedFd,
 }

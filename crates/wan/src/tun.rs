@@ -5,11 +5,11 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::io;
 
-/// What precedes every packet: `struct virtio_net_hdr`, as the sender's stack wrote it, passed on unread.
+/// The header of every packet: `struct virtio_net_hdr`, as the sender's stack wrote it, passed on unread.
 pub(crate) const HEADER_BYTES: usize = 10;
-/// The longest packet where segments are merged: 64 KiB of IP.
+/// The longest packet if segments are merged: 64 KiB of IP.
 pub(crate) const LONGEST_MERGED: usize = HEADER_BYTES + 65_535;
-/// The longest packet where they are not: one of the link's MTU, with room for a larger one.
+/// The longest packet if they are not: one of the link's MTU, with room for a larger one.
 pub(crate) const LONGEST_SINGLE: usize = HEADER_BYTES + 2_048;
 
 /// An attached TUN device. It vanishes with this descriptor, however the process ends.
@@ -80,7 +80,7 @@ fn cannot(name: &str, source: io::Error) -> WanError {
         Some(libc::EBUSY) => WanError::TunTaken { name: name.into() },
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => WanError::Unsupported {
             what: "make a TUN device",
-            remedy: "load the module with 'modprobe tun', and let /dev/net/tun be there (in a container: --device /dev/net/tun), or use a kernel with netem",
+            remedy: "load the module with 'modprobe tun', and provide /dev/net/tun (in a container: --device /dev/net/tun), or use a kernel with netem",
             source,
         },
         _ => WanError::Step { what: format!("make the TUN device {name}"), source },

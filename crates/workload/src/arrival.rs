@@ -19,7 +19,7 @@ pub enum SeriesError {
     Read {
         /// The file.
         name: String,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// A line is not a count, or not a time and a count.
@@ -45,7 +45,7 @@ pub enum SeriesError {
         /// The limit.
         limit: usize,
     },
-    /// A mean rate, duration or part that cannot be meant.
+    /// An impossible mean rate, duration or part.
     #[error("{0}")]
     Plan(String),
 }

@@ -9,20 +9,21 @@
 //! # From target to file
 //!
 //! A path that is safe and means one file is that file below `root/`, percent-decoded; a path that ends in `/` is its
-//! `index.html`. Every other target gets `root/mapped-urls/HH/HASH.ext`, and the server needs the map to find it: targets
-//! with a query, `..`, `.`, empty or over-long parts, bad percent escapes, control bytes, NUL, backslash, text that is not
-//! UTF-8, `.ht*` (which Apache refuses to serve), a path that other targets use as a directory, and a path that another
-//! target of a different size decodes to.
+//! `index.html`. Every other target gets `root/mapped-urls/HH/HASH.ext`, and the server needs the map to find it:
+//! targets with a query, `..`, `.`, empty or over-long parts, bad percent escapes, control bytes, NUL, backslash, text
+//! that is not UTF-8, `.ht*` (which Apache refuses to serve), a path that other targets use as a directory, and a path
+//! that another target of a different size decodes to.
 //!
 //! # Sizes of a log
 //!
-//! The size answered most often with status 200 (`log`; of two as frequent, the larger); else the largest answered with 206 (`partial`); else 1,024
-//! bytes (`assumed`: only 304 or HEAD was seen). Targets that never succeeded get no file, so that the server says 404 too.
+//! The size answered most often with status 200 (`log`; of two as frequent, the larger); else the largest answered with
+//! 206 (`partial`); else 1,024 bytes (`assumed`: only 304 or HEAD was seen). Targets that never succeeded get no file,
+//! so that the server answers 404, too.
 //!
 //! # Safety
 //!
 //! Nothing is written outside `OUT`, no symbolic link is followed, a directory that holds anything else is refused, and
-//! each file is renamed into place when it is whole, so that a run that was cut short is simply run again.
+//! each file is renamed into place when it is complete, so that an interrupted run can be repeated.
 
 mod content;
 mod manifest;
@@ -60,18 +61,18 @@ pub struct FileEntry {
     pub file: String,
     /// Size.
     pub bytes: u64,
-    /// Where the size is from.
+    /// The source of the size.
     pub origin: SizeOrigin,
 }
 
-/// Where a file's size is from.
+/// The source of a file's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeOrigin {
-    /// The mix says it.
+    /// The mix.
     Mix,
     /// The log's answers with status 200.
     Log,
-    /// The log's largest answer with status 206: the file is at least so large.
+    /// The log's largest answer with status 206: the file is at least this large.
     Partial,
     /// No answer of the log had the size.
     Assumed,
@@ -89,14 +90,14 @@ impl SizeOrigin {
     }
 }
 
-/// The files to make, and what could not be made exactly.
+/// The files to make, and the inexact ones among them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tree {
     /// One for each target, ordered by target.
     pub entries: Vec<FileEntry>,
     /// Requests of the log with status 200 (a GET with a size).
     pub requests: u64,
-    /// Of them, those whose size the file does not have: the document changed, or the answer was broken off.
+    /// Of them, those whose size differs from the file's: the document changed, or the answer was cut off.
     pub requests_of_other_size: u64,
     /// Targets with so many different sizes that another one may have been answered more often than the file's.
     pub of_uncertain_size: u64,
@@ -124,10 +125,10 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// A log that cannot be read on, no target that succeeded, or more targets than the limit.
+    /// A log that cannot be read further, no target that succeeded, or more targets than the limit.
     pub fn of_trace(reader: &mut TraceReader, limits: &Limits) -> Result<Tree, FilesError> {
         let tallies = tally::Tallies::read(reader, limits)?;
-        let mut tree = Tree::of(tallies.wanted())?;
+        let mut tree = Tree::of(tallies.existing())?;
         tree.requests = tallies.requests;
         tree.requests_of_other_size = tallies.requests_of_other_size();
         tree.of_uncertain_size = tallies.of_uncertain_size();
@@ -154,7 +155,7 @@ impl Tree {
 /// A tree that cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The log could not be read on.
+    /// The log could not be read further.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// No document with a size.
@@ -171,17 +172,17 @@ pub enum FilesError {
         "the files need {needed_bytes} bytes, and the limit is {limit_bytes}: raise the limit, or take a smaller mix or log"
     )]
     TooLarge {
-        /// What they need.
+        /// The bytes that they need.
         needed_bytes: u64,
         /// The limit.
         limit_bytes: u64,
     },
-    /// More bytes than there is room.
+    /// More bytes than free space.
     #[error("the files need {needed_bytes} more bytes, and the file system of {} has {free_bytes} free", path.display())]
     NoRoom {
-        /// What is still to be written.
+        /// Bytes still to be written.
         needed_bytes: u64,
-        /// What is free.
+        /// Free bytes.
         free_bytes: u64,
         /// The directory.
         path: PathBuf,
@@ -192,14 +193,14 @@ pub enum FilesError {
     /// The directory holds another workload's files.
     #[error("{} holds the files of another workload: name another directory, or remove it first", .0.display())]
     OtherWorkload(PathBuf),
-    /// The system refused.
+    /// The system refused an operation.
     #[error("{} cannot be {what}: {cause}", path.display())]
     Io {
         /// `created`, `written`, ...
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
 }

@@ -7,7 +7,7 @@
 //! - [`files`]: the document tree that a server needs to answer a mix or a log.
 //!
 //! Everything here is a pure function of its input and a seed: the same log, options and seed give the same requests.
-//! Logs and rate series are untrusted input: no bytes of theirs panic, hang, or grow memory without bound.
+//! Logs and rate series are untrusted input: they never cause a panic, a hang, or unbounded memory.
 
 pub mod arrival;
 pub mod files;

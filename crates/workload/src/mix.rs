@@ -30,20 +30,20 @@ pub const NAMES: &[&str] = &["webstone", "surge"];
 /// One document of a mix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// Path (and query) to ask for, beginning with `/`.
+    /// Path (and query) to request, beginning with `/`.
     pub url: String,
     /// Size of the body; `None` where only the server knows it (URL lists).
     pub bytes: Option<u64>,
     /// Share of all requests.
     pub probability: f64,
-    /// Which row of the mix it belongs to: `html`, `video`, `tail`, `dynamic`, ...
+    /// The row of the mix that it belongs to: `html`, `video`, `tail`, `dynamic`, ...
     pub item: &'static str,
 }
 
 /// Documents whose probabilities add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mix {
-    /// What it is called in results.
+    /// Its name in results.
     pub name: String,
     /// The documents. Not empty.
     pub documents: Vec<Document>,
@@ -57,7 +57,7 @@ pub enum MixError {
     /// No such mix.
     #[error("there is no size mix '{0}': use webstone or surge, or fit one to an access log")]
     Unknown(String),
-    /// Nothing to ask for.
+    /// No documents.
     #[error("the mix has no documents: give at least one URL")]
     Empty,
     /// A parameter out of its range.

@@ -28,8 +28,8 @@
 //! # Times of whole seconds
 //!
 //! Most logs have whole seconds only. Requests of one second are spread over it as independent arrivals would be
-//! (sorted uniform times, seeded), in the log's order; else every second would begin with a burst that never was. Grouping
-//! looks at the logged times only.
+//! (sorted uniform times, seeded), in the log's order; otherwise every second would begin with a burst that did not
+//! happen. Grouping uses the logged times only.
 
 mod connections;
 mod order;
@@ -46,7 +46,7 @@ use record::Share;
 /// How a log is replayed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayOptions {
-    /// When requests are meant to leave.
+    /// When requests are sent.
     pub pace: Pace,
     /// Which requests share a connection.
     pub grouping: Grouping,
@@ -79,7 +79,7 @@ impl Default for ReplayOptions {
     }
 }
 
-/// When requests are meant to leave.
+/// When requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
     /// At their times in the log, `speed` times as fast (2 = in half the time).
@@ -91,7 +91,7 @@ pub enum Pace {
     AsFastAsPossible,
 }
 
-/// One thing to do.
+/// A step of the replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Send a request.
@@ -117,7 +117,7 @@ pub struct PlannedRequest {
     pub connection: u64,
     /// Number of the request on its connection; 0 opens the connection.
     pub position: u32,
-    /// When it is meant to leave, in nanoseconds since the plan's start. Never decreases.
+    /// Its intended time, in nanoseconds since the plan's start. Never decreases.
     pub intended_ns: u64,
     /// Line of the log.
     pub line: u64,
@@ -142,7 +142,7 @@ impl PlannedRequest {
     }
 }
 
-/// Options that cannot be meant.
+/// Invalid options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// A speed that is 0, negative, or not a number.

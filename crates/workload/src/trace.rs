@@ -41,8 +41,8 @@ pub struct Entry<'a> {
     pub line: u64,
     /// Address or name of the client, as logged. Untrusted bytes.
     pub client: &'a [u8],
-    /// Time of the request in nanoseconds since the Unix epoch. Apache logs when the request arrived; nginx and IIS when
-    /// it was answered.
+    /// Time of the request in nanoseconds since the Unix epoch. Apache logs when the request arrived; nginx and IIS
+    /// when it was answered.
     pub time_ns: i64,
     /// Resolution of that time: 1 s for the usual formats, finer for `$msec`, `%{usec}t` or fractions.
     pub resolution_ns: u64,
@@ -50,13 +50,13 @@ pub struct Entry<'a> {
     pub method: &'a [u8],
     /// Request target with the log's escapes undone: not empty, no space and no control byte in it. Untrusted bytes.
     pub target: &'a [u8],
-    /// Status of the answer, where the format has it.
+    /// Status of the answer, if the format has it.
     pub status: Option<u16>,
-    /// Size of the answer, where the format has it; [`TraceReader::size_meaning`] says what it counts.
+    /// Size of the answer, if the format has it; see [`TraceReader::size_meaning`] for what it counts.
     pub bytes: Option<u64>,
 }
 
-/// What a log's size field counts.
+/// The meaning of a log's size field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SizeMeaning {
     /// Bytes of the body (`%b`, `%B`, `$body_bytes_sent`).
@@ -67,7 +67,7 @@ pub enum SizeMeaning {
     Absent,
 }
 
-/// What a format's parser found in a line, before escapes are undone.
+/// The fields of a line, before escapes are undone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Raw<'a> {
     client: &'a [u8],
@@ -75,7 +75,7 @@ pub(crate) struct Raw<'a> {
     resolution_ns: u64,
     method: &'a [u8],
     target: &'a [u8],
-    /// Logged apart from the target (W3C, `$args`); empty when there is none.
+    /// Logged separately from the target (W3C, `$args`); empty if there is none.
     query: &'a [u8],
     status: Option<u16>,
     bytes: Option<u64>,

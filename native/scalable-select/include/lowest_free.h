@@ -21,7 +21,7 @@ extern "C" {
 
 struct lowest_free;
 
-/* What the functions that return a number answer when there is none. */
+/* The result of a function that returns a number, when there is none. */
 #define LOWEST_FREE_NONE SIZE_MAX
 
 /* Bytes that lowest_free_init needs for this capacity; 0 if capacity is 0 or the size would overflow. */
@@ -31,7 +31,7 @@ size_t lowest_free_bytes(size_t capacity);
  * capacity is 0 or the memory is too small or misaligned. The memory stays the caller's. */
 struct lowest_free *lowest_free_init(void *memory, size_t bytes, size_t capacity);
 
-/* The same in memory from calloc; NULL if capacity is 0 or there is no memory. Ends with lowest_free_destroy. */
+/* The same in memory from calloc; NULL if capacity is 0 or there is no memory. Free it with lowest_free_destroy. */
 struct lowest_free *lowest_free_create(size_t capacity);
 void lowest_free_destroy(struct lowest_free *tree);
 
@@ -41,7 +41,7 @@ size_t lowest_free_take(struct lowest_free *tree);
 /* Takes and returns the lowest free number that is >= floor (what F_DUPFD does); LOWEST_FREE_NONE if there is none. */
 size_t lowest_free_take_from(struct lowest_free *tree, size_t floor);
 
-/* Takes this very number (what dup2 does). False if it was taken already or is not below the capacity. */
+/* Takes exactly this number (what dup2 does). False if it was taken already or is not below the capacity. */
 bool lowest_free_take_at(struct lowest_free *tree, size_t number);
 
 /* Gives a number back. False, and nothing changes, if it was not taken or is not below the capacity. */

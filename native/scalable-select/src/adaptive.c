@@ -1,10 +1,11 @@
-/* Is it worth it? The kernel's cost of a call grows with the set, ours with what must be examined and registered. When
- * most of a set is hot, or every call brings new descriptors, the kernel's own call is cheaper.
+/* Decides when the kernel's own call is cheaper. The kernel's cost of a call grows with the set, the library's with
+ * what must be examined and registered. When most of a set is hot, or every call brings new descriptors, the kernel's
+ * call is cheaper.
  *
- * The first calls of a thread are the kernel's: how many descriptors they report tells what ours would have had to
- * examine, before anything is registered. A set that they show to be hot stays with the kernel as long as they show
- * it. That every call brings new descriptors shows only in calls of ours: then the kernel is used for a while, longer
- * each time, with a few calls of ours in between to see whether that has changed. */
+ * The first calls of a thread are the kernel's: the number of descriptors that they report shows how many the library
+ * would have to examine, before anything is registered. A set that proves hot stays with the kernel as long as it is
+ * hot. Sets that bring new descriptors with every call show only in calls of the library: then the kernel is used for a
+ * while, longer each time, with a few calls of the library in between to see whether the sets have changed. */
 #include "sp.h"
 
 /* Nanoseconds, from bench/call_cost on one machine; only their ratios matter, and those move little. */
@@ -15,7 +16,7 @@ enum {
     SETTLING = 2,
     SKIP_FIRST = 32,
     SKIP_MAX = 2048,
-    SKIP_CLOSES = 512 /* before so long a pause the epoll instance is given up: it costs at every wake-up */
+    SKIP_CLOSES = 512 /* before such a long pause the epoll instance is closed: it costs at every wake-up */
 };
 
 static int64_t gain_ns(uint64_t selecting, uint64_t examined, uint64_t changes) {
@@ -33,7 +34,7 @@ static bool is_for_kernel(const struct sp_thread *t) {
 bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
     if (t->skip == 0 && (!sp_options.is_adaptive || !is_for_kernel(t)))
         return false;
-    /* A set of quite another size than the one that was judged is another matter: it is tried at once. */
+    /* A set of a very different size than the judged one is tried at once. */
     if (t->skip_selecting != 0 && (selecting > t->skip_selecting * 3 / 2 || selecting < t->skip_selecting / 2)) {
         t->skip = t->backoff = t->probes = 0;
         t->skip_selecting = 0;
@@ -44,14 +45,14 @@ bool sp_should_pass(struct sp_thread *t, uint64_t selecting) {
     if (t->skip > 0)
         t->skip--;
     else if (t->looks > LOOKS && atomic_load_explicit(&t->epfd, memory_order_relaxed) >= 0)
-        t->must_drop = true; /* after the kernel's call: it takes long, and a signal then must end the call */
+        t->must_drop = true; /* after the kernel's call: closing takes long, and a signal then must end the call */
     t->asked = selecting;
     SP_COUNT(t, passed_hot, 1);
     return true;
 }
 
-/* The kernel has answered a call in our place. A ready descriptor is examined in the call that reports it or in the one
- * after, when it has been served, or in both. */
+/* The kernel has answered a call instead. A ready descriptor is examined in the call that reports it or in the next
+ * one, when it has been served, or in both. */
 void sp_account_passed(int ready) {
     struct sp_thread *t = sp_current();
     if (t == NULL || t->is_busy)

@@ -1,13 +1,13 @@
-/* The array of a thread's last poll, remembered: most programs pass the same one again, so comparing it by the cache
- * line takes the place of looking at every entry.
+/* The array of a thread's last poll, remembered: most programs pass the same one again, so comparing whole cache lines
+ * replaces looking at every entry.
  *
  *   (R) remembered[i], for i below remembered_count, is one of
  *         an entry {fd >= 0, events, 0} whose wanted bits are all quiet, with place[fd] == i
  *         an entry {fd < 0, events, 0}, to which poll answers nothing
  *
  * so an entry of the caller's that equals remembered[i] needs neither to be examined nor to be written. A descriptor
- * that loses quiet bits, or that the array names a second time, is remembered as {~fd, 0, 0}: no number of a
- * descriptor, and still true to (R). A descriptor that the caller's array names once stands at place[fd] after the
+ * that loses quiet bits, or that the array names a second time, is remembered as {~fd, 0, 0}: not the number of a
+ * descriptor, and still consistent with (R). A descriptor that the caller's array names once is at place[fd] after the
  * scan. */
 #ifndef SP_ARRAY_H
 #define SP_ARRAY_H

@@ -1,4 +1,4 @@
-/* HINTS come in, and what the kernel said of the examined descriptors is recorded. */
+/* Takes HINTS in, and records the kernel's answers about the examined descriptors. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -60,7 +60,7 @@ int sp_harvest(struct sp_thread *t) {
     return total;
 }
 
-/* Must run before the harvest that follows the same wait: a hint newer than the examination has the last word. */
+/* Must run before the harvest that follows the same wait: a hint newer than the examination must win. */
 void sp_learn(struct sp_thread *t) {
     for (int i = 1; i <= t->examine_count; i++) {
         const struct pollfd *seen = &t->examine[i];

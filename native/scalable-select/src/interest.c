@@ -81,11 +81,11 @@ bool sp_is_anonymous(int fd, const char *kind) {
     return is_it;
 }
 
-/* Some files change what poll reports by being polled (perf events, /proc/mounts, pressure triggers), some report by
- * who asks (signalfd): a hint taken while the program did not ask would eat theirs. Only files whose poll is a plain
- * function of their state are watched; they are the ones that come by the thousand. Of sockets these are the families
- * of the Internet and AF_UNIX: others send by being polled (AF_XDP), or become ready without a wake-up when an option
- * is set (AF_VSOCK). 0 yes, 1 no, -1 no such file. */
+/* Only files whose poll is a plain function of their state are watched. Some files change what poll reports by being
+ * polled (perf events, /proc/mounts, pressure triggers), some report depending on who asks (signalfd): taking a hint
+ * while the program did not ask would consume the program's. The watched kinds are those of which programs have
+ * thousands. Of sockets these are the families of the Internet and AF_UNIX: others send by being polled (AF_XDP), or
+ * become ready without a wake-up when an option is set (AF_VSOCK). 0 yes, 1 no, -1 no such file. */
 static int refuses_watch(int fd) {
     struct stat status;
     int family;
@@ -133,7 +133,7 @@ enum sp_verdict sp_watch(struct sp_thread *t, int fd, unsigned wanted) {
         if (refuses < 0)
             return SP_BAD_FD;
         if (refuses > 0) {
-            /* Marked before any generation is read: a forgetter that comes now sees the mark. */
+            /* Marked before any generation is read: a forgetter that runs now sees the mark. */
             atomic_store(&t->interested[fd], SP_UNWATCHABLE);
             SP_COUNT(t, unwatchable, 1);
             return SP_EXAMINE_ALWAYS;
@@ -192,7 +192,7 @@ void sp_narrow(struct sp_thread *t, int fd, unsigned bits) {
     unsigned groups = have & SP_GROUPS & ~drop;
     if (!(have & SP_REGISTERED) || groups == (have & SP_GROUPS))
         return;
-    /* The order matters: first give up the knowledge, then the hints that it rests on. */
+    /* The order matters: first the quiet bits are cleared, then the hints that they depend on. */
     sp_set_quiet(t, fd, t->quiet[fd] & sp_group_bits(groups));
     atomic_store(&t->interested[fd], (uint8_t)(groups | SP_REGISTERED));
     uint32_t serial = ++t->next_serial;

@@ -1,4 +1,4 @@
-/* The symbols by which a descriptor number gets another file. Each closes with the forgetter's protocol of sp.h: forget
+/* The functions by which a descriptor number gets another file. Each follows the forgetter's protocol of sp.h: forget
  * and leave the epoll instances, close, forget again; or create, forget. */
 #define _GNU_SOURCE
 #include "real.h"
@@ -60,7 +60,7 @@ SP_EXPORT int close(int fd) {
     SP_STARTED();
     if (!is_active())
         return sp_real.close(fd);
-    /* Programs that close all numbers there are do not mean ours, which they cannot know to be open. */
+    /* Programs that close every number do not mean the library's descriptors, which they cannot know. */
     if (sp_is_ours(fd)) {
         errno = EBADF;
         return -1;
@@ -127,7 +127,7 @@ SP_EXPORT int close_range(unsigned first, unsigned last, int flags) {
     }
     if (!is_active() || (flags & CLOSE_RANGE_CLOEXEC) != 0 || !sp_is_at_home())
         return sp_real.close_range(first, last, flags);
-    /* Older kernels lack the call, and some filters refuse it: nothing is forgotten that then stays open. */
+    /* Older kernels lack the call, and some filters refuse it: a descriptor that then stays open is not forgotten. */
     if (sp_real.close_range(~0U, ~0U, 0) != 0)
         return -1;
     sp_forget_range(first, last, false);
@@ -168,7 +168,7 @@ static int copy_onto(int from, int to, int flags, bool has_flags) {
         errno = EBADF;
         return -1;
     }
-    /* A source that is not open closes nothing. What fails otherwise is mended afterwards. */
+    /* A source that is not open closes nothing. Other failures are repaired afterwards. */
     bool is_open = sp_is_sandboxed || sp_real.fcntl(from, F_GETFD) >= 0;
     if (is_open && sp_is_ours(to))
         sp_move_epoll_off(to);

@@ -1,5 +1,5 @@
-/* The symbols by which a process changes what it may do: its limit on descriptors, and the system calls it may make;
- * and by which a thread gets a descriptor table of its own. */
+/* The functions by which a process changes its limit on descriptors and the system calls that it may make, and by which
+ * a thread gets a separate descriptor table. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -49,7 +49,8 @@ SP_EXPORT int unshare(int what) {
     return result;
 }
 
-/* A filter may kill for a call that the program never makes and this library does. From here on there are none. */
+/* A filter may kill for a call that the program never makes and this library does. From here on the library makes none.
+ * */
 static void enter_sandbox(void) {
     atomic_store(&sp_is_sandboxed, 1);
 }

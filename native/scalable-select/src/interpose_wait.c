@@ -1,4 +1,4 @@
-/* The symbols of select and poll. Timeouts are normalised as the GNU C library does it (select.c, poll.c). */
+/* select and poll, interposed. Timeouts are normalised as the GNU C library does it (select.c, poll.c). */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -28,7 +28,7 @@ static int judged(int result) {
     return result;
 }
 
-/* Most sets are small: of these the library costs a comparison and a jump. */
+/* Most sets are small: for these the library costs a comparison and a jump. */
 static inline bool is_small(uint64_t count) {
     if (__builtin_expect(count > (uint64_t)sp_options.min_set, 0))
         return false;
@@ -81,7 +81,7 @@ static bool has_sticky_timeouts(void) {
     return answer == 2;
 }
 
-/* Linux tells in the caller's timeval how much of it was left. */
+/* Linux writes the remaining time into the caller's timeval. */
 static void subtract_elapsed(struct timespec *timeout, uint64_t elapsed_ns) {
     timeout->tv_sec -= (time_t)(elapsed_ns / (uint64_t)NS_PER_S);
     timeout->tv_nsec -= (long)(elapsed_ns % (uint64_t)NS_PER_S);

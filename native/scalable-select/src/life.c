@@ -1,5 +1,5 @@
-/* Descriptors get another file: the forgetter's half of the protocol of sp.h. No locks and no memory from malloc: close
- * may be called in a signal handler. */
+/* A descriptor number gets another file: the forgetter's half of the protocol of sp.h. No locks and no memory from
+ * malloc: close may be called in a signal handler. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -25,7 +25,7 @@ void sp_life_start(void) {
 static bool mark_stale(struct sp_thread *t, int fd) {
     int word = fd / SP_WORD;
     uint64_t bit = UINT64_C(1) << (fd % SP_WORD);
-    /* From the bit up to the flag: the owner takes them in the other order and misses none. */
+    /* From the bit up to the flag: the owner takes them in the other order and so misses none. */
     uint64_t before = atomic_fetch_or(&t->stale[word], bit);
     atomic_fetch_or(&t->stale_summary[word / SP_WORD], UINT64_C(1) << (word % SP_WORD));
     atomic_store(&t->stale_any, 1);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROUNDS_MAX = 256 }; /* wake-ups in one call that led to nothing, before the kernel finishes it */
+enum { ROUNDS_MAX = 256 }; /* wake-ups in one call without a result, before the kernel finishes it */
 enum { SCAN_FAILED = -1 };
 
 static inline unsigned wanted_of(struct pollfd p) {
@@ -84,7 +84,7 @@ static int scan(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     return bad;
 }
 
-/* Writes what was hinted for entry i; returns how many more entries have revents. */
+/* Writes the revents of entry i from its hints; returns how many more entries have revents. */
 static int collect_hint(const struct sp_thread *t, struct pollfd *fds, size_t i) {
     struct pollfd p = sp_entry_of(sp_entry_word(&fds[i]));
     if ((unsigned)p.fd >= (unsigned)t->capacity || t->hint[p.fd] == 0)
@@ -143,7 +143,7 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
         if (ready > 0)
             return ready;
         if (wait == SP_TIMED_OUT) {
-            /* The kernel looks at every descriptor once more when time is up, and sees which were closed. */
+            /* The kernel looks at every descriptor once more when time is up, and so sees which were closed. */
             if (was_last_look || atomic_load(&t->stale_any) == 0)
                 return 0;
             was_last_look = true;
@@ -176,8 +176,8 @@ static void cancelled(void *call) {
     sp_leave(call);
 }
 
-/* ppoll is a point of cancellation: a thread that ends there must leave the call first. In a frame of its own, since
- * the cleanup is a setjmp. */
+/* ppoll is a cancellation point: a thread that ends there must leave the call first. In a separate frame, because the
+ * cleanup is a setjmp. */
 static __attribute__((noinline)) int run_cancellable(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     int result;
     pthread_cleanup_push(cancelled, c);
@@ -194,7 +194,7 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
         return SP_PASS;
     if (!t->is_busy && sp_should_pass(t, count))
         return SP_PASS_JUDGED;
-    /* Invalid arguments are the kernel's to judge. */
+    /* Invalid arguments are left to the kernel. */
     if (count > (nfds_t)sp_descriptor_limit() || count >= SP_FD_LIMIT ||
         (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
         !sp_memory_is_writable(fds, count * sizeof *fds))

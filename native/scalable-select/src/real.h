@@ -1,4 +1,4 @@
-/* The C library's own functions, behind those that interpose_*.c define. */
+/* The C library's functions that interpose_*.c replace. */
 #ifndef SP_REAL_H
 #define SP_REAL_H
 

@@ -40,12 +40,12 @@ static pthread_key_t at_thread_end;
 static bool is_usable;
 static _Thread_local struct sp_thread *own __attribute__((tls_model("initial-exec")));
 
-/* Numbers + 1 of the epoll instances, in memory that a child keeps: it closes them (fork_child). */
+/* Numbers + 1 of the epoll instances, in memory that a child inherits: it closes them (fork_child). */
 enum { KICK = SP_THREADS_MAX };
 static _Atomic int inherited[SP_THREADS_MAX + 1];
 static _Thread_local bool forks_at_home __attribute__((tls_model("initial-exec")));
 
-/* What a child that was forked past the handlers (_Fork, clone) finds here is its parent's. */
+/* In a child that was forked past the handlers (_Fork, clone) these values are its parent's. */
 static void forget_parent(void) {
     for (int i = 0; i <= KICK; i++)
         atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
@@ -283,8 +283,8 @@ static void end_thread(void *thread) {
         release(t);
 }
 
-/* The calling thread is about to leave the table. A call of its own that a signal handler interrupted here finds that
- * it has lost control, and that is all it does with the state. */
+/* The calling thread is about to leave the table. A call of the same thread that a signal handler interrupted here
+ * finds that it has lost control, and does nothing else with the state. */
 void sp_release_own(void) {
     struct sp_thread *t = own;
     if (t == NULL || !atomic_load(&t->is_live))
@@ -452,8 +452,8 @@ static void fork_child(void) {
         sp_table_start();
 }
 
-/* pthread_atfork, without its part that is linked in. Another C library, into which a child's environment may bring
- * this one, has no such function; there nothing is done, and the program must start all the same. */
+/* pthread_atfork, without the part of it that is linked in. Another C library, into which a child's environment may
+ * load this one, has no such function; then nothing is done, and the program must start all the same. */
 extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
 extern void *__dso_handle;
 

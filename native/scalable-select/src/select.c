@@ -54,9 +54,9 @@ static void set_results(struct sp_thread *t, const struct sets *s, int fd, unsig
         set_result(t, s, SET_EX, fd, ready);
 }
 
-/* One candidate. A descriptor that is closed when the call begins fails it (the kernel decides: it ignores bits beyond
- * its table); one that is closed during the call is reported in all its sets, as the kernel does when it
- * looks again. */
+/* One candidate. A descriptor that is closed when the call begins fails the call (the kernel decides: it ignores bits
+ * beyond its table); one that is closed during the call is reported in all its sets, as the kernel does when it looks
+ * again. */
 static int scan_one(struct sp_call *c, const struct sets *s, int fd, bool is_first, int *bad) {
     struct sp_thread *t = c->t;
     int word = fd / SP_WORD;
@@ -131,7 +131,7 @@ static int finish_in_kernel(struct sp_call *c, const struct sets *s) {
                            c->deadline.is_infinite ? NULL : &left, c->mask);
 }
 
-/* Results go out only now: a call that fails leaves the caller's sets as they were. */
+/* Results are written only now: a call that fails leaves the caller's sets as they were. */
 static int report(struct sp_thread *t, const struct sets *s, int ready) {
     for (int which = 0; which < 3; which++)
         if (s->set[which] != NULL)
@@ -198,8 +198,8 @@ static void cancelled(void *call) {
     sp_leave(call);
 }
 
-/* ppoll is a point of cancellation: a thread that ends there must leave the call first. In a frame of its own, since
- * the cleanup is a setjmp. */
+/* ppoll is a cancellation point: a thread that ends there must leave the call first. In a separate frame, because the
+ * cleanup is a setjmp. */
 static __attribute__((noinline)) int run_cancellable(struct sp_call *c, const struct sets *s, uint64_t selecting) {
     int result;
     pthread_cleanup_push(cancelled, c);

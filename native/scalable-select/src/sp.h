@@ -1,4 +1,5 @@
-/* Vocabulary of the room. The sets are those of Banga and Mogul (1998), section 4.1, kept for each thread:
+/* Terms and structures of this library. The sets are those of Banga and Mogul (1998), section 4.1, kept for each
+ * thread:
  *
  *   SELECTING   what this call of select or poll names
  *   INTERESTED  descriptors registered with the thread's epoll instance (edge triggered)
@@ -6,8 +7,8 @@
  *   quiet       poll bits of a descriptor that are known to be NOT ready: the complement of the paper's READY, so that
  *               zeroed memory means "nothing is known" and a forgotten descriptor is always examined
  *
- * A call examines (asks the kernel about) only descriptors of SELECTING with a wanted bit that is not quiet. The
- * invariant that makes this right:
+ * A call examines (asks the kernel about) only descriptors of SELECTING with a wanted bit that is not quiet. This is
+ * correct because of the invariant:
  *
  *   (I) for every bit in quiet[fd]: the file open at fd is not ready for it, or a hint for fd is waiting in the
  *       thread's epoll instance, or fd is marked stale in this thread.
@@ -44,7 +45,7 @@
 #define SP_THREADS_MAX 1024   /* threads with an epoll instance at one time; more are left to the kernel */
 #define SP_EVENTS 256         /* hints taken by one epoll_wait */
 #define SP_WORD 64
-#define SP_KICK UINT64_MAX /* epoll data of the hint that only says: look again */
+#define SP_KICK UINT64_MAX /* epoll data of the hint that only means: look again */
 
 /* Poll bits by the group that is registered together. HUP and ERR are always reported, and belong to every group. */
 #define SP_BITS_READ (POLLIN | POLLRDNORM | POLLRDBAND)
@@ -80,7 +81,7 @@ struct sp_counts {
     uint64_t lost, missed_closes, conflicts, zombies, rebuilds, watchdog_runs;
 };
 
-/* One per thread that selects. Written by its owner only, but for what is _Atomic. The mapping is wiped in a fork's
+/* One per thread that selects. Only its owner writes it, except what is _Atomic. The mapping is wiped in a fork's
  * child, so all zero must mean "no epoll instance, nothing known". */
 struct sp_thread {
     _Atomic int is_live;
@@ -94,7 +95,7 @@ struct sp_thread {
     volatile uint64_t ticket;  /* number of the call that owns the state, see sp_enter */
     char *frame;               /* stack position of that call */
     volatile int must_rebuild; /* what the thread knows cannot be relied on */
-    bool must_drop;            /* the epoll instance is not worth its keep for a while */
+    bool must_drop;            /* the epoll instance costs more than it saves for a while */
     bool has_bitmaps;          /* quiet_in, quiet_out, quiet_ex are kept (the thread has used select) */
     bool expects_hints;        /* the last look at the epoll instance before sleeping found hints */
     uint64_t watched_ns;       /* when the watchdog last ran */
@@ -159,7 +160,7 @@ bool sp_is_ours(int fd);                 /* in the calling task's table, too */
 unsigned sp_next_ours(unsigned from);    /* lowest of our descriptors that is >= from; UINT_MAX if there is none */
 bool sp_move_epoll_off(int fd);          /* the program wants this number: false if it could not be vacated */
 bool sp_is_own(const struct sp_thread *t);
-struct sp_thread *sp_current(void); /* what sp_own answered last */
+struct sp_thread *sp_current(void); /* what sp_own returned last */
 void sp_release_own(void);
 void *sp_map_wiped_on_fork(size_t bytes);
 int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
@@ -181,8 +182,8 @@ static inline bool sp_may_be_child(void) {
     return true;
 #endif
 }
-bool sp_is_at_home(void);  /* the calling task may touch what the library knows of descriptors */
-bool sp_may_own(void);     /* and may know something itself */
+bool sp_is_at_home(void);  /* the calling task may use the library's state of descriptors */
+bool sp_may_own(void);     /* and may have state of its own */
 bool sp_table_leave(void); /* before the thread gets a table of its own: true if there is one to leave; if the call */
 void sp_table_stay(void);  /* that was to do it then fails */
 
@@ -204,7 +205,7 @@ void sp_narrow(struct sp_thread *t, int fd, unsigned bits);
 void sp_set_quiet(struct sp_thread *t, int fd, unsigned bits);
 void sp_build_bitmaps(struct sp_thread *t);
 unsigned sp_group_bits(unsigned groups);
-bool sp_is_anonymous(int fd, const char *kind); /* an anonymous inode of this kind, as far as one can tell */
+bool sp_is_anonymous(int fd, const char *kind); /* an anonymous inode of this kind, as far as /proc shows */
 
 /* --- hints.c */
 int sp_harvest(struct sp_thread *t); /* number of hints taken, or -1 if the epoll instance is gone */
@@ -243,8 +244,8 @@ void sp_leave(struct sp_call *c);
 void sp_block_signals(struct sp_call *c);
 bool sp_in_control(const struct sp_call *c);
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep);
-/* What takes long before the first sleep is done with signals blocked: a handler that runs meanwhile must end the call.
- */
+/* Work that takes long before the first sleep is done with signals blocked: a handler that runs meanwhile must end the
+ * call. */
 static inline void sp_block_signals_for_long(struct sp_call *c) {
     if (!c->deadline.is_zero)
         sp_block_signals(c);

@@ -1,5 +1,5 @@
-/* What the library did, as one line of JSON when the process exits. SCALABLE_SELECT_STATS says where: "stderr", "fd:N"
- * (a descriptor the process was started with), or the absolute path of a file to append to. */
+/* At exit, writes the library's counts as one line of JSON. SCALABLE_SELECT_STATS names the place: "stderr", "fd:N" (a
+ * descriptor the process was started with), or the absolute path of a file to append to. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -103,7 +103,7 @@ __attribute__((destructor)) static void report_at_exit(void) {
     char text[1024];
     if (!sp_has_report)
         return;
-    /* A forked child that made no call of its own has nothing to say. */
+    /* A forked child that made no call of its own writes nothing. */
     struct sp_counts sum = sp_stats_sum();
     if (getpid() != reporter && sum.calls + sum.passed_hot == 0)
         return;

@@ -1,12 +1,12 @@
-/* Whose descriptor table is it? What the library knows is about the numbers of one table, so only tasks that share this
- * table ("at home") may touch it. Tasks that share the memory but not the table:
+/* Tells which descriptor table a task uses. The library's state is about the numbers of one table, so only tasks that
+ * share this table ("at home") may use it. Tasks that share the memory but not the table:
  *
  *   - the child of a vfork, or of a clone(CLONE_VM) without CLONE_FILES; it may run on its parent's thread-local memory
  *   - a thread that called unshare(CLONE_FILES) or close_range(CLOSE_RANGE_UNSHARE), and threads started by it
  *
- * For these every function of this library is the C library's own. They are told apart by the number of the task: of
- * what a child of vfork can ask about itself cheaply, only that differs from its parent's. A verdict is kept
- * with the number of the task that it is about. */
+ * For these every function of this library is the C library's. They are distinguished by the number of the task: of
+ * what a child of vfork can read about itself cheaply, only that differs from its parent's. A verdict is kept with the
+ * number of the task that it is about. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -40,7 +40,7 @@ static void keep(int task, bool is_home) {
     atomic_store_explicit(&verdict, (uint64_t)task << 1 | is_home, memory_order_relaxed);
 }
 
-/* 0: one table; above 0: two tables; below 0: no answer. */
+/* 0: one table; above 0: two tables; below 0: unknown. */
 static long compare_tables(int one, int other) {
     return sp_real.syscall(SYS_kcmp, one, other, KCMP_FILES, 0, 0);
 }
@@ -72,7 +72,7 @@ static __attribute__((noinline)) bool judge(int task) {
 
 bool sp_is_at_home(void) {
     if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
-        return true; /* no question may be asked, and nothing but marks is set any more */
+        return true; /* no system call may be made, and nothing but marks is set any more */
     int saved = errno, task = this_task();
     uint64_t known = atomic_load_explicit(&verdict, memory_order_relaxed);
     bool is_home = (int)(known >> 1) == task ? (known & 1) != 0 : judge(task);
@@ -93,7 +93,7 @@ bool sp_table_leave(void) {
     atomic_store(&table->is_split, 1);
     if (task == atomic_load(&table->home))
         atomic_store(&table->is_led_away, 1);
-    /* A kernel that compares no tables cannot say on whose side the threads to come are. */
+    /* On a kernel that cannot compare tables, the table of later threads is unknown. */
     if (compare_tables(task, task) != 0)
         atomic_store(&sp_is_sandboxed, 1);
     sp_release_own();

@@ -57,9 +57,9 @@ struct timespec sp_deadline_left(const struct sp_deadline *d) {
     return timespec_of(left_ns(d));
 }
 
-/* A handler that calls poll finds its thread busy and must leave the state alone. A call that a handler left by
- * longjmp finds it busy too, but from a frame that is not below the one that went: that state has no owner any more,
- * and what it was in the middle of is unknown. */
+/* A handler that calls poll finds its thread busy and must not touch the state. A call after a handler that left by
+ * longjmp finds it busy, too, but from a frame that is not below the abandoned one: that state has no owner any more,
+ * and may be incomplete. */
 static bool is_abandoned(const struct sp_thread *t, const char *frame) {
     stack_t stack;
     if (frame < t->frame)
@@ -163,8 +163,8 @@ static enum sp_wait lose(struct sp_thread *t) {
 }
 
 /* Examines the candidates and takes the hints, sleeping until there is one of either. With must_not_sleep there is a
- * result already, so no signal counts. SP_FAILED leaves errno EINTR; after SP_LOST_CONTROL only the kernel's own call
- * can finish the job. */
+ * result already, so no signal counts. SP_FAILED leaves errno EINTR; after SP_LOST_CONTROL only the kernel's call can
+ * finish. */
 enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
     struct sp_thread *t = c->t;
     bool is_zero = must_not_sleep || c->deadline.is_zero;

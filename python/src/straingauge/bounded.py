@@ -24,7 +24,7 @@ Key = Union[str, int]
 
 def read_bytes(path: Path, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes."""
-    # Not blocking: a named pipe in a file's place must not hang the reader.
+    # Not blocking: a named pipe in place of a file must not block the reader.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
@@ -109,7 +109,7 @@ class JsonFile:
         self.value: "dict[str, Json]" = value
 
     def refuse(self, keys: Sequence[Key], why: str) -> RunError:
-        """The error for the field at `keys`, with the line where that field stands."""
+        """The error for the field at `keys`, with the line of that field."""
         name = ".".join(str(key) for key in keys)
         return RunError(self.path, f"{printable(name)} {why}", self.line_of(keys))
 

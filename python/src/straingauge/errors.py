@@ -1,4 +1,4 @@
-"""What can go wrong: one sentence each, with the file, the line where there is one, and what to do."""
+"""Errors, each with one sentence: with the file, the line where there is one, and what to do."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class RunError(Exception):
 
 
 class MissingLibraryError(ImportError):
-    """An optional library is asked for that is not installed."""
+    """A required optional library is not installed."""
 
     def __init__(self, library: str, extra: str) -> None:
         super().__init__(f"{library} is not installed: pip install 'straingauge[{extra}]'")
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """Text of unknown origin for a message: no control characters, bounded."""
+    """Makes untrusted text fit for a message: no control characters, bounded length."""
     shown = "".join(char if char.isprintable() else "?" for char in text[: limit + 1])
     return shown if len(shown) <= limit else shown[:limit] + "..."

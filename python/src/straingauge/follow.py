@@ -1,4 +1,4 @@
-"""Runs and lines that are being written: what is whole is handed out once, what is torn is kept for later."""
+"""Runs and lines that are being written: what is complete is returned once, what is incomplete is kept for later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP_BYTES = 4 << 20
 
 
 class LineTail:
-    """The lines that are appended to a file, each handed out once and only when its end is there.
+    """The lines that are appended to a file, each returned once, and only when it is complete.
 
     A file that does not exist yet has no lines. A file that became shorter was replaced, and is read from its start.
     """
@@ -33,7 +33,7 @@ class LineTail:
         return self._torn
 
     def lines(self) -> "List[Tuple[int, str]]":
-        """New lines with their numbers, counted from 1. At most 4 MiB at a call: ask again until none comes."""
+        """New lines with their numbers, counted from 1. At most 4 MiB at a call: call again until none comes."""
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
         try:
             descriptor = os.open(self.path, flags)
@@ -65,7 +65,7 @@ class LineTail:
 
 
 class RunFollower:
-    """A run that is being written: `new_points()` hands out each point once, when it is whole."""
+    """A run that is being written: `new_points()` returns each point once, when it is complete."""
 
     def __init__(self, path: "os.PathLike[str] | str") -> None:
         self.path = Path(path)
@@ -82,5 +82,5 @@ class RunFollower:
 
     @property
     def is_over(self) -> bool:
-        """The run ended by itself or was interrupted; its last points may still have to be asked for."""
+        """The run ended by itself or was interrupted; its last points may not have been returned yet."""
         return self.run is not None and self.run.record.status != "running"

@@ -138,7 +138,7 @@ def flattened(of: Sequence[Mapping[str, Any]]) -> List[Column]:
 
 
 def build(columns: Sequence[Column], library: Library) -> Any:
-    """A data frame of the library asked for."""
+    """A data frame of the chosen library."""
     if library == "pandas":
         return _pandas(columns)
     if library == "polars":

@@ -19,14 +19,14 @@ from hdrh.histogram import HdrHistogram
 from .bounded import MAX_SERIES_BYTES, read_text
 from .errors import RunError, printable
 
-#: The largest value kept apart: one hour.
+#: The largest value with a separate bucket: one hour.
 MAX_NS = 3_600_000_000_000
 SIGNIFICANT_FIGURES = 3
 _MAX_ENCODED_CHARS = 4 << 20
 _COMPRESSED_V2 = 0x1C849314
 _PLAIN_V2 = 0x1C849313
 _HEADER = struct.Struct(">IIIIQQd")
-#: What a histogram of this range takes at most: a varint of nine bytes for each of its counts.
+#: The largest size of a histogram of this range: a varint of nine bytes for each of its counts.
 _COUNTS = int(HdrHistogram(1, 2 * (1 << (MAX_NS - 1).bit_length()), SIGNIFICANT_FIGURES).counts_len)
 _MAX_PLAIN_BYTES = _HEADER.size + 9 * _COUNTS
 _MAX_TOTAL = (1 << 63) - 1
@@ -66,7 +66,7 @@ def read_log(path: Path) -> "Dict[str, Any]":
 
 
 def what_is_cut(path: Path) -> Optional[str]:
-    """Why a finished point's log is not whole, in words; None where it is, or where `read_log` says what is wrong."""
+    """Why a finished point's log is incomplete; None where it is complete, or where `read_log` reports the error."""
     try:
         text = read_text(path, MAX_SERIES_BYTES)
     except RunError:

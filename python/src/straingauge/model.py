@@ -1,4 +1,4 @@
-"""What a run is made of: its record, its points, their figures and doubts; checked as they are read.
+"""The parts of a run: its record, its points, their figures and doubts; checked when they are read.
 
 Fields may be added within a schema, so unknown ones are passed over; the whole JSON stays at hand as `raw`.
 """
@@ -13,7 +13,7 @@ from .bounded import JsonFile, Key
 
 #: The newest schema that is read. From 2 on a run that loaded no server (watch, simulate) has no URL and no load plan.
 SCHEMA = 2
-#: What can become of a request, and the counts of connections beside it (docs/run-directory.md).
+#: The outcomes of a request, and the counts of connections (docs/run-directory.md).
 OUTCOMES = (
     "sent", "carried_in", "ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early",
     "malformed", "local_limit", "tls_failed", "other_error", "unfinished", "connects", "connects_slow", "connects_failed",
@@ -24,7 +24,7 @@ _U64 = 1 << 64
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with its unit, how many events it rests on and how it was obtained; or why it was not measured."""
+    """One number with its unit, sample count and origin; or why it was not measured."""
 
     value: Optional[float]
     unit: str
@@ -72,7 +72,7 @@ class Point:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """run.json: what was asked, where it ran, how it ended."""
+    """run.json: the settings, the machine, how the run ended."""
 
     schema: int
     #: running, complete or interrupted

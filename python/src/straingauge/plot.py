@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from .run import Run
 
-#: What a sweep is drawn over: label, and where a point stands on it.
+#: The horizontal axis of a sweep: label, and the place of a point.
 _AXES: "Dict[str, Tuple[str, Callable[[Point], Optional[float]]]]" = {
     "connections": ("connections", lambda point: float(point.connections)),
     "rate": ("offered load (requests/s)", lambda point: point.offered_per_sec),
 }
-#: A row of the picture: label of its axis, is its scale logarithmic, and figures by the words of the legend.
+#: A row of the picture: label of its axis, whether its scale is logarithmic, and figures by the text of the legend.
 _ROWS: "List[Tuple[str, bool, List[Tuple[str, str]]]]" = [
     ("requests/s", False, [("throughput", "client.throughput_per_sec"), ("goodput", "client.goodput_per_sec")]),
     ("response time (us)", True, [("median", "client.response_p50_us"), ("99 %", "client.response_p99_us")]),

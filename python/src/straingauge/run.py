@@ -23,7 +23,7 @@ _MAX_LINE_CHARS = 1 << 20
 
 
 class Run:
-    """A run directory: its record, its points, and the files beside them, read when they are asked for.
+    """A run directory: its record, its points, and the files beside them, read when they are used.
 
     Every `..._frame` takes "pandas" or "polars" and names units in its columns; a number that was not measured is a
     missing value, never 0.
@@ -33,7 +33,7 @@ class Run:
         self.path = path
         self.record = record
         self.points = points
-        #: What could not be read and was left out (of points only with `damaged="leave out"`).
+        #: Parts that could not be read and were left out (of points only with `damaged="leave out"`).
         self.reading_doubts = reading_doubts
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class Run:
 
     @property
     def is_abandoned(self) -> bool:
-        """The record says "running", but its writer does not live on this machine. None of Linux's pids: never true."""
+        """The record says "running", but its writer does not run on this machine. None of Linux's pids: never true."""
         proc = Path("/proc")
         return (self.record.status == "running" and (proc / "self").exists()
                 and not (proc / str(self.record.writer_pid)).exists())
@@ -94,7 +94,7 @@ class Run:
     @overload
     def figures_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
     def figures_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a figure of a point: value, unit, n (how many events it rests on), origin, not_measured (why)."""
+        """One row a figure of a point: value, unit, n (number of events), origin, not_measured (why)."""
         return frames.build(frames.figures(self.points), library)
 
     @overload
@@ -142,7 +142,7 @@ def open_run(
     path: "Union[os.PathLike[str], str]", *, damaged: "Literal['refuse', 'leave out']" = "refuse",
     skip: "Collection[int]" = (),
 ) -> Run:
-    """Opens a run directory, also one that is still being written: points appear in it whole or not at all.
+    """Opens a run directory, also one that is still being written: points appear in it complete or not at all.
 
     A file that cannot be read is a `RunError` naming it and the line. With `damaged="leave out"` a point like that
     becomes a doubt of kind `unreadable`, as in straingauge itself; run.json must be readable either way. A point whose
@@ -166,7 +166,7 @@ def open_run(
 
 
 def _read_point(folder: Path, index: int) -> Point:
-    """A point, which is there as a whole or not at all: a log that is cut was cut later, and is doubted."""
+    """A point, which is complete or absent: a log that is cut was cut later, and gets a doubt."""
     point = read_point(folder / "point.json", index)
     log = folder / "latency.hlog"
     cut = histogram.what_is_cut(log) if log.exists() else None

@@ -1,4 +1,4 @@
-"""What the tests share: a server on a free port with a tree of documents, raw requests, one line a test."""
+"""Shared by the tests: a server on a free port with a tree of documents, raw requests, one line a test."""
 
 import os
 import random

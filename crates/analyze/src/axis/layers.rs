@@ -1,8 +1,8 @@
-//! What a packet cost in each layer of the network stack along an axis, where points were profiled per packet: Kim and
+//! The cost of a packet in each layer of the network stack along an axis, if points were profiled per packet: Kim and
 //! Rixner's Table 1 and Figures 4 to 6 (2005).
 //!
-//! Everything is per packet that the profiled side sent, with whatever it received for it: of the microbenchmark, a full
-//! segment and its acknowledgement.
+//! Everything is per packet that the profiled side sent, including its receive work for that packet: in the
+//! microbenchmark, a full segment and its acknowledgement.
 
 use super::{Change, Estimate, change, estimate};
 use record::layers::Layer;
@@ -35,7 +35,7 @@ pub struct AxisLayers {
     pub changes: Vec<LayerChange>,
     /// Events of the hardware that this machine counts.
     pub events: Vec<String>,
-    /// Those that it does not, and why.
+    /// Events that it does not count, with the reason.
     pub not_measured: Vec<(String, String)>,
 }
 
@@ -50,7 +50,7 @@ pub struct LayersAt {
     pub packets_sent: u64,
     /// Packets received for each packet sent.
     pub received_per_sent: Option<f64>,
-    /// Segments in a packet sent; 1 where the stack cuts what it sends.
+    /// Segments in a packet sent; 1 if the stack segments its packets itself.
     pub segments_per_packet: Option<f64>,
     /// Samples of the server's work in all windows.
     pub samples: u64,
@@ -93,7 +93,7 @@ impl LayersAt {
 }
 
 impl LayerCost {
-    /// Instructions per cycle, where both are counted.
+    /// Instructions per cycle, if both are counted.
     pub fn instructions_per_cycle(&self, events: &[String]) -> Option<f64> {
         let of = |name: &str| self.events_per_packet.get(events.iter().position(|event| event == name)?)?.as_ref();
         let (instructions, cycles) = (of("instructions")?.median, of("cycles")?.median);
@@ -111,7 +111,7 @@ pub fn stack_us(point: &Point) -> Option<f64> {
     LAYERS.iter().filter(|(word, ..)| is_stack(word)).map(|(.., name)| point.value(name)).sum()
 }
 
-/// The layers along the axis; `None` where no point was profiled per packet.
+/// The layers along the axis; `None` if no point was profiled per packet.
 pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Option<AxisLayers> {
     let profiled = || groups.iter().flat_map(|(_, points)| points).filter(|point| stack_us(point).is_some());
     profiled().next()?;
@@ -126,7 +126,7 @@ pub(super) fn find(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Option
     Some(AxisLayers { levels, changes, events, not_measured })
 }
 
-/// Events that some point counted, and those that none did with the reason.
+/// Events that some point counted, and those that none did, with the reason.
 fn events<'a>(points: impl Iterator<Item = &'a Point>) -> (Vec<String>, Vec<(String, String)>) {
     let (mut counted, mut missing): (Vec<String>, Vec<(String, String)>) = Default::default();
     for point in points {

@@ -8,7 +8,7 @@ use record::units::grouped;
 use record::units::{format_bytes, format_nanos, format_si};
 
 /// Changes smaller than this, or with an interval around none, are reported as none.
-const WORTH_TELLING: f64 = 0.02;
+const LEAST_CHANGE: f64 = 0.02;
 
 /// A value with its unit: `2,000 cold connections`, `20.0k/s`.
 pub fn value_words(value: f64, axis: Axis) -> String {
@@ -24,7 +24,7 @@ pub fn value_words(value: f64, axis: Axis) -> String {
     }
 }
 
-/// A value without its unit, as it stands in tables.
+/// A value without its unit, for tables.
 pub fn value_cell(value: f64, axis: Axis) -> String {
     match axis {
         Axis::Rate | Axis::PacketRate => format_si(value),
@@ -55,11 +55,11 @@ fn by(change: &Change) -> String {
 
 fn is_flat(change: &Change) -> bool {
     let around_none = matches!((change.low, change.high), (Some(low), Some(high)) if low <= 1.0 && high >= 1.0);
-    (change.ratio - 1.0).abs() < WORTH_TELLING || around_none
+    (change.ratio - 1.0).abs() < LEAST_CHANGE || around_none
 }
 
 /// `CPU per request grew from 5.1 to 7.9 us between 0 and 2,000 cold connections (+55 %, ...).`
-fn told(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) -> String {
+fn change_sentence(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) -> String {
     if is_flat(change) {
         return format!(
             "{name} did not change measurably {ends}: {} and {}{}.",
@@ -75,8 +75,8 @@ fn told(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) 
 /// The most important thing about an axis in one sentence.
 pub fn headline(findings: &AxisFindings) -> Option<String> {
     let ends = ends(findings);
-    if let Some(told) = whole_stack(findings) {
-        return Some(told);
+    if let Some(sentence) = whole_stack(findings) {
+        return Some(sentence);
     }
     match findings.axis {
         Axis::Conforming => conforming(findings),
@@ -84,25 +84,25 @@ pub fn headline(findings: &AxisFindings) -> Option<String> {
         _ => findings
             .cpu_change
             .as_ref()
-            .map(|change| told("CPU per request", change, &ends, |us| format!("{us:.1} us")))
+            .map(|change| change_sentence("CPU per request", change, &ends, |us| format!("{us:.1} us")))
             .or_else(|| throughput(findings)),
     }
 }
 
-/// CPU time of the whole stack per packet, where points were profiled per packet.
+/// CPU time of the whole stack per packet, if points were profiled per packet.
 fn whole_stack(findings: &AxisFindings) -> Option<String> {
     let change = findings.layers.as_ref()?.changes.iter().find(|change| change.layer == OVERALL)?;
-    Some(told("CPU time of the network stack per packet sent", &change.us, &ends(findings), packet_us))
+    Some(change_sentence("CPU time of the network stack per packet sent", &change.us, &ends(findings), packet_us))
 }
 
 fn packet_us(us: f64) -> String {
     format!("{us:.2} us")
 }
 
-/// The layers that changed most, and what of the whole change is theirs.
+/// The layers that changed most, with their part of the whole change.
 fn layers(findings: &AxisFindings) -> Vec<String> {
-    /// Told at most.
-    const TOLD: usize = 3;
+    /// Most layers named.
+    const MOST_LAYERS: usize = 3;
     let Some(layers) = &findings.layers else { return Vec::new() };
     let mut changed: Vec<_> =
         layers.changes.iter().filter(|change| change.layer != OVERALL && !is_flat(&change.us)).collect();
@@ -113,13 +113,13 @@ fn layers(findings: &AxisFindings) -> Vec<String> {
     let words = |change: &&super::layers::LayerChange| {
         format!("{} from {} to {}{}", change.layer, packet_us(change.us.from), packet_us(change.us.to), by(&change.us))
     };
-    let told: Vec<String> = changed.iter().take(TOLD).map(words).collect();
-    vec![format!("By layer, the largest changes: {}.", told.join("; "))]
+    let sentences: Vec<String> = changed.iter().take(MOST_LAYERS).map(words).collect();
+    vec![format!("By layer, the largest changes: {}.", sentences.join("; "))]
 }
 
 fn throughput(findings: &AxisFindings) -> Option<String> {
     let change = findings.throughput_change.as_ref()?;
-    Some(told("Throughput", change, &ends(findings), |rate| format!("{}/s", format_si(rate))))
+    Some(change_sentence("Throughput", change, &ends(findings), |rate| format!("{}/s", format_si(rate))))
 }
 
 fn conforming(findings: &AxisFindings) -> Option<String> {
@@ -163,7 +163,7 @@ fn overload(findings: &AxisFindings) -> Option<String> {
     ))
 }
 
-/// What else there is to say.
+/// The other sentences.
 pub fn sentences(findings: &AxisFindings) -> Vec<String> {
     let ends = ends(findings);
     let mut said = layers(findings);
@@ -179,13 +179,13 @@ pub fn sentences(findings: &AxisFindings) -> Vec<String> {
             said.push("The server's CPU was not measured, so what a request cost it is not known.".into());
         }
     } else if let Some(change) = &findings.cpu_change {
-        said.push(told("CPU per request", change, &ends, |us| format!("{us:.1} us")));
+        said.push(change_sentence("CPU per request", change, &ends, |us| format!("{us:.1} us")));
     }
     if let Some(change) = &findings.p50_change {
-        said.push(told("The median response time", change, &ends, |us| format_nanos(us * 1e3)));
+        said.push(change_sentence("The median response time", change, &ends, |us| format_nanos(us * 1e3)));
     }
     if let Some(change) = &findings.p99_change {
-        said.push(told("The response time's p99", change, &ends, |us| format_nanos(us * 1e3)));
+        said.push(change_sentence("The response time's p99", change, &ends, |us| format_nanos(us * 1e3)));
     }
     if let Some((present, bytes)) = findings.levels.last().and_then(|level| Some((level.present?, level.kernel_bytes?)))
         && present.median > 0.0

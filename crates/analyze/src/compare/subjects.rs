@@ -1,4 +1,4 @@
-//! Whether two runs measured one thing: what their directories say of the server, and of what was asked of it.
+//! Whether two runs measured the same thing: compares what their directories record about the server and the requests.
 
 use record::text::plain;
 use record::{ClientPlan, RunDir};
@@ -6,7 +6,7 @@ use record::{ClientPlan, RunDir};
 /// Longest part of a text that is quoted.
 const QUOTED: usize = 70;
 
-/// The server's command of a run, to be told apart from the other's.
+/// The server's command of a run, to distinguish it from the other's.
 pub fn server_words(run: &RunDir) -> String {
     let argv = run.record.scenario.server().map(|server| match server.argv.as_slice() {
         [program, scale, ..] if scale == "scale" && program.ends_with("/straingauge") => {
@@ -17,8 +17,8 @@ pub fn server_words(run: &RunDir) -> String {
     plain(argv.as_deref().unwrap_or("the server"), 160)
 }
 
-/// Doubts about a comparison of runs that measured different servers or sent different requests. What a run does not say of its
-/// server (one that was not watched, a version that nobody noted) is no difference.
+/// Doubts about a comparison of runs that measured different servers or sent different requests. Missing facts about a
+/// server (one that was not watched, an unknown version) are no difference.
 pub(super) fn doubts(a: &RunDir, b: &RunDir) -> Vec<String> {
     let mut doubts = Vec::new();
     let servers = servers(a, b);
@@ -44,7 +44,7 @@ fn servers(a: &RunDir, b: &RunDir) -> Vec<String> {
         let typed = run.record.scenario.server().map(|server| server.argv.join(" "));
         typed.or_else(|| fact("command")(run))
     };
-    // Who runs another program has another command line, too: the first of them says enough.
+    // Another program has another command line, too: the first difference is enough.
     let identity = difference("program", a, b, fact("program"))
         .or_else(|| difference("executable", a, b, fact("executable")))
         .or_else(|| difference("version", a, b, fact("version")))
@@ -92,7 +92,7 @@ fn loads(a: &RunDir, b: &RunDir) -> Vec<String> {
     found
 }
 
-/// What is asked for: method and targets.
+/// The requests: method and targets.
 fn request(run: &RunDir) -> Option<String> {
     let plan = run.record.scenario.load()?;
     let count = plan.workload.targets.max(plan.targets.len() as u64);
@@ -104,7 +104,7 @@ fn request(run: &RunDir) -> Option<String> {
     }
 }
 
-/// The kind of clients, whatever the server's name and its certificates.
+/// The kind of clients, apart from the server's name and its certificates.
 fn clients(plan: &ClientPlan) -> ClientPlan {
     let mut plan = plan.clone();
     if let Some(tls) = &mut plan.tls {
@@ -113,7 +113,7 @@ fn clients(plan: &ClientPlan) -> ClientPlan {
     plan
 }
 
-/// What both say and say differently, in words.
+/// A fact that both runs have and that differs, in words.
 fn difference(name: &str, a: &RunDir, b: &RunDir, of: impl Fn(&RunDir) -> Option<String>) -> Option<String> {
     let (a, b) = (of(a)?, of(b)?);
     if a == b {
@@ -123,7 +123,7 @@ fn difference(name: &str, a: &RunDir, b: &RunDir, of: impl Fn(&RunDir) -> Option
     Some(format!("{name} {a} (A) against {b} (B)"))
 }
 
-/// Two texts; of long ones from the word before they part.
+/// Two texts; long ones from the word at which they begin to differ.
 fn apart(a: &str, b: &str) -> [String; 2] {
     let same = a.split(' ').zip(b.split(' ')).take_while(|(a, b)| a == b).count();
     let skipped = same.saturating_sub(1);

@@ -4,7 +4,7 @@ use super::{Better, Comparison, Conclusion, Difference, Outcome};
 use record::Sweep;
 use record::units::{format_si, grouped};
 
-/// What it comes to, in a sentence, and which change these points would have shown.
+/// The result in a sentence, and the changes that these points would have shown.
 pub fn headline(comparison: &Comparison) -> String {
     let count = |outcome| comparison.differences.iter().filter(|difference| difference.outcome == outcome).count();
     let all = comparison.differences.len();
@@ -50,7 +50,7 @@ pub fn headline(comparison: &Comparison) -> String {
     words
 }
 
-/// The worsening of each figure that these points would have shown: from the load that shows most to the one that shows least.
+/// The worsening of each figure that these points would have shown: from the most sensitive load to the least.
 fn detectable(comparison: &Comparison) -> Vec<String> {
     let mut words: Vec<&str> = comparison.differences.iter().map(|difference| difference.word).collect();
     let mut known = Vec::new();
@@ -67,7 +67,7 @@ fn detectable(comparison: &Comparison) -> Vec<String> {
             let ratios: Vec<f64> = of().filter_map(|difference| difference.detectable_ratio).collect();
             let (low, high) = crate::statistics::range(&ratios)?;
             let sign = if of().next()?.better == Better::Higher { '-' } else { '+' };
-            // Beyond tenfold the number says no more than that.
+            // Beyond tenfold the exact number means nothing more.
             let percent = |ratio: f64| match ratio > 10.0 {
                 true => format!("over {sign}1000 %"),
                 false => format!("{sign}{:.0} %", (ratio * 100.0).ceil()),

@@ -1,8 +1,8 @@
 //! Approximate mean value analysis for populations of any size: Schweitzer's proportional estimate (1979; Bard, 1979) and
 //! Linearizer (Chandy and Neuse, 1982), which corrects its shares by how they change when one customer leaves.
 //!
-//! Several servers are replaced by one that is as many times as fast, behind a delay that makes up for the difference when
-//! nobody waits (Seidmann, Schweitzer and Shalev-Oren, 1987).
+//! Several servers are replaced by one that is as many times as fast, followed by a delay that makes up for the
+//! difference when no request waits (Seidmann, Schweitzer and Shalev-Oren, 1987).
 
 use super::network::{Class, NetworkError, Service, Solution, Station, check_closed, solution};
 

@@ -1,5 +1,5 @@
-//! Model choice by cross-validation on the run's own points: each level is predicted by a model fitted to the others; and
-//! the hard test, a model fitted up to half the yield point must predict everything beyond.
+//! Chooses a model by cross-validation on the run's own points: each level is predicted by a model fitted to the
+//! others. The hard test: a model fitted up to half the yield point must predict everything beyond.
 
 use super::readings::{PredictError, Reading, levels, typical};
 use super::server::{Form, Server, fit};
@@ -13,27 +13,27 @@ pub const MEDIAN_ERROR: f64 = 0.10;
 pub const LARGEST_ERROR: f64 = 0.30;
 /// And half of its cross-validated demands are at most this far off. At the lowest loads a demand scatters more than a throughput.
 pub const DEMAND_ERROR: f64 = 0.20;
-/// What a demand's error counts beside one of throughput, as in the fit.
+/// The weight of a demand's error next to one of throughput, as in the fit.
 const DEMAND_WEIGHT: f64 = 0.7;
 /// Errors that differ by less are the same, however quiet the points: no model is that exact.
 const LEAST_TIE: f64 = 0.01;
-/// Nor are errors told apart by more than this, however the points scatter.
+/// Errors that differ by more than this are different, however the points scatter.
 const MOST_TIE: f64 = 0.05;
-/// Nor are models told apart by less when they look ahead: a small error there grows on the way.
+/// Looking ahead, a smaller difference counts, because a small error there grows on the way.
 const FAR_TIE: f64 = 0.003;
-/// What errors must differ by where no load was measured twice.
+/// The difference that counts if no load was measured twice.
 const UNKNOWN_TIE: f64 = 0.02;
 /// Resamples of a bootstrap.
 pub const RESAMPLES: usize = 1000;
-/// Models whose predictions within the low loads are off by no more than this are alike to what can be known there.
+/// Models whose predictions within the low loads are off by no more than this cannot be distinguished there.
 const ALIKE_ERROR: f64 = 0.03;
 const EVALUATIONS: usize = 400;
 const SEED: u64 = 0x5052;
 
-/// How a model did on points that it was not fitted to.
+/// The errors of a model on points that it was not fitted to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// Which model.
+    /// The model.
     pub form: Form,
     /// Fitted parameters.
     pub parameters: usize,
@@ -45,7 +45,7 @@ pub struct Check {
     pub worst_load: Option<f64>,
     /// The same median of the demands; absent for the law of throughput alone.
     pub median_demand_error_ratio: Option<f64>,
-    /// Root of the mean square of both, which the choice goes by.
+    /// Root of the mean square of both, which decides the choice.
     pub rms_error_ratio: Option<f64>,
     /// Root of the mean square of the throughputs alone.
     pub rms_throughput_error_ratio: Option<f64>,
@@ -55,10 +55,10 @@ pub struct Check {
     pub refused: Option<String>,
 }
 
-/// What a fit up to half the yield point said about the rest.
+/// The predictions of a fit up to half the yield point for the rest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Extrapolation {
-    /// Which model was chosen by cross-validation on the low levels alone; absent where none could be fitted.
+    /// The model that cross-validation on the low levels alone chose; absent if none could be fitted.
     pub form: Option<Form>,
     /// The server fitted to the low levels.
     #[serde(skip)]
@@ -71,13 +71,13 @@ pub struct Extrapolation {
     pub beyond: Vec<(f64, f64, f64)>,
     /// Median of |predicted / measured - 1| over them.
     pub median_error_ratio: Option<f64>,
-    /// Whether the yield point that parts the loads was measured; else it is the model's.
+    /// Whether the yield point that separates the loads was measured; else it is the model's.
     pub yield_is_measured: bool,
     /// Measured and predicted yield point, connections; absent where none was measured.
     pub yield_connections: Option<(f64, Option<f64>)>,
-    /// Lowest and highest yield point of the models that see the low loads about as well.
+    /// Lowest and highest yield point of the models that fit the low loads about as well.
     pub yield_range: Option<(f64, f64)>,
-    /// What a request costs on a full CPU by these models, lowest and highest, seconds.
+    /// CPU time of a request on a full CPU by these models, lowest and highest, seconds.
     pub demand_range_s: Option<(f64, f64)>,
     /// How busy the CPUs were at the highest of the low loads: the rest of the way is extrapolated.
     pub most_busy_ratio: Option<f64>,
@@ -92,7 +92,7 @@ pub struct Choice {
     pub server: Server,
     /// Every model's check.
     pub checks: Vec<Check>,
-    /// All queues whose errors on these points are the same as the chosen one's, as far as the points can tell; it is one of them.
+    /// All queues whose errors on these points equal the chosen one's within the scatter; it is one of them.
     pub alike: Vec<Server>,
 }
 
@@ -101,7 +101,8 @@ pub fn typicals(readings: &[Reading]) -> Vec<Reading> {
     levels(readings).iter().map(|level| typical(level)).collect()
 }
 
-/// How much the errors of two models must differ to tell them apart: the standard error of a level's median throughput.
+/// How much the errors of two models must differ to count as different: the standard error of a level's median
+/// throughput.
 fn tie(readings: &[Reading]) -> f64 {
     let (mut squares, mut freedom, mut counts) = (0.0, 0usize, Vec::new());
     for level in levels(readings).iter().filter(|level| level.len() > 1) {
@@ -121,8 +122,8 @@ fn is_near(error: f64, least: f64, tie: f64) -> bool {
     error <= (least * 1.1).max(least + tie)
 }
 
-/// Checks all models and fits the one with the least error. Of those that the points cannot tell apart, the one with the fewest
-/// parameters; a law of throughput alone only where it is clearly better than every queue.
+/// Checks all models and fits the one with the least error. Of those that the points cannot distinguish, the one with
+/// the fewest parameters; a law of throughput alone only if it is clearly better than every queue.
 pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
     let levels = typicals(readings);
     enough(&levels, "closed-loop")?;
@@ -235,11 +236,11 @@ fn check(form: Form, levels: &[Reading], cpus: f64) -> Check {
     }
 }
 
-/// Forms by how far they see, best first: fitted to the lowest of the levels, how much is each off at those above? Below saturation every
-/// form has the same throughput (connections over the path), so what tells them apart is the demand, which is what saturates the
-/// server later. Of those within a tenth of the best the simplest comes first.
+/// Forms by how far they predict, best first: fitted to the lowest of the levels, how much is each off at those above?
+/// Below saturation every form has the same throughput (connections over the path), so they differ only in the demand,
+/// which saturates the server later. Of those within a tenth of the best the simplest comes first.
 fn farsighted(low: &[Reading], cpus: f64) -> Vec<(f64, Form)> {
-    /// Forms that loads far below saturation can tell apart.
+    /// Forms that loads far below saturation can distinguish.
     const FORMS: [Form; 10] = [
         Form::Constant,
         Form::Variance,
@@ -282,8 +283,8 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     crate::statistics::range(&values.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }
 
-/// Fits to the levels up to half of the yield point and predicts the rest. Where no yield point was measured, that of the model parts
-/// the levels.
+/// Fits to the levels up to half of the yield point and predicts the rest. If no yield point was measured, that of the
+/// model separates the levels.
 pub fn extrapolate(
     readings: &[Reading],
     cpus: f64,
@@ -340,7 +341,7 @@ pub fn extrapolate(
         && (median > MEDIAN_ERROR || *largest > LARGEST_ERROR)
     {
         found.doubt = Some(format!(
-            "loads up to half the yield point do not tell all of this server: fitted to them alone a model is {:.0} % off at \
+            "loads up to half the yield point do not show all of this server: fitted to them alone a model is {:.0} % off at \
              {} connections; what happens there was not to be seen below",
             largest * 100.0,
             record::units::grouped(*load)

@@ -1,13 +1,13 @@
 //! Exact solution of closed networks of one class with several servers and load-dependent stations: convolution of the
-//! stations' factors (Buzen, 1973). All terms are positive and kept as logarithms, so that it stays stable where mean value
-//! analysis with marginal probabilities loses its digits.
+//! stations' factors (Buzen, 1973). All terms are positive and kept as logarithms, so that it stays stable where mean
+//! value analysis with marginal probabilities loses its digits.
 
 use super::network::{Class, NetworkError, Solution, Station, check_closed, solution};
 
 /// Work that is accepted: stations squared times population squared.
 const MOST_WORK: f64 = 4e8;
 
-/// Solves a closed network of one class exactly, whatever its stations.
+/// Solves a closed network of one class exactly, with any stations.
 pub fn closed(stations: &[Station], class: Class) -> Result<Solution, NetworkError> {
     check_closed(stations, &[class])?;
     let n = class.population as usize;

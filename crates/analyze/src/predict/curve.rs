@@ -1,4 +1,4 @@
-//! The chosen model as curves over the loads of a run, with bootstrap bands: what the report draws beside the points.
+//! The chosen model as curves over the loads of a run, with bootstrap bands, for the report.
 
 use super::check::{self, Check, Extrapolation};
 use super::demand::shape;
@@ -15,7 +15,7 @@ const STEPS_PER_DOUBLING: f64 = 4.0;
 /// A number over the load: (load, value, lower end, upper end); without resamples the ends are the value.
 pub type Curve = Vec<(f64, f64, f64, f64)>;
 
-/// What is drawn.
+/// The curves to draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
     /// The chosen model.
@@ -24,17 +24,17 @@ pub struct Curves {
     pub throughput: Curve,
     /// Median response time, seconds; empty where the points have none.
     pub p50: Curve,
-    /// How every model did on points that it was not fitted to.
+    /// The errors of every model on points that it was not fitted to.
     pub checks: Vec<Check>,
-    /// What a fit up to half the yield point says about the rest.
+    /// The predictions of a fit up to half the yield point for the rest.
     pub extrapolation: Option<Extrapolation>,
     /// The same on yield and failure points.
     pub validation: Option<Validation>,
-    /// Resamples behind the bands.
+    /// Number of bootstrap resamples for the bands.
     pub resamples: usize,
 }
 
-/// Fits the models to a run and follows the best one over its loads.
+/// Fits the models to a run and evaluates the best one over its loads.
 ///
 /// # Errors
 /// Those of [`super::of_runs`] without a question.

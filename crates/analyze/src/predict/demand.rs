@@ -1,14 +1,14 @@
 //! The demand law, D = U / X, for each resource, and straight lines of idle, user and kernel CPU over the rate.
 //!
-//! Banga and Mogul (1998) extrapolate idle CPU to the rate at which none is left, and warn that the cost of a request need
-//! not stay the same until there; so the x-intercept is printed beside the models, not instead of them.
+//! Banga and Mogul (1998) extrapolate idle CPU to the rate at which none is left, and warn that the cost of a request
+//! may not stay the same until there; so the x-intercept is printed in addition to the models, not instead of them.
 
 use super::readings::{Reading, levels, typical};
 use super::regression::{Line, line, student};
 use crate::statistics::Interval;
 use serde::Serialize;
 
-/// A part of a reading, where it was measured.
+/// A part of a reading, if it was measured.
 type Part<'a> = (&'static str, &'a dyn Fn(&Reading) -> Option<f64>);
 
 /// Service demand of one resource at one load.
@@ -68,7 +68,7 @@ pub struct Regression {
     pub line: Line,
 }
 
-/// Lines through the points below saturation; none where fewer than three loads are.
+/// Lines through the points below saturation; none with fewer than three loads.
 pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence: f64) -> Vec<Regression> {
     let elastic: Vec<Reading> =
         readings.iter().copied().filter(|r| !r.failed && r.busy_cpus < saturation * cpus).collect();
@@ -96,7 +96,7 @@ pub struct Shape {
     pub p99: f64,
 }
 
-/// The shape at the measured levels on the same side of saturation; all levels where there are none on that side.
+/// The shape at the measured levels on the same side of saturation; all levels if there are none on that side.
 pub fn shape(readings: &[Reading], is_saturated: impl Fn(&Reading) -> bool, wanted: bool) -> Option<Shape> {
     let all: Vec<Reading> = levels(readings).iter().map(|level| typical(level)).collect();
     let same: Vec<&Reading> = all.iter().filter(|reading| is_saturated(reading) == wanted).collect();

@@ -1,8 +1,9 @@
-//! Another mix of requests: demands by class, told apart by runs with different mixes, and what the asked mix would cost.
+//! Another mix of requests: demands by class, from runs with different mixes, and the cost of the asked mix.
 //!
-//! Each run says one thing: the demand of its mean request is the sum over classes of share times demand. As many runs with different
-//! mixes as there are classes determine the classes' demands; more are fitted by least squares (singular value decomposition).
-//! Webmonitor told its classes apart for the same reason: means over sizes of which a few are a thousand times larger say nothing.
+//! Each run gives one equation: the demand of its mean request is the sum over classes of share times demand. As many
+//! runs with different mixes as there are classes determine the classes' demands; more are fitted by least squares
+//! (singular value decomposition). Webmonitor separated its classes for the same reason: means over sizes of which a
+//! few are a thousand times larger mean nothing.
 
 use super::check::typicals;
 use super::readings::{PredictError, Reading, read};
@@ -12,14 +13,14 @@ use record::workload::Grouping;
 use record::{RunDir, Sweep};
 use serde::Serialize;
 
-/// Mixes that are more alike than this (smallest over largest singular value) do not tell classes apart.
+/// Mixes that are more alike than this (smallest over largest singular value) cannot separate classes.
 const ALIKE: f64 = 0.02;
-/// Shares that are asked for may miss 1 by so much.
+/// The sum of the asked shares may differ from 1 by this.
 const ROUNDING: f64 = 1e-3;
-/// More classes than any workload has.
+/// An upper bound: no workload has more classes.
 const MAX_CLASSES: usize = 64;
 
-/// What another mix would cost.
+/// The cost of another mix.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Mix {
     /// Class, asked share, demand of a request in seconds. Labels are untrusted text.
@@ -52,7 +53,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
         let Some(at) = labels.iter().position(|label| label == name.trim()).or(number.map(|number| number - 1)) else {
             let known: Vec<String> =
                 labels.iter().enumerate().map(|(at, label)| format!("{} = '{}'", at + 1, plain(label, 60))).collect();
-            return no(format!("'{}' is no class of these runs; they have {}", plain(name, 60), known.join(", ")));
+            return no(format!("'{}' is not a class of these runs; they have {}", plain(name, 60), known.join(", ")));
         };
         wanted[at] += share;
     }
@@ -83,7 +84,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
         }
         None => {
             return no(
-                "the mixes of these runs are too much alike to tell classes apart: measure mixes that differ more"
+                "the mixes of these runs are too much alike to separate the classes: measure mixes that differ more"
                     .into(),
             );
         }
@@ -91,7 +92,7 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     let cost = |shares: &[f64]| shares.iter().zip(&by_class).map(|(share, demand)| share * demand).sum::<f64>();
     let demand_ratio = cost(&wanted) / cost(&first.shares);
     if !(demand_ratio.is_finite() && demand_ratio > 0.0) {
-        return no("the asked mix has no demand that these runs could tell".into());
+        return no("these runs give no demand for the asked mix".into());
     }
     let classes =
         labels.iter().cloned().zip(wanted).zip(by_class).map(|((label, share), s)| (label, share, s)).collect();

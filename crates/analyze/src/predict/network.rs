@@ -1,4 +1,4 @@
-//! Queueing networks as data: stations, classes, and what solving one gives.
+//! Queueing networks as data: stations, classes, and the solution.
 //!
 //! Times are in seconds, rates per second. A **service demand** is a class's visits to a station times its service time
 //! there. All solvers assume what product-form networks do: service at a queueing station is shared (PS) or in order of
@@ -14,7 +14,7 @@ pub enum Service {
         /// Servers, at least one.
         servers: u32,
     },
-    /// No queue: everybody is served at once (a path, a pause).
+    /// No queue: every request is served at once (a path, a pause).
     Delay,
     /// One queue; with n customers present the station works `rates[n - 1]` times as fast as with one. The last value
     /// holds for more.
@@ -27,7 +27,7 @@ pub enum Service {
 /// A place where requests spend time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Station {
-    /// What tables call it.
+    /// Its name in tables.
     pub name: String,
     /// How it serves.
     pub service: Service,
@@ -41,7 +41,7 @@ impl Station {
         Station::servers(name, 1, demands_s)
     }
 
-    /// Equal servers behind one queue.
+    /// Equal servers with one queue.
     pub fn servers(name: &str, servers: u32, demands_s: &[f64]) -> Self {
         Station { name: name.into(), service: Service::Queueing { servers }, demands_s: demands_s.to_vec() }
     }
@@ -75,7 +75,7 @@ pub struct Class {
     pub think_s: f64,
 }
 
-/// What solving a network gives. `[class][station]`, in the order given.
+/// The solution of a network. `[class][station]`, in the order given.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Solution {
     /// Requests per second of each class.
@@ -96,12 +96,12 @@ pub enum NetworkError {
     /// A number is missing, negative or not finite.
     #[error("{what} is {value}: a time or rate must be a number of at least 0")]
     Negative {
-        /// Which number.
+        /// The number's name.
         what: String,
         /// Its value.
         value: f64,
     },
-    /// Nothing to solve.
+    /// No stations or no classes.
     #[error("the network has no {0}")]
     Empty(&'static str),
     /// Classes and demands do not match.

@@ -45,7 +45,7 @@ pub fn waiting_probability(servers: u32, load: f64) -> f64 {
     if utilisation >= 1.0 { 1.0 } else { blocked / (1.0 - utilisation * (1.0 - blocked)) }
 }
 
-/// What a single-queue station does to Poisson arrivals.
+/// A single-queue station under Poisson arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Queue {
     /// Busy share of a server.

@@ -1,4 +1,5 @@
-//! The run's own open-loop points against the chosen model: a limit that only they show, and each of them beside its prediction.
+//! Compares the run's own open-loop points with the chosen model: a limit that only they show, and a prediction for
+//! each.
 
 use super::check::typicals;
 use super::open::general_service;
@@ -14,8 +15,8 @@ pub fn fails_at(readings: &Readings) -> Option<f64> {
     levels.iter().map(|level| level.load).find(|load| *load > held)
 }
 
-/// What something other than the CPU lets through: the most that was answered well, where the offered load failed while the CPUs idled.
-/// Never less than the closed loop reached. `None` where no rate failed, or where it failed on full CPUs.
+/// The limit of something other than the CPU: the highest rate that was answered well, if the offered load failed while
+/// CPUs were idle. At least the closed loop's throughput. `None` if no rate failed, or if it failed on full CPUs.
 pub fn limit(readings: &Readings) -> Option<f64> {
     let fails = fails_at(readings)?;
     let levels = typicals(&readings.open);
@@ -36,7 +37,7 @@ pub fn limited(server: Server, limit: Option<f64>) -> Server {
     Server { limit_per_sec: lower, ..server }
 }
 
-/// Every open-loop level beside what the model says of it: throughput, and the median response time of those that held.
+/// Every open-loop level with the model's prediction: throughput, and the median response time of those that held.
 pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
     let capacity = server.capacity_per_sec(0.0);
     let mut numbers = Vec::new();
@@ -55,7 +56,7 @@ pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
     numbers
 }
 
-/// What the open-loop points say against the model.
+/// Doubts from open-loop points that contradict the model.
 pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<String> {
     let mut doubts = Vec::new();
     let capacity = server.capacity_per_sec(0.0);
@@ -65,7 +66,7 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
     }
     if let Some(fails) = fails_at(readings).filter(|fails| *fails < (1.0 - RATE_ERROR) * capacity) {
         doubts.push(format!(
-            "the run itself failed at {}/s offered, below the capacity of the model: what it says beyond that rate is refuted",
+            "the run itself failed at {}/s offered, below the capacity of the model: its answers beyond that rate are refuted",
             format_si(fails)
         ));
     }

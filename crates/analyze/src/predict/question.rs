@@ -1,4 +1,5 @@
-//! What-ifs: other loads, more CPUs, a longer path, cold connections; what the data cannot answer is refused.
+//! What-ifs: other loads, more CPUs, a longer path, cold connections. Questions that the data cannot answer are
+//! refused.
 
 use super::check::{Choice, interval, typicals};
 use super::demand::{Shape, shape};
@@ -11,26 +12,26 @@ use crate::statistics::Interval;
 use record::units::format_si;
 use serde::Serialize;
 
-/// No rate is predicted beyond so many times the highest that was measured, for each CPU.
+/// No rate is predicted beyond this multiple of the highest measured, for each CPU.
 const REACH: f64 = 10.0;
 
-/// A rate to ask for.
+/// The rate of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub enum Rate {
     /// Requests per second.
     PerSec(f64),
-    /// So many times the highest throughput of the run.
+    /// A multiple of the highest throughput of the run.
     Times(f64),
 }
 
-/// What is asked. The default asks for the server as it was measured.
+/// A question. The default is about the server as it was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Question {
     /// CPUs for the server.
     pub cpus: Option<f64>,
     /// Open loop at this rate.
     pub rate: Option<Rate>,
-    /// Closed loop with so many connections.
+    /// Closed loop with this many connections.
     pub connections: Option<f64>,
     /// Added to the path: seconds for each round trip.
     pub delay_s: f64,
@@ -45,7 +46,7 @@ pub struct Question {
 /// A predicted number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Predicted {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Its unit: `1/s`, `s`, `ratio`, `connections`.
     pub unit: &'static str,
@@ -64,9 +65,9 @@ pub struct Answer {
     pub question: String,
     /// Numbers.
     pub numbers: Vec<Predicted>,
-    /// What limits the server there.
+    /// The limit of the server in that situation.
     pub bottleneck: String,
-    /// What must hold for the numbers to be right.
+    /// Assumptions of the numbers.
     pub assumptions: Vec<String>,
 }
 
@@ -89,19 +90,23 @@ pub fn answer(
             })
             .collect();
         assumptions.push(format!(
-            "a request of each class costs what the runs together tell ({}); the path and the growth with load stay those of the first run",
+            "the cost of a request of each class comes from the runs together ({}); the path and the growth with load stay those of the first run",
             classes.join(", ")
         ));
     }
-    let asked =
-        Asked { readings, question, shapes: shapes(readings), demand_ratio: mix.map_or(1.0, |mix| mix.demand_ratio) };
+    let situation = Situation {
+        readings,
+        question,
+        shapes: shapes(readings),
+        demand_ratio: mix.map_or(1.0, |mix| mix.demand_ratio),
+    };
     let mut numbers = Vec::new();
     let cold = question.cold.unwrap_or(0.0);
-    let too_far = asked.too_far(&server);
+    let too_far = situation.too_far(&server);
     let mut put = |name, unit, value: &dyn Fn(&Server) -> Option<f64>, why: &str| {
         let is_of_load = !matches!(name, "capacity" | "yield rate" | "failure rate" | "yield point" | "failure point");
         let refused = too_far.as_ref().filter(|(_, load)| *load || !is_of_load);
-        let changed = |server: &Server| value(&asked.change(server)).filter(|_| refused.is_none());
+        let changed = |server: &Server| value(&situation.change(server)).filter(|_| refused.is_none());
         let value = changed(&server).filter(|value| value.is_finite());
         let why = refused.map_or(why, |(words, _)| words.as_str());
         numbers.push(Predicted {
@@ -120,21 +125,21 @@ pub fn answer(
         }
         let why = "the points have no response times";
         put("response mean", "s", &|s| Some(n / s.closed(n, cold).throughput_per_sec), why);
-        put("response p50", "s", &|s| asked.closed_quantile(s, n, |shape| shape.p50), why);
-        put("response p99", "s", &|s| asked.closed_quantile(s, n, |shape| shape.p99), why);
+        put("response p50", "s", &|s| situation.closed_quantile(s, n, |shape| shape.p50), why);
+        put("response p99", "s", &|s| situation.closed_quantile(s, n, |shape| shape.p99), why);
     }
-    if let Some(rate) = asked.rate() {
-        let over = match asked.failed_at(rate) {
+    if let Some(rate) = situation.rate() {
+        let over = match situation.failed_at(rate) {
             Some(fails) => format!("the run itself failed at {}/s offered", format_si(fails)),
             None => "the offered rate is beyond the capacity: the queue grows as long as the load lasts".to_string(),
         };
         let over = over.as_str();
         put("throughput", "1/s", &|s| Some(rate.min(s.capacity_per_sec(cold))), "");
         put("utilisation", "ratio", &|s| Some(s.open_utilisation(rate, cold)), "");
-        put("response mean", "s", &|s| Some(asked.queue(s, rate)?.response_s + s.path_s), over);
+        put("response mean", "s", &|s| Some(situation.queue(s, rate)?.response_s + s.path_s), over);
         for (name, quantile) in [("response p50", 0.5), ("response p99", 0.99)] {
             let time = |s: &Server| {
-                let queue = asked.queue(s, rate)?;
+                let queue = situation.queue(s, rate)?;
                 Some(queue.wait_quantile_s(quantile) + (queue.response_s - queue.wait_s) + s.path_s)
             };
             put(name, "s", &time, over);
@@ -154,13 +159,13 @@ pub fn answer(
     );
     let limit_s = criteria.p99_limit_ns as f64 * 1e-9;
     let late = |s: &Server| {
-        first(1.0, 1e6, |n| asked.closed_quantile(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
+        first(1.0, 1e6, |n| situation.closed_quantile(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
     };
     put("failure point", "connections", &late, "no response time beyond the limit below 1M connections");
     Ok(Answer {
-        question: words(question, asked.rate()),
+        question: words(question, situation.rate()),
         numbers,
-        bottleneck: bottleneck(&asked, &server),
+        bottleneck: bottleneck(&situation, &server),
         assumptions,
     })
 }
@@ -170,7 +175,7 @@ pub(super) fn pick(shapes: &[Option<Shape>; 2], is_saturated: bool) -> Option<Sh
     shapes[usize::from(is_saturated)]
 }
 
-struct Asked<'a> {
+struct Situation<'a> {
     readings: &'a Readings,
     question: &'a Question,
     /// Below and at saturation.
@@ -185,14 +190,14 @@ fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
     (of(false), of(true))
 }
 
-impl Asked<'_> {
+impl Situation<'_> {
     fn change(&self, server: &Server) -> Server {
         let mut changed = *server;
         changed.base_s *= self.demand_ratio;
         changed.growth_s *= self.demand_ratio;
         changed.doubling_s *= self.demand_ratio;
         if let Some(cpus) = self.question.cpus {
-            // One thread's work spreads over as many processes; else the CPUs are what changes.
+            // The work of one thread spreads over as many processes; otherwise the number of CPUs changes.
             changed.cpus = server.cpus * cpus / self.readings.allowed_cpus.min(server.cpus.max(1.0));
         }
         changed.path_s += self.question.delay_s;
@@ -212,15 +217,15 @@ impl Asked<'_> {
         }
     }
 
-    /// The rate at which the run itself failed, where the question is of the server as it was and asks for that rate or more.
+    /// The rate at which the run itself failed, if the question is about the server as it was, at that rate or more.
     fn failed_at(&self, rate: f64) -> Option<f64> {
         let Question { cpus, delay_s, cold, scaled_select, mix, .. } = self.question;
         let is_same = cpus.is_none() && *delay_s == 0.0 && cold.is_none() && !scaled_select && mix.is_empty();
         open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
     }
 
-    /// Why numbers are refused that lie beyond all that was measured, and whether those of the asked load are among them: a
-    /// capacity far above what the server has shown rests on the last digits of small numbers.
+    /// Why numbers far beyond all measured ones are refused, and whether those of the asked load are among them: a
+    /// capacity far above what was measured rests on the last digits of small numbers.
     fn too_far(&self, server: &Server) -> Option<(String, bool)> {
         let highest = self.readings.highest_per_sec();
         let cold = self.question.cold.unwrap_or(0.0);
@@ -264,7 +269,7 @@ impl Asked<'_> {
     }
 }
 
-/// Says no to what the data does not support, and what is assumed for the rest.
+/// Refuses what the data does not support, and returns the assumptions for the rest.
 fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<Vec<String>, PredictError> {
     let no = |words: &str| Err(PredictError::Unsupported(words.into()));
     let asks_for_structure = question.cpus.is_some()
@@ -274,7 +279,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         || !question.mix.is_empty();
     if server.form == Form::Usl && asks_for_structure {
         return no(
-            "the model that fits these points is the Universal Scalability Law, which knows neither CPUs nor paths nor \
+            "the model that fits these points is the Universal Scalability Law, which has neither CPUs nor paths nor \
                    open loops: only --connections can be answered",
         );
     }
@@ -340,7 +345,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     }
     let highest = readings.closed.iter().map(|reading| reading.load).fold(0.0, f64::max);
     if question.connections.is_some_and(|n| n > 2.0 * highest) {
-        assumed.push(format!("what was seen up to {highest:.0} connections goes on beyond them"));
+        assumed.push(format!("the trend up to {highest:.0} connections continues beyond them"));
     }
     assumed.push("response times are spread around their mean as at the measured points".into());
     Ok(assumed)
@@ -377,14 +382,14 @@ fn words(question: &Question, rate: Option<f64>) -> String {
     if parts.is_empty() { "as measured".into() } else { parts.join(", ") }
 }
 
-fn bottleneck(asked: &Asked<'_>, server: &Server) -> String {
+fn bottleneck(situation: &Situation<'_>, server: &Server) -> String {
     if server.form == Form::Usl {
         return "not known: the law that fits these points describes throughput alone".into();
     }
-    let changed = asked.change(server);
-    let cold = asked.question.cold.unwrap_or(0.0);
+    let changed = situation.change(server);
+    let cold = situation.question.cold.unwrap_or(0.0);
     let capacity = changed.capacity_per_sec(cold);
-    let (rate, busy) = match (asked.question.connections, asked.rate()) {
+    let (rate, busy) = match (situation.question.connections, situation.rate()) {
         (Some(n), _) => {
             let state = changed.closed(n, cold);
             (state.throughput_per_sec, state.utilisation)
@@ -395,10 +400,10 @@ fn bottleneck(asked: &Asked<'_>, server: &Server) -> String {
         }
     };
     let what = if changed.cpus <= 1.0 { "the server's CPU" } else { "the server's CPUs" };
-    let full = asked.readings.criteria.saturation_ratio;
+    let full = situation.readings.criteria.saturation_ratio;
     if changed.is_limited(cold) && rate >= full * capacity {
         format!(
-            "a limit of {}/s beside the CPU (threads, a pool, a lock, a rate limit, the client, other work): {what} {:.0} % busy",
+            "a limit of {}/s other than the CPU (threads, a pool, a lock, a rate limit, the client, other work): {what} {:.0} % busy",
             format_si(capacity),
             busy * 100.0
         )

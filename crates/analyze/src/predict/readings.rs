@@ -1,4 +1,4 @@
-//! What models are made from: the readings of the points of one or more runs, and why some runs have none.
+//! The input of the models: the readings of the points of one or more runs, and why some runs have none.
 
 use crate::statistics::median;
 use record::{Criteria, Pace, Point, RunDir, Sweep, names};
@@ -12,7 +12,7 @@ pub enum PredictError {
     /// No usable point.
     #[error("{run} has no point with a throughput: measure with find first")]
     Empty {
-        /// Which run.
+        /// The run.
         run: String,
     },
     /// The server's CPU is unknown.
@@ -21,7 +21,7 @@ pub enum PredictError {
          command, or on the server's machine"
     )]
     NotWatched {
-        /// Which run.
+        /// The run.
         run: String,
     },
     /// Fewer loads than a model needs.
@@ -35,17 +35,17 @@ pub enum PredictError {
     /// Every point at one load.
     #[error("all points are at one load, {load}: a model needs at least 3 different ones; measure a sweep with find")]
     OneLoad {
-        /// Which load, in words.
+        /// The load, in words.
         load: String,
     },
-    /// A figure that cannot be.
+    /// An impossible value of a figure.
     #[error("point {index:03} of {run} says {name} = {value}, which cannot be: measure that point again")]
     Impossible {
-        /// Which run.
+        /// The run.
         run: String,
-        /// Which point.
+        /// The point.
         index: u32,
-        /// Which figure.
+        /// The figure.
         name: &'static str,
         /// Its value.
         value: f64,
@@ -61,7 +61,7 @@ pub enum PredictError {
     Unsupported(String),
 }
 
-/// One point as the models see it.
+/// One point in the models' form.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
     /// Connections (closed loop) or offered requests per second (open loop).
@@ -70,7 +70,7 @@ pub struct Reading {
     pub cold: f64,
     /// Requests per second.
     pub throughput_per_sec: f64,
-    /// Requests per second that were answered well, where that was counted.
+    /// Requests per second that were answered well, if that was counted.
     pub goodput_per_sec: Option<f64>,
     /// Server CPU time of a request, seconds.
     pub demand_s: f64,
@@ -99,11 +99,11 @@ pub struct Readings {
     pub closed: Vec<Reading>,
     /// Open loop, by ascending load.
     pub open: Vec<Reading>,
-    /// How many CPUs' worth of work the server can do at once.
+    /// The number of CPUs that the server can keep busy at once.
     pub parallel_cpus: f64,
     /// CPUs that it may use.
     pub allowed_cpus: f64,
-    /// Whether nearly all of its CPU time is one thread's.
+    /// Whether one thread used nearly all of its CPU time.
     pub one_thread: bool,
     /// CPUs that other work used, median.
     pub others_cpus: f64,
@@ -177,7 +177,7 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         doubts: crate::doubted::of_points(all.iter().map(|(_, point)| *point)),
     };
     let total = all.len();
-    // What the client could not send says nothing of the server.
+    // A saturated client says nothing about the server.
     all.retain(|(_, point)| !crate::zones::client_limited(point, &criteria));
     if all.len() < total {
         readings.doubts.push(format!(
@@ -220,7 +220,8 @@ fn reading(
     let (user, system) = (checked(names::SERVER_CPU_USER)?, checked(names::SERVER_CPU_SYSTEM)?);
     let softirq = checked(names::SERVER_SOFTIRQ_BESIDE)?.or(checked(names::SERVER_SOFTIRQ)?);
     let Some(rate) = rate.filter(|rate| *rate > 0.0) else { return Ok(None) };
-    // The CPUs' own account is complete where nothing else runs there; with other work only the server group's is its own.
+    // The CPUs' own account is complete if nothing else runs there; with other work only the server group's account is
+    // right.
     let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * rate);
     let used = match busy {
         Some(busy) if others_cpus < OTHERS_CPUS || own.is_none() => Some(busy * cpus),

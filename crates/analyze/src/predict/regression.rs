@@ -12,7 +12,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub struct Parameter {
     /// Estimate.
     pub value: f64,
-    /// Standard error; absent where nothing is left over to estimate it from.
+    /// Standard error; absent if no degrees of freedom are left to estimate it.
     pub standard_error: Option<f64>,
     /// Interval by Student's t.
     pub interval: Option<Interval>,
@@ -172,7 +172,7 @@ pub fn minimise<R: Residuals>(model: &R, start: &[f64], scales: &[f64], evaluati
     sum.is_finite().then(|| (problem.at.as_slice().to_vec(), sum))
 }
 
-/// Parameters at a minimum with the errors that the curvature there gives.
+/// Parameters at a minimum with the errors from the curvature there.
 pub fn with_errors<R: Residuals>(model: &R, at: &[f64], scales: &[f64], confidence: f64) -> Vec<Parameter> {
     let residuals = model.residuals(at);
     let freedom = residuals.len().saturating_sub(at.len());

@@ -1,15 +1,18 @@
-//! The server as a closed network of one class: a station with the server's CPUs, and a delay for everything else (path,
-//! client). What is special to servers is the demand, which changes with the load:
+//! The server as a closed network of one class: a station with the server's CPUs, and a delay for everything else
+//! (path, client). The demand changes with the load:
 //!
 //! demand(N, U) = base + wake (1 - U) + growth N + doubling log2(N) + cold_growth C
 //!
-//! A request that finds the CPU idle pays for waking it (`wake`). Where caches and the CPU's clock cool down while it idles, the price
-//! depends on how long that was: with the time constant `cooling` and exponential gaps it is wake / (1 + X cooling) at the rate X, which
-//! falls early and then stays low, where wake (1 - U) falls in a straight line all the way to saturation. The work that grows with connections (the plastic zone)
-//! is `growth`. Where it is cache misses on the connections' state it grows by steps, one level of the cache after the other, and ends
-//! where all of it misses: that is nearer to the same amount for each doubling (`doubling`) than to a straight line. Beside the requests the CPUs may do work that does not follow the rate (`background`, timers and ticks): the intercept
-//! of Banga and Mogul's lines. It makes requests look dear at low rates, and takes its share of the capacity. The queue is solved by Schweitzer's approximation with the residual service of Pollaczek and Khinchine
-//! (`cv_squared` 1 gives the exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
+//! A request that finds the CPU idle pays for waking it (`wake`). If caches and the CPU's clock cool down while it
+//! idles, the price depends on how long that was: with the time constant `cooling` and exponential gaps it is
+//! `wake/(1+X*cooling)` at the rate X, which falls early and then stays low, where `wake*(1-U)` falls in a straight
+//! line all the way to saturation. The work that grows with connections (the plastic zone) is `growth`. If it is cache
+//! misses on the connections' state it grows by steps, one level of the cache after the other, and ends when all
+//! accesses miss: the same amount for each doubling (`doubling`) is nearer to that than a straight line. The CPUs may
+//! also do work that does not follow the rate (`background`, timers and ticks): the intercept of Banga and Mogul's
+//! lines. It makes requests look expensive at low rates, and takes its share of the capacity. The queue is solved by
+//! Schweitzer's approximation with the residual service of Pollaczek and Khinchine (`cv_squared` 1 gives the
+//! exponential case), which is a quadratic in the throughput; several CPUs as Seidmann does.
 
 use super::readings::Reading;
 use super::regression::minimise;
@@ -26,19 +29,19 @@ pub enum Form {
     Variance,
     /// Demand with a part for waking an idle CPU.
     Waking,
-    /// Work beside the requests that does not follow their rate.
+    /// Work besides the requests that does not follow their rate.
     Background,
     /// Demand that grows with connections.
     Growing,
-    /// Both.
+    /// Wake-ups and growth.
     WakingGrowing,
-    /// Demand that grows with connections, and work beside the requests.
+    /// Demand that grows with connections, and work besides the requests.
     BackgroundGrowing,
     /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
     WakingDoubling,
-    /// The same with work beside the requests instead of wake-ups.
+    /// The same with work besides the requests instead of wake-ups.
     BackgroundDoubling,
-    /// Wake-ups that cost the more the longer the CPU was idle.
+    /// Wake-ups that cost more the longer the CPU was idle.
     Cooling,
     /// The same, and demand that grows with each doubling of the connections.
     CoolingDoubling,
@@ -127,7 +130,7 @@ impl Form {
 /// A fitted server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Server {
-    /// Which form.
+    /// Its form.
     pub form: Form,
     /// CPU time of a request on a busy CPU with few connections, seconds.
     pub base_s: f64,
@@ -141,7 +144,7 @@ pub struct Server {
     pub doubling_s: f64,
     /// More CPU time of a request for each cold connection, seconds.
     pub cold_growth_s: f64,
-    /// CPUs that are busy beside the requests, whatever their rate.
+    /// CPUs that are busy with other than requests, at any rate.
     pub background_cpus: f64,
     /// Time of a request outside of the server's CPU, seconds.
     pub path_s: f64,
@@ -149,8 +152,8 @@ pub struct Server {
     pub cv_squared: f64,
     /// CPUs that work at once.
     pub cpus: f64,
-    /// Requests per second that something other than the CPU lets through (threads, a pool, a lock, a rate limit), where that was
-    /// measured; see [`limit`].
+    /// Requests per second that something other than the CPU allows (threads, a pool, a lock, a rate limit), if that
+    /// was measured; see [`limit`].
     pub limit_per_sec: Option<f64>,
     /// The law's parameters (alpha, beta, gamma) for [`Form::Usl`].
     pub usl: Option<(f64, f64, f64)>,
@@ -172,7 +175,7 @@ impl Server {
     pub fn closed(&self, connections: f64, cold: f64) -> State {
         if let Some((alpha, beta, gamma)) = self.usl {
             let demand_s = self.base_s;
-            // The law knows no CPU; no server does more than its CPUs.
+            // The law has no CPUs; no server does more than its CPUs allow.
             let rate = usl::throughput(alpha, beta, gamma, connections).min(self.cpus / demand_s).min(self.limit());
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
@@ -217,7 +220,7 @@ impl Server {
         rate.min(1.0 / queued).min(n / (path + queued)).min(self.limit())
     }
 
-    /// What a request costs on a busy CPU, seconds.
+    /// CPU time of a request on a busy CPU, seconds.
     fn lasting_s(&self, connections: f64, cold: f64) -> f64 {
         self.base_s
             + self.growth_s * connections
@@ -225,7 +228,7 @@ impl Server {
             + self.cold_growth_s * cold
     }
 
-    /// Which share of `wake_s` a request pays.
+    /// The share of `wake_s` that a request pays.
     fn paid_ratio(&self, rate_per_sec: f64, utilisation: f64) -> f64 {
         if self.cooling_s > 0.0 { 1.0 / (1.0 + rate_per_sec * self.cooling_s) } else { 1.0 - utilisation }
     }
@@ -239,7 +242,7 @@ impl Server {
         self.limit() < self.cpu_capacity_per_sec(cold)
     }
 
-    /// The highest rate that the server can serve: that of its CPUs, or of a measured limit beside them.
+    /// The highest rate that the server can serve: that of its CPUs, or of another measured limit.
     pub fn capacity_per_sec(&self, cold: f64) -> f64 {
         self.cpu_capacity_per_sec(cold).min(self.limit())
     }
@@ -265,13 +268,14 @@ impl Server {
         (1.0 - self.background_cpus / self.cpus).max(0.01)
     }
 
-    /// Open loop: the CPU's time for a request at this rate, stretched by the work beside; `None` where the rate is beyond the capacity.
+    /// Open loop: the CPU's time for a request at this rate, stretched by the background work; `None` if the rate is
+    /// beyond the capacity.
     pub fn open_service_s(&self, rate_per_sec: f64, cold: f64) -> Option<f64> {
         let service = self.service_s(rate_per_sec, cold);
         (rate_per_sec * service < self.cpus && rate_per_sec < self.limit()).then_some(service)
     }
 
-    /// Open loop: the busy share of the CPUs at this rate, or at the capacity where the rate is beyond it.
+    /// Open loop: the busy share of the CPUs at this rate, or at the capacity if the rate is beyond it.
     pub fn open_utilisation(&self, rate_per_sec: f64, cold: f64) -> f64 {
         let rate = rate_per_sec.min(self.capacity_per_sec(cold));
         (rate * self.service_s(rate, cold) / self.cpus).min(1.0)
@@ -317,29 +321,31 @@ pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> 
     }
 }
 
-/// Variance beyond exponential service must be worth this much of a level's error for each unit: loads far below saturation say
-/// nothing of it, and their scatter would.
+/// The improvement of a level's error that each unit of variance beyond exponential service must bring: loads far below
+/// saturation say nothing about it, and their scatter would.
 const VARIANCE_PRIOR: f64 = 0.02;
-/// A typical work beside the requests, in CPUs: the unit of its parameter.
+/// A typical amount of background work, in CPUs: the unit of its parameter.
 const BACKGROUND_SCALE: f64 = 0.05;
 /// A typical number of doublings of a sweep: the unit of the parameter of one.
 const DOUBLINGS: f64 = 10.0;
-/// More than this share of the CPUs is no background.
+/// An upper bound: more than this share of the CPUs is not background.
 const MOST_BACKGROUND: f64 = 0.5;
 
-/// Of the lowest demand that was measured, a busy CPU needs at least this share if the CPU idled then, and all of it if it was full.
+/// A busy CPU needs at least this share of the lowest measured demand if the CPU idled then, and all of it if it was
+/// full.
 const LEAST_SHARE: f64 = 0.25;
-/// A demand below all that were measured must be worth this much of a level's error for each e-fold: what was measured on idle CPUs says
-/// little of a full one, and parameters that trade against each other would wander off there.
+/// The improvement of a level's error that each e-fold of a demand below all measured ones must bring: measurements on
+/// idle CPUs say little about a full one, and parameters that trade against each other would drift there.
 const BASE_PRIOR: f64 = 0.02;
-/// CPUs that are busier may be what limits the server.
+/// Busier CPUs may be the limit of the server.
 pub const FULL: f64 = 0.9;
 
-/// Requests per second at which throughput stays, though connections come and the CPUs idle: what something other than the CPU lets
-/// through. The other connections wait for more than the CPU's queue could make them wait if all of them stood before each request
-/// (the pessimistic bound of operational analysis: Lazowska and others, 1984, section 5.2). `None` where that was not measured.
+/// Requests per second at which throughput stays, though connections are added and CPUs are idle: the limit of
+/// something other than the CPU. The other connections wait for longer than the CPU's queue could make them wait if all
+/// of them were ahead of each request (the pessimistic bound of operational analysis: Lazowska and others, 1984,
+/// section 5.2). `None` if that was not measured.
 pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
-    /// Longer by this than the bound is no scatter.
+    /// Longer than the bound by this factor is not scatter.
     const LONGER: f64 = 1.25;
     /// Throughput of the plateau over the highest.
     const PLATEAU: f64 = 0.9;
@@ -381,7 +387,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         let law = usl::fit(&points, 0.95).ok()?;
         return Some(Server { usl: Some((law.alpha.value, law.beta.value, law.gamma.value)), ..server });
     }
-    // Each level says two things, throughput and demand.
+    // Each level has two numbers, throughput and demand.
     if loads.len() < 2 || 2 * loads.len() < form.parameters() + 1 {
         return None;
     }
@@ -390,7 +396,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     let least_s = cheapest.demand_s * (LEAST_SHARE + (1.0 - LEAST_SHARE) * (cheapest.busy_cpus / cpus).clamp(0.0, 1.0));
     let highest = loads[loads.len() - 1];
     let path = (first.load / first.throughput_per_sec - first.demand_s).max(0.05 * first.demand_s);
-    // The lowest rate is where cooling shows: its gaps are the unit of the time constant.
+    // Cooling shows at the lowest rate: its gaps are the unit of the time constant.
     let cooling_scale = 1.0 / first.throughput_per_sec;
     let server = Server { limit_per_sec: limit(levels, cpus), ..server };
     let has_cold = levels.iter().any(|level| level.cold != first.cold);
@@ -409,7 +415,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
             cold_growth_s: next(has_cold, 0.0) * lowest / 1000.0,
             ..server
         };
-        // What grows with the connections is part of what the cheapest level cost.
+        // Growth with the connections is part of the cheapest level's cost.
         let grown = Server { base_s: 0.0, ..server }.lasting_s(cheapest.load, cheapest.cold);
         server.base_s = (least_s - grown).max(LEAST_SHARE * lowest) + more;
         server

@@ -113,7 +113,7 @@ impl Usl {
         (self.beta.value > 0.0).then(|| ((1.0 - self.alpha.value) / self.beta.value).sqrt())
     }
 
-    /// What contention alone would allow (Amdahl's asymptote); absent without contention.
+    /// The limit from contention alone (Amdahl's asymptote); absent without contention.
     pub fn limit(&self) -> Option<f64> {
         (self.alpha.value > 0.0).then(|| self.gamma.value / self.alpha.value)
     }

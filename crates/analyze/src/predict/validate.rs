@@ -1,9 +1,9 @@
-//! The hard test of a run that has both sweeps: fitted to the points up to half the yield point, what do models say of the
-//! yield point, the failure point and everything beyond, and how far off are they?
+//! The hard test of a run that has both sweeps: fitted to the points up to half the yield point, what do models predict
+//! for the yield point, the failure point and everything beyond, and how far off are they?
 //!
-//! Closed loop: the model that [`super::check::extrapolate`] chose on the low loads. Open loop: its demand, and from the points up to half
-//! the yield rate what a response takes beside waiting; the wait by Pollaczek and Khinchine. Limits: 10 % of a throughput or rate, 20 %
-//! of a median response time and of a number of connections.
+//! Closed loop: the model that [`super::check::extrapolate`] chose on the low loads. Open loop: its demand, and the
+//! rest of a response time from the points up to half the yield rate; the wait by Pollaczek and Khinchine. Limits: 10 %
+//! of a throughput or rate, 20 % of a median response time and of a number of connections.
 
 use super::check::{Extrapolation, typicals};
 use super::demand::shape;
@@ -18,10 +18,11 @@ use serde::Serialize;
 pub const RATE_ERROR: f64 = 0.10;
 /// Largest error of a median response time or of a number of connections, as a share.
 pub const TIME_ERROR: f64 = 0.20;
-/// A demand that differs by more than this from what low loads told, or points of one load by more, is worth a word.
+/// A demand that differs by more than this from that at low loads, or points of one load that differ by more, are
+/// mentioned.
 const NOTABLE: f64 = 0.10;
 
-/// One predicted number beside the measured one.
+/// One predicted number and the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
     /// `throughput`, `p50`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
@@ -30,11 +31,11 @@ pub struct Checked {
     pub sweep: &'static str,
     /// Its unit: `1/s`, `s`, `connections`.
     pub unit: &'static str,
-    /// Connections or offered rate, where it belongs to one load.
+    /// Connections or offered rate, if it belongs to one load.
     pub load: Option<f64>,
-    /// What was measured: medians over the points of a load, or the finding.
+    /// The measured value: medians over the points of a load, or the finding.
     pub measured: f64,
-    /// What was predicted; absent where the model has no such point.
+    /// The predicted value; absent if the model has no such point.
     pub predicted: Option<f64>,
     /// predicted / measured - 1.
     pub error_ratio: Option<f64>,
@@ -49,20 +50,20 @@ impl Checked {
     }
 }
 
-/// What came of the test.
+/// The result of the test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Validation {
     /// Loads of the closed loop that were fitted, and the highest of them.
     pub fitted: (usize, f64),
     /// Every number.
     pub numbers: Vec<Checked>,
-    /// Why numbers are off, as far as the points tell; never empty when one does not pass.
+    /// Why numbers are off, as far as the points show it; never empty when one does not pass.
     pub doubts: Vec<String>,
 }
 
 /// Tests the fit of `extrapolation` on the points and findings beyond. `None` where nothing could be fitted, or nothing lies beyond.
 pub fn validate(readings: &Readings, extrapolation: &Extrapolation, findings: &Findings) -> Option<Validation> {
-    // Without a load beyond there is nothing to be right or wrong about.
+    // Without a load beyond there is nothing to test.
     let server = extrapolation.server.filter(|_| !extrapolation.beyond.is_empty())?;
     let mut numbers = closed(readings, extrapolation, &server, findings);
     numbers.extend(open(readings, &server, findings));
@@ -82,8 +83,8 @@ pub(super) fn checked(
     Checked { name, sweep, unit, load, measured, predicted, error_ratio, limit_ratio }
 }
 
-/// Median response time of the closed loop: Little's mean, in the shape of the low loads until the server is saturated, and nearly
-/// the same for everybody from there on.
+/// Median response time of the closed loop: Little's mean, in the shape of the low loads until the server is saturated,
+/// and nearly the same for all requests from there on.
 fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f64, cold: f64) -> Option<f64> {
     let state = server.closed(connections, cold);
     let part = if state.utilisation < saturation { low? } else { 1.0 };
@@ -158,7 +159,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
         .filter_map(|level| Some(level.p50_s? - queue(level.load)?.wait_quantile_s(0.5)))
         .collect();
     let Some(beside) = median(&beside).filter(|beside| *beside > 0.0) else { return numbers };
-    // Close to the capacity a window is too short for the queue to settle: what stands there is the window's length.
+    // Close to the capacity a window is too short for the queue to settle: its length decides the value.
     let is_steady =
         |level: &&Reading| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
     for level in all.iter().filter(is_steady) {
@@ -169,7 +170,7 @@ fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checke
     numbers
 }
 
-/// What the points themselves say of errors beyond the limits.
+/// Reasons in the points themselves for errors beyond the limits.
 fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, numbers: &[Checked]) -> Vec<String> {
     let off: Vec<&Checked> = numbers.iter().filter(|number| !number.passes()).collect();
     if off.is_empty() {
@@ -182,7 +183,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     let worst = beyond.iter().max_by(|a, b| demand_error(a).abs().total_cmp(&demand_error(b).abs()));
     if let Some(level) = worst.filter(|level| demand_error(level).abs() > NOTABLE) {
         doubts.push(format!(
-            "a request at {} connections took {:.1} us of CPU, {:+.0} % of what the low loads tell: a cost that changes only beyond them \
+            "a request at {} connections took {:.1} us of CPU, {:+.0} % of what the low loads show: a cost that changes only beyond them \
              cannot be seen below",
             record::units::grouped(level.load),
             level.demand_s * 1e6,
@@ -201,7 +202,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     let scattered = levels(&readings.closed).iter().filter_map(scatter).max_by(|a, b| a.1.total_cmp(&b.1));
     if let Some((load, spread, n)) = scattered.filter(|(_, spread, _)| *spread > NOTABLE) {
         doubts.push(format!(
-            "points of one load differ themselves by up to {:.0} % (at {} connections, n = {n})",
+            "points of one load differ by up to {:.0} % (at {} connections, n = {n})",
             spread * 100.0,
             record::units::grouped(load)
         ));
@@ -218,7 +219,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     }
     if doubts.is_empty() {
         doubts.push(format!(
-            "{} of {} numbers are beyond their limit, and neither cost, scatter nor other work tells why: measure more loads below half \
+            "{} of {} numbers are beyond their limit, and neither cost, scatter nor other work explains it: measure more loads below half \
              the yield point",
             off.len(),
             numbers.len()
@@ -227,7 +228,7 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     doubts
 }
 
-/// What the low loads leave open: models that fit them alike, and differ beyond.
+/// What the low loads leave open: models that fit them equally well, and differ beyond.
 fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
     let (low, high) = extrapolation.demand_range_s.filter(|(low, high)| *high > (1.0 + NOTABLE) * low)?;
     let busy = extrapolation.most_busy_ratio?;
@@ -247,8 +248,9 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
     ))
 }
 
-/// A server that has as many threads as it may have and whose rate no longer follows the connections, though its CPUs idle: what it
-/// cannot do is not a matter of CPU time. A server of events has few threads, too, but its rate follows until its CPUs are full.
+/// A server that has all its threads in use and whose rate no longer follows the connections, though its CPUs are idle:
+/// its limit is not CPU time. An event-driven server has few threads, too, but its rate follows until its CPUs are
+/// full.
 fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String> {
     /// Threads that differ by no more than this are the same number.
     const SAME: f64 = 0.02;
@@ -258,7 +260,7 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
     let first = levels.iter().find(has_most)?;
     let full: Vec<&Reading> = levels.iter().filter(|level| level.load >= first.load).filter(has_most).collect();
     let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
-    // With a connection for each thread at least; from here on more connections brought nothing.
+    // At least one connection for each thread; from here on more connections had no effect.
     let reached = full.iter().find(|level| level.load >= most)?;
     let last = full.iter().rev().find(|level| level.busy_cpus < limit)?;
     let follows = last.throughput_per_sec > (1.0 + NOTABLE) * reached.throughput_per_sec;

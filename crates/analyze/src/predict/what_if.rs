@@ -1,12 +1,12 @@
-//! Questions that are kept with a scenario: each answered beside the others from one fit; one that cannot be answered says why, and
-//! does not keep the others from being.
+//! Questions that are kept with a scenario, all answered from one fit. A question that cannot be answered has the
+//! reason, and does not affect the others.
 
 use super::question::{Answer, Question, Rate};
 use super::readings::PredictError;
 use record::WhatIf;
 use serde::Serialize;
 
-/// Shares may miss 1 by so much.
+/// The sum of the shares may differ from 1 by this.
 const ROUNDING: f64 = 1e-3;
 
 /// A kept question with its answer.
@@ -30,8 +30,8 @@ impl WhatIfAnswer {
     }
 }
 
-/// Says no to a question that has no meaning. The command line and the scenario file ask this before anything is measured; it is asked
-/// again of what a run directory holds.
+/// Refuses a question that makes no sense. The command line and the scenario file call this before anything is
+/// measured; it is called again for the contents of a run directory.
 ///
 /// # Errors
 /// One sentence.
@@ -49,7 +49,7 @@ pub fn check(what_if: &WhatIf) -> Result<(), PredictError> {
     }
     let loads = [what_if.connections.is_some(), what_if.rate_per_sec.is_some(), what_if.rate_times.is_some()];
     if loads.into_iter().filter(|given| *given).count() > 1 {
-        return no("connections (closed loop) and rate (open loop) are two questions: ask them apart".into());
+        return no("connections (closed loop) and rate (open loop) are two questions: ask them separately".into());
     }
     let sum: f64 = what_if.mix.iter().map(|(_, share)| share).sum();
     let are_shares = what_if.mix.iter().all(|(_, share)| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() <= ROUNDING;
@@ -59,7 +59,7 @@ pub fn check(what_if: &WhatIf) -> Result<(), PredictError> {
     Ok(())
 }
 
-/// The question as the models take it.
+/// The question in the models' form.
 ///
 /// # Errors
 /// Those of [`check`].

@@ -7,7 +7,7 @@ use super::{Cause, Certainty};
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
 use record::{Sweep, names};
 
-/// Whether a cause says what an idle server waits for.
+/// Whether a cause explains what an idle server waits for.
 fn explains_waiting(causes: &[Cause]) -> bool {
     const WAITS: [&str; 9] = [
         "client",
@@ -23,18 +23,18 @@ fn explains_waiting(causes: &[Cause]) -> bool {
     causes.iter().any(|cause| cause.certainty == Certainty::Cause && WAITS.contains(&cause.rule.as_str()))
 }
 
-/// One or two sentences on the cause of the closed loop's yield point; `None` when there is nothing to tell.
+/// One or two sentences on the cause of the closed loop's yield point; `None` if there is none.
 pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, causes: &[Cause]) -> Option<String> {
     let found = &closed.yield_point;
     if let (None, Some(level)) = (found.estimate, closed.levels.iter().find(|level| level.client_limited)) {
         return Some(format!(
-            "From {} on the client had no CPU left while the server still had, so where the server yields cannot be said.",
+            "From {} on the client had no CPU left while the server still had, so the server's yield point is not known.",
             load_words(level.load, Sweep::Connections)
         ));
     }
     let beyond = match found.estimate {
         Some(_) => closed.beyond_yield(),
-        // Doubling the lowest load brought little: what was full, was so at the next.
+        // Doubling the lowest load gained little: the resource that was full was full at the next load.
         None if found.place == Place::Below => closed.levels.get(1).or(closed.levels.first()),
         None => None,
     };
@@ -63,7 +63,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> Str
     {
         return format!(
             "The server's CPUs were {} busy at {at}, but its own work took only {} of them: other work filled the rest. Repeat it \
-             when that has stopped, or give the server CPUs of its own (`--server-cpus`).",
+             when that has stopped, or give the server dedicated CPUs (`--server-cpus`).",
             percent(cpus),
             percent(own)
         );
@@ -86,7 +86,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> Str
                 "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy)",
                 percent(busiest)
             );
-            // What slows with each request was another server at the end of the sweep than at its beginning.
+            // A server that slows with each request was another server at the end of the sweep than at its beginning.
             if evidence.unquiet().is_some() || causes.iter().any(|cause| cause.rule == "slows-with-time") {
                 return format!("{seen}.");
             }
@@ -95,7 +95,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> Str
             }
             let pid = server_pid(evidence.run);
             format!(
-                "{seen}: it waits for something else, and what was seen does not say for what. To find out, under this load: `grep -H . \
+                "{seen}: it waits for something else, and the measurements do not show for what. To find out, under this load: `grep -H . \
                  /proc/{pid}/task/*/wchan` shows where its threads sleep, `strace -f -c -p {pid}` in which calls (a backend, a disk, a lock, \
                  a limit in its configuration)."
             )
@@ -103,7 +103,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> Str
     }
 }
 
-/// How the CPU time of a request divides, where it was measured.
+/// The parts of a request's CPU time, if measured.
 fn share_words(level: &Level) -> String {
     let parts = [
         ("user", level.cpu_user_us_per_request),

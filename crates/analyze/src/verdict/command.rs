@@ -1,4 +1,4 @@
-//! The server's command, as it is named in remedies.
+//! The server's command, for remedies.
 
 use record::RunDir;
 use record::machine::INHERITED_DESCRIPTORS;
@@ -9,7 +9,7 @@ use record::units::grouped;
 /// A limit of descriptors that no server of this kind reaches.
 const ENOUGH_DESCRIPTORS: &str = "65536";
 
-/// The command behind `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.
+/// The command after `--`, quoted for a shell; else that of the process that was watched; else `SERVER ...`.
 pub fn of_server(run: &RunDir) -> String {
     match (run.record.scenario.server(), run.record.server_facts.get("command")) {
         (Some(server), _) => plain(&shell::joined(server.argv.iter().map(String::as_str)), 300),
@@ -21,11 +21,11 @@ pub fn of_server(run: &RunDir) -> String {
 /// The server's process, or `PID`.
 pub fn server_pid(run: &RunDir) -> String {
     let pid = run.record.server_facts.get("pid").filter(|pid| pid.chars().all(|c| c.is_ascii_digit()));
-    // A server that was started for the run is gone with it.
+    // A server that was started for the run ended with it.
     pid.filter(|_| run.record.scenario.server().is_none()).cloned().unwrap_or_else(|| "PID".into())
 }
 
-/// How to raise the server's limit of descriptors, where it is set.
+/// How to raise the server's limit of descriptors at the place where it is set.
 pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     let limit = |text: Option<&String>| text.and_then(|text| text.parse::<u64>().ok());
     let own = limit(run.record.server_facts.get("descriptor_limit"));
@@ -57,12 +57,12 @@ pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     }
     let command = format!("sh -c 'ulimit -n {ENOUGH_DESCRIPTORS}; exec \"$@\"' sh {}", of_server(run));
     let words = format!(
-        "To try: `{command}` (`LimitNOFILE={ENOUGH_DESCRIPTORS}` in a unit of systemd; some servers have a limit of their own)."
+        "To try: `{command}` (`LimitNOFILE={ENOUGH_DESCRIPTORS}` in a unit of systemd; some servers have a separate limit)."
     );
     (words, vec![command])
 }
 
-/// Where in a word of a command a limit of descriptors stands: `ulimit -n 64` of a shell, `--nofile=64` of prlimit,
+/// The range of a descriptor limit in a word of a command: `ulimit -n 64` of a shell, `--nofile=64` of prlimit,
 /// `LimitNOFILE=64` of systemd-run.
 fn set_limit(word: &str) -> Option<std::ops::Range<usize>> {
     let digits = |from: usize| {

@@ -1,4 +1,4 @@
-//! All doubts of a run in one list: the most severe first, one entry for each thing to doubt.
+//! All doubts of a run in one list: the most severe first, one entry for each kind.
 
 use crate::zones::{Findings, percent};
 use record::text::plain;
@@ -6,7 +6,7 @@ use record::{Doubt, DoubtKind, RunDir, Severity, Status};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Drift beyond this is worth knowing; beyond the second it is a warning.
+/// Drift beyond this is a note; beyond the second limit it is a warning.
 const DRIFT_NOTE_RATIO: f64 = 0.03;
 const DRIFT_WARNING_RATIO: f64 = 0.10;
 
@@ -60,14 +60,14 @@ fn drift(findings: &Findings) -> Option<Doubt> {
         DoubtKind::Drift,
         severity,
         format!("the machine's speed varied by {} between repeats (yardstick, n = {})", percent(cv), drift.n),
-        "quote rates with their range, compare runs side by side, or use a machine of its own",
+        "quote rates with their range, compare runs side by side, or use a dedicated machine",
     ))
 }
 
 /// Points share most of their doubts: each kind and severity is listed once, with the number of points.
 fn of_points(run: &RunDir) -> Vec<Doubt> {
-    type Told<'a> = Vec<(u32, &'a Doubt)>;
-    let mut by_kind: BTreeMap<(Reverse<Severity>, DoubtKind), Told<'_>> = BTreeMap::new();
+    type Doubted<'a> = Vec<(u32, &'a Doubt)>;
+    let mut by_kind: BTreeMap<(Reverse<Severity>, DoubtKind), Doubted<'_>> = BTreeMap::new();
     for point in &run.points {
         for doubt in &point.doubts {
             by_kind.entry((Reverse(doubt.severity), doubt.kind)).or_default().push((point.index, doubt));

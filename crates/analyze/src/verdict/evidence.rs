@@ -1,4 +1,4 @@
-//! What the rules look at: the points below and beyond the yield point, and figures over them.
+//! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
 use crate::disturbance::{self, quiet_first};
 use crate::statistics::median;
@@ -6,14 +6,14 @@ use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, soft
 use record::text::plain;
 use record::{Criteria, Point, RunDir, Sweep, names};
 
-/// CPUs that are full count as filled by the server from this share of its own work on.
+/// Full CPUs count as filled by the server if its own work takes at least this share.
 const OWN_WORK_RATIO: f64 = 0.7;
 
-/// A run as the rules see it.
+/// A run in the rules' form.
 pub struct Evidence<'a> {
     /// The run.
     pub run: &'a RunDir,
-    /// What was found in it.
+    /// Its findings.
     pub findings: &'a Findings,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Evidence<'a> {
         &self.findings.criteria
     }
 
-    /// The sweep that causes are looked for in: the closed loop, else the open one.
+    /// The sweep in which causes are searched: the closed loop, else the open one.
     pub fn sweep(&self) -> Option<&'a SweepFindings> {
         self.findings.connections.as_ref().or(self.findings.rate.as_ref())
     }
@@ -55,7 +55,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// The points under strain; without those that other work disturbed, where there are others.
+    /// The points under strain; without disturbed ones, if there are others.
     pub fn strained(&self) -> Vec<&'a Point> {
         quiet_first(&self.all_strained())
     }
@@ -66,7 +66,7 @@ impl<'a> Evidence<'a> {
         loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect()
     }
 
-    /// Where every point under strain was disturbed: how many there are, and what disturbed the last of them.
+    /// If every point under strain was disturbed: how many there are, and what disturbed the last of them.
     pub fn unquiet(&self) -> Option<(usize, String)> {
         let points = self.all_strained();
         let whys: Vec<&str> = points.iter().filter_map(|point| disturbance::why(point)).collect();
@@ -74,7 +74,7 @@ impl<'a> Evidence<'a> {
         Some((points.len(), last))
     }
 
-    /// The points of the sweep at a load; without those that other work disturbed, where there are others.
+    /// The points of the sweep at a load; without disturbed ones, if there are others.
     pub fn quiet_at(&self, sweep: Sweep, load: f64) -> Vec<&'a Point> {
         quiet_first(&self.points_at(sweep, load).collect::<Vec<_>>())
     }
@@ -88,14 +88,14 @@ impl<'a> Evidence<'a> {
         quiet_first(&loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect::<Vec<_>>())
     }
 
-    /// The points at the lowest load; none where that is under strain already.
+    /// The points at the lowest load; none if that is under strain already.
     pub fn lowest(&self) -> Vec<&'a Point> {
         let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
         let first = sweep.levels.first().map(|level| level.load).filter(|load| *load < from);
         first.map(|load| self.quiet_at(sweep.sweep, load)).unwrap_or_default()
     }
 
-    /// The first level of any sweep in most of whose points something holds, in words, with its points.
+    /// The first level of any sweep at which a condition holds in most points, in words, with its points.
     pub fn first_level(&self, holds: impl Fn(&Point) -> bool) -> Option<(String, Vec<&'a Point>)> {
         for sweep in self.findings.sweeps() {
             for level in &sweep.levels {
@@ -108,8 +108,9 @@ impl<'a> Evidence<'a> {
         None
     }
 
-    /// Whether the server filled a thread, or itself most of its CPUs, in most of the points; `None` where neither was
-    /// measured. CPUs that are full of other work are not the server's limit: a quiet machine would show another one.
+    /// Whether the server filled a thread, or itself most of its CPUs, in most of the points; `None` if neither was
+    /// measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
+    /// another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
         let limit = self.criteria().saturation_ratio;
         let of_point = |point: &&Point| {
@@ -124,7 +125,8 @@ impl<'a> Evidence<'a> {
         (!seen.is_empty()).then(|| 2 * seen.iter().filter(|saturated| **saturated).count() > seen.len())
     }
 
-    /// Whether most of what the server's CPUs did was the server's: its threads' time and softirq. Unknown counts as yes.
+    /// Whether most of the work on the server's CPUs was the server's: its threads' time and softirq. Unknown counts as
+    /// yes.
     fn is_own_work(&self, point: &Point) -> bool {
         self.own_share(point).is_none_or(|share| share >= OWN_WORK_RATIO)
     }
@@ -139,7 +141,7 @@ impl<'a> Evidence<'a> {
         Some((point.value(names::SERVER_CPUS_USED)? + softirq_cpus) / cpus)
     }
 
-    /// What other work left of the server's CPUs at a load, when it is what filled them: the server's own share.
+    /// The server's own share of its CPUs at a load, if other work filled them.
     pub fn crowded_out(&self, sweep: Sweep, load: f64) -> Option<f64> {
         let points: Vec<&Point> = self.points_at(sweep, load).collect();
         self.own_typical(&points).filter(|share| *share < OWN_WORK_RATIO)
@@ -163,7 +165,7 @@ pub fn typical(points: &[&Point], name: &str) -> Option<f64> {
     median(&values.collect::<Vec<_>>())
 }
 
-/// A share that was sampled, over all samples of the points: value and samples.
+/// A sampled share over all samples of the points: value and number of samples.
 pub fn pooled(points: &[&Point], name: &str) -> Option<(f64, f64)> {
     let each = points.iter().filter_map(|point| {
         let figure = point.figures.get(name)?;
@@ -174,7 +176,7 @@ pub fn pooled(points: &[&Point], name: &str) -> Option<(f64, f64)> {
     (n > 0.0).then(|| (sum / n, n))
 }
 
-/// The lower end of the interval of a share that was sampled `n` times (Wilson's, so many standard errors wide).
+/// The lower end of the interval of a share that was sampled `n` times (Wilson's, `errors` standard errors wide).
 pub fn at_least(share: f64, n: f64, errors: f64) -> f64 {
     let share = share.clamp(0.0, 1.0);
     let squared = errors * errors;

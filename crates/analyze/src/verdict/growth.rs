@@ -1,9 +1,10 @@
-//! Rules on what a request costs: by load (the cache, a lock that spins) and by time (what piles up with each request).
+//! Rules on the cost of a request: by load (the cache, a lock that spins) and by time (state that grows with each
+//! request).
 
 use super::Certainty;
 use super::command::server_pid;
 use super::evidence::{Evidence, typical};
-use super::judge::{Told, told};
+use super::judge::{Finding, finding};
 use super::rules::*;
 use crate::disturbance::is_disturbed;
 use crate::growth;
@@ -14,17 +15,17 @@ use record::units::{format_bytes, format_si};
 use record::{Point, Sweep, names};
 use std::collections::BTreeMap;
 
-/// The kernel divides CPU time into user and system by what it finds at its ticks.
+/// The kernel divides CPU time into user and system by samples at its ticks.
 const TICKS_PER_SEC: f64 = 100.0;
 
-/// A load whose requests cost this share of the dearest's, or more, is as dear.
+/// A load whose requests cost at least this share of the most expensive load's counts as equally expensive.
 const ABOUT_AS_DEAR: f64 = 0.75;
 
 /// User time of a request over points: all of it over all requests, with its standard error.
 struct UserTime {
     us: f64,
     error_us: f64,
-    /// Too few ticks divided the CPU time, so all of it is taken for user time, which can only be less.
+    /// Too few ticks divided the CPU time, so all of it counts as user time, which is an upper bound.
     is_at_most: bool,
 }
 
@@ -51,7 +52,7 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     }
     let (us, share) = (user_us / requests, (user_us / cpu_us).clamp(0.0, 1.0));
     let by_ticks = (share * (1.0 - share) / ticks).sqrt().max(1.0 / ticks) * cpu_us / requests;
-    // Points that scatter more than their ticks explain say so themselves.
+    // If points scatter more than their ticks explain, their own scatter is the error.
     let middle = mean(&each)?;
     let squares: f64 = each.iter().map(|user| (user - middle).powi(2)).sum();
     let n = each.len() as f64;
@@ -59,15 +60,15 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     Some(UserTime { us, error_us: by_ticks.max(by_points), is_at_most: false })
 }
 
-/// A user time that grew with connections by more than chance, on CPUs that are full at the dear load.
+/// A user time that grew with connections by more than chance, on CPUs that are full at the expensive load.
 struct UserGrowth<'a> {
     low: Vec<&'a Point>,
     high: Vec<&'a Point>,
     loads: (f64, f64),
     us: (f64, f64),
-    /// The former is known to be no more than that.
+    /// Whether the former is an upper bound.
     is_at_most: bool,
-    /// The least that it grew, three standard errors off.
+    /// The least growth, three standard errors below the estimate.
     at_least_us: f64,
 }
 
@@ -75,10 +76,11 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let closed = evidence.findings.connections.as_ref()?;
     let cpu = closed.cpu.as_ref().filter(|cpu| cpu.is_growth() && cpu.ratio.min(cpu.fitted_ratio) >= GROWTH_RATIO)?;
     let loads = (cpu.lowest_load, cpu.highest_load);
-    // Few connections are few ticks: all loads up to the cheapest one speak for it.
+    // Few connections have few ticks: all loads up to the cheapest one are used.
     let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= loads.0);
     let low: Vec<&Point> = up_to_cheapest.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
-    // The dearest load may have been visited once, for a fifth of a second: loads that cost about as much speak for it, too.
+    // The most expensive load may have been measured once, for a fifth of a second: loads that cost about as much are
+    // used, too.
     let is_dear = |level: &&Level| {
         let cost = level.cpu_us_per_request.map(|cost| cost.median);
         level.load > loads.0 && cost.is_some_and(|cost| cost >= ABOUT_AS_DEAR * cpu.highest_us)
@@ -91,7 +93,7 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let is_chance = at_least_us <= 0.0 || after.is_at_most;
     let is_minor =
         grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || after.us < USER_GROWTH_RATIO * before.us;
-    // A dear request is no limit while the server's CPUs have time.
+    // An expensive request is no limit while the server's CPUs are idle.
     if is_chance || is_minor || evidence.is_saturated(&high) == Some(false) {
         return None;
     }
@@ -111,8 +113,8 @@ impl UserGrowth<'_> {
         )
     }
 
-    /// Memory that came with the connections: from the earliest visit of the low load, as what was given back later or never
-    /// says nothing of connections.
+    /// Memory that grew with the connections: compared with the earliest visit of the low load, because memory that was
+    /// given back later, or never, says nothing about connections.
     fn memory(&self) -> Option<f64> {
         let value = |points: &[&Point], first: bool| {
             let known = points.iter().filter_map(|point| Some((point.index, point.value(names::SERVER_MEMORY)?)));
@@ -123,7 +125,7 @@ impl UserGrowth<'_> {
 }
 
 /// User time that grows with connections while memory does, too, beyond the cache.
-pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Told> {
+pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let grown = user_growth(evidence)?;
     let cache = evidence.run.record.machine.l2_cache_bytes;
     let memory = grown.memory()?;
@@ -139,23 +141,23 @@ pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Told> {
     let counted = if misses.is_some() { "; its cache misses, counted by the hardware, grew with it" } else { "" };
     let cache = cache.map_or("size not known".into(), |bytes| format_bytes(bytes as f64));
     let command = "memwalk -p BUILD --report".to_string();
-    let mut told = told(
+    let mut finding = finding(
         format!(
             "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache ({cache}){counted}.",
             grown.words(),
             format_bytes(memory)
         ),
         format!(
-            "To tell cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {}` under load shows a list that is \
+            "To distinguish cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {}` under load shows a list that is \
              searched; `{command}` on its source (BUILD has compile_commands.json) shows what each stage holds for a connection.",
             server_pid(evidence.run)
         ),
         &[command],
     )?;
     if misses.is_none() {
-        told.certainty = Certainty::Possibility;
+        finding.certainty = Certainty::Possibility;
     }
-    Some(told)
+    Some(finding)
 }
 
 /// Whether misses of a cache grew by half, where the hardware's counters were read.
@@ -167,7 +169,8 @@ fn misses_grew(low: &[&Point], high: &[&Point]) -> Option<bool> {
         .then(|| known.iter().any(|(before, after)| *after >= USER_GROWTH_RATIO * before && *after > 0.0))
 }
 
-/// Where functions were sampled: the user function that grew most was there at the low load. Unknown counts as the same.
+/// Whether the user function that grew most was there at the low load, if functions were sampled. Unknown counts as the
+/// same.
 fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool {
     let is_user = |name: &str| {
         let mut known = high.iter().flat_map(|point| &point.functions);
@@ -177,8 +180,8 @@ fn are_same_functions(low: &[&Point], high: &[&Point], confidence: f64) -> bool 
     grown.iter().find(|growth| is_user(&growth.name)).is_none_or(|growth| growth.low_us > 0.0)
 }
 
-/// User time that grows with the threads that want a CPU at once: they look at a lock again and again instead of sleeping.
-pub fn spin(evidence: &Evidence<'_>) -> Option<Told> {
+/// User time that grows with the threads that want a CPU at once: they poll a lock instead of sleeping.
+pub fn spin(evidence: &Evidence<'_>) -> Option<Finding> {
     let grown = user_growth(evidence)?;
     let waited = typical(&grown.high, names::SERVER_RUN_QUEUE)?;
     let cpu = typical(&grown.high, names::SERVER_CPU)?;
@@ -188,26 +191,26 @@ pub fn spin(evidence: &Evidence<'_>) -> Option<Told> {
     }
     let pid = server_pid(evidence.run);
     let command = format!("perf top -p {pid}");
-    let mut told = told(
+    let mut finding = finding(
         format!(
-            "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without getting on.",
+            "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without making progress.",
             grown.words(),
             format_si(waited)
         ),
         format!(
-            "To tell: `{command}` (or `--profile always`) names the function that they spin in; a lock that sleeps (pthread_mutex) gives the \
+            "To decide: `{command}` (or `--profile always`) names the function that they spin in; a lock that sleeps (pthread_mutex) gives the \
              CPU to its holder."
         ),
         &[command],
     )?;
-    told.certainty = Certainty::Possibility;
-    Some(told)
+    finding.certainty = Certainty::Possibility;
+    Some(finding)
 }
 
 /// A point with the figure that is compared.
 type Visit<'a> = (&'a Point, f64);
 
-/// A figure at the first and the last visit of each load, the loads that were visited twice.
+/// A figure at the first and the last visit of each load, for loads that were visited twice.
 fn visits<'a>(
     evidence: &Evidence<'a>,
     with_disturbed: bool,
@@ -236,8 +239,8 @@ fn served_before(evidence: &Evidence<'_>, index: u32) -> f64 {
 }
 
 /// A request that costs more the more were served before, at every load alike.
-pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
-    // Without softirq, which other work on the server's CPUs has, too.
+pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Finding> {
+    // Without softirq, which includes other work on the server's CPUs.
     let cost =
         |point: &Point| point.value(names::SERVER_CPU).filter(|_| point.outcomes.completed() as f64 >= LEAST_REQUESTS);
     // Other work comes and goes with time, as what is looked for here does. Where no points
@@ -268,7 +271,8 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
     if rose < least || ratios.iter().any(|ratio| ratio / machine < 1.1) {
         return None;
     }
-    // A server that mostly sleeps has a CPU cost that wanders with what the CPU did before; nobody waits longer for that.
+    // A server that mostly sleeps has a varying CPU cost that depends on what the CPU did before; response times do not
+    // grow.
     let waits: Vec<f64> = self::visits(evidence, is_unquiet, |point| point.value(names::RESPONSE_P50))
         .iter()
         .map(|((_, first), (_, last))| last / first)
@@ -280,7 +284,7 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
     let served = served_before(evidence, last.index) - served_before(evidence, first.index);
     let pid = server_pid(evidence.run);
     let command = format!("perf top -p {pid}");
-    told(
+    finding(
         format!(
             "The server slows down with what it has served, not with load: at each of {} loads a request cost more CPU at the last visit than at \
              the first; at {} {low:.1} us, and {high:.1} us after {} more requests ({} more in the middle of all loads).",
@@ -297,15 +301,15 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// Whether a straight line by the requests served before explains most of what a request cost, at all loads together.
+/// Whether a straight line by the requests served before explains most of the cost of a request, at all loads together.
 fn is_straight(evidence: &Evidence<'_>, cost: impl Fn(&Point) -> Option<f64>) -> bool {
     let points = evidence.run.points.iter().filter(|point| point.sweep != Sweep::Yardstick);
     let costs: Vec<_> = points.filter_map(|point| Some((served_before(evidence, point.index), cost(point)?))).collect();
     line(&costs).is_some_and(|(slope, share)| slope > 0.0 && share >= UNQUIET_EXPLAINED)
 }
 
-/// Memory that grows with each request and is not given back: a leak, or what a short run cannot tell from one.
-pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
+/// Memory that grows with each request and is not given back: a leak, or what looks like one in a short run.
+pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
     let points: Vec<(f64, f64)> = evidence
         .run
         .points
@@ -331,13 +335,13 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
     }
     let (slope, share) = line(&points)?;
     let (early, late) = (line(&first_half)?.0, line(&second_half)?.0);
-    // What grows with connections, or while a cache fills, ends; a leak does not.
+    // Growth with connections, or while a cache fills, ends; a leak does not.
     if share < LEAK_EXPLAINED || late < LEAK_STEADY * early || slope < LEAST_LEAK_PER_REQUEST {
         return None;
     }
     let pid = server_pid(evidence.run);
     let command = format!("grep -E 'VmRSS|RssAnon' /proc/{pid}/status");
-    let mut told = told(
+    let mut finding = finding(
         format!(
             "The server's memory grew with every request and was not given back: from {} to {} over {} requests, {} for each (a straight line \
              explains {} of it, n = {} points).",
@@ -349,13 +353,13 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Told> {
             points.len()
         ),
         format!(
-            "To tell a leak from a cache that fills, or a heap before it is collected: `{command}` under a longer steady load shows whether it \
+            "To distinguish a leak from a cache that fills, or a heap before it is collected: `{command}` under a longer steady load shows whether it \
              ends; a heap profiler (heaptrack, valgrind --tool=massif) on the server shows what is kept."
         ),
         &[command],
     )?;
-    told.certainty = Certainty::Possibility;
-    Some(told)
+    finding.certainty = Certainty::Possibility;
+    Some(finding)
 }
 
 /// Least squares: slope, and the share of the scatter that the line explains.

@@ -1,4 +1,4 @@
-//! What each rule of the table looks at in a run. A function says what was seen and what to try, or nothing.
+//! One function for each rule of the table: it checks a run and returns the observation and the remedy, or nothing.
 
 use super::Certainty;
 use super::command::{more_descriptors, of_server, quoted, server_pid};
@@ -11,24 +11,24 @@ use record::units::format_si;
 use record::units::grouped;
 use record::{Point, Sweep, names};
 
-/// What a rule found.
-pub struct Told {
-    /// Cause with its evidence, one or two sentences.
+/// The finding of a rule.
+pub struct Finding {
+    /// The cause with its evidence, one or two sentences.
     pub because: String,
-    /// What to try, one sentence with the commands in it.
+    /// The remedy, one sentence with the commands in it.
     pub remedy: String,
     /// The commands alone.
     pub commands: Vec<String>,
-    /// How sure it is.
+    /// How certain it is.
     pub certainty: Certainty,
 }
 
-pub(super) fn told(because: String, remedy: String, commands: &[String]) -> Option<Told> {
-    Some(Told { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause })
+pub(super) fn finding(because: String, remedy: String, commands: &[String]) -> Option<Finding> {
+    Some(Finding { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause })
 }
 
 /// A way down that lies below the way up.
-pub fn stays_down(evidence: &Evidence<'_>) -> Option<Told> {
+pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
     let unloading = evidence.findings.unloading.as_ref()?;
     unloading.widest()?;
     let below = match (&unloading.recovery_point.held, &unloading.recovery_point.failed) {
@@ -37,7 +37,7 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Told> {
         }
         _ => "until then only a load below the lowest one measured, or a restart, brings it back".into(),
     };
-    let mut found = told(
+    let mut found = finding(
         format!("Overload outlives its cause here. {}", unloading.sentence()),
         format!(
             "To try: bound what waits (a limit of requests under way, a timeout for queued work), and give retries a budget and a backoff; {below}."
@@ -50,8 +50,8 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Told> {
     Some(found)
 }
 
-/// Requests that the client could not send for want of a port.
-pub fn client_ports(evidence: &Evidence<'_>) -> Option<Told> {
+/// Requests that the client could not send for lack of a port.
+pub fn client_ports(evidence: &Evidence<'_>) -> Option<Finding> {
     let limit = evidence.criteria().error_ratio;
     let share = |point: &Point| point.outcomes.local_limit as f64 / point.outcomes.requests().max(1) as f64;
     let (at, points) = evidence.first_level(|point| share(point) > limit)?;
@@ -59,7 +59,7 @@ pub fn client_ports(evidence: &Evidence<'_>) -> Option<Told> {
     let range = evidence.run.record.machine.sysctls.get("net.ipv4.ip_local_port_range");
     let range = range.map(|range| format!(" (ports {})", plain(&range.replace(' ', " to "), 40))).unwrap_or_default();
     let command = "sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1".to_string();
-    told(
+    finding(
         format!(
             "The client had no local port or descriptor left{range}: {} of the requests at {at} could not be sent. A port \
              whose connection the client closed first waits for a minute in TIME_WAIT.",
@@ -70,8 +70,8 @@ pub fn client_ports(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// The client had no CPU left and the server had.
-pub fn client(evidence: &Evidence<'_>) -> Option<Told> {
+/// The client had no CPU left, but the server had.
+pub fn client(evidence: &Evidence<'_>) -> Option<Finding> {
     let sweep = evidence.sweep().filter(|sweep| sweep.yield_point.estimate.is_none())?;
     let level = sweep.levels.iter().find(|level| level.client_limited)?;
     let server = level
@@ -81,15 +81,15 @@ pub fn client(evidence: &Evidence<'_>) -> Option<Told> {
         "straingauge find --client 'ssh HOST straingauge load --worker' {}",
         quoted(&evidence.run.record.scenario.url())
     );
-    told(
+    finding(
         format!("The client was the bottleneck from {} on{server}.", load_words(level.load, sweep.sweep)),
         format!("To try: more clients, `{command}`, or more CPUs for this one (`--cpus`, `--threads`)."),
         &[command],
     )
 }
 
-/// accept() fails for want of a descriptor.
-pub fn descriptors(evidence: &Evidence<'_>) -> Option<Told> {
+/// accept() fails for lack of a descriptor.
+pub fn descriptors(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let is_full = |point: &Point| point.value(names::SERVER_DESCRIPTORS).is_some_and(|used| used >= DESCRIPTORS_RATIO);
     let waits = |point: &Point| point.value(names::ACCEPT_QUEUE_MAX).is_some_and(|queue| queue >= 1.0);
@@ -98,7 +98,7 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Told> {
     let used = points.iter().filter_map(|point| point.figures.get(names::SERVER_DESCRIPTORS)?.n).max()?;
     let share = typical(&points, names::SERVER_DESCRIPTORS)?;
     let (remedy, commands) = more_descriptors(evidence.run);
-    told(
+    finding(
         format!(
             "A process of the server had {} descriptors open at {at}, {} of its limit: it cannot accept more connections.",
             grouped(used as f64),
@@ -110,7 +110,7 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Told> {
 }
 
 /// Answers that are not 2xx or 3xx from a load on.
-pub fn server_errors(evidence: &Evidence<'_>) -> Option<Told> {
+pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
     let limit = evidence.criteria().error_ratio;
     let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.sent.max(1) as f64;
     let (at, points) = evidence.first_level(|point| share(point) > limit && point.outcomes.non_2xx >= LEAST_ERRORS)?;
@@ -125,7 +125,7 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Told> {
     let url = quoted(&evidence.run.record.scenario.url());
     let command =
         format!("straingauge load {url} --connections {}", points.iter().map(|point| point.connections).max()?);
-    told(
+    finding(
         format!(
             "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{below}. Its throughput \
              beyond counts errors, too.",
@@ -141,8 +141,8 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Told> {
 }
 
 /// Threads asleep in write, sync or read of a file.
-pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
-    /// The watcher looks at no more threads at a time.
+pub fn slow_file(evidence: &Evidence<'_>) -> Option<Finding> {
+    /// The most threads that the watcher reads at a time.
     const LOOKED_AT: f64 = 64.0;
     let points = evidence.strained();
     let (share, looks) = pooled(&points, names::SERVER_FILE_WAITS)?;
@@ -159,7 +159,7 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
     let iowait =
         iowait.map(|ratio| format!("; the machine's CPUs waited for disks for {} of the time", percent(ratio)));
     let command = format!("findmnt -T {}", if file.starts_with('/') { quoted(&file) } else { "FILE".into() });
-    told(
+    finding(
         format!(
             "The server waits for a file: beyond the yield point {asleep:.1} of its {threads:.0} {} slept at any time in {call} ({file}; \
              n = {} looks){}, while no CPU of the server was saturated.",
@@ -176,7 +176,7 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Told> {
 }
 
 /// Threads asleep for a lock, more of them with load.
-pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
+pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
     let (points, lowest) = (evidence.strained(), evidence.relaxed());
     let (share, looks) = pooled(&points, names::SERVER_LOCK_WAITS)?;
     let (before, before_looks) = pooled(&lowest, names::SERVER_LOCK_WAITS)?;
@@ -195,7 +195,7 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
     };
     let own = evidence.own_typical(&points).map(|own| format!(" while its own work took {} of its CPUs", percent(own)));
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
-    told(
+    finding(
         format!(
             "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
              loads{switches}; throughput stopped{}.",
@@ -211,16 +211,16 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// Sleeps in select or poll, and all that were seen.
+/// Sleeps in select or poll, and all sleeps seen.
 fn sleeps(point: &Point) -> Option<(f64, f64)> {
     let figure = point.figures.get(names::SERVER_SELECT_WAITS)?;
     let n = figure.n? as f64;
     Some((figure.value? * n, n))
 }
 
-/// Scalable select, for a server that sleeps in select or poll over a large set (so that few of it were ready), and either
-/// grew dearer with connections or held cold ones.
-pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
+/// Scalable select, for a server that sleeps in select or poll over a large set (so that few of it were ready), and
+/// either cost more per request with more connections or held cold ones.
+pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Finding> {
     let run = evidence.run;
     if run.record.server_facts.contains_key("scalable_select") {
         return None;
@@ -250,7 +250,7 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
             quoted(&run.record.scenario.url())
         ),
     );
-    told(
+    finding(
         format!(
             "The server sleeps in select or poll ({} of {} sleeps seen), over up to {} descriptors, and {because}: each call \
              costs what is open, not what is ready.",
@@ -264,7 +264,7 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Told> {
 }
 
 /// One CPU does all receive processing and is full while another has time.
-pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
+pub fn interrupts(evidence: &Evidence<'_>) -> Option<Finding> {
     let points = evidence.strained();
     let value = |name| typical(&points, name);
     let (busy, softirq) = (value(names::SERVER_SOFTIRQ_CPU_BUSY)?, value(names::SERVER_SOFTIRQ_CPU)?);
@@ -286,7 +286,7 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
     };
     let mask = cpus.iter().filter(|cpu| **cpu < 64).fold(0u64, |mask, cpu| mask | 1 << cpu);
     let command = format!("echo {mask:x} > /sys/class/net/DEVICE/queues/rx-0/rps_cpus");
-    told(
+    finding(
         format!(
             "One CPU takes the receive processing: {} of all softirq time, which is {} of that CPU's time; it was {} busy while another of the \
              server's was {} busy.",
@@ -303,12 +303,12 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// SYNs dropped because nobody accepts fast enough.
-pub fn backlog(evidence: &Evidence<'_>) -> Option<Told> {
+/// SYNs dropped because the server does not accept fast enough.
+pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let value = |point: &Point, name| point.value(name).unwrap_or(0.0);
     let fails = |point: &Point| crate::zones::fails(point, &criteria);
-    // Who was dropped while connections were opened comes back after the short window of a search.
+    // Connections dropped while connections were opened come back after the short window of a search.
     let (at, points) = evidence.first_level(|point| {
         value(point, names::TCP_LISTEN_OVERFLOWS) >= LOST_PER_SEC
             || value(point, names::TCP_LISTEN_OVERFLOWS_BEFORE) >= 1.0 && fails(point)
@@ -327,7 +327,7 @@ pub fn backlog(evidence: &Evidence<'_>) -> Option<Told> {
         commands.push(format!("sysctl -w net.core.somaxconn={wanted:.0}"));
     }
     let sysctl = commands.first().map(|command| format!("`{command}` and ")).unwrap_or_default();
-    told(
+    finding(
         format!(
             "The accept queue overflowed from {at} on ({seen}): its limit is {}, and connections were dropped before the server saw them; each is \
              tried again after a second or more.",
@@ -342,13 +342,13 @@ pub fn backlog(evidence: &Evidence<'_>) -> Option<Told> {
 }
 
 /// Connections that skipped TIME_WAIT.
-pub fn time_wait(evidence: &Evidence<'_>) -> Option<Told> {
+pub fn time_wait(evidence: &Evidence<'_>) -> Option<Finding> {
     let overflows = |point: &Point| point.value(names::TIME_WAIT_OVERFLOWS).unwrap_or(0.0);
     let (at, points) = evidence.first_level(|point| overflows(point) >= LOST_PER_SEC)?;
     let rate = typical(&points, names::TIME_WAIT_OVERFLOWS)?;
     let held = points.iter().filter_map(|point| point.connection_states.get("time-wait")?.value).fold(0.0, f64::max);
     let command = "sysctl -w net.ipv4.tcp_max_tw_buckets=262144".to_string();
-    told(
+    finding(
         format!(
             "The server's TIME_WAIT sockets reached their limit at {at}: {} of its port were there, and {}/s more connections ended without that state.",
             grouped(held),
@@ -359,8 +359,8 @@ pub fn time_wait(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// A link that is full.
-pub fn bandwidth(evidence: &Evidence<'_>) -> Option<Told> {
+/// A full link.
+pub fn bandwidth(evidence: &Evidence<'_>) -> Option<Finding> {
     let points = evidence.strained();
     if points.is_empty() || evidence.is_saturated(&points) == Some(true) {
         return None;
@@ -374,13 +374,13 @@ pub fn bandwidth(evidence: &Evidence<'_>) -> Option<Told> {
     let on_link = typical(&points, names::NET_LINK_USED).map(|share| (share, "a network device's speed".to_string()));
     let (share, of) = on_path.into_iter().chain(on_link).find(|(share, _)| *share >= LINK_RATIO)?;
     let command = "ethtool DEVICE".to_string();
-    told(
+    finding(
         format!(
             "The network is full: responses took {} of {of}, while no CPU of the server was saturated.",
             percent(share)
         ),
         format!(
-            "To try: smaller answers (compression, caching by clients), or a faster link; `{command}` tells its speed."
+            "To try: smaller answers (compression, caching by clients), or a faster link; `{command}` shows its speed."
         ),
         &[command],
     )

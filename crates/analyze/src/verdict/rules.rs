@@ -1,11 +1,11 @@
-//! The rules of the verdict as a table: what is looked at, from which value on it counts, what is said of it, what to try,
-//! and where the rule comes from. `docs/verdict.md` is this table for readers; a test keeps both alike.
+//! The rules of the verdict as a table: evidence, threshold, cause, remedy and source. `docs/verdict.md` is this table
+//! for readers; a test keeps both alike.
 //!
-//! A rule that is `hidden_by` another is not told where that one holds: its evidence is then a consequence. The order is
-//! that of the telling: the first cause of a verdict is the one to mend first.
+//! A rule that is `hidden_by` another is left out if that one holds: its evidence is then a consequence. The order
+//! matters: the first cause of a verdict is the one to fix first.
 
 use super::evidence::Evidence;
-use super::judge::{self, Told};
+use super::judge::{self, Finding};
 use super::{growth, waits};
 
 /// One rule.
@@ -14,25 +14,26 @@ pub struct Rule {
     pub id: &'static str,
     /// The cause, in a few words.
     pub cause: &'static str,
-    /// What is looked at: figures of [`record::names`] and findings.
+    /// The evidence: figures of [`record::names`] and findings.
     pub evidence: &'static str,
-    /// From which values on it holds.
+    /// The values from which on it holds.
     pub threshold: &'static str,
-    /// What would show that it is not the cause.
+    /// What would refute it.
     pub refuted_by: &'static str,
-    /// What to try, with the command's general form.
+    /// The remedy, with the command's general form.
     pub remedy: &'static str,
-    /// Where the rule comes from.
+    /// The source of the rule.
     pub source: &'static str,
-    /// Whether it rests on events that the kernel or the client counted, which other work on the machine does not make.
+    /// Whether it rests on events that the kernel or the client counted, which other work on the machine does not
+    /// cause.
     pub is_counted: bool,
-    /// Rules whose holding makes this one a consequence.
+    /// Rules that make this one a consequence when they hold.
     pub hidden_by: &'static [&'static str],
-    /// Looks at a run.
-    pub judge: fn(&Evidence<'_>) -> Option<Told>,
+    /// Checks a run.
+    pub judge: fn(&Evidence<'_>) -> Option<Finding>,
 }
 
-/// Mean number of a server's threads asleep for a file from which on files count as what it waits for.
+/// Mean number of a server's threads asleep for a file from which on the server waits for files.
 pub const FILE_SLEEPERS: f64 = 0.3;
 /// Share of looks that found a thread asleep for a lock, and by how much that share grew with load.
 pub const LOCK_RATIO: f64 = 0.5;
@@ -42,13 +43,13 @@ pub const LOCK_GROWTH: f64 = 0.25;
 pub const DESCRIPTORS_RATIO: f64 = 0.97;
 /// Overflows of the accept queue, or connections that skipped TIME_WAIT, per second.
 pub const LOST_PER_SEC: f64 = 1.0;
-/// Of the sleeps that were seen, this share or more in select or poll; fewer sleeps than that say nothing.
+/// The share of the sleeps seen that were in select or poll; with fewer sleeps the rule does not apply.
 pub const SELECT_RATIO: f64 = 0.9;
 /// See [`SELECT_RATIO`].
 pub const SELECT_SEEN: f64 = 5.0;
 /// The library leaves smaller sets to the kernel.
 pub const SELECT_SET: f64 = 64.0;
-/// CPU time of a request at the dearest load over that at the cheapest.
+/// CPU time of a request at the most expensive load over that at the cheapest.
 pub const GROWTH_RATIO: f64 = 1.25;
 /// Of that growth, the user part's share; and the user part's own growth.
 pub const USER_GROWTH_SHARE: f64 = 0.5;
@@ -58,7 +59,8 @@ pub const USER_GROWTH_RATIO: f64 = 1.5;
 pub const SOFTIRQ_RATIO: f64 = 0.25;
 /// See [`SOFTIRQ_RATIO`].
 pub const SOFTIRQ_CONCENTRATION: f64 = 0.7;
-/// How busy that CPU is at least. A server that it limits waits for it now and then, and ticks are few in a short point.
+/// The least busy share of that CPU. A server that it limits waits for it now and then, and a short point has few
+/// ticks.
 pub const SOFTIRQ_CPU_BUSY: f64 = 0.9;
 /// A CPU less busy than this could take over work.
 pub const IDLE_CPU_BUSY: f64 = 0.7;
@@ -77,7 +79,8 @@ pub const LEAST_TICKS: u64 = 20;
 pub const LEAST_REQUESTS: f64 = 30.0;
 /// Events (errors, overflows, lost sends) that a rate of them rests on at least.
 pub const LEAST_ERRORS: u64 = 5;
-/// User time at the dear load over that at the cheap one, and the wait for a CPU over the CPU time, from which on threads spin.
+/// User time at the expensive load over that at the cheap one, and the wait for a CPU over the CPU time, from which on
+/// threads spin.
 pub const SPIN_RATIO: f64 = 2.0;
 /// See [`SPIN_RATIO`].
 pub const SPIN_WAITED: f64 = 1.0;
@@ -103,7 +106,8 @@ pub const LEAK_STEADY: f64 = 0.6;
 pub const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
 /// Requests at once over workers may differ from 1 by this; threads beside the workers; looks that find an event loop.
 pub const POOL_TOLERANCE: f64 = 0.2;
-/// CPU time of a request over its response time at the lowest load: from there on its worker computes rather than sleeps.
+/// CPU time of a request over its response time at the lowest load: from this share on its worker computes rather than
+/// sleeps.
 pub const POOL_CPU_RATIO: f64 = 0.5;
 /// See [`POOL_TOLERANCE`].
 pub const HELPER_THREADS: u8 = 2;
@@ -139,7 +143,7 @@ pub const RULES: [Rule; 18] = [
     Rule {
         id: "descriptors",
         cause: "the server's descriptor limit",
-        evidence: "`server.descriptors_used_ratio`; failing points, connections that nobody accepted (`tcp.accept_queue_max`)",
+        evidence: "`server.descriptors_used_ratio`; failing points, connections that were not accepted (`tcp.accept_queue_max`)",
         threshold: "97 % of the limit in use in most points of a load, and requests failed or connections waited",
         refuted_by: "`/proc/PID/limits` is far above what is open",
         remedy: "`sh -c 'ulimit -n 65536; exec SERVER'`; `LimitNOFILE=` in a unit of systemd",
@@ -215,7 +219,7 @@ pub const RULES: [Rule; 18] = [
         threshold: "one connection or more to another server beyond the yield point, 30 answers or more, no CPU of the server saturated, no rule above",
         refuted_by: "the backend alone takes more",
         remedy: "`straingauge find http://BACKEND/` measures the backend alone",
-        source: "utilisation law: who is idle is not the bottleneck",
+        source: "utilisation law: an idle resource is not the bottleneck",
         is_counted: false,
         hidden_by: &["client", "slow-file", "lock", "worker-pool", "server-errors"],
         judge: waits::backend,
@@ -310,7 +314,7 @@ pub const RULES: [Rule; 18] = [
         evidence: "bytes received over the emulated path's bandwidth, or `net.busiest_link_used_ratio`; the server's CPUs",
         threshold: "85 % or more of the link beyond the yield point, no CPU of the server saturated",
         refuted_by: "smaller answers bring no more requests a second",
-        remedy: "smaller answers (compression, caching by clients), or a faster link: `ethtool DEVICE` tells its speed",
+        remedy: "smaller answers (compression, caching by clients), or a faster link: `ethtool DEVICE` shows its speed",
         source: "utilisation law: a resource that is busy all the time is the bottleneck",
         is_counted: false,
         hidden_by: &["client"],

@@ -1,8 +1,8 @@
-//! Rules on what an idle server waits for by its own design: its workers, its backend.
+//! Rules on what an idle server waits for by design: its workers, its backend.
 
 use super::command::server_pid;
 use super::evidence::{Evidence, pooled, typical};
-use super::judge::{Told, told};
+use super::judge::{Finding, finding};
 use super::rules::*;
 use crate::zones::percent;
 use record::text::plain;
@@ -10,11 +10,11 @@ use record::units::grouped;
 use record::units::{format_nanos, format_si};
 use record::{Point, names};
 
-/// What an idle server under strain does: requests at once by Little's law, and how its threads sleep.
+/// An idle server under strain: requests at once by Little's law, and how its threads sleep.
 struct Idle<'a> {
     strained: Vec<&'a Point>,
     throughput: f64,
-    /// Response time at the lowest load, where nothing queues, seconds.
+    /// Response time at the lowest load, without queueing, seconds.
     alone_s: f64,
     /// Share of the looks that found a thread waiting for events, as an event loop does.
     events_ratio: Option<f64>,
@@ -26,7 +26,7 @@ fn idle<'a>(evidence: &Evidence<'a>) -> Option<Idle<'a>> {
         return None;
     }
     let responses: u64 = strained.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
-    // What disturbs a request alone only makes it longer.
+    // A disturbance only makes a single request longer.
     let alone = lowest.iter().filter_map(|point| point.value(names::RESPONSE_P50)).filter(|us| us.is_finite());
     let alone_us = alone.reduce(f64::min)?;
     let events = pooled(&strained, names::SERVER_EVENT_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
@@ -45,7 +45,7 @@ impl Idle<'_> {
 }
 
 /// A fixed number of workers, all asleep in a request: throughput is workers over time.
-pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Told> {
+pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = idle(evidence)?;
     let threads: Vec<f64> = idle.strained.iter().filter_map(|point| point.value(names::SERVER_THREADS)).collect();
     let (least, most) = crate::statistics::range(&threads)?;
@@ -58,7 +58,7 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Told> {
         .filter(|workers| *workers >= 1.0 && (at_once / workers - 1.0).abs() <= POOL_TOLERANCE)
         .min_by(|a, b| (at_once / a - 1.0).abs().total_cmp(&(at_once / b - 1.0).abs()))?;
     let is_event_loop = idle.events_ratio? > POOL_EVENTS;
-    // Workers that compute are no pool that sleeps: more of them would want more CPUs.
+    // Workers that compute are not a pool that sleeps: more of them would need more CPUs.
     let cpu_us = typical(&idle.strained, names::SERVER_CPU)?;
     let computes = cpu_us > POOL_CPU_RATIO * idle.alone_s * 1e6;
     if most - least > 1.0 || is_event_loop || computes || most_connections < 2.0 * workers {
@@ -67,7 +67,7 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Told> {
     let pid = server_pid(evidence.run);
     let command = format!("grep -H . /proc/{pid}/task/*/wchan");
     let word = if workers == 1.0 { "worker serves one request" } else { "workers serve that many requests" };
-    told(
+    finding(
         format!(
             "The server has a fixed pool: its {} {word} at a time, {} each, and sleep meanwhile; {}/s x {} = {:.1} at once, however many \
              connections there are ({} threads at up to {} connections, no CPU of the server saturated).",
@@ -86,8 +86,8 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Told> {
     )
 }
 
-/// An event loop that has time, with connections of its own to another server.
-pub fn backend(evidence: &Evidence<'_>) -> Option<Told> {
+/// An event loop with idle time, and with connections to another server.
+pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = idle(evidence)?;
     let outgoing = typical(&idle.strained, names::SERVER_OUTGOING).filter(|count| *count >= 1.0)?;
     let lowest = typical(&evidence.lowest(), names::SERVER_OUTGOING);
@@ -98,7 +98,7 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Told> {
         evidence.own_typical(&idle.strained).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
     let url = address.map_or("http://BACKEND/".into(), |address| format!("http://{address}/"));
     let command = format!("straingauge find {url}");
-    told(
+    finding(
         format!(
             "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}. The backend answers {}/s; at \
              {} a request that is {:.1} at once.",

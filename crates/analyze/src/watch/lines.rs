@@ -1,6 +1,6 @@
-//! CPU time against request rate, as Banga and Mogul (1998, section 6) drew it for live servers: idle, user and kernel time of
-//! windows of the recording, each with a straight line. Where the idle line meets zero the machine would be busy, *if* a
-//! request cost the same until there, which the same paper warns not to take for granted.
+//! CPU time against request rate, as Banga and Mogul (1998, section 6) drew it for live servers: idle, user and kernel
+//! time of windows of the recording, each with a straight line. Where the idle line meets zero the machine would be
+//! busy, *if* a request cost the same until there, which the same paper warns against assuming.
 
 use super::recording::{Recording, Sample};
 use crate::predict::regression::{Line, line};
@@ -14,7 +14,7 @@ const MOST_WINDOWS: usize = 96;
 /// A window is at least this long: CPU time is counted in ticks of 10 ms.
 const SHORTEST_S: f64 = 2.0;
 const FEWEST_WINDOWS: usize = 5;
-/// Where rates differ by less than this (coefficient of variation) no line can be told from noise.
+/// If rates differ by less than this (coefficient of variation) a line cannot be distinguished from noise.
 const LEAST_VARIATION: f64 = 0.05;
 
 /// One window.
@@ -24,11 +24,11 @@ pub struct Window {
     pub at_s: f64,
     /// Requests per second.
     pub rate_per_sec: f64,
-    /// CPUs that did nothing; absent where the machine was not recorded.
+    /// Idle CPUs; absent if the machine was not recorded.
     pub idle_cpus: Option<f64>,
-    /// CPUs that the server's processes used, by the scheduler; absent where they were not seen.
+    /// CPUs that the server's processes used, by the scheduler; absent if they were not seen.
     pub server_cpus: Option<f64>,
-    /// CPUs in user mode: the machine's, or the server's where that is all there is.
+    /// CPUs in user mode: the machine's, or the server's if only that was recorded.
     pub user_cpus: f64,
     /// CPUs in the kernel, interrupts included.
     pub kernel_cpus: f64,
@@ -37,7 +37,7 @@ pub struct Window {
 /// The lines. CPUs against requests per second.
 #[derive(Debug, Clone, Serialize)]
 pub struct Lines {
-    /// What they are fitted to.
+    /// The windows that they are fitted to.
     pub windows: Vec<Window>,
     /// Length of a window.
     pub window_s: f64,
@@ -53,7 +53,7 @@ pub struct Lines {
     pub kernel: Line,
 }
 
-/// Fits them; or says why not.
+/// Fits the lines, or returns the reason why not.
 pub fn find(recording: &Recording) -> Result<Lines, String> {
     if !recording.has_requests {
         return Err("not measured: requests were not counted".into());
@@ -91,7 +91,7 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
     Ok(Lines { cpus: if idle.is_some() { recording.cpus } else { 0 }, windows, window_s, idle, server, user, kernel })
 }
 
-/// The windows hold all samples: what is too short for one more belongs to the last.
+/// The windows contain all samples: a rest too short for a window belongs to the last one.
 fn cut(samples: &[Sample], window_s: f64) -> Vec<Window> {
     let Some(mut begin) = samples.first() else { return Vec::new() };
     let mut edges = vec![begin];

@@ -1,10 +1,10 @@
-//! A recorded server's work by process: which of them did how much. The last row holds what is missing to the sums, so that
-//! CPU time and requests are the server's.
+//! A recorded server's work by process. The last row has the rest, so that CPU time and requests add up to the
+//! server's.
 
 use super::tables::{Cell, Table};
 use record::watch::{PHASES, ProcessTotals, Reading};
 
-/// The table; nothing where one process is the server, or where the recording is older than these rows.
+/// The table; `None` if the server is one process, or if the recording is older than these rows.
 pub(super) fn table(last: &Reading) -> Option<Table> {
     let rows = &last.processes;
     if rows.iter().filter(|row| row.pid != 0).count() < 2 {
@@ -54,7 +54,7 @@ pub(super) fn table(last: &Reading) -> Option<Table> {
     Some(Table { title: "By process", note, columns, rows: rows.iter().map(|row| (who(row), cells(row))).collect() })
 }
 
-/// Its number and its program's name, which is somebody's text.
+/// Its number and its program's name, which is untrusted text.
 fn who(row: &ProcessTotals) -> String {
     match (row.pid, row.processes) {
         (0, 0) => "ended, or no one's yet".into(),

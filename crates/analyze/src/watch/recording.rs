@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// A longer line is none of ours.
+/// An upper bound: a watch writes no longer line.
 const MOST_LINE_BYTES: u64 = 4 << 20;
 /// Beyond this many readings every second one is dropped; counts are cumulative, so nothing is lost but resolution.
 const MOST_SAMPLES: usize = 200_000;
-/// More classes or states than a watch has.
+/// An upper bound: a watch has fewer classes and states.
 const MOST_ENTRIES: usize = 64;
 /// As many rows as a watch lists, and one of all others.
 const MOST_PROCESSES: usize = 65;
@@ -23,33 +23,33 @@ pub enum RecordingError {
     /// No such file.
     #[error("{path} cannot be read: {source}")]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Not what a watch writes.
+    /// The file was not written by a watch.
     #[error("{path}, line 1: {why}")]
     NotAWatch {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }
 
-/// What is kept of each reading.
+/// The part of each reading that is kept.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     /// Since the watch began.
     pub seconds: f64,
     /// Requests so far.
     pub requests: u64,
-    /// The server's CPU time so far, seconds, and the user part of it; absent where its processes were not seen.
+    /// The server's CPU time so far, seconds, and the user part of it; absent if its processes were not seen.
     pub server_cpu_s: Option<f64>,
     /// See `server_cpu_s`.
     pub server_user_s: Option<f64>,
-    /// Of the machine, with the moment of its own reading.
+    /// The machine's counters, with the time of their own reading.
     pub machine: Option<(f64, CpuModes)>,
     /// Sockets by state; absent at the beginning of the watch, before its first reading.
     pub states: Option<BTreeMap<Cow<'static, str>, u64>>,
@@ -68,7 +68,7 @@ pub struct Recording {
     pub(crate) first: Reading,
     /// The last reading whole.
     pub(crate) last: Reading,
-    /// The last reading where it was thinned out.
+    /// The last reading, if it was thinned out.
     pub(crate) newest: Option<Sample>,
     /// Whether requests were counted.
     pub has_requests: bool,
@@ -83,13 +83,13 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Whether a run directory holds one.
+    /// Whether a run directory holds a recording.
     pub fn is_in(run: &Path) -> bool {
         run.join(FILE).is_file()
     }
 
-    /// Reads the recording of a run directory. Lines that cannot be read are counted, not fatal; the first must say what
-    /// was watched.
+    /// Reads the recording of a run directory. Unreadable lines are counted, not fatal; the first line must have the
+    /// watch's settings.
     pub fn open(run: &Path) -> Result<Recording, RecordingError> {
         let path = run.join(FILE);
         let shown = || record::text::plain(&path.display().to_string(), 300);
@@ -129,7 +129,9 @@ impl Recording {
                         class.name = record::text::plain(&class.name, 40);
                     }
                 }
-                Ok(_) if number == 1 => return Err(Refusal::NotAWatch("it does not say what was watched".into())),
+                Ok(_) if number == 1 => {
+                    return Err(Refusal::NotAWatch("its first line does not have the watch's settings".into()));
+                }
                 Ok(Line::Watch(_)) => recording.refuse(number, "a second beginning"),
                 Ok(Line::Reading(taken)) if last_ns.is_some_and(|last| taken.totals.elapsed_ns <= last) => {
                     recording.refuse(number, "not later than the reading before");
@@ -154,7 +156,7 @@ impl Recording {
         self.first_unreadable.get_or_insert_with(|| format!("line {number}: {}", record::text::plain(why, 200)));
     }
 
-    /// What was read last belongs to the sum, however much was thinned out before it.
+    /// The last reading belongs to the sum, however many were thinned out before it.
     fn end(&mut self) {
         self.samples.extend(self.newest.take());
     }
@@ -186,7 +188,7 @@ impl Recording {
             ),
         };
         if self.readings == 0 {
-            // Counts are since the watch began, so the first reading's are of the time until then.
+            // Counts are since the watch began, so those of the first reading cover the time until then.
             let nothing = |cpu: CpuTotals| CpuTotals {
                 charged: cpu.charged.map(|_| ChargedCpu::default()),
                 ..Default::default()
@@ -285,7 +287,7 @@ mod tests {
     #[test]
     fn what_is_not_a_watch_is_refused() {
         assert!(read("").unwrap_err().contains("empty"));
-        assert!(read("{\"kind\":\"reading\",\"totals\":{}}\n").unwrap_err().contains("what was watched"));
+        assert!(read("{\"kind\":\"reading\",\"totals\":{}}\n").unwrap_err().contains("settings"));
         assert!(read("\u{1b}[31m\n").is_err());
     }
 
@@ -315,7 +317,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the rate did, each part of a report adds up to what was counted since the watch began.
+        /// Each part of a report adds up to the counts since the watch began, whatever the rate did.
         #[test]
         fn the_parts_of_a_report_add_up_to_the_recordings_totals(
             readings in prop::collection::vec((1u64..3_000_000_000, 0u64..500, 0u64..50), 1..60),

@@ -1,5 +1,6 @@
-//! Silences in the request rate by the second, and whether they come regularly: Figure 11 of Banga and Mogul (1998) shows a
-//! proxy that stops at a clock of 30 seconds, when the system writes its buffers to disk. Found here without being looked for.
+//! Silences in the request rate by the second, and whether they come regularly: Figure 11 of Banga and Mogul (1998)
+//! shows a proxy that stops every 30 seconds, when the system writes its buffers to disk. This finds such a period
+//! automatically.
 //!
 //! A **stall** is a run of intervals between readings with less than a twentieth of the usual rate, between intervals with
 //! more. Where few requests come anyway a silence is chance; so the usual interval must hold 20 requests at least.
@@ -22,10 +23,10 @@ const SILENT_RATIO: f64 = 0.05;
 /// In an interval; fewer could be none by chance.
 const FEWEST_REQUESTS: f64 = 20.0;
 const FEWEST_INTERVALS: usize = 10;
-/// Fewer stalls have no period worth naming.
+/// Fewer stalls have no meaningful period.
 const FEWEST_STALLS: usize = 4;
 const SIGNIFICANCE: f64 = 0.01;
-/// Stalls that are kept and looked at.
+/// Most stalls that are kept and analysed.
 const MOST_STALLS: usize = 2000;
 /// Periods tried.
 const TRIES: usize = 20_000;
@@ -44,7 +45,7 @@ pub struct Stall {
 pub struct Period {
     /// Seconds from one begin to the next.
     pub period_s: f64,
-    /// Its interval; absent where nothing is left to estimate it from.
+    /// Its interval; absent if no degrees of freedom are left.
     pub interval: Option<Interval>,
     /// Length of the mean vector of the begins' phases, 0 to 1.
     pub concentration: f64,
@@ -58,8 +59,8 @@ pub struct Stalls {
     /// Begin of each interval (seconds) and requests per second in it.
     #[serde(skip)]
     pub rates: Vec<(f64, f64)>,
-    /// With less than a twentieth of the usual rate at the beginning of the recording and at its end, seconds: nobody asked, or nobody
-    /// answered.
+    /// Seconds with less than a twentieth of the usual rate at the beginning of the recording and at its end: no
+    /// requests came, or they were not answered.
     pub silent_before_s: f64,
     /// See `silent_before_s`.
     pub silent_after_s: f64,
@@ -71,11 +72,11 @@ pub struct Stalls {
     pub stalls: Vec<Stall>,
     /// All of them together, as a share of the time from the first request to the last.
     pub stalled_ratio: f64,
-    /// Where they come regularly.
+    /// Their period, if they come regularly.
     pub period: Option<Period>,
 }
 
-/// Finds them; or says why they cannot be looked for.
+/// Finds the stalls, or returns the reason why not.
 pub fn find(recording: &Recording) -> Result<Stalls, String> {
     if !recording.has_requests {
         return Err("not measured: requests were not counted".into());
@@ -93,8 +94,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
         return Err("not measured: there was no request".into());
     };
     let is_silent = |(_, seconds, requests): &(f64, f64, f64)| requests / seconds < SILENT_RATIO * usual_per_sec;
-    // A stall lies between intervals with more. At the ends it cannot be told whether anybody asked; and a load that begins or ends
-    // within an interval leaves little in it.
+    // A stall lies between intervals with more. At the ends it is not known whether requests came; and a load that
+    // begins or ends within an interval leaves little in it.
     let (Some(first), Some(last)) =
         (intervals.iter().position(|one| !is_silent(one)), intervals.iter().rposition(|one| !is_silent(one)))
     else {
@@ -114,7 +115,7 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     let interval_s = crate::statistics::median(&lengths).unwrap_or(0.0);
     if usual_per_sec * interval_s < FEWEST_REQUESTS {
         return Err(format!(
-            "not measured: {:.1} requests in a usual interval, {FEWEST_REQUESTS:.0} are needed to tell a stall from chance: use a longer --interval",
+            "not measured: {:.1} requests in a usual interval, {FEWEST_REQUESTS:.0} are needed to distinguish a stall from chance: use a longer --interval",
             usual_per_sec * interval_s
         ));
     }
@@ -171,7 +172,7 @@ fn period(stalls: &[Stall], interval_s: f64, span: f64) -> Option<Period> {
     let at = |index: usize| 1.0 / (low + (high - low) * index as f64 / (tries - 1) as f64);
     let tried: Vec<(f64, f64)> = (0..tries).map(|index| (at(index), concentration(&begins, at(index)))).collect();
     let best = tried.iter().map(|(_, r)| *r).fold(0.0, f64::max);
-    // A fraction of the period is as concentrated as the period itself: the longest that is about as good is meant.
+    // A fraction of the period is as concentrated as the period itself: the longest that is about as good is taken.
     let (period_s, _) = tried.iter().copied().filter(|(_, r)| *r > best - 0.1).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (period_s, interval) = refine(&begins, period_s)?;
     let concentration = concentration(&begins, period_s);
@@ -216,7 +217,7 @@ pub fn sentences(found: &Stalls) -> Vec<String> {
         .collect();
     if !ends.is_empty() {
         said.push(format!(
-            "Less than {:.0} % of it came in {}: there was no load, or the server did not answer; the watch cannot tell which.",
+            "Less than {:.0} % of it came in {}: there was no load, or the server did not answer; the recording does not show which.",
             SILENT_RATIO * 100.0,
             ends.join(" and ")
         ));

@@ -43,7 +43,7 @@ impl Cell {
 /// A table.
 #[derive(Debug, Clone, Serialize)]
 pub struct Table {
-    /// What it shows.
+    /// Its title.
     pub title: &'static str,
     /// How its numbers were obtained.
     pub note: String,
@@ -53,7 +53,7 @@ pub struct Table {
     pub rows: Vec<(String, Vec<Cell>)>,
 }
 
-/// The scheduler against what was charged to requests and connections.
+/// CPU time by the scheduler against the time charged to requests and connections.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CpuCheck {
     /// The server's processes, by the scheduler, in CPUs.
@@ -83,7 +83,7 @@ impl Span<'_> {
     }
 }
 
-/// Makes them.
+/// Makes the tables.
 pub fn of(recording: &Recording) -> Tables {
     let (first, last) = (&recording.first, &recording.last);
     let seconds = last.elapsed_ns.saturating_sub(first.elapsed_ns) as f64 / 1e9;
@@ -246,7 +246,7 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
     }
 }
 
-/// A counter's words, and where it stands.
+/// A counter's name, and the function that reads it.
 type Part<T> = (&'static str, fn(&T) -> u64);
 
 fn machine(span: &Span<'_>) -> Option<Table> {
@@ -272,7 +272,7 @@ fn machine(span: &Span<'_>) -> Option<Table> {
             rows.push((format!("{name}, % of {} CPUs", last.cpus), vec![Cell::default(), share.into()]));
         }
     }
-    // Each kind of counters may have been read at an interval of its own.
+    // Each kind of counters may have been read at a separate interval.
     let mut rate = |name: &str, kind: Kind, before: Option<u64>, after: Option<u64>| {
         let counts = before.zip(after).zip(last.seconds_since(first, kind));
         let per_sec = counts.map(|((before, after), seconds)| after.saturating_sub(before) as f64 / seconds);
@@ -359,7 +359,7 @@ fn states(recording: &Recording) -> Option<Table> {
     })
 }
 
-/// Two sources for one thing, and their difference.
+/// Two sources for the same thing, and their difference.
 fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<CpuCheck>) {
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
     let (before, after) = (span.first.cpu.unwrap_or_default(), span.last.cpu.unwrap_or_default());
@@ -403,8 +403,7 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
     }
     let table = Table {
         title: "Sources against each other",
-        note: "Each line sets two ways to know one thing side by side; what they do not share is the last column."
-            .into(),
+        note: "Each line compares two sources for the same thing; their difference is in the last column.".into(),
         columns: vec![("one", ""), ("other", ""), ("difference", "%")],
         rows,
     };

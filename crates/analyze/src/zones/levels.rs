@@ -3,7 +3,7 @@
 use super::failure::{Trial, crossed, fails};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
-use crate::point::{client_limited, cpu_us, softirq_beside_us};
+use crate::point::{client_limited, cpu_us, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
 use record::{Criteria, Point, Sweep, names};
 
@@ -55,6 +55,9 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         throughput_per_sec: spread(&best, named(names::THROUGHPUT)),
         response_p50_us: spread(&best, named(names::RESPONSE_P50)),
         response_p99_us: spread(&best, named(names::RESPONSE_P99)),
+        reap_p50_us: spread(&best, named(names::REAP_P50)),
+        reap_p99_us: spread(&best, named(names::REAP_P99)),
+        reap_of_p99_ratio: spread(&best, reap_of_p99),
         cpu_us_per_request: spread(&best, cpu_us),
         cpu_user_us_per_request: spread(&best, named(names::SERVER_CPU_USER)),
         cpu_system_us_per_request: spread(&best, named(names::SERVER_CPU_SYSTEM)),

@@ -107,7 +107,7 @@ fn both_loops_are_predicted_from_points_up_to_half_the_yield_point_or_a_doubt_sa
     }
     let grows = both(&Server { path: 2e-3, doubles_at: 400.0, ..quiet() }, 3).validation.expect("fitted");
     assert!(grows.numbers.iter().any(|number| !number.passes()), "a cost that grows beyond cannot be seen below");
-    assert!(grows.doubts.iter().any(|doubt| doubt.contains("of what the low loads tell")), "{:?}", grows.doubts);
+    assert!(grows.doubts.iter().any(|doubt| doubt.contains("of what the low loads show")), "{:?}", grows.doubts);
 }
 
 /// A run whose requests of two classes cost 10 and 100 us, in these shares.
@@ -259,7 +259,11 @@ fn another_mix_is_answered_from_runs_with_different_mixes() {
     };
     refused(&runs[..1], &[("1", 0.5), ("2", 0.5)], "needs 2 runs with different mixes, and 1 was given");
     refused(&[mixed(0.2), mixed(0.2)], &[("1", 0.5), ("2", 0.5)], "too much alike");
-    refused(&runs, &[("small", 1.0)], "'small' is no class of these runs; they have 1 = 'to 64.0 KiB', 2 = 'larger'");
+    refused(
+        &runs,
+        &[("small", 1.0)],
+        "'small' is not a class of these runs; they have 1 = 'to 64.0 KiB', 2 = 'larger'",
+    );
     refused(&runs, &[("1", 0.5)], "the shares of --class-shares make 50.0 %");
     refused(&[measured(&quiet(), &LOADS, 2)], &[("1", 1.0)], "needs runs of one workload with classes");
 }

@@ -174,7 +174,7 @@ fn a_rate_at_which_the_run_itself_failed_is_not_promised() {
     assert_eq!(value(&found, "response p50"), None);
     let capacity = value(&found, "capacity").unwrap();
     assert!((3800.0..4200.0).contains(&capacity), "{capacity}");
-    assert!(found.answer.bottleneck.contains("beside the CPU"), "{}", found.answer.bottleneck);
+    assert!(found.answer.bottleneck.contains("other than the CPU"), "{}", found.answer.bottleneck);
     let p50 = found.answer.numbers.iter().find(|number| number.name == "response p50").unwrap();
     assert!(p50.not_predicted.as_ref().unwrap().contains("the run itself failed at 4200/s"), "{p50:?}");
     let open: Vec<f64> = found.open_points.iter().filter_map(|point| point.load).collect();

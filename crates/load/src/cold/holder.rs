@@ -1,18 +1,18 @@
-//! Where established connections are kept: in the file tables of io_uring rings, or as ordinary descriptors.
+//! Holds established connections: in the file tables of io_uring rings, or as ordinary descriptors.
 //!
 //! A ring's table is limited to `RLIMIT_NOFILE` entries, but each ring has its own, and an entry is not a descriptor of
 //! the process: so a few rings hold hundreds of thousands of connections. Each held connection has one armed poll that
-//! fires when the server closes it or says something.
+//! fires when the server closes it or sends something.
 
 use super::Keep;
 use crate::poller::{Poller, READABLE};
-use crate::socket::{self, ASKED_AFTER_S, Errno};
+use crate::socket::{self, Errno, KEEPALIVE_AFTER_S};
 use io_uring::{IoUring, opcode, types};
 
-/// What fired or ended, as slots.
+/// Slots whose connections fired or ended.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
-    /// The server closed the connection, or sent something unasked: it is no longer cold.
+    /// The server closed the connection, or sent something without a request: it is no longer cold.
     pub fired: Vec<u32>,
     /// Released on request.
     pub released: Vec<u32>,
@@ -24,7 +24,7 @@ pub(super) enum Holder {
 }
 
 impl Holder {
-    /// Rings where they are wanted and the kernel lets us make one, else descriptors; with the reason.
+    /// Uses rings if they are wanted and the kernel allows one, else descriptors, and returns the reason.
     pub(super) fn new(poller: &Poller, per_ring: u32, keep: Keep) -> Result<(Self, Option<String>), Errno> {
         let plain = || Holder::Descriptors(Descriptors { fds: Vec::new(), free: Vec::new() });
         if keep == Keep::Descriptors {
@@ -51,7 +51,7 @@ impl Holder {
         }
     }
 
-    /// Ends a connection on our side; it appears in [`Gone::released`] once it is really closed.
+    /// Closes a connection on our side; it appears in [`Gone::released`] once it is closed.
     pub(super) fn release(&mut self, slot: u32, gone: &mut Gone) -> Result<(), Errno> {
         match self {
             Holder::Rings(rings) => rings.release(slot),
@@ -63,19 +63,19 @@ impl Holder {
         }
     }
 
-    /// Whether the kernel asks the server, a second after its last word, if it still has the connection: a server that has not makes
-    /// it fire.
-    pub(super) fn ask(&mut self, slot: u32, is_asking: bool) -> Result<(), Errno> {
+    /// Sets whether the kernel probes the server after a second of silence (keep-alive): if the server no longer has
+    /// the connection, the poll fires.
+    pub(super) fn set_keepalive(&mut self, slot: u32, is_on: bool) -> Result<(), Errno> {
         match self {
-            Holder::Rings(rings) => rings.ask(slot, is_asking),
+            Holder::Rings(rings) => rings.set_keepalive(slot, is_on),
             Holder::Descriptors(plain) => match plain.fds[slot as usize] {
                 -1 => Ok(()),
-                fd => socket::set_asking(fd, is_asking),
+                fd => socket::set_keepalive(fd, is_on),
             },
         }
     }
 
-    /// Closes what the server ended. `event` is the poller's data of a descriptor that fired.
+    /// Closes the connections that the server ended. `event` is the poller's data of a descriptor that fired.
     pub(super) fn fired(&mut self, event: u64, gone: &mut Gone) {
         if let Holder::Descriptors(plain) = self {
             let slot = event as u32;
@@ -84,7 +84,7 @@ impl Holder {
         }
     }
 
-    /// Gives the kernel what is queued and takes what has ended.
+    /// Submits the queued entries and takes the completions.
     pub(super) fn drain(&mut self, gone: &mut Gone) -> Result<(), Errno> {
         match self {
             Holder::Rings(rings) => rings.drain(gone),
@@ -139,7 +139,7 @@ pub(super) struct Rings {
 struct Ring {
     uring: IoUring,
     free: Vec<u32>,
-    /// Slots of this ring, released in order to close, whose poll has not ended yet, differ by their user data.
+    /// Entries queued but not yet submitted.
     queued: usize,
 }
 
@@ -148,7 +148,7 @@ const SUBMISSIONS: u32 = 1024;
 const CANCEL: u64 = 1 << 40;
 const OPTION: u64 = 1 << 41;
 /// Values of options, which the kernel reads when the entry is submitted.
-static IDLE: i32 = ASKED_AFTER_S;
+static IDLE: i32 = KEEPALIVE_AFTER_S;
 static SWITCH: [i32; 2] = [0, 1];
 
 fn errno(error: &std::io::Error) -> Errno {
@@ -184,7 +184,7 @@ impl Ring {
                 self.queued = 0;
                 Ok(())
             }
-            // Completions are waiting to be taken first; what is queued goes with the next call.
+            // Completions are waiting to be taken first; queued entries go with the next call.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN | libc::EINTR)) => Ok(()),
             Err(error) => Err(errno(&error)),
         }
@@ -224,12 +224,12 @@ impl Rings {
         self.rings[number as usize].push(&remove)
     }
 
-    /// A kernel whose rings set no options of sockets (before Linux 6.7) asks about no connection.
-    fn ask(&mut self, slot: u32, is_asking: bool) -> Result<(), Errno> {
+    /// A kernel whose rings cannot set socket options (before Linux 6.7) probes no connection.
+    fn set_keepalive(&mut self, slot: u32, is_on: bool) -> Result<(), Errno> {
         let (number, index) = (slot / self.per_ring, slot % self.per_ring);
         let options = [
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &raw const IDLE),
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, &raw const SWITCH[usize::from(is_asking)]),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, &raw const SWITCH[usize::from(is_on)]),
         ];
         for (level, name, value) in options {
             let fd = types::Fixed(index);

@@ -1,4 +1,5 @@
-//! The herd's thread: opens connections at the herd's pace, hands them to the holder, refills what the server drops.
+//! The herd's thread: opens connections at the herd's pace, hands them to the holder, and replaces those that the
+//! server drops.
 
 use super::holder::{Gone, HELD_EVENT, Holder, RING_EVENT};
 use super::{Keep, Shared};
@@ -12,7 +13,7 @@ use record::time::monotonic_ns;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
-/// How often the thread looks whether its owner wants something else. Ten short wake-ups a second cost nothing.
+/// How often the thread checks for a new target. Ten short wake-ups a second cost nothing.
 const LOOK_NS: u64 = 100_000_000;
 /// A failed attempt is repeated after this.
 const PAUSE_NS: u64 = 100_000_000;
@@ -22,9 +23,9 @@ const MOST_PAUSE_NS: u64 = 1_000_000_000;
 const AT_ONCE_MS: u32 = 500;
 /// Entries of one ring's table, where the descriptor limit allows as many.
 const PER_RING: u64 = 32_768;
-/// Connections ended in one round when the herd shrinks, or asked about.
+/// Connections closed or probed in one round.
 const RELEASES: u64 = 4_096;
-/// A server that lacks a connection reports it within this: a second until it is asked, and the way there and back.
+/// A server that lacks a connection reports it within this: a second until the probe, and a round trip.
 const ANSWERED_WITHIN_NS: u64 = 2_000_000_000;
 
 /// A connection attempt under way.
@@ -35,15 +36,15 @@ struct Attempt {
     began_ns: u64,
 }
 
-/// Looking for connections that the server does not have. A kernel whose accept queue is full may take a handshake for done and
-/// forget it (SYN cookies: nothing is kept until the last segment, which is then dropped), and the client's end is established for
-/// ever. That happens only where other handshakes hang, so connections are asked about only if one did.
-enum Roll {
-    /// Slots from here on are yet to be asked about.
-    Calls(u32),
-    /// All were; those that the server does not have fire until then.
+/// Finds connections that the server does not have. A kernel whose accept queue is full may take a handshake for done
+/// and forget it (SYN cookies: no state is kept until the last segment, which is then dropped), and the client's end
+/// stays established for ever. That happens only if other handshakes hang, so connections are probed only if one did.
+enum Probing {
+    /// Slots from here on are not probed yet.
+    Begins(u32),
+    /// All are probed; those that the server does not have fire until then.
     WaitsUntil(u64),
-    /// Slots from here on are yet to be left in peace.
+    /// Slots from here on still have the probe option set.
     Ends(u32),
 }
 
@@ -66,19 +67,19 @@ pub(super) struct Keeper {
     /// When each slot was filled, in milliseconds of the herd's life.
     filled_ms: Vec<u32>,
     began_ns: u64,
-    /// The pause after connections that the server dropped at once; grows while it goes on doing so.
+    /// The pause after connections that the server dropped at once; grows while it keeps doing so.
     back_off_ns: u64,
     held: u64,
     /// Held connections that we are closing.
     closing: u64,
     paused_until_ns: u64,
-    /// A handshake hung since the last roll call.
+    /// A handshake hung since the last probing call.
     has_hung: bool,
-    roll: Option<Roll>,
+    probing: Option<Probing>,
 }
 
 impl Keeper {
-    /// Also says why connections are kept as descriptors, where they are.
+    /// Also returns why connections are kept as descriptors, if they are.
     pub(super) fn new(plan: &LoadPlan, most: u64, keep: Keep) -> Result<(Self, Option<String>), Errno> {
         let limit = record::machine::raise_descriptor_limit();
         let per_ring = PER_RING.min(limit).min(most.max(64)) as u32;
@@ -110,7 +111,7 @@ impl Keeper {
             closing: 0,
             paused_until_ns: 0,
             has_hung: false,
-            roll: None,
+            probing: None,
         };
         Ok((keeper, note))
     }
@@ -132,16 +133,16 @@ impl Keeper {
                 self.close_some((kept - target).min(RELEASES), &mut gone)?;
             }
             self.give_up_old(now_ns, shared);
-            self.call_the_roll(target, now_ns)?;
+            self.probe_connections(target, now_ns)?;
             self.holder.drain(&mut gone)?;
             self.settle(&mut gone, now_ns, shared);
             self.publish(shared);
-            let is_busy = self.roll.is_some() || self.under_way > 0 || self.closing > 0 || self.held < target;
+            let is_busy = self.probing.is_some() || self.under_way > 0 || self.closing > 0 || self.held < target;
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
-            let wait_ns = if matches!(self.roll, Some(Roll::WaitsUntil(_))) && self.under_way == 0 {
+            let wait_ns = if matches!(self.probing, Some(Probing::WaitsUntil(_))) && self.under_way == 0 {
                 LOOK_NS / 5
             } else if pause_ns > 0 && self.closing == 0 {
-                // Attempts under way are events; nothing else is to be done.
+                // Attempts under way are events; there is nothing else to do.
                 pause_ns.min(LOOK_NS)
             } else if is_busy {
                 self.herd.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
@@ -165,7 +166,7 @@ impl Keeper {
     }
 
     fn publish(&self, shared: &Shared) {
-        shared.is_in_doubt.store(self.has_hung || self.roll.is_some(), Ordering::SeqCst);
+        shared.is_in_doubt.store(self.has_hung || self.probing.is_some(), Ordering::SeqCst);
         shared.established.store(self.held - self.closing, Ordering::SeqCst);
         let bytes = self.leases.capacity() * (size_of::<Option<Lease>>() + size_of::<u32>())
             + self.attempts.capacity() * size_of::<Option<Attempt>>()
@@ -175,35 +176,35 @@ impl Keeper {
         shared.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
     }
 
-    /// Once the herd is complete, finds out which of its connections the server has, where there is a reason to ask.
-    fn call_the_roll(&mut self, target: u64, now_ns: u64) -> Result<(), Errno> {
+    /// Once the herd is complete, finds out which of its connections the server has, if there is a reason to probe.
+    fn probe_connections(&mut self, target: u64, now_ns: u64) -> Result<(), Errno> {
         let slots = self.leases.len() as u32;
         let next = |from: u32| from.saturating_add(RELEASES as u32).min(slots);
-        self.roll = match self.roll.take() {
+        self.probing = match self.probing.take() {
             None if self.has_hung && self.under_way == 0 && self.held - self.closing == target => {
                 self.has_hung = false;
-                Some(Roll::Calls(0))
+                Some(Probing::Begins(0))
             }
             None => None,
-            Some(Roll::Calls(from)) if from < slots => {
-                self.ask(from..next(from), true)?;
-                Some(Roll::Calls(next(from)))
+            Some(Probing::Begins(from)) if from < slots => {
+                self.set_keepalive(from..next(from), true)?;
+                Some(Probing::Begins(next(from)))
             }
-            Some(Roll::Calls(_)) => Some(Roll::WaitsUntil(now_ns + ANSWERED_WITHIN_NS)),
-            Some(Roll::WaitsUntil(end_ns)) if now_ns < end_ns => Some(Roll::WaitsUntil(end_ns)),
-            Some(Roll::WaitsUntil(_)) => Some(Roll::Ends(0)),
-            Some(Roll::Ends(from)) if from < slots => {
-                self.ask(from..next(from), false)?;
-                Some(Roll::Ends(next(from)))
+            Some(Probing::Begins(_)) => Some(Probing::WaitsUntil(now_ns + ANSWERED_WITHIN_NS)),
+            Some(Probing::WaitsUntil(end_ns)) if now_ns < end_ns => Some(Probing::WaitsUntil(end_ns)),
+            Some(Probing::WaitsUntil(_)) => Some(Probing::Ends(0)),
+            Some(Probing::Ends(from)) if from < slots => {
+                self.set_keepalive(from..next(from), false)?;
+                Some(Probing::Ends(next(from)))
             }
-            Some(Roll::Ends(_)) => None,
+            Some(Probing::Ends(_)) => None,
         };
         Ok(())
     }
 
-    fn ask(&mut self, slots: std::ops::Range<u32>, is_asking: bool) -> Result<(), Errno> {
+    fn set_keepalive(&mut self, slots: std::ops::Range<u32>, is_on: bool) -> Result<(), Errno> {
         for slot in slots.filter(|slot| self.leases[*slot as usize].is_some()) {
-            self.holder.ask(slot, is_asking)?;
+            self.holder.set_keepalive(slot, is_on)?;
         }
         Ok(())
     }
@@ -216,7 +217,7 @@ impl Keeper {
             };
             let fd = match self.begin(lease) {
                 Ok(fd) => fd,
-                // Our own limits: no sense in trying the next one at once.
+                // Our own limits: trying the next one at once would fail, too.
                 Err(_) => {
                     self.ports.release(lease, false, now_ns);
                     self.failed(now_ns, shared);
@@ -332,7 +333,7 @@ impl Keeper {
         (now_ns.saturating_sub(self.began_ns) / 1_000_000).min(u64::from(u32::MAX)) as u32
     }
 
-    /// Books what has ended.
+    /// Accounts for the connections that ended.
     fn settle(&mut self, gone: &mut Gone, now_ns: u64, shared: &Shared) {
         let now_ms = self.age_ms(now_ns);
         let mut dropped_at_once = false;
@@ -345,11 +346,11 @@ impl Keeper {
                     shared.dropped.fetch_add(1, Ordering::Relaxed);
                     dropped_at_once |= now_ms.saturating_sub(filled_ms) < AT_ONCE_MS;
                 }
-                // We had asked for its end.
+                // We closed it.
                 None => self.closing = self.closing.saturating_sub(1),
             }
         }
-        // A server that resets whatever it accepts would be asked again at full speed, for ever.
+        // A server that resets every connection would be retried at full speed, for ever.
         if dropped_at_once {
             self.back_off_ns = (2 * self.back_off_ns).clamp(PAUSE_NS / 10, MOST_PAUSE_NS);
             self.paused_until_ns = self.paused_until_ns.max(now_ns + self.back_off_ns);

@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 pub struct ColdCounts {
     /// Connections established now.
     pub established: u64,
-    /// Handshakes hung, so the server is being asked which of the connections it has.
+    /// Handshakes hung, so the server is being probed for which connections it has.
     pub is_in_doubt: bool,
     /// Connections opened since the herd began.
     pub opened: u64,
@@ -52,7 +52,7 @@ pub struct ColdCounts {
     pub user_bytes: u64,
 }
 
-/// What established connections are kept in.
+/// The place where established connections are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
     /// Tables of io_uring where the kernel has it, else descriptors.
@@ -73,7 +73,7 @@ pub struct ColdHerd {
 }
 
 impl ColdHerd {
-    /// Begins a herd of none; [`resize`](Self::resize) opens connections. Addresses, source addresses, connect timeout,
+    /// Begins an empty herd; [`resize`](Self::resize) opens connections. Addresses, source addresses, connect timeout,
     /// connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the calling thread.
     pub fn begin(plan: &LoadPlan, most: u64, keep: Keep) -> Result<Self, LoadError> {
         let plan = LoadPlan { connections: most.max(1), threads: 1, ..plan.clone() };
@@ -100,8 +100,8 @@ impl ColdHerd {
         Ok(ColdHerd { shared, thread: Some(thread), slab_before: kernel_memory(), slab_filled: None, note })
     }
 
-    /// Opens or closes connections until `target` are established, at the server's end, too. Returns early when `stop` is set. Fails
-    /// when the number does not grow for `patience`: the server refuses, or a limit was reached.
+    /// Opens or closes connections until `target` are established, at the server's end, too. Returns early when `stop`
+    /// is set. Fails when the number does not grow for `patience`: the server refuses, or a limit was reached.
     pub fn resize(
         &mut self,
         target: u64,
@@ -131,12 +131,12 @@ impl ColdHerd {
         }
     }
 
-    /// Asks for `target` connections and does not wait for them.
+    /// Sets the target to `target` connections and does not wait for them.
     pub fn aim(&self, target: u64) {
         self.shared.target.store(target, Ordering::SeqCst);
     }
 
-    /// Why the herd's thread has ended, where it has.
+    /// Why the herd's thread has ended, if it has.
     pub fn trouble(&self) -> Option<String> {
         self.shared.trouble.lock().ok().and_then(|trouble| trouble.clone())
     }
@@ -164,7 +164,7 @@ impl ColdHerd {
     pub fn counts(&self) -> ColdCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ColdCounts {
-            // In this order: the herd's thread writes them in the other.
+            // In this order: the herd's thread writes them in the reverse order.
             established: self.shared.established.load(Ordering::SeqCst),
             is_in_doubt: self.shared.is_in_doubt.load(Ordering::SeqCst),
             opened: read(&self.shared.opened),
@@ -176,7 +176,7 @@ impl ColdHerd {
     }
 
     /// Kernel memory for each connection, from the growth of slab and socket memory while the herd was filled; both
-    /// ends where the server is on this machine. `None` without connections, or where other work moved it the other way.
+    /// ends if the server is on this machine. `None` without connections, or if other work shrank that memory.
     pub fn kernel_bytes_per_connection(&self) -> Option<f64> {
         let grown = self.slab_filled?.checked_sub(self.slab_before?)?;
         let established = self.counts().established;
@@ -189,7 +189,7 @@ impl ColdHerd {
     }
 }
 
-/// Why a herd does not grow, by its counts.
+/// Why a herd does not grow, from its counts.
 pub fn why_not(counts: ColdCounts) -> String {
     match counts {
         ColdCounts { dropped, .. } if dropped > 0 => {

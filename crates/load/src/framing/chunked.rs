@@ -1,19 +1,18 @@
 //! The chunked transfer coding (RFC 9112 section 7.1): sizes, extensions, data, trailers.
 //!
-//! Lines end in CR LF and nothing else: a lone LF in a chunk header is how requests are smuggled, and no server that
-//! is worth measuring sends one.
+//! Lines end in CR LF only: a lone LF in a chunk header enables request smuggling, and no real server sends one.
 
 use super::{Framing, MAX_HEAD_BYTES, Malformed, Phase};
 
 /// A chunk-size line with its extensions may have this many bytes.
 const MAX_LINE_BYTES: u32 = 4096;
 
-/// Where in the coding the next byte stands.
+/// The part of the coding that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Hexadecimal digits of the chunk size.
     Size,
-    /// Behind the digits, up to the CR; ignored.
+    /// After the digits, up to the CR; ignored.
     Extension,
     /// The LF of the size line.
     SizeLf,
@@ -58,7 +57,7 @@ impl Framing {
                 Ok((1, 0))
             }
             Step::Extension => {
-                // A control character other than tab may not stand in an extension; CR ends it.
+                // A control character other than tab is not allowed in an extension; CR ends it.
                 let end = bytes.iter().position(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f).unwrap_or(bytes.len());
                 self.count_line_byte(end)?;
                 match bytes.get(end) {

@@ -1,4 +1,4 @@
-//! Status line and header fields: what they say about the end of the response (RFC 9112 sections 4, 5, 6 and 9).
+//! Status line and header fields: how they determine the end of the response (RFC 9112 sections 4, 5, 6 and 9).
 
 use super::Malformed;
 
@@ -10,7 +10,7 @@ pub(crate) const HTTP_2: Malformed =
 /// Length, type, flags and stream of a frame.
 const FRAME_HEAD_BYTES: usize = 9;
 
-/// How the end of the body is known.
+/// How the end of the body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
     /// There is none (HEAD, 1xx, 204, 304).
@@ -23,7 +23,7 @@ pub enum BodyKind {
     UntilClose,
 }
 
-/// What a complete head says.
+/// A complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// Bytes of the head, with the empty line.
@@ -43,7 +43,7 @@ impl Head {
     }
 }
 
-/// Refuses as early as possible what does not begin like a response, so that a silent non-HTTP peer is found at once.
+/// Refuses as early as possible bytes that do not begin like a response, so that a non-HTTP peer is found at once.
 pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     const START: &[u8] = b"HTTP/1.";
     let known = bytes.len().min(START.len());
@@ -55,8 +55,8 @@ pub(super) fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// Whether bytes are the begin of what an HTTP/2 server says first: a SETTINGS frame (type 4), or to a client that did not
-/// begin in HTTP/2 a GOAWAY frame (type 7), either of stream 0 and, as they are, of less than 256 bytes.
+/// Whether bytes are the begin of an HTTP/2 server's first frame: a SETTINGS frame (type 4), or to a client that did
+/// not begin in HTTP/2 a GOAWAY frame (type 7), either of stream 0 and of less than 256 bytes.
 fn may_be_http_2(bytes: &[u8]) -> bool {
     let is_right = |at: usize, byte: u8| match at {
         2 | 4 => true,
@@ -66,7 +66,7 @@ fn may_be_http_2(bytes: &[u8]) -> bool {
     bytes.iter().take(FRAME_HEAD_BYTES).enumerate().all(|(at, byte)| is_right(at, *byte))
 }
 
-/// Whether bytes that came unasked are those of an HTTP/2 server.
+/// Whether bytes that came without a request are those of an HTTP/2 server.
 pub(crate) fn is_http_2(bytes: &[u8]) -> bool {
     bytes.len() >= FRAME_HEAD_BYTES && may_be_http_2(bytes)
 }
@@ -130,7 +130,8 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     } else {
         match (coding, length) {
             (Coding::Chunked, announced) => {
-                // RFC 9112 section 6.3: the coding wins over the length, but the connection is not to be trusted after.
+                // RFC 9112 section 6.3: the coding wins over the length, but the connection cannot be trusted
+                // afterwards.
                 is_keep_alive &= announced.is_none();
                 BodyKind::Chunked
             }
@@ -153,11 +154,11 @@ enum Coding {
 }
 
 impl Coding {
-    /// Adds the codings of one field, in order; `chunked` may stand only at the end, and once.
+    /// Adds the codings of one field, in order; `chunked` may come only at the end, and once.
     fn add(&mut self, value: &[u8]) -> Result<(), Malformed> {
         for token in tokens(value) {
             if *self == Coding::Chunked {
-                return Err(Malformed("a transfer coding behind chunked"));
+                return Err(Malformed("a transfer coding after chunked"));
             }
             *self = if token.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
         }
@@ -228,7 +229,7 @@ fn parse_length(value: &[u8]) -> Result<u64, Malformed> {
     })
 }
 
-/// The members of a comma-separated list, without parameters, without empty ones.
+/// The members of a comma-separated list, without parameters and empty members.
 fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|byte| *byte == b',')
@@ -305,7 +306,7 @@ mod tests {
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n").contains("64 bits"));
         assert!(refused("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n").contains("folded"));
         assert!(refused("HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n").contains("header name"));
-        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n").contains("behind chunked"));
+        assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, gzip\r\n\r\n").contains("after chunked"));
         assert!(refused("HTTP/1.1 200 OK\r\nTransfer-Encoding: ,\r\n\r\n").contains("empty"));
         assert!(refused("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").contains("HTTP/1.0"));
         assert!(refused("HTTP/1.1 20 OK\r\n\r\n").contains("three digits"));

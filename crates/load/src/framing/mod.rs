@@ -1,8 +1,9 @@
-//! Where one HTTP/1.x response ends and what it said: an incremental state machine over byte slices, without I/O.
+//! Finds the end of an HTTP/1.x response and reads its meaning: an incremental state machine over byte slices, without
+//! I/O.
 //!
-//! The rules are those of RFC 9112 section 6.3 as a client must apply them, on the strict side: what a proxy could read
-//! in two ways (two lengths, folded lines, space before a colon) is malformed, as a measurement must not guess.
-//! Splitting the bytes differently never changes the result (a property test holds that).
+//! The rules are those of RFC 9112 section 6.3 for a client, read strictly: a response that a proxy could read in two
+//! ways (two lengths, folded lines, space before a colon) is malformed, because a measurement must not guess. Splitting
+//! the bytes differently never changes the result (a property test checks that).
 //!
 //! - [`head`] reads status line and fields, [`HeadCache`] skips that for a head seen just before;
 //! - [`chunked`] walks chunks, extensions and trailers.
@@ -24,7 +25,7 @@ const MAX_INTERIM: u8 = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// What [`Framing::feed`] made of a slice.
+/// The result of [`Framing::feed`] for a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fed {
     /// Bytes that belong to this response. Smaller than the slice only when `is_complete`: the rest does not belong.
@@ -35,7 +36,7 @@ pub struct Fed {
     pub is_complete: bool,
 }
 
-/// How a connection's end leaves the response.
+/// The effect of a connection's end on the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
     /// The end of the connection completes the body.
@@ -92,7 +93,7 @@ impl Framing {
         Framing { remaining: 0, carry: None, line_bytes: 0, status: 0, phase: Phase::Head, flags: 0, interim: 0 }
     }
 
-    /// Forgets everything: the next byte begins another response.
+    /// Resets the state: the next byte begins another response.
     #[inline]
     pub fn reset(&mut self) {
         self.carry = None;
@@ -125,7 +126,7 @@ impl Framing {
         self.carry.as_ref().map_or(0, |carry| carry.bytes.capacity() + size_of::<Carry>())
     }
 
-    /// How many of the next bytes are body for certain, so that they need not be looked at.
+    /// How many of the next bytes are certainly body, so that they need not be looked at.
     #[inline]
     pub fn skippable(&self) -> u64 {
         match self.phase {
@@ -137,7 +138,7 @@ impl Framing {
         }
     }
 
-    /// Passes over `count` body bytes that were received unseen; at most [`Framing::skippable`].
+    /// Skips `count` body bytes that were discarded unread; at most [`Framing::skippable`].
     #[inline]
     pub fn skip(&mut self, count: u64) {
         debug_assert!(count <= self.skippable());
@@ -147,7 +148,7 @@ impl Framing {
     }
 
     /// Takes the next bytes of the connection. `slot` chooses the cached head to compare with (the request's target).
-    /// After an error or a complete response, [`Framing::reset`] comes before the next call.
+    /// After an error or a complete response, call [`Framing::reset`] before the next call.
     #[inline]
     pub fn feed(&mut self, heads: &mut HeadCache, slot: usize, bytes: &[u8]) -> Result<Fed, Malformed> {
         if self.flags & STARTED == 0 && !bytes.is_empty() {
@@ -260,7 +261,7 @@ impl Framing {
         Ok(())
     }
 
-    /// The connection ended: what does that make of the response?
+    /// The effect of the connection's end on the response.
     pub fn at_end(&self) -> AtEnd {
         match self.phase {
             Phase::Done | Phase::UntilClose => AtEnd::Complete,

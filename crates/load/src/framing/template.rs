@@ -1,5 +1,5 @@
 //! The fast path for heads: servers repeat themselves. A head that is byte for byte the last one on its target means
-//! the same, as [`parse_head`](super::parse_head) is a pure function; a `Date` that moves on costs one parse a second.
+//! the same, because [`parse_head`](super::parse_head) is a pure function; a changed `Date` costs one parse a second.
 
 use super::head::{Head, parse_head};
 use super::{Malformed, head};
@@ -19,7 +19,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct HeadCache {
     is_head_request: bool,
-    /// A slot for responses to HEAD, where the others are of another method.
+    /// A slot for responses to HEAD, if the other requests use another method.
     head_slot: Option<usize>,
     kept: Vec<Option<Kept>>,
 }

@@ -10,7 +10,7 @@ mod order;
 mod receiver;
 pub mod sender;
 
-pub use order::{Order, Told};
+pub use order::{Order, Reply};
 
 use crate::error::LoadError;
 use crate::{LoadEvents, LoadResult, Progress};
@@ -25,24 +25,24 @@ use std::time::Duration;
 
 /// The payload of a full segment on a link of 1500 bytes, with time stamps.
 pub const SEGMENT_BYTES: usize = 1448;
-/// Full segments a second that make 400 Mbit/s. The paper's 100 Mbit/s took a quarter of its processor; of a modern one they
+/// Full segments a second for 400 Mbit/s. The paper's 100 Mbit/s took a quarter of its processor; of a modern one they
 /// take 1 %, too little to sample.
 pub const RATE_PER_SEC: u64 = 33_333;
-/// Where the sender listens.
+/// The port that the sender listens on.
 pub const PORT: u16 = 5001;
 
-/// How often the caller's thread looks round.
+/// How often the caller's thread checks for events.
 const LOOK: Duration = Duration::from_millis(20);
 const PROGRESS_NS: u64 = 200_000_000;
-/// A sender that says nothing for so long is gone.
+/// A sender that is silent for this long is lost.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Less than this share of the rate asked for is another experiment.
+/// Less than this share of the planned rate is another experiment.
 const RATE_KEPT: f64 = 0.99;
 
 /// One point.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where the sender listens.
+    /// The sender's address.
     pub sender: SocketAddr,
     /// Open connections.
     pub connections: u64,
@@ -52,14 +52,14 @@ pub struct Plan {
     pub warmup_ns: u64,
     /// Length of the window.
     pub duration_ns: u64,
-    /// The sender has a CPU to itself and looks at the clock until a segment is due. Sleeping would cost more than sending in
-    /// a virtual machine, where setting a timer leaves the guest, and would stand in System Call and Other.
+    /// The sender has a dedicated CPU and polls the clock until a segment is due. Sleeping would cost more than sending
+    /// in a virtual machine, where setting a timer leaves the guest, and would be counted in System Call and Other.
     pub polls: bool,
     /// CPUs of the reading thread; empty = not pinned.
     pub cpus: Vec<usize>,
 }
 
-/// What came of it.
+/// The result of one point.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// When the window began, Unix milliseconds.
@@ -70,18 +70,18 @@ pub struct Outcome {
     pub warmup_ns: u64,
     /// Segments that the sender handed to the kernel in its window.
     pub segments: u64,
-    /// Length of that, by the sender's clock.
+    /// Length of the sender's window, by its clock.
     pub counted_ns: u64,
     /// Lateness of each segment against its schedule.
     pub lag: Latency,
-    /// The caller stopped it before its end.
+    /// The caller stopped it early.
     pub interrupted: bool,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
 }
 
 impl Default for Outcome {
-    /// Nothing yet, and not stopped.
+    /// No result yet, and not stopped.
     fn default() -> Self {
         Outcome {
             started_unix_ms: unix_ms(),
@@ -118,7 +118,7 @@ impl Outcome {
 }
 
 impl From<Outcome> for LoadResult {
-    /// Without a request: what a point keeps of a window beside the figures.
+    /// A load without requests: the window's times, for a point that keeps them with the figures.
     fn from(outcome: Outcome) -> LoadResult {
         let mut result = LoadResult {
             started_unix_ms: outcome.started_unix_ms,
@@ -133,7 +133,7 @@ impl From<Outcome> for LoadResult {
     }
 }
 
-/// The connection over which the sender gets its orders.
+/// The connection that carries orders to the sender.
 struct Control {
     stream: BufReader<TcpStream>,
 }
@@ -149,17 +149,17 @@ impl Control {
 
     fn say(&mut self, order: &Order) -> Result<(), LoadError> {
         let line = order.to_line();
-        self.stream.get_mut().write_all(line.as_bytes()).map_err(cannot("tell the sender what to do"))
+        self.stream.get_mut().write_all(line.as_bytes()).map_err(cannot("give the sender an order"))
     }
 
-    /// The sender's next word; `None`: `stop` came first.
-    fn hear(&mut self, stop: &AtomicBool) -> Result<Option<Told>, LoadError> {
+    /// The sender's next message; `None` if `stop` came first.
+    fn receive(&mut self, stop: &AtomicBool) -> Result<Option<Reply>, LoadError> {
         let began_ns = monotonic_ns();
         let mut line = String::new();
         loop {
             match self.stream.read_line(&mut line) {
                 Ok(0) => return Err(gone("ended")),
-                Ok(_) if line.ends_with('\n') => return Told::from_line(&line).map(Some).map_err(|why| gone(&why)),
+                Ok(_) if line.ends_with('\n') => return Reply::from_line(&line).map(Some).map_err(|why| gone(&why)),
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(error) => return Err(gone(&error.to_string())),
@@ -173,12 +173,12 @@ impl Control {
         }
     }
 
-    /// As [`hear`](Self::hear), for a word that means success.
-    fn hear_that(&mut self, wanted: &Told, stop: &AtomicBool) -> Result<bool, LoadError> {
-        match self.hear(stop)? {
+    /// As [`receive`](Self::receive), for a message that means success.
+    fn expect(&mut self, wanted: &Reply, stop: &AtomicBool) -> Result<bool, LoadError> {
+        match self.receive(stop)? {
             None => Ok(false),
-            Some(told) if told == *wanted => Ok(true),
-            Some(Told::Trouble(why)) => Err(gone(&why)),
+            Some(reply) if reply == *wanted => Ok(true),
+            Some(Reply::Trouble(why)) => Err(gone(&why)),
             Some(other) => Err(gone(&format!("answered {other:?}"))),
         }
     }
@@ -203,12 +203,12 @@ pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Resul
         warmup_ns: plan.warmup_ns,
         polls: plan.polls,
     })?;
-    if !control.hear_that(&Told::Listening, stop)? {
+    if !control.expect(&Reply::Listening, stop)? {
         return Ok(outcome);
     }
     let began_ns = monotonic_ns();
     let receiver = Receiver::start(plan.sender, plan.connections, &plan.cpus)?;
-    let ready = control.hear_that(&Told::Ready, stop);
+    let ready = control.expect(&Reply::Ready, stop);
     if let Some(trouble) = receiver.trouble() {
         return Err(trouble);
     }
@@ -239,17 +239,17 @@ pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Resul
             });
         }
     }
-    // What the watchers do at the end of the window is no part of it: a profile takes a while to be read.
+    // The handlers at the end of the window are not part of it: reading a profile takes a while.
     outcome.window_ns = now_ns - opened_ns;
     events.window_ends();
     outcome.interrupted = stop.load(Ordering::Relaxed);
     control.say(&Order::End)?;
-    match control.hear(&AtomicBool::new(false))? {
-        Some(Told::Sent { segments, window_ns, lag }) => {
+    match control.receive(&AtomicBool::new(false))? {
+        Some(Reply::Sent { segments, window_ns, lag }) => {
             (outcome.segments, outcome.counted_ns) = (segments, window_ns);
             outcome.lag = Latency::from_base64(&lag, 0).map_err(|error| gone(&error.to_string()))?;
         }
-        Some(Told::Trouble(why)) => return Err(gone(&why)),
+        Some(Reply::Trouble(why)) => return Err(gone(&why)),
         other => return Err(gone(&format!("answered {other:?}"))),
     }
     if let Some(trouble) = receiver.trouble() {
@@ -259,7 +259,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Resul
     Ok(outcome)
 }
 
-/// A sender that did not keep its rate.
+/// The doubt about a sender that did not keep its rate.
 fn doubt(plan: &Plan, outcome: &Outcome) -> Option<Doubt> {
     let rate = outcome.per_sec();
     (!outcome.interrupted && rate < RATE_KEPT * plan.rate_per_sec).then(|| {
@@ -270,7 +270,7 @@ fn doubt(plan: &Plan, outcome: &Outcome) -> Option<Doubt> {
                 "the sender sent {rate:.0} segments/s instead of {:.0}: its CPU or the path was the limit",
                 plan.rate_per_sec
             ),
-            "ask for a lower --rate, or give the sender a CPU of its own (--server-cpus)",
+            "ask for a lower --rate, or give the sender a dedicated CPU (--server-cpus)",
         )
     })
 }

@@ -1,66 +1,66 @@
-//! What the two ends say to each other: a line of JSON each.
+//! Messages between the two ends: one line of JSON each.
 
 use serde::{Deserialize, Serialize};
 
-/// To the sender.
+/// A message to the sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Take so many connections and send.
+    /// Accept this many connections and send.
     Open {
         /// Connections to wait for.
         connections: u64,
         /// Segments a second over all of them.
         rate_per_sec: f64,
-        /// Sent for at least so long before it is ready.
+        /// Send for at least this long before reporting ready.
         warmup_ns: u64,
-        /// Look at the clock until a segment is due, instead of sleeping.
+        /// Poll the clock until a segment is due, instead of sleeping.
         polls: bool,
     },
     /// Count from now on.
     Begin,
-    /// Say what was counted, and close.
+    /// Report the counts, and close.
     End,
 }
 
-/// From the sender.
+/// A message from the sender.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
-    /// What was connected before is closed; connect now.
+pub enum Reply {
+    /// Earlier connections are closed; connect now.
     Listening,
-    /// Warm: count when you like.
+    /// Warmed up: counting may begin.
     Ready,
-    /// What was counted.
+    /// The counts.
     Sent {
         /// Segments.
         segments: u64,
-        /// Over so long.
+        /// The length of its window.
         window_ns: u64,
         /// Their lateness: HdrHistogram, V2 compressed, base64.
         lag: String,
     },
-    /// It cannot go on.
+    /// It failed.
     Trouble(String),
 }
 
 macro_rules! lines {
     ($type:ident) => {
         impl $type {
-            /// With its end of line.
+            /// The message with its end of line.
             pub fn to_line(&self) -> String {
                 format!("{}\n", serde_json::to_string(self).unwrap_or_default())
             }
 
             /// Reads a line; an error is a phrase.
             pub fn from_line(line: &str) -> Result<Self, String> {
-                serde_json::from_str(line.trim()).map_err(|why| format!("said what cannot be read: {why}"))
+                serde_json::from_str(line.trim()).map_err(|why| format!("sent an unreadable message: {why}"))
             }
         }
     };
 }
 lines!(Order);
-lines!(Told);
+lines!(Reply);
 
 #[cfg(test)]
 mod tests {
@@ -73,10 +73,10 @@ mod tests {
         {
             assert_eq!(Order::from_line(&order.to_line()), Ok(order));
         }
-        let sent = Told::Sent { segments: 9, window_ns: 8, lag: "x".into() };
-        for told in [Told::Listening, Told::Ready, sent, Told::Trouble("no \"room\"\n".into())] {
-            assert_eq!(Told::from_line(&told.to_line()), Ok(told.clone()));
-            assert_eq!(told.to_line().lines().count(), 1);
+        let sent = Reply::Sent { segments: 9, window_ns: 8, lag: "x".into() };
+        for reply in [Reply::Listening, Reply::Ready, sent, Reply::Trouble("no \"room\"\n".into())] {
+            assert_eq!(Reply::from_line(&reply.to_line()), Ok(reply.clone()));
+            assert_eq!(reply.to_line().lines().count(), 1);
         }
         assert!(Order::from_line("{\"open\":{}}").is_err());
     }

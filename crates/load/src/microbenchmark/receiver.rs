@@ -1,4 +1,4 @@
-//! The reading end: a thread that opens the connections, some at a time, and takes what arrives off them.
+//! The reading end: a thread that opens the connections, some at a time, and discards what arrives on them.
 
 use crate::cost::pin_to;
 use crate::error::LoadError;
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 /// Connections under way at once: fewer than any listen backlog.
 const AT_ONCE: u64 = 64;
-/// Taken off a connection in one call.
+/// Most bytes discarded in one call.
 const CHUNK_BYTES: usize = 1 << 20;
 const LOOK_NS: u64 = 50_000_000;
 
@@ -23,7 +23,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Begins to connect; what goes wrong later is [`trouble`](Self::trouble).
+    /// Begins to connect; later failures are reported by [`trouble`](Self::trouble).
     pub fn start(sender: SocketAddr, connections: u64, cpus: &[usize]) -> Result<Self, LoadError> {
         let is_over = Arc::new(AtomicBool::new(false));
         let trouble = Arc::new(Mutex::new(None));
@@ -32,7 +32,7 @@ impl Receiver {
             let _ = cpu.map(pin_to);
             if let Err(Errno(errno)) = receive(sender, connections, &over) {
                 let cause = std::io::Error::from_raw_os_error(errno);
-                let error = LoadError::Machine { what: "read what the sender sends", cause };
+                let error = LoadError::Machine { what: "read the sender's data", cause };
                 *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         };
@@ -41,7 +41,7 @@ impl Receiver {
         Ok(Receiver { is_over, trouble, thread: Some(thread) })
     }
 
-    /// What ended it early, once.
+    /// The error that ended it early, once.
     pub fn trouble(&self) -> Option<LoadError> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -95,7 +95,7 @@ fn receive(sender: SocketAddr, connections: u64, is_over: &AtomicBool) -> Result
     Ok(())
 }
 
-/// Takes everything off a connection. The sender closes it when the point is over.
+/// Discards everything that arrives on a connection. The sender closes it when the point is over.
 fn drain(fd: i32) -> Result<(), Errno> {
     loop {
         match socket::discard(fd, CHUNK_BYTES) {

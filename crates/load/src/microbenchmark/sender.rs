@@ -1,9 +1,10 @@
-//! The sending end, which is profiled: a process that takes orders, and one thread that sends on schedule.
+//! The sending end, which is profiled: a process that takes orders, with one thread that sends on schedule.
 //!
-//! The thread waits until the next segment is due and hands it to the kernel; who is late sends at once and stays on the
-//! schedule, so the rate is kept on average. Nothing else runs in the window: the thread that takes orders is asleep.
+//! The thread waits until the next segment is due and hands it to the kernel; a late segment is sent at once and the
+//! schedule stays, so the rate is kept on average. Nothing else runs in the window: the thread that takes orders is
+//! asleep.
 
-use super::{Order, SEGMENT_BYTES, Told};
+use super::{Order, Reply, SEGMENT_BYTES};
 use record::Latency;
 use record::time::monotonic_ns;
 use std::io::{BufRead, BufReader, Write};
@@ -13,12 +14,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whoever ordered connections has so long to make them.
+/// The time limit for opening the ordered connections.
 const CONNECTING: Duration = Duration::from_secs(50);
-/// Connections that may wait to be taken; the kernel lowers it to net.core.somaxconn.
+/// Length of the accept queue; the kernel lowers it to net.core.somaxconn.
 const QUEUE: libc::c_int = 65_535;
 const LOOK: Duration = Duration::from_millis(1);
-/// A receiver that takes nothing for so long is gone.
+/// A receiver that takes nothing for this long is lost.
 const STUCK: Duration = Duration::from_secs(10);
 
 const WARMING: u8 = 0;
@@ -33,14 +34,14 @@ pub fn serve(port: u16) -> std::io::Result<()> {
     let control = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port.wrapping_add(1)))?;
     data.set_nonblocking(true)?;
     for stream in control.incoming() {
-        // One who gave the order up, or never gave one, is no reason to end.
+        // A controller that left, or that sent no order, is no reason to end.
         let _ = stream.and_then(|stream| obey(&data, stream));
     }
     Ok(())
 }
 
-/// A reader does not know whether its connection was taken, and makes the next one: those that find the queue full wait for
-/// seconds.
+/// Lengthens the accept queue. A reader does not know whether its connection was accepted, and opens the next one;
+/// connections that find the queue full wait for seconds.
 fn lengthen_queue(listener: &TcpListener) -> std::io::Result<()> {
     // SAFETY: no pointers; the descriptor is a listener's, whose queue a second listen(2) changes.
     match unsafe { libc::listen(listener.as_raw_fd(), QUEUE) } {
@@ -49,7 +50,7 @@ fn lengthen_queue(listener: &TcpListener) -> std::io::Result<()> {
     }
 }
 
-/// Timers of this process are not put off to save wake-ups.
+/// Keeps the kernel from delaying timers of this process to save wake-ups.
 fn precise_sleeps() {
     // SAFETY: prctl with these arguments takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
@@ -58,7 +59,7 @@ fn precise_sleeps() {
 fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut lines = BufReader::new(stream.try_clone()?).lines();
-    let told = |told: Told| (&stream).write_all(told.to_line().as_bytes());
+    let reply = |reply: Reply| (&stream).write_all(reply.to_line().as_bytes());
     let mut next = || lines.next().transpose().map(|line| line.map(|line| Order::from_line(&line)));
     let (connections, rate_per_sec, warmup_ns, polls) = match next()? {
         Some(Ok(Order::Open { connections, rate_per_sec, warmup_ns, polls }))
@@ -66,15 +67,15 @@ fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
         {
             (connections, rate_per_sec, warmup_ns, polls)
         }
-        Some(other) => return told(Told::Trouble(format!("was told {other:?}"))),
+        Some(other) => return reply(Reply::Trouble(format!("got an unexpected order: {other:?}"))),
         None => return Ok(()),
     };
-    // Whoever only looked whether somebody listens has left a connection here.
+    // A connection that only checked whether the port listens may be waiting here.
     while data.accept().is_ok() {}
-    told(Told::Listening)?;
+    reply(Reply::Listening)?;
     let streams = match accept(data, connections) {
         Ok(streams) => streams,
-        Err(error) => return told(Told::Trouble(format!("did not get {connections} connections: {error}"))),
+        Err(error) => return reply(Reply::Trouble(format!("did not get {connections} connections: {error}"))),
     };
     let pacer = Pacer {
         state: AtomicU8::new(WARMING),
@@ -98,7 +99,7 @@ fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
             if pacer.is_over.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            told(Told::Ready)?;
+            reply(Reply::Ready)?;
             let Some(Ok(Order::Begin)) = next()? else { return Ok(None) };
             let began_ns = monotonic_ns();
             pacer.state.store(COUNTING, Ordering::Release);
@@ -109,11 +110,11 @@ fn obey(data: &TcpListener, stream: TcpStream) -> std::io::Result<()> {
         pacer.is_over.store(true, Ordering::Relaxed);
         let sent = sending.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread died")));
         match (done?, sent) {
-            (_, Err(error)) => told(Told::Trouble(format!("could not send: {error}"))),
+            (_, Err(error)) => reply(Reply::Trouble(format!("could not send: {error}"))),
             (Some(window_ns), Ok(())) => {
                 let counted = pacer.counted.lock().map_err(|_| std::io::Error::other("its thread died"))?;
                 let lag = counted.lag.to_base64().map_err(std::io::Error::other)?;
-                told(Told::Sent { segments: counted.segments, window_ns, lag })
+                reply(Reply::Sent { segments: counted.segments, window_ns, lag })
             }
             (None, Ok(())) => Ok(()),
         }
@@ -183,7 +184,7 @@ impl Pacer {
                     counted.lag.record_ns(now_ns.saturating_sub(due_ns));
                 }
                 WARMING if now_ns >= warm_ns && turn >= 2 * streams.len() as u64 => {
-                    // What the first round trips cost is not made up for in the window.
+                    // The cost of the first round trips is not made up for in the window.
                     (began_ns, number) = (monotonic_ns(), 0);
                     self.state.store(WARM, Ordering::Release);
                 }
@@ -196,7 +197,7 @@ impl Pacer {
 }
 
 impl Pacer {
-    /// Returns when it is time, or later, with the time.
+    /// Waits until the time; returns the actual time.
     fn wait_until(&self, due_ns: u64) -> u64 {
         let mut now_ns = monotonic_ns();
         if now_ns < due_ns && !self.polls {

@@ -2,7 +2,7 @@
 //! for a disk or a decoder.
 //!
 //! It is bounded by construction: a channel of [`BATCHES`] batches, each closed at [`STEPS`] steps or [`TEXT_BYTES`] of
-//! request text. A reader that is ahead waits; an engine thread that is ahead looks again after a moment.
+//! request text. A reader that is ahead waits; an engine thread that is ahead retries after a moment.
 
 use super::Pending;
 use crate::supply::{ReplayRequest, ReplaySource, ReplayStep};
@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 pub(crate) const BATCHES: usize = 16;
 /// Steps in a batch at most.
 pub(crate) const STEPS: usize = 256;
-/// Request text in a batch from which on it is closed. One request more may follow: a line has at most 64 KiB.
+/// Request text at which a batch is closed. One request more may follow: a line has at most 64 KiB.
 const TEXT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -23,19 +23,19 @@ pub(crate) enum Step {
     Close { client: u64, session: u64, at_ns: u64 },
 }
 
-/// An engine thread's end.
+/// The engine thread's end of the channel.
 #[derive(Debug)]
 pub(crate) struct Feed {
     batches: Receiver<Vec<Step>>,
-    /// Reversed: the next step is the last.
+    /// In reverse order: the next step is the last.
     batch: Vec<Step>,
     is_over: bool,
 }
 
-/// What comes next.
+/// The next item of the feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A step, meant for this time since the start.
+    /// A step, due at this time since the start.
     Step(u64),
     /// The reader is late.
     NotYet,
@@ -44,7 +44,7 @@ pub(crate) enum Next {
 }
 
 impl Feed {
-    /// What comes next; never waits.
+    /// The next item; never waits.
     #[inline]
     pub(crate) fn peek(&mut self) -> Next {
         loop {
@@ -71,7 +71,7 @@ impl Feed {
     }
 }
 
-/// A reader's end, and the thread's body: see [`Feeder::run`].
+/// The reader's end, and the thread's body: see [`Feeder::run`].
 pub(crate) struct Feeder<'a> {
     source: Box<dyn ReplaySource + 'a>,
     batches: SyncSender<Vec<Step>>,
@@ -79,11 +79,11 @@ pub(crate) struct Feeder<'a> {
     plan: &'a LoadPlan,
 }
 
-/// What a reader brings back.
+/// The report of a reader.
 #[derive(Debug)]
 pub(crate) struct FeedReport {
     pub(crate) account: ReplayResult,
-    /// Requests that may not be sent again.
+    /// Requests that cannot be sent again.
     pub(crate) unsendable: u64,
     pub(crate) failure: Option<String>,
 }
@@ -145,9 +145,9 @@ impl Feeder<'_> {
 
 /// Writes the requests of a log with the plan's Host and header fields.
 struct RequestWriter {
-    /// Behind the target: version, fields, empty line.
+    /// After the target: version, fields, empty line.
     rest: Vec<u8>,
-    /// The same for methods that announce a body; a log holds none.
+    /// The same for methods that announce a body; a log has no bodies.
     rest_with_length: Vec<u8>,
 }
 
@@ -215,13 +215,13 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
             drop(feed);
-            reader.join().expect("the reader ends when nobody listens").account.requests
+            reader.join().expect("the reader ends when the receiver is gone").account.requests
         })
     }
 
     #[test]
     fn a_reader_that_is_ahead_waits() {
-        // One batch in the engine thread's hand, one that the reader holds, and the channel.
+        // One batch with the engine thread, one that the reader holds, and the channel.
         let most = ((BATCHES + 2) * STEPS) as u64;
         assert!(read_ahead(1) <= most, "the bound by steps");
         assert!(read_ahead(60_000) <= ((BATCHES + 2) * (TEXT_BYTES / 60_000 + 1)) as u64, "the bound by text");

@@ -1,5 +1,5 @@
-//! TLS below HTTP, by rustls: the configuration of a plan, and the sessions of one engine thread. The engine's sockets stay
-//! what they are; a session turns bytes into bytes.
+//! TLS below HTTP, by rustls: the configuration of a plan, and the sessions of one engine thread. The engine's sockets
+//! do not change; a session converts bytes to bytes.
 
 mod verify;
 
@@ -18,7 +18,7 @@ const SESSIONS_KEPT: usize = 256;
 /// Bytes taken off a socket in one read.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
-/// What every connection of a plan shares.
+/// The settings that every connection of a plan shares.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsSetting {
     config: Arc<ClientConfig>,
@@ -34,7 +34,7 @@ impl TlsSetting {
 
     pub(crate) fn connection(&self) -> Result<ClientConnection, rustls::Error> {
         let mut connection = ClientConnection::new(self.config.clone(), self.name.clone())?;
-        // Requests are as long as they are; what the socket does not take waits here.
+        // Requests have no size limit; bytes that the socket does not take wait here.
         connection.set_buffer_limit(None);
         Ok(connection)
     }
@@ -74,7 +74,7 @@ fn setting(plan: &TlsPlan) -> Result<TlsSetting, LoadError> {
     Ok(TlsSetting { config: Arc::new(config), name, has_resumption: plan.has_resumption })
 }
 
-/// Whom to trust: authorities, and the certificates of `--tls-ca` as they are.
+/// The trusted certificates: authorities, and the certificates of `--tls-ca` themselves.
 fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), LoadError> {
     let mut roots = RootCertStore::empty();
     let mut given = Vec::new();
@@ -106,7 +106,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
     Ok((roots, given))
 }
 
-/// A TLS error as the middle of a sentence, with what to do about it. No name of the library's is in it.
+/// A TLS error as the middle of a sentence, with the remedy. It has no names of the library.
 pub(crate) fn words(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
@@ -130,7 +130,7 @@ pub(crate) fn words(error: &rustls::Error) -> String {
 
 const NO_HTTP_1: &str = "it does not offer http/1.1 (ALPN); perhaps it speaks HTTP/2 only: let it offer http/1.1, too";
 
-/// What is wrong with a certificate, and its remedy beside not looking.
+/// The error of a certificate, and its remedy besides `--tls-insecure`.
 fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as Bad;
     match bad {
@@ -159,7 +159,7 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     }
 }
 
-/// What the server objected to.
+/// The server's objection.
 fn alert_words(alert: rustls::AlertDescription) -> String {
     use rustls::AlertDescription as Alert;
     match alert {
@@ -171,15 +171,15 @@ fn alert_words(alert: rustls::AlertDescription) -> String {
             "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it offer them".into()
         }
         Alert::UnrecognisedName => "it has no certificate for this name: use the name in the URL".into(),
-        Alert::InternalError => "it had an error of its own in the handshake: look at its error log".into(),
+        Alert::InternalError => "it had an internal error in the handshake: look at its error log".into(),
         other => format!("it refused the handshake (alert {} of TLS): look at its error log", u8::from(other)),
     }
 }
 
-/// The sessions of one thread, and what they came to.
+/// The sessions of one thread, and their results.
 pub(crate) struct Sessions {
     pub(crate) setting: TlsSetting,
-    /// One a slot; absent while the slot has no socket.
+    /// One for each slot; absent while the slot has no socket.
     pub(crate) of_slot: Vec<Option<Box<ClientConnection>>>,
     /// When the handshake under way began.
     pub(crate) began_ns: Vec<u64>,
@@ -206,7 +206,7 @@ impl Sessions {
         })
     }
 
-    /// What the result keeps.
+    /// The part that the result keeps.
     pub(crate) fn tally(&self) -> TlsTally {
         TlsTally {
             times: self.times.clone(),

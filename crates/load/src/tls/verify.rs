@@ -1,5 +1,6 @@
-//! Which certificates are taken. `--tls-ca`: those that the given ones have signed, and the given ones themselves.
-//! `--tls-insecure`: any; signatures of the handshake are still checked, as they cost what they cost in a checked one.
+//! The certificates that are accepted. `--tls-ca`: those that the given ones have signed, and the given ones
+//! themselves. `--tls-insecure`: any; signatures of the handshake are still checked, so that they cost the same as in a
+//! checked one.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -35,8 +36,8 @@ impl Verifier {
     }
 }
 
-/// Whether the only objection is that the certificate is an authority's, as self-signed ones are by default, or signed by
-/// an unknown one. The library looks at the dates before, so they are right.
+/// Whether the only objection is that the certificate is an authority's, as self-signed ones are by default, or signed
+/// by an unknown one. The library checks the dates first, so they are valid.
 fn is_about_the_issuer(error: &Error) -> bool {
     match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => true,
@@ -58,7 +59,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let How::By { authorities, given } = &self.how else { return Ok(ServerCertVerified::assertion()) };
         match authorities.verify_server_cert(server, intermediates, name, ocsp_response, now) {
-            // The server presents exactly what was given as trusted, so no authority needs to vouch for it.
+            // The server presents exactly a certificate that was given as trusted, so no authority needs to sign it.
             Err(error) if is_about_the_issuer(&error) && given.iter().any(|one| one == server) => {
                 verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
                 Ok(ServerCertVerified::assertion())
@@ -97,10 +98,10 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
     use std::time::Duration;
 
-    /// What `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500` makes, from November 2026 on.
+    /// The output of `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, from November 2026 on.
     const SELF_SIGNED: &[u8] = include_bytes!("self_signed.pem");
 
-    /// How a server that presents this certificate is judged, `years` after 1970.
+    /// The verdict on a server that presents this certificate, `years` after 1970.
     fn judged(is_given: bool, name: &'static str, years: u64) -> Result<ServerCertVerified, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificate = CertificateDer::from_pem_slice(SELF_SIGNED).expect("it is a certificate");

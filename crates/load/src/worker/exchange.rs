@@ -4,7 +4,7 @@
 //! alone; what is here asks for a request's bytes, gives received bytes to the framing, and acts on its answer. Another
 //! protocol would take the place of these two, as a third parameter of the [`Worker`].
 
-use super::transport::Pace;
+use super::transport::{Arrival, Pace};
 use super::{Source, Transport, Worker};
 use crate::connection::{HEARD, LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::framing::AtEnd;
@@ -53,7 +53,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         if let Some(classes) = &mut self.classes {
             classes.sent(slot, self.source.class(requests, slot, target), self.tally.covers(intended_ns));
         }
-        self.transport.pace_mut().request_leaves(slot, now);
+        self.transport.pace_mut().request_leaves(slot, connection, now);
         T::send(self, slot, now);
     }
 
@@ -96,7 +96,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
                 if fed.used < count {
                     self.request_failed(slot, now, Failure::Malformed("more bytes than the response announced"));
                 } else {
-                    self.response_complete(slot, now);
+                    self.response_complete(slot, now, true);
                 }
                 true
             }
@@ -125,8 +125,9 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.tally.received(connection.intended_ns, now, bytes, body);
     }
 
+    /// `by_bytes`: those of the last read, not the end of the connection.
     #[inline]
-    fn response_complete(&mut self, slot: usize, now: u64) {
+    fn response_complete(&mut self, slot: usize, now: u64, by_bytes: bool) {
         let connection = &mut self.connections[slot];
         self.tally.completed(
             connection.intended_ns,
@@ -136,6 +137,11 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             connection.framing.status(),
             S::IS_SCHEDULED,
         );
+        match self.transport.pace_mut().arrival(connection, by_bytes) {
+            None => {}
+            Some(Arrival::At(arrived_ns)) => self.tally.arrived(connection.intended_ns, arrived_ns, now),
+            Some(Arrival::Unknown) => self.tally.arrival_unknown(connection.intended_ns, now),
+        }
         if let Some(classes) = &mut self.classes {
             let (status, intended_ns) = (connection.framing.status(), connection.intended_ns);
             let (is_ok, belongs) = ((200..400).contains(&status), self.tally.belongs(intended_ns, now));
@@ -175,7 +181,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             return S::closed(self, slot);
         }
         match connection.framing.at_end() {
-            AtEnd::Complete => self.response_complete(slot, now),
+            AtEnd::Complete => self.response_complete(slot, now, false),
             AtEnd::Nothing => self.request_failed(slot, now, Failure::ClosedEarly),
             AtEnd::Truncated => self.request_failed(slot, now, Failure::Truncated),
         }

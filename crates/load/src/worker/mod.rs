@@ -44,7 +44,7 @@ use source::{Closed, Open, Replay, Source};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use sweep::Sweep;
-use transport::{Limited, Plain, Tls, Transport, Unlimited};
+use transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport, Unlimited};
 
 /// Responses are read into one buffer a thread.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -89,6 +89,8 @@ pub(crate) struct Report {
     /// Bandwidth of each paced connection, bits per second.
     pub(crate) bits_per_sec: Vec<f64>,
     pub(crate) tls: Option<TlsTally>,
+    /// Why no arrival of a response was timed, where the kernel would not.
+    pub(crate) has_no_stamps: Option<Errno>,
 }
 
 /// Runs one engine thread's part of the load with the source and the transport of its plan.
@@ -101,12 +103,26 @@ pub(crate) fn run(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
 }
 
 fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    let slots = task.connections;
-    match (task.tls, Limited::new(&task.plan.clients, slots)) {
-        (None, None) => Worker::new(task, poller, source, Plain::new(Unlimited)).run(),
-        (None, Some(pace)) => Worker::new(task, poller, source, Plain::new(pace)).run(),
-        (Some(tls), None) => Worker::new(task, poller, source, Tls::new(tls, slots, Unlimited)).run(),
-        (Some(tls), Some(pace)) => Worker::new(task, poller, source, Tls::new(tls, slots, pace)).run(),
+    if let Some(pace) = Limited::new(&task.plan.clients, task.connections) {
+        // What such a client leaves unread it leaves on purpose.
+        return run_at(pace, source, task, poller);
+    }
+    match Sampled::new(task.plan.seed.wrapping_add(task.share.index.into())) {
+        Ok(pace) => run_at(pace, source, task, poller),
+        Err(error) => {
+            let report = run_at(Unlimited, source, task, poller)?;
+            Ok(Report { has_no_stamps: Some(error), ..report })
+        }
+    }
+}
+
+fn run_at<S: Source, P: ReadPace>(pace: P, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    match task.tls {
+        None => Worker::new(task, poller, source, Plain::new(pace)).run(),
+        Some(tls) => {
+            let transport = Tls::new(tls, task.connections, pace);
+            Worker::new(task, poller, source, transport).run()
+        }
     }
 }
 
@@ -260,6 +276,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
             comparison: None,
             bits_per_sec: Vec::new(),
             tls: None,
+            has_no_stamps: None,
         };
         self.source.report(&mut report);
         self.transport.report(&mut report);

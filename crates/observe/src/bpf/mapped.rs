@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-/// `len` values of an array map with BPF_F_MMAPABLE. The kernel writes them while they are read: each number is read
-/// whole, but two numbers need not be of one moment.
+/// `len` values of an array map with BPF_F_MMAPABLE. The kernel writes them while they are read: each number is
+/// consistent in itself, but two numbers may be of different moments.
 #[derive(Debug)]
 pub struct Mapped<T> {
     start: NonNull<T>,
@@ -35,7 +35,7 @@ impl<T: Shared> Mapped<T> {
         Ok(Mapped { start, bytes, len, values: PhantomData })
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.len
     }

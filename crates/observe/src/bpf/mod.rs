@@ -1,5 +1,6 @@
-//! BPF programs: one way to load, attach and read the three objects of `bpf/`, which the build script compiles. Nothing is
-//! pinned: when this process ends, however it ends, the kernel closes its descriptors and with them removes every program.
+//! BPF programs: one way to load, attach and read the three objects of `bpf/`, which the build script compiles. Nothing
+//! is pinned: when this process ends, however it ends, the kernel closes its descriptors and thereby removes every
+//! program.
 
 mod mapped;
 pub mod types;
@@ -27,7 +28,7 @@ pub static PROFILE: &Compiled = compiled!("profile");
 /// `bpf/exact.bpf.c`.
 pub static EXACT: &Compiled = compiled!("exact");
 
-/// Of libbpf's messages the last are kept; the verifier's log of one program is among them.
+/// Bytes kept of libbpf's last messages; the verifier's log of one program is among them.
 const LOG_BYTES: usize = 64 << 10;
 
 /// Why programs were not loaded, attached or read.
@@ -36,7 +37,7 @@ const LOG_BYTES: usize = 64 << 10;
 pub struct Refusal {
     /// libbpf's error.
     pub error: Error,
-    /// What libbpf and the verifier wrote meanwhile.
+    /// The messages of libbpf and the verifier meanwhile.
     log: String,
 }
 
@@ -45,12 +46,13 @@ impl Refusal {
         Error::from(io::Error::new(io::ErrorKind::NotFound, format!("the compiled object has no {part}"))).into()
     }
 
-    /// Whether the caller lacks a privilege. The verifier refuses programs with the same number, but says why.
+    /// Whether the caller lacks a privilege. The verifier refuses programs with the same error number, but logs the
+    /// reason.
     pub fn is_permission(&self) -> bool {
         self.error.kind() == ErrorKind::PermissionDenied && !self.log.contains("PROG LOAD LOG")
     }
 
-    /// The last lines of what libbpf and the verifier wrote.
+    /// The last lines of libbpf's and the verifier's messages.
     pub fn last_words(&self, lines: usize) -> String {
         let words: Vec<&str> = self.log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         words[words.len().saturating_sub(lines)..].join("; ")
@@ -68,7 +70,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Loads an object; `prepare` sets constants, sizes of maps and which programs are wanted.
+/// Loads an object; `prepare` sets constants, sizes of maps and which programs to load.
 pub fn load(
     object: &'static Compiled,
     prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
@@ -80,7 +82,7 @@ pub fn load(
     })
 }
 
-/// Does something with libbpf, whose messages go into the refusal instead of to stderr.
+/// Runs `work` with libbpf, whose messages go into the refusal instead of to stderr.
 pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> {
     /// libbpf has one receiver of messages for the whole process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -99,7 +101,7 @@ pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> 
     done.map_err(|error| Refusal { error, log: LOG.lock().unwrap_or_else(PoisonError::into_inner).clone() })
 }
 
-/// Sets the constants in a section of their own; the verifier sees their values.
+/// Sets the constants in a separate section; the verifier sees their values.
 pub fn set_constants<T: Shared>(object: &mut OpenObject, section: &str, value: &T) -> Result<(), Error> {
     let mut map = object.maps_mut().find(|map| map.name() == section);
     let bytes = map.as_mut().and_then(|map| map.initial_value_mut());
@@ -113,7 +115,7 @@ pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, Refusal> {
     object.maps().find(|map| map.name() == name).ok_or_else(|| Refusal::missing(name))
 }
 
-/// A map in this process's memory, of `len` values; 0 = as many as it has.
+/// A map in this process's memory, of `len` values; 0 = all of them.
 pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapped<T>, Refusal> {
     use std::os::fd::AsFd;
     let map = map(object, name)?;
@@ -129,7 +131,7 @@ pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Ref
     object.progs_mut().find(|program| program.name() == name).ok_or_else(|| Refusal::missing(name))
 }
 
-/// Attaches a program where its section says.
+/// Attaches a program at the hook of its section.
 pub fn attach(object: &Object, name: &str) -> Result<Link, Refusal> {
     let program = program(object, name)?;
     logged(|| program.attach_trace())

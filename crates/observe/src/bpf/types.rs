@@ -1,7 +1,8 @@
 //! The structures that the programs in the kernel share with this program, as libbpf-cargo generates them from the type
-//! information of the compiled objects: a field that moves in `bpf/*.h` moves here, and one that goes does not compile.
+//! information of the compiled objects: a field that moves in `bpf/*.h` moves here, too, and use of a removed field
+//! does not compile.
 
-/// libbpf-cargo's skeletons, of which the types are used; loading is the same for all objects ([`super::load`]).
+/// libbpf-cargo's skeletons, of which only the types are used; loading is the same for all objects ([`super::load`]).
 #[allow(unused, clippy::all, clippy::undocumented_unsafe_blocks, rust_2018_idioms)]
 mod generated {
     pub mod watch {
@@ -63,7 +64,7 @@ pub fn bytes_of<T: Shared>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// The value of these bytes; `None` if there are not as many as it has.
+/// The value of these bytes; `None` if the length differs.
 pub fn value_of<T: Shared>(bytes: &[u8]) -> Option<T> {
     // SAFETY: there are as many bytes as are read, at any alignment, and any bytes are a value of a `Shared` type.
     (bytes.len() == size_of::<T>()).then(|| unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })

@@ -23,7 +23,7 @@ pub fn threads_of_a_core() -> Capability {
             "CPUs that share a core slow each other: give client and server different cores (lscpu -e), or switch it off in /sys/devices/system/cpu/smt/control",
         ),
         Some("0") => Capability::there(name, "simultaneous multithreading is off"),
-        _ => Capability::there(name, "the kernel knows of no simultaneous multithreading"),
+        _ => Capability::there(name, "the kernel reports no simultaneous multithreading"),
     }
 }
 
@@ -43,7 +43,7 @@ pub fn governor() -> Capability {
 pub fn clock_source() -> Capability {
     let name = "fast clock";
     match line("/sys/devices/system/clocksource/clocksource0/current_clocksource") {
-        None => Capability::there(name, "clock source not told by this kernel"),
+        None => Capability::there(name, "this kernel does not report its clock source"),
         Some(source) => Capability::of(
             name,
             matches!(source.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"),
@@ -75,7 +75,7 @@ pub fn steal() -> Capability {
     }
 }
 
-/// Opens a counter of CPU cycles of this thread in user mode: the least that a CPU with counters grants.
+/// Opens a counter of CPU cycles of this thread in user mode: the least that a CPU with counters allows.
 pub fn hardware_counters() -> Capability {
     let name = "hardware counters";
     let remedy_absent = "cycles, instructions and cache misses cannot be counted: use a machine that is not virtual, or one whose hypervisor passes the PMU on";

@@ -1,4 +1,4 @@
-//! The kernel's accounts and instruments.
+//! The kernel's accounting and instrumentation.
 
 use super::{Capability, is_root, line};
 use crate::proc_text::parse_thread_account;
@@ -90,7 +90,7 @@ pub fn bpf() -> Capability {
     )
 }
 
-/// Loads and attaches what `straingauge watch` counts by.
+/// Loads and attaches the programs with which `straingauge watch` counts.
 pub fn requests() -> Capability {
     let name = "requests of a server";
     match crate::watch::try_out() {
@@ -149,7 +149,7 @@ pub fn symbols() -> Capability {
     )
 }
 
-/// Asks for a ring with parameters that cannot be read: a kernel that has io_uring complains of these.
+/// Requests a ring with parameters that cannot be read: a kernel with io_uring returns an error about these.
 pub fn io_uring() -> Capability {
     let name = "io_uring";
     // SAFETY: a null pointer is not read by this process; the kernel answers EFAULT.

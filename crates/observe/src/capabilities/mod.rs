@@ -1,5 +1,5 @@
-//! What this machine can and cannot measure, for `straingauge doctor`. Every answer is tried out, not guessed from
-//! versions; what changes anything is tried in a network namespace of its own.
+//! The capabilities of this machine, for `straingauge doctor`. Every answer is tried out, not guessed from versions;
+//! tests that change anything run in a separate network namespace.
 
 mod cpu;
 mod kernel;
@@ -11,11 +11,11 @@ mod scratch;
 pub struct Capability {
     /// Short name, the same on every machine.
     pub name: String,
-    /// Whether it is there.
+    /// Whether it is available.
     pub is_available: bool,
-    /// What was found, in a few words. May hold text of this machine.
+    /// The finding, in a few words. May contain text of this machine.
     pub detail: String,
-    /// What is lost without it and what to do; empty where it is there.
+    /// The loss without it, and the remedy; empty if it is available.
     pub remedy: String,
 }
 
@@ -33,7 +33,7 @@ impl Capability {
     }
 }
 
-/// Everything that is looked at, in the order of a report: processes, CPUs, network, kernel instruments, limits.
+/// All checks, in the order of the report: processes, CPUs, network, kernel instruments, limits.
 pub fn capabilities() -> Vec<Capability> {
     [
         kernel::thread_accounts,
@@ -68,7 +68,7 @@ pub fn capabilities() -> Vec<Capability> {
     .collect()
 }
 
-/// A one-line file, trimmed; `None` where it cannot be read.
+/// A one-line file, trimmed; `None` if it cannot be read.
 fn line(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().replace('\t', " ")).filter(|text| !text.is_empty())

@@ -1,4 +1,4 @@
-//! The network stack: what can be read of it, what can be built with it, and its limits.
+//! The network stack: the ways to read it, the devices that can be made with it, and its limits.
 
 use super::scratch::{self, Probe};
 use super::{Capability, is_root, line};
@@ -31,7 +31,8 @@ fn probed(name: &str, probe: Probe, there: &str, remedy: &str) -> Capability {
     }
 }
 
-/// A kernel says "no such file" or "not supported" of a kind of device or queue that it was built without.
+/// Words for a kernel's error: "no such file" or "not supported" means that it was built without a kind of device or
+/// queue.
 fn refusal(error: &std::io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP) => "this kernel has none".into(),
@@ -52,8 +53,8 @@ pub fn veth() -> Capability {
     probed(
         "veth",
         Probe::Veth,
-        "client and server can be joined by a link of their own",
-        "client and server cannot be put apart: 'modprobe veth', or use a kernel with CONFIG_VETH",
+        "client and server can be joined by a separate link",
+        "client and server cannot be separated: 'modprobe veth', or use a kernel with CONFIG_VETH",
     )
 }
 
@@ -62,11 +63,11 @@ pub fn netem() -> Capability {
         "netem",
         Probe::QueueDiscipline("netem"),
         "delay, loss and rate can be emulated by the kernel",
-        "delay and loss are emulated in user space, which is dearer: 'modprobe sch_netem', or use a kernel with CONFIG_NET_SCH_NETEM",
+        "delay and loss are emulated in user space, which costs more CPU time: 'modprobe sch_netem', or use a kernel with CONFIG_NET_SCH_NETEM",
     )
 }
 
-/// What carries a wide-area path where netem does not: opened, and nothing made with it.
+/// The device for a wide-area path without netem: opened, and nothing made with it.
 pub fn tun() -> Capability {
     let name = "TUN devices";
     let remedy = "without netem there is no wide-area path (--delay, --loss, --bandwidth): 'modprobe tun', as root, in a container with --device /dev/net/tun";

@@ -1,10 +1,10 @@
-//! Trying out network features in a namespace that vanishes with the thread that made it.
+//! Tries out network features in a namespace that vanishes with the thread that made it.
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::io;
 
-/// What is tried.
+/// The feature to try.
 #[derive(Debug, Clone, Copy)]
 pub enum Probe {
     /// Only the namespace.
@@ -21,7 +21,7 @@ const TCA_KIND: u16 = 1;
 const TC_H_ROOT: u32 = 0xffff_ffff;
 const LOOPBACK_INDEX: u32 = 1;
 
-/// Makes a namespace, tries `probe` in it, and lets it go.
+/// Makes a namespace, tries `probe` in it, and drops it.
 pub fn try_in_new_namespace(probe: Probe) -> io::Result<()> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -49,7 +49,7 @@ fn try_queue_discipline(kind: &str) -> io::Result<()> {
     let mut name = kind.as_bytes().to_vec();
     name.push(0);
     match ask(libc::RTM_NEWQDISC, &fixed, |message| attribute(message, TCA_KIND, &name)) {
-        // It is known, but wants options (netem does).
+        // It exists, but needs options (netem does).
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
     }

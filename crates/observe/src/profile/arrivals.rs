@@ -1,16 +1,17 @@
-//! Whether the samples came that should have come, and if not, why. Two sources of one number: samples in the server's processes,
-//! and the scheduler's account of them; where they differ, the interrupts of the sampling clock tell whose fault it is.
+//! Checks that the expected samples came, and if not, finds out why. There are two sources of one number: samples in
+//! the server's processes, and the scheduler's account of them; if they differ, the interrupts of the sampling clock
+//! show the cause.
 
 use super::samples::Interrupts;
 use record::profile::{Arrivals, CpuCheck};
 use record::{Doubt, DoubtKind, Severity};
 
-/// The difference between sampled and scheduled CPU time that is not remarked upon.
+/// The difference between sampled and scheduled CPU time that is not mentioned.
 const TOLERANCE: f64 = 0.02;
-/// A share of the machine's time that is worth a word.
+/// A share of the machine's time that is mentioned.
 const NOTABLE: f64 = 0.005;
 
-/// Of a window of `sampled_ns` on so many CPUs.
+/// Of a window of `sampled_ns` on this many CPUs.
 pub fn arrivals(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns: u64) -> Arrivals {
     let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
     Arrivals {
@@ -21,10 +22,11 @@ pub fn arrivals(interrupts: &Interrupts, sampled_ns: u64, cpus: usize, period_ns
     }
 }
 
-/// The difference between both accounts and its cause, where it is more than chance. `samples`: those in the server's processes;
-/// `period_ns`: from one to the next.
+/// The difference between both accounts and its cause, if it is more than chance. `samples`: those in the server's
+/// processes; `period_ns`: from one to the next.
 pub fn doubt(check: &CpuCheck, samples: u64, period_ns: u64) -> Option<Doubt> {
-    // Two standard deviations of as many independent samples: a timer that meets a server now and then does no better.
+    // Two standard deviations of as many independent samples: a timer that rarely coincides with the server is no
+    // better.
     let scatter = 2.0 / (samples.max(1) as f64).sqrt();
     let difference = check.difference_ratio.filter(|difference| difference.abs() > TOLERANCE.max(scatter))?;
     let (cause, remedy) = cause(check, difference, period_ns);
@@ -46,7 +48,7 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
                     "a hypervisor took {} of the machine, which samples count and the scheduler does not",
                     percent(steal)
                 ),
-                "profile on a machine of its own",
+                "profile on a dedicated machine",
             )
         } else {
             (
@@ -56,7 +58,7 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         };
     }
     let rate_hz = 1_000_000_000 / period_ns.max(1);
-    // What is lost of the machine's interrupts need not be lost of the server's alike; half of it is a cause.
+    // Losses over the whole machine need not be the server's; half of them count as a cause.
     let explains = |ratio: f64| ratio >= -difference / 2.0;
     match arrivals.limit_hz {
         Some(limit_hz) if limit_hz < rate_hz => (
@@ -71,21 +73,21 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
                 percent(arrivals.late_ratio()),
                 percent(steal)
             ),
-            "profile on a machine of its own, or when its host is less busy",
+            "profile on a dedicated machine, or when its host is less busy",
         ),
         _ if explains(arrivals.late_ratio()) => (
             format!(
                 "{} of the machine's samples were passed over by timers that came late, though only {} of it is accounted as \
-                 taken by a hypervisor: its CPUs were stopped without being told, or ran for long with interrupts off",
+                 taken by a hypervisor: its CPUs were stopped without notice, or ran for long with interrupts off",
                 percent(arrivals.late_ratio()),
                 percent(steal)
             ),
-            "profile on a machine of its own, or take a lower --frequency",
+            "profile on a dedicated machine, or take a lower --frequency",
         ),
         _ if explains(arrivals.missing_ratio()) => (
             format!(
                 "{} of the machine's samples never came, though their timers were not late: the kernel drops those that meet \
-                 another program of its own kind, or throttles the event",
+                 another BPF program, or throttles the event",
                 percent(arrivals.missing_ratio())
             ),
             "end other profilers and tracers of this machine, or take a lower --frequency",
@@ -129,7 +131,7 @@ mod tests {
     fn each_cause_has_its_own_words() {
         for (check, words) in [
             (check(-0.4, 3_800, 6_200, 0.3), "while a hypervisor took 30.0 %"),
-            (check(-0.4, 3_800, 6_200, 0.01), "without being told"),
+            (check(-0.4, 3_800, 6_200, 0.01), "without notice"),
             (check(-0.4, 100, 6_200, 0.0), "37.0 % of the machine's samples never came"),
             (check(-0.4, 100, 9_900, 0.0), "fell on the server less often"),
             (check(0.1, 0, 10_000, 0.08), "which samples count"),
@@ -150,7 +152,7 @@ mod tests {
         assert_eq!(arrivals.expected, 1000.0);
         assert!((arrivals.late_ratio() - 0.06).abs() < 1e-9 && (arrivals.missing_ratio() - 0.04).abs() < 1e-9);
         assert!((arrivals.lost_ratio() - 0.1).abs() < 1e-9);
-        // A window's ends are read a moment apart from its samples: a sample too many is no negative loss.
+        // A window's ends are read a moment apart from its samples: one sample too many is not a negative loss.
         let more = Arrivals { arrived: 1001, late: 0, ..arrivals };
         assert_eq!(more.lost_ratio(), 0.0);
     }

@@ -1,9 +1,9 @@
-//! Whose work a sample was, and in which layer.
+//! Assigns each sample to an owner and a layer.
 //!
 //! The server's work is what its processes run, and the network softirq work on packets that its connections receive,
 //! wherever it ran: in another process, in ksoftirqd, on an idle CPU. On loopback and veth the other end's receive path
-//! runs in the server's own send: it is the *peer's* work, though the scheduler charges the server for it. Both sums are
-//! kept, so that the first describes the server and the second can be checked against the scheduler.
+//! runs in the server's own send: it is the *peer's* work, though the scheduler charges the server for it. Both sums
+//! are kept, so that the first describes the server and the second can be checked against the scheduler.
 
 use super::names::{Frame, Names};
 use super::samples::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
@@ -12,7 +12,7 @@ use record::profile::{Coverage, Mode};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Whose work.
+/// The owner of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
@@ -20,13 +20,13 @@ pub enum Owner {
     Server,
     /// The other end's, on this machine.
     Peer,
-    /// Of neither.
+    /// Neither's.
     Others,
-    /// Nobody's.
+    /// No owner: the CPU was idle.
     Idle,
 }
 
-/// Where it ran.
+/// The place where it ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ran {
@@ -41,19 +41,19 @@ pub enum Ran {
 /// Samples of one stack.
 #[derive(Debug, Clone)]
 pub struct Stack {
-    /// Whose work.
+    /// The owner.
     pub owner: Owner,
-    /// Where it ran.
+    /// The place where it ran.
     pub ran: Ran,
     /// The layer; `None` = no function of the stack names one.
     pub row: Option<Row>,
     /// The CPU's mode.
     pub mode: Mode,
-    /// Functions, innermost first; empty where none could be kept.
+    /// Functions, innermost first; empty if none could be kept.
     pub frames: Vec<Frame>,
     /// Number of the event.
     pub event: u8,
-    /// The server's process, where one ran.
+    /// The server's process, if one ran.
     pub tgid: u32,
     /// Samples in each tenth of the window.
     pub blocks: [u64; BLOCKS as usize],
@@ -66,12 +66,13 @@ impl Stack {
     }
 }
 
-/// Functions that receive packets or send them on in a software interrupt: below them the packet decides, not the process.
+/// Functions that receive packets or send them on in a software interrupt: below them the packet decides the owner, not
+/// the process.
 const NETWORK_SOFTIRQ: [&str; 4] = ["net_rx_action", "net_tx_action", "napi_threaded_poll", "run_backlog_napi"];
 const SOFTIRQ: [&str; 5] =
     ["handle_softirqs", "__do_softirq", "run_ksoftirqd", "napi_threaded_poll", "run_backlog_napi"];
 
-/// Gives every sample its owner and its row. `is_alive` processes are asked for the names of their functions.
+/// Gives every sample its owner and its row. Names of functions are read from `is_alive` processes.
 pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<Stack> {
     learn_users(raw, names);
     let mut kernel: HashMap<u64, (Vec<Frame>, Option<Row>, Mode, bool)> = HashMap::new();
@@ -151,7 +152,7 @@ fn owner_of(key: &SampleKey, is_network: bool, row: Option<&Row>) -> Owner {
     }
 }
 
-/// The row of a kernel stack, its mode, and whether the packet under way decides whose work it is.
+/// The row of a kernel stack, its mode, and whether the packet under way decides the owner.
 fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, bool) {
     let row = rule.row_of(frames.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
     let has = |names: &[&str]| frames.iter().any(|frame| names.contains(&frame.function.as_str()));
@@ -165,7 +166,7 @@ fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, 
         (None, Some(_)) => Mode::Interrupt,
         (None, None) => Mode::Kernel,
     };
-    // A device's interrupt that came during network work is not the packet's.
+    // A device's interrupt during network work does not belong to the packet.
     let is_packets = is_network && mode == Mode::Softirq;
     (frames, row, mode, is_packets)
 }
@@ -184,7 +185,7 @@ fn is_interrupt(function: &str) -> bool {
     .any(|prefix| function.starts_with(prefix))
 }
 
-/// Checks the rule against what was sampled.
+/// Checks the rule against the samples.
 pub fn coverage<'s>(stacks: impl IntoIterator<Item = &'s Stack>, rule: &Rule) -> Coverage {
     let mut coverage = Coverage::default();
     let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();

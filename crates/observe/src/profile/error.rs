@@ -3,7 +3,7 @@
 use super::symbols::SymbolsError;
 use std::io;
 
-/// An error of the profile. The message is one sentence: what, why, what to do.
+/// An error of the profile. The message is one sentence: what, why, the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// No right to load programs or to open events.
@@ -13,7 +13,7 @@ pub enum ProfileError {
     NotPermitted,
     /// The program was built without BPF.
     #[error(
-        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which wants clang"
+        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which needs clang"
     )]
     NotBuilt,
     /// The kernel refused a program.
@@ -27,12 +27,12 @@ pub enum ProfileError {
     /// The kernel's functions cannot be named.
     #[error(transparent)]
     Symbols(#[from] SymbolsError),
-    /// Nobody listens.
+    /// Nothing listens.
     #[error(
         "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one of its processes with --netns-of)"
     )]
     NoServer {
-        /// Which port.
+        /// The port.
         port: u16,
     },
     /// The server used no CPU.
@@ -43,7 +43,7 @@ pub enum ProfileError {
         /// Length of the window.
         seconds: f64,
     },
-    /// The kernel lets nobody hook its functions.
+    /// The kernel does not permit hooks in its functions.
     #[error("exact is not possible here: {0}; use --accounting sampled, which needs no hooks in functions")]
     ExactNotPossible(String),
     /// The server used no CPU in any burst.

@@ -1,4 +1,5 @@
-//! What makes a sample: the CPU clock, and the events of the hardware where it counts them, each at a fixed period.
+//! The events that trigger a sample: the CPU clock, and hardware events where the machine counts them, each at a fixed
+//! period.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -44,10 +45,10 @@ pub fn cpu_clock(frequency_hz: u32) -> EventKind {
     EventKind { name: "cpu-clock", kind: SOFTWARE, config: 0, period: 1_000_000_000 / u64::from(frequency_hz.max(1)) }
 }
 
-/// Page faults: counted by the kernel itself, so the path of a second event can be tried on any machine.
+/// Page faults: counted by the kernel itself, so the path of a second event can be tested on any machine.
 pub const PAGE_FAULTS: EventKind = EventKind { name: "page-faults", kind: SOFTWARE, config: 2, period: 1 };
 
-/// `struct perf_event_attr` up to the size of its first version, which every kernel takes.
+/// `struct perf_event_attr` up to the size of its first version, which every kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -68,7 +69,7 @@ struct Attributes {
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// Opens the event for whatever runs on `cpu`.
+    /// Opens the event for all code that runs on `cpu`.
     pub fn open(kind: EventKind, cpu: usize) -> io::Result<Event> {
         const TIMES: u64 = 3; // PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING
         const DISABLED: u64 = 1;
@@ -88,11 +89,11 @@ impl Event {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just returned this descriptor, and nobody else owns it.
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         Ok(Event(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
-    /// Events so far, and the share of the time in which the counter was not lent to others.
+    /// Events so far, and the share of the time in which the counter was not used for other events.
     pub fn read(&self) -> io::Result<(u64, f64)> {
         let mut words = [0u64; 3];
         // SAFETY: the buffer holds the 24 bytes that this read_format yields.
@@ -104,7 +105,7 @@ impl Event {
         Ok((value, if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }))
     }
 
-    /// Lets it count and interrupt, or no longer.
+    /// Starts or stops its counting and interrupts.
     pub fn set_running(&self, is_running: bool) -> io::Result<()> {
         // _IO('$', 0) and _IO('$', 1) of include/uapi/linux/perf_event.h.
         const ENABLE: libc::c_ulong = 0x2400;
@@ -116,7 +117,7 @@ impl Event {
         }
     }
 
-    /// A second descriptor of the same event, for whoever closes what it is given.
+    /// A second descriptor of the same event, for a callee that closes the one it is given.
     pub fn second(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()
     }

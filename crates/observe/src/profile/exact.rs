@@ -1,10 +1,10 @@
-//! The exact way of measuring: the kernel's functions at which one layer calls another are hooked at begin and end
-//! (fentry, fexit), and time is charged as it passes, as Kim and Rixner's profiler did (2005, section 3).
+//! The exact method: the kernel's functions at which one layer calls another are hooked at begin and end (fentry,
+//! fexit), and the time between hooks is charged, as Kim and Rixner's profiler did (2005, section 3).
 //!
-//! It costs more than the layers at the boundary do themselves, so it runs in short bursts, says what it cost, and takes
-//! the cost of its hooks out of the layers. Rooms: [`reading`] (what they counted), `programs` (loaded, attached),
-//! `calibration` (what a hook costs), `bursts` (when), [`result`] (the tables), [`calibrated`] (the sampled profile
-//! corrected by it).
+//! The hooks cost more than the layers at the boundary do themselves, so it runs in short bursts, reports its cost, and
+//! takes the cost of its hooks out of the layers. Modules: [`reading`] (the programs' counts), `programs` (load,
+//! attach), `calibration` (the cost of a hook), `bursts` (the timing), [`result`] (the tables), [`calibrated`] (the
+//! sampled profile corrected by it).
 
 #[cfg(feature = "bpf")]
 mod bursts;

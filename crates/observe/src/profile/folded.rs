@@ -1,5 +1,5 @@
-//! From the stacks of a profile to folded stacks. The root is the server's program, or where its packets were handled outside
-//! it.
+//! Converts the stacks of a profile to folded stacks. The root is the server's program, or the place where its packets
+//! were handled outside it.
 
 use super::attribute::{Owner, Ran, Stack};
 use record::profile::folded::{Folded, KERNEL_MARK};

@@ -4,7 +4,7 @@ use record::Outside;
 use std::fmt;
 use std::str::FromStr;
 
-/// More patterns in a group than anybody types.
+/// An upper bound for the patterns in a group.
 const MAX_PATTERNS: usize = 256;
 
 /// A name or a pattern with `*` (any characters) for functions of the kernel, or with `user:` before it for functions of
@@ -22,7 +22,7 @@ impl Pattern {
         self.is_user == is_user && (glob_matches(&self.glob, function) || !is_user && glob_matches(&self.glob, plain))
     }
 
-    /// Whether it is about the server's own functions, which are only known after the run.
+    /// Whether it is about the server's own functions, which are known only after the run.
     pub fn is_user(&self) -> bool {
         self.is_user
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Pattern {
 pub struct FunctionGroup {
     /// Its name.
     pub name: String,
-    /// What belongs to it.
+    /// Its patterns.
     pub patterns: Vec<Pattern>,
 }
 
@@ -50,7 +50,7 @@ impl FunctionGroup {
     }
 }
 
-/// Why a text is no group.
+/// Why a text is not a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a group: write it as name=pattern,pattern, for instance acks=tcp_ack*,tcp_send_ack")]
 pub struct GroupError(pub Outside);

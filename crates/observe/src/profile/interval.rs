@@ -1,4 +1,4 @@
-//! How sure a sampled number is: the spread between the tenths of the window.
+//! The uncertainty of a sampled number: the spread between the tenths of the window.
 
 use record::profile::Estimate;
 
@@ -6,8 +6,8 @@ use record::profile::Estimate;
 const T_95: [f64; 15] =
     [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
 
-/// Sum of `parts` over sum of `wholes` with the interval of a ratio estimator over blocks (Cochran, Sampling Techniques,
-/// 1977, section 6.3). `None` where the wholes are 0.
+/// Sum of `parts` over sum of `wholes` with the interval of a ratio estimator over blocks (Cochran, Sampling
+/// Techniques, 1977, section 6.3). `None` if the wholes are 0.
 pub fn ratio(parts: &[f64], wholes: &[f64]) -> Option<Estimate> {
     let total: f64 = wholes.iter().sum();
     if total <= 0.0 || !total.is_finite() {

@@ -1,14 +1,14 @@
-//! Where the CPU goes: the server's time by layer of the network stack, per packet and per request, after the profiler of
-//! Kim and Rixner (2005).
+//! The server's CPU time by layer of the network stack, per packet and per request, after the profiler of Kim and
+//! Rixner (2005).
 //!
 //! *Sampled*: a timer on every CPU interrupts about a thousand times a second; a BPF program counts the stacks in the
-//! kernel, and `record::layers` says which layer each belongs to. Two more programs see every packet of the port, so that
-//! work in network softirqs is charged to the end of the connection whose packet it handles, and costs can be divided by
+//! kernel, and `record::layers` assigns each to a layer. Two more programs see every packet of the port, so that work
+//! in network softirqs is charged to the end of the connection whose packet it handles, and costs can be divided by
 //! packets. docs/layers.md describes the rule, the biases and the checks.
 //!
-//! Rooms inside: `sampler`, `events` (the kernel's side), [`samples`] (what they counted), `symbols`, `names` (addresses to
-//! functions), [`attribute`] (whose work, which layer), [`arrivals`] (whether the samples came that should have), [`result`]
-//! (the tables), [`scaling`] (what select, poll, epoll, accept and descriptors cost on this kernel). What comes out is a
+//! Modules: `sampler`, `events` (the kernel's side), [`samples`] (their counts), `symbols`, `names` (addresses to
+//! functions), [`attribute`] (owner and layer), [`arrivals`] (whether the expected samples came), [`result`] (the
+//! tables), [`scaling`] (the cost of select, poll, epoll, accept and descriptors on this kernel). The result is a
 //! [`record::profile::Profile`]; the crate `report` renders it.
 
 pub mod arrivals;

@@ -22,7 +22,7 @@ pub struct Frame {
     pub is_kernel: bool,
 }
 
-/// Names, each address asked for once.
+/// Names; each address is looked up once.
 pub struct Names<'s> {
     symbols: &'s KernelSymbols,
     kernel: HashMap<u64, Frame>,
@@ -31,7 +31,7 @@ pub struct Names<'s> {
 }
 
 impl<'s> Names<'s> {
-    /// Over the kernel's functions.
+    /// With the kernel's functions.
     pub fn new(symbols: &'s KernelSymbols) -> Self {
         Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }
@@ -44,7 +44,8 @@ impl<'s> Names<'s> {
             Some(function) => {
                 Frame { function: clean(&function.name), module: function.module.clone(), is_kernel: true }
             }
-            // The kernel lists its functions; what is none of them was compiled at run time, as BPF programs are.
+            // The kernel lists its functions; an address in none of them is code compiled at run time, such as BPF
+            // programs.
             None => Frame { function: "bpf_jit_code".into(), module: None, is_kernel: true },
         };
         let caller = |index: usize, address: u64| if index == 0 { address } else { address.saturating_sub(1) };
@@ -56,7 +57,7 @@ impl<'s> Names<'s> {
             .collect()
     }
 
-    /// Asks for the names of user stacks of one process at once, while it still lives.
+    /// Looks up the names of user stacks of one process at once, while it still lives.
     pub fn learn_user(&mut self, pid: u32, stacks: &[&Vec<u64>]) {
         let mut addresses: Vec<u64> = stacks.iter().flat_map(|stack| stack.iter().copied()).collect();
         addresses.sort_unstable();
@@ -74,7 +75,7 @@ impl<'s> Names<'s> {
                     module: symbol.module.and_then(|path| Some(clean(path.to_string_lossy().rsplit('/').next()?))),
                     is_kernel: false,
                 }),
-                // Between the symbols of a stripped file: its name is better than nothing.
+                // Between the symbols of a stripped file: the file's name is better than nothing.
                 _ => files.at(address).map(|file| Frame {
                     function: format!("[{}]", clean(file)),
                     module: None,
@@ -85,8 +86,8 @@ impl<'s> Names<'s> {
         }
     }
 
-    /// Names a user stack, innermost first. Without frame pointers only its first frame is sure: the rest ends where an
-    /// address is in no function.
+    /// Names a user stack, innermost first. Without frame pointers only its first frame is certain: the rest ends at an
+    /// address that is in no function.
     pub fn user_stack(&self, pid: u32, addresses: &[u64]) -> Vec<Frame> {
         let known = |address: &u64| self.user.get(&(pid, *address)).cloned().flatten();
         let unknown = || Frame { function: "[unknown]".into(), module: None, is_kernel: false };

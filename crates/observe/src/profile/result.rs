@@ -1,4 +1,4 @@
-//! From stacks to the rows of a profile.
+//! Converts stacks to the rows of a profile.
 
 use super::attribute::{Owner, Ran, Stack};
 use super::groups::FunctionGroup;
@@ -47,7 +47,7 @@ fn counted(stacks: &[Stack], event: u8, wanted: impl Fn(&Stack) -> bool) -> (u64
     (samples, blocks)
 }
 
-/// What the rows are divided by, in each tenth.
+/// The denominators of the rows, in each tenth.
 #[derive(Debug, Clone, Copy)]
 pub struct Denominators {
     /// Packets, both directions.
@@ -111,7 +111,7 @@ pub fn layer_rows(stacks: &[Stack], sample_ns: f64, by: &Denominators, events: &
     rows
 }
 
-/// The functions with the most samples of their own.
+/// The functions with the most samples, without their callees.
 pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
     type Place = (Option<Layer>, Mode);
     let mut functions: HashMap<(&str, Option<&str>), BTreeMap<Place, u64>> = HashMap::new();
@@ -152,7 +152,7 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
     rows
 }
 
-/// The user's groups; with what is in none of them they are the whole.
+/// The user's groups; with the functions in none of them they are the whole.
 pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by: &Denominators) -> Vec<GroupRow> {
     if groups.is_empty() {
         return Vec::new();
@@ -179,7 +179,7 @@ pub fn group_rows(stacks: &[Stack], groups: &[FunctionGroup], sample_ns: f64, by
         .collect()
 }
 
-/// Innermost functions of the server's samples that no layer claims.
+/// Innermost functions of the server's samples that belong to no layer.
 pub fn unattributed_top(stacks: &[Stack]) -> Vec<(String, u64)> {
     let mut tops: BTreeMap<&str, u64> = BTreeMap::new();
     for stack in stacks.iter().filter(|stack| stack.event == 0 && stack.owner == Owner::Server && stack.row.is_none()) {

@@ -1,4 +1,4 @@
-//! The sampler in the kernel: loaded, opened for a window, read. Nothing is pinned: it goes when this process does.
+//! The sampler in the kernel: loaded, opened for a window, read. Nothing is pinned: it ends with this process.
 
 use super::error::ProfileError;
 use super::events::{self, Event, EventKind};
@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 const SAMPLE_USER: u8 = 1;
 const SAMPLE_STACK_LOST: u8 = 2;
 
-/// What is sampled.
+/// The settings of a sampler.
 #[derive(Debug, Clone)]
 pub struct SamplerOptions {
     /// The server's port.
@@ -26,14 +26,14 @@ pub struct SamplerOptions {
     pub netns_inode: u32,
     /// Samples a second and CPU.
     pub frequency_hz: u32,
-    /// Events beside the CPU clock; those that the machine lacks are left out and named.
+    /// Events other than the CPU clock; those that the machine lacks are left out and named.
     pub events: Vec<EventKind>,
 }
 
 /// An event that samples, or the reason why it does not.
 #[derive(Debug)]
 pub struct EventState {
-    /// Which.
+    /// The kind.
     pub kind: EventKind,
     /// Why it is missing.
     pub missing: Option<String>,
@@ -50,14 +50,14 @@ impl EventState {
     }
 }
 
-/// Loaded and attached, its gate shut.
+/// Loaded and attached, with its gate closed.
 pub struct Sampler {
     links: Vec<Link>,
-    /// The CPU clock first, then the others as asked for.
+    /// The CPU clock first, then the others in the order of the options.
     pub events: Vec<EventState>,
     object: Object,
     members: HashSet<u32>,
-    /// Since when the gate is open; 0 = it is shut.
+    /// When the gate was opened; 0 = it is closed.
     opened_ns: Cell<u64>,
 }
 
@@ -121,7 +121,7 @@ impl Sampler {
         Ok(state)
     }
 
-    /// Processes of the server; those that they fork are followed by themselves.
+    /// Processes of the server; the programs follow their forks.
     pub fn add_members(&mut self, pids: impl IntoIterator<Item = u32>) -> Result<(), ProfileError> {
         let map = bpf::map(&self.object, "members")?;
         for pid in pids {
@@ -132,7 +132,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Lets samples and packets count, as part of `block`; or no longer.
+    /// Counts samples and packets as part of `block`, or stops counting.
     pub fn set_gate(&self, is_open: bool, block: u32) -> Result<(), ProfileError> {
         self.opened_ns.set(match self.opened_ns.get() {
             _ if !is_open => 0,
@@ -144,17 +144,17 @@ impl Sampler {
         Ok(map.update(&0u32.to_ne_bytes(), bytes_of(&gate), MapFlags::ANY).map_err(Refusal::from)?)
     }
 
-    /// Lets the events interrupt, or no longer: a shut gate ignores them, but each still costs an interrupt.
+    /// Starts or stops the events' interrupts: a closed gate ignores them, but each still costs an interrupt.
     pub fn set_running(&self, is_running: bool) -> Result<(), ProfileError> {
         let events = self.events.iter().flat_map(|state| &state.cpus);
         events.into_iter().try_for_each(|event| event.set_running(is_running)).map_err(ProfileError::NoClock)
     }
 
-    /// Forgets the samples and stacks of an earlier window. The gate must be shut.
+    /// Removes the samples and stacks of an earlier window. The gate must be closed.
     pub fn forget(&self) -> Result<(), ProfileError> {
         for name in ["samples", "kernel_stacks", "user_stacks"] {
             let map = bpf::map(&self.object, name)?;
-            // First the keys, then the deletions: a walk over a changing table may begin again.
+            // First the keys, then the deletions: a walk over a changing table may restart.
             for key in map.keys().collect::<Vec<_>>() {
                 map.delete(&key).map_err(Refusal::from)?;
             }
@@ -162,12 +162,12 @@ impl Sampler {
         Ok(())
     }
 
-    /// The port's packets so far, what was lost so far, and the clock's interrupts so far.
+    /// The port's packets, the losses and the clock's interrupts so far.
     pub fn rows(&self) -> Result<(PacketCounts, Losses, Interrupts), ProfileError> {
         Ok(rows(&self.object)?)
     }
 
-    /// Reads what was counted. The gate must be shut.
+    /// Reads the counts. The gate must be closed.
     pub fn read(&self) -> Result<RawSamples, ProfileError> {
         let mut raw = RawSamples { losses: self.rows()?.1, ..RawSamples::default() };
         let samples = bpf::map(&self.object, "samples")?;
@@ -226,8 +226,8 @@ fn frames(count: u64, frames: &[u64]) -> Vec<u64> {
     frames.iter().take(count).copied().take_while(|frame| *frame != 0).collect()
 }
 
-/// The port's packets, what was lost and the clock's interrupts, summed over the CPUs. The object of the exact way has the
-/// same rows.
+/// The port's packets, the losses and the clock's interrupts, summed over the CPUs. The object of the exact method has
+/// the same rows.
 pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts), Refusal> {
     let bytes = bpf::map(object, ".bss.rows")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());

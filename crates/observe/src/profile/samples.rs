@@ -1,16 +1,17 @@
-//! What the sampler's programs counted, free of how it lies in the kernel's memory: samples by place, packets, losses.
+//! The counts of the sampler's programs, independent of their form in the kernel's memory: samples by place, packets,
+//! losses.
 
 use record::profile::Losses;
 use std::collections::HashMap;
 
-/// Parts of the window that are counted apart, so that the spread between them gives the intervals.
+/// Parts of the window that are counted separately, so that the spread between them gives the intervals.
 pub const BLOCKS: u32 = 10;
 /// No process: the CPU had nothing to do.
 pub const TGID_IDLE: u32 = 0;
 /// A process that is not the server's.
 pub const TGID_OTHERS: u32 = u32::MAX;
 
-/// Whose packet a CPU took up last in its network softirq.
+/// The owner of the packet that a CPU handled last in its network softirq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
     /// None of the port's.
@@ -21,7 +22,7 @@ pub enum Side {
     Peer,
 }
 
-/// Where a sample fell.
+/// The place of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SampleKey {
     /// Kernel stack by hash, 0 = none.
@@ -32,7 +33,7 @@ pub struct SampleKey {
     pub tgid: u32,
     /// Number of the perf event.
     pub event: u8,
-    /// Whose packet was under way on the CPU.
+    /// The owner of the packet that the CPU was handling.
     pub side: Side,
     /// The CPU was in user mode.
     pub is_user: bool,
@@ -45,7 +46,7 @@ pub struct SampleKey {
 /// Interrupts of the sampling clock, over all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Interrupts {
-    /// That came.
+    /// Interrupts that came.
     pub arrived: u64,
     /// Periods that passed without one, because the one before came late.
     pub late: u64,
@@ -61,7 +62,7 @@ impl Interrupts {
     }
 }
 
-/// Everything that a window left in the kernel.
+/// All data of a window in the kernel.
 #[derive(Debug, Clone, Default)]
 pub struct RawSamples {
     /// Samples by place.
@@ -70,6 +71,6 @@ pub struct RawSamples {
     pub kernel_stacks: HashMap<u64, Vec<u64>>,
     /// User stacks by hash.
     pub user_stacks: HashMap<u64, Vec<u64>>,
-    /// What found no room.
+    /// Losses for lack of space.
     pub losses: Losses,
 }

@@ -1,7 +1,7 @@
-//! What the calls of event-driven servers cost on this kernel as the process holds more descriptors: the measurements of
-//! Banga and Mogul's Figure 1 (1998) for any kernel.
+//! The cost of the calls of event-driven servers on this kernel as the process holds more descriptors: the measurements
+//! of Banga and Mogul's Figure 1 (1998) for any kernel.
 //!
-//! N idle TCP connections over loopback are held open, their other ends by a thread with a descriptor table of its own.
+//! N idle TCP connections over loopback are held open, their other ends by a thread with a separate descriptor table.
 //! One more descriptor, the highest, is always ready. Each call is timed in batches by the thread's CPU clock.
 
 mod calls;
@@ -10,9 +10,9 @@ mod idle;
 use record::profile::scaling::{Call, CallScaling, Cost, Growth, Scaling};
 use std::io;
 
-/// Numbers of descriptors at which is measured, as far as the limit allows.
+/// Numbers of descriptors to measure, as far as the limit allows.
 pub const STEPS: [usize; 6] = [16, 64, 256, 1024, 4096, 16384];
-/// Costs below this exponent do not count as growing: caches alone make some difference.
+/// Costs below this exponent do not count as growing: caches alone cause some difference.
 const FLAT: f64 = 0.2;
 /// From this exponent on the cost is in proportion to the descriptors.
 const PROPORTIONAL: f64 = 0.7;
@@ -58,11 +58,11 @@ fn exponent(costs: &[Cost]) -> Option<f64> {
     Some(covariance / variance)
 }
 
-/// Measures on this kernel, in this process; uses up to `most` descriptors beside those it has. Ends early when
+/// Measures on this kernel, in this process; uses up to `most` descriptors besides those it has. Ends early when
 /// `is_stopped`.
 pub fn probe(most: usize, is_stopped: &dyn Fn() -> bool) -> io::Result<Scaling> {
     let limit = idle::raise_limit()?;
-    // What this process has open anyway, the connections under accept, and a margin.
+    // Descriptors of this process anyway, the connections to accept, and a margin.
     let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(256).min(most);
     let mut idle = idle::IdleSet::new()?;
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); Call::ALL.len()];

@@ -53,8 +53,8 @@ impl KernelSymbols {
             .ok_or_else(|| SymbolsError::Hidden { restrict: restrict().trim().to_string() })
     }
 
-    /// Reads the text of kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names of one address the first that `prefers`
-    /// accepts is kept. `None`: there are names, but all addresses are hidden.
+    /// Reads the text of kallsyms: `ADDRESS TYPE NAME [MODULE]`. Of several names of one address the first that
+    /// `prefers` accepts is kept. `None`: there are names, but all addresses are hidden.
     pub fn parse(mut text: impl BufRead, prefers: impl Fn(&KernelFunction) -> bool) -> io::Result<Option<Self>> {
         let mut found: Vec<(u64, KernelFunction)> = Vec::new();
         let mut hidden = 0u64;
@@ -95,13 +95,13 @@ impl KernelSymbols {
         Ok(Some(symbols))
     }
 
-    /// The function that contains `address`; `None` below the first, and after the end of the kernel's own code where no
-    /// module lies: generated code.
+    /// The function that contains `address`; `None` below the first, and for generated code, after the end of the
+    /// kernel's own code where no module lies.
     pub fn at(&self, address: u64) -> Option<&KernelFunction> {
         let after = self.addresses.partition_point(|start| *start <= address);
         let index = after.checked_sub(1)?;
         let function = self.functions.get(index)?;
-        // Sizes are not listed. No function is as long as this; what is farther off belongs to nothing that has a name.
+        // Sizes are not listed. No function is this long; an address farther off belongs to no function.
         let is_beyond =
             address - self.addresses[index] > LONGEST_FUNCTION_BYTES || END_MARKS.contains(&function.name.as_str());
         (!is_beyond).then_some(function)

@@ -1,4 +1,4 @@
-//! A profile from beginning to end: find the server, sample it for a window, say where its time went.
+//! Profiles a server: finds it, samples it for a window, and attributes its time.
 
 use super::arrivals;
 use super::attribute::{Stack, attribute, coverage};
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 /// The share of kernel samples that the layer rule must place.
 const COVERAGE_WANTED: f64 = 0.98;
-/// Fewer samples than this say less about the length of a sample than its period does.
+/// With fewer samples the period is a better estimate of a sample's length than they are.
 const LEAST_FOR_SCALE: u64 = 200;
 
-/// What to profile, and how.
+/// The settings of a profile.
 #[derive(Debug, Clone)]
 pub struct ProfileOptions {
     /// The server's port.
@@ -38,7 +38,7 @@ pub struct ProfileOptions {
     pub duration: Duration,
     /// Groups of functions to be summed.
     pub groups: Vec<FunctionGroup>,
-    /// Events beside the CPU clock, where the machine has them.
+    /// Events other than the CPU clock, if the machine has them.
     pub events: Vec<EventKind>,
 }
 
@@ -56,7 +56,7 @@ impl ProfileOptions {
     }
 }
 
-/// An attached profiler. One window after another can be opened and closed with it; attaching is what takes long.
+/// An attached profiler, which opens and closes one window after another; only attaching takes long.
 #[derive(Debug)]
 pub struct Profiler {
     options: ProfileOptions,
@@ -69,7 +69,7 @@ pub struct Profiler {
     window: Option<OpenWindow>,
 }
 
-/// What was read when a window began, and at the ends of its tenths.
+/// The readings at a window's begin, and at the ends of its tenths.
 #[derive(Debug)]
 struct OpenWindow {
     opened: Instant,
@@ -79,9 +79,9 @@ struct OpenWindow {
     losses_before: Losses,
     interrupts_before: Interrupts,
     edges: Vec<PacketCounts>,
-    /// Since when nothing is sampled, and the server's CPU time then.
+    /// When the pause began, and the server's CPU time then.
     paused: Option<(Instant, u64)>,
-    /// What pauses took of the window, and of the server's CPU time.
+    /// The part of the window, and of the server's CPU time, that was paused.
     left_out: Duration,
     left_out_cpu_ns: u64,
 }
@@ -123,8 +123,8 @@ impl Profiler {
         Ok(profiler)
     }
 
-    /// Opens a window, which is to begin now: what takes long was done when the last one ended. One that is still open is
-    /// given up.
+    /// Opens a window, which is to begin now: slow preparations were done when the last one ended. One that is still
+    /// open is dropped.
     pub fn begin(&mut self) -> Result<(), ProfileError> {
         if self.window.take().is_some() {
             self.sampler.set_gate(false, 0)?;
@@ -153,7 +153,8 @@ impl Profiler {
         Ok(())
     }
 
-    /// Takes no samples until [`resume`](Self::resume): neither the time nor the server's CPU time until then is the window's.
+    /// Takes no samples until [`resume`](Self::resume): neither the time nor the server's CPU time until then belongs
+    /// to the window.
     pub fn pause(&mut self) -> Result<(), ProfileError> {
         let Some(window) = self.window.as_mut().filter(|window| window.paused.is_none()) else { return Ok(()) };
         self.sampler.set_gate(false, window.block)?;
@@ -162,7 +163,7 @@ impl Profiler {
         self.sampler.set_running(false)
     }
 
-    /// Goes on after [`pause`](Self::pause).
+    /// Continues after [`pause`](Self::pause).
     pub fn resume(&mut self) -> Result<(), ProfileError> {
         let Some(window) = self.window.as_mut() else { return Ok(()) };
         let Some((since, cpu_ns)) = window.paused.take() else { return Ok(()) };
@@ -194,8 +195,8 @@ impl Profiler {
         Ok(())
     }
 
-    /// Looks for new processes and begins the next tenth when it is due. To be called ten times a window where rows are
-    /// wanted with their intervals; children that a known process starts are followed without it.
+    /// Finds new processes and begins the next tenth when it is due. Call it ten times a window if intervals are
+    /// needed; children that a known process starts are followed without it.
     pub fn tick(&mut self) -> Result<(), ProfileError> {
         let tenth = self.options.duration / BLOCKS;
         let Some(mut window) = self.window.take() else { return Ok(()) };
@@ -221,7 +222,7 @@ impl Profiler {
         self.sampler.add_members(self.group.pids())
     }
 
-    /// Ends the window and says what it saw. `requests`: how many the server completed in it, where the caller knows.
+    /// Ends the window and returns its result. `requests`: how many the server completed in it, if the caller knows.
     pub fn end(&mut self, requests: Option<u64>) -> Result<Profile, ProfileError> {
         let Some(mut window) = self.window.take() else { return Err(ProfileError::NoSamples { seconds: 0.0 }) };
         self.sampler.set_gate(false, window.block)?;
@@ -335,7 +336,7 @@ fn denominators(edges: &[PacketCounts], requests: Option<u64>) -> (Denominators,
     (by, whole)
 }
 
-/// Profiles for the whole window, or until `is_stopped`; then with what there is.
+/// Profiles for the whole window, or until `is_stopped`; then with the samples so far.
 pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Profile, ProfileError> {
     let mut profiler = Profiler::attach(options)?;
     profiler.begin()?;

@@ -1,4 +1,5 @@
-//! A pack in use: when its windows are held, what its functions showed, and what reads and sends showed of the same requests.
+//! A pack in use: when its windows open, what its functions measured, and what reads and sends measured of the same
+//! requests.
 
 use super::classes::SizeClasses;
 use super::pack::Pack;
@@ -11,13 +12,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A window in which functions are probed is short: probes cost more than all else together.
+/// A window in which functions are probed is short: probes cost more than everything else in it.
 pub const PACK_WINDOW: Duration = Duration::from_millis(100);
-/// Time between such windows at best.
+/// The shortest time between such windows.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(2);
-/// More seldom than this a window says nothing about the present.
+/// With longer periods a window says nothing about the present.
 const LONGEST_PERIOD: Duration = Duration::from_secs(120);
-/// Of the budget of the whole watch.
+/// Part of the budget of the whole watch.
 pub const PACK_SHARE: f64 = 0.5;
 
 /// Probes and sums.
@@ -36,7 +37,7 @@ pub struct ActivePack {
 }
 
 impl ActivePack {
-    /// Nothing is held yet: what a request costs the server has to be known first.
+    /// Plans no window yet: what a request costs the server must be known first.
     pub fn new(pack: &Pack, places: Vec<Place>, costs: ProbeCosts, classes: usize) -> Self {
         ActivePack {
             name: pack.server.clone(),
@@ -51,7 +52,7 @@ impl ActivePack {
         }
     }
 
-    /// Sums anew from now on: what the rows hold so far is left out.
+    /// Sums from now on: what the rows hold so far is left out.
     pub fn restart(&mut self, functions: impl Iterator<Item = PhaseRow>, classes: usize) {
         self.by_functions.restart(functions);
         self.by_events = PhaseSums::new(classes);
@@ -63,8 +64,8 @@ impl ActivePack {
         self.next_ns
     }
 
-    /// Chooses the period: the probes of a request, as a share of what the request costs the server, within this part of the
-    /// budget.
+    /// Chooses the period so that the probes of a request, as a share of what the request costs the server, stay within
+    /// this part of the budget.
     pub fn adapt(&mut self, now_ns: u64, cpu_per_request_ns: f64, budget: f64) {
         let window_share = self.request_ns() / cpu_per_request_ns;
         let wanted = PACK_WINDOW.as_secs_f64() * window_share / (budget * PACK_SHARE).max(1e-9);
@@ -77,8 +78,8 @@ impl ActivePack {
         }
     }
 
-    /// What the probes add to a request. A function that is probed at its call and its return is called once; of several for one
-    /// and the same boundary the dearest counts.
+    /// What the probes add to a request. A function probed at its call and its return is called once; of several
+    /// functions for the same boundary the most expensive one counts.
     pub fn request_ns(&self) -> f64 {
         let mut functions: BTreeMap<(&Path, u64), Vec<&Place>> = BTreeMap::new();
         for place in &self.places {
@@ -94,19 +95,20 @@ impl ActivePack {
         by_boundaries.values().sum()
     }
 
-    /// Of one call of a function, with what is probed of it.
+    /// The cost of one call of a function, for those of its ends that are probed.
     fn function_ns(&self, places: &[&Place]) -> f64 {
         let at = |at_return: bool| places.iter().any(|place| place.at_return == at_return);
         self.costs.of(places.iter().any(|place| place.is_stepped), at(false), at(true))
     }
 
-    /// The dearest probe of this kind alone; 0 where there is none.
+    /// The most expensive probe of this kind alone; 0 where there is none.
     fn dearest_ns(&self, at_return: bool) -> f64 {
         let places = self.places.iter().filter(|place| place.at_return == at_return);
         places.map(|place| self.costs.of(place.is_stepped, !at_return, at_return)).fold(0.0, f64::max)
     }
 
-    /// A window was held: what the functions showed (all so far), and what reads and sends showed of the same requests (new).
+    /// Takes in a window: what the functions measured (all so far), and what reads and sends measured of the same
+    /// requests (new).
     pub fn held(
         &mut self,
         now_ns: u64,
@@ -122,14 +124,14 @@ impl ActivePack {
         self.next_ns = Some(now_ns + self.period.as_nanos() as u64);
     }
 
-    /// Nothing more is held.
+    /// Opens no more windows.
     pub fn suspend(&mut self) {
         self.next_ns = None;
     }
 
-    /// As a reading shows it; `hits` of functions so far.
+    /// The totals for a reading; `hits` of functions so far.
     pub fn totals(&self, classes: usize, hits: u64) -> PackTotals {
-        // Not divided anew by the exact CPU time: what the probes cost is in these phases, and is to be seen.
+        // Not corrected by the exact CPU time: these phases contain the cost of the probes, and show it.
         let raw = vec![ClassTotals::default(); classes];
         PackTotals {
             server: self.name.clone(),
@@ -168,7 +170,7 @@ mod tests {
     }
 
     fn pack() -> ActivePack {
-        // As nginx's: the first function is single-stepped, of the second both ends are probed.
+        // As nginx's: the first function is single-stepped, the second is probed at both ends.
         pack_of(vec![place(1, 1, false, true), place(2, 2, false, false), place(2, 3, true, false)])
     }
 

@@ -1,5 +1,5 @@
-//! The server's work by process: requests and phases from the programs' records of threads, CPU time from the scheduler. The
-//! processes that did most are listed, all others are one row, so that the rows' sums are the group's.
+//! The server's work by process: requests and phases from the programs' records of threads, CPU time from the
+//! scheduler. The processes with the most work are listed, all others are one row, so the rows add up to the group.
 
 #[cfg(feature = "bpf")]
 use crate::bpf::types::watch::{PortCounts, ThreadRecord};
@@ -8,10 +8,10 @@ use record::Outside;
 use record::watch::{ClassTotals, PHASES, ProcessCounts, ProcessTotals};
 use std::collections::BTreeMap;
 
-/// Processes that a reading lists one by one.
+/// The number of processes that a reading lists.
 pub const LISTED: usize = 64;
 
-/// What threads of one process did.
+/// The work of one process's threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Work {
     counts: ProcessCounts,
@@ -42,8 +42,8 @@ impl Work {
     }
 }
 
-/// Work by process, and of threads whose place was taken by others under number 0; with it the CPU time that threads spent
-/// between connections.
+/// Work by process; that of threads whose records were overwritten is under number 0. Also the CPU time that threads
+/// spent between connections.
 #[cfg(feature = "bpf")]
 pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<u32, Work>, i64) {
     let mut by_pid: BTreeMap<u32, Work> = BTreeMap::new();
@@ -79,8 +79,8 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
     (by_pid, between_ns)
 }
 
-/// The rows, most CPU time first, then most requests; the others' row last, where anything is left for it. `work`: absent where
-/// requests are not counted. `group_ns` and `all`: the sums that the rows have.
+/// The rows, most CPU time first, then most requests; the row of all others is last, where anything is left for it.
+/// `work`: absent where requests are not counted. `group_ns` and `all`: the sums of all rows.
 pub fn rows(
     work: Option<&BTreeMap<u32, Work>>,
     scheduler: &[ProcessCpu],

@@ -1,9 +1,9 @@
-//! What one event costs, measured on a connection of this process's own.
+//! Measures what one event costs, on a connection of this process to itself.
 //!
 //! The same programs are loaded for a private port, and a thread writes to itself over loopback and reads it back, with
-//! the hook and without, in turns; and the same on another port, whose events are turned away. In such a tight loop everything is in the caches, so a server pays more: about twice
-//! as much, by measurements beside servers. The figure is multiplied by that and said to be an estimate; bench/
-//! observer-overhead checks it from outside.
+//! the hook and without, in turns; and then on another port, whose events the programs reject. In such a tight loop
+//! everything is in the caches, so a server pays more: about twice as much, by measurements beside servers. The figure
+//! is multiplied by that and reported as an estimate; bench/observer-overhead checks it from outside.
 
 use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
@@ -13,14 +13,15 @@ use crate::cpu_clock;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-/// A tight loop reads this much too low.
+/// A tight loop measures this factor too little.
 pub const CACHE_FACTOR: f64 = 2.0;
-/// A piece is short, so that most pieces are undisturbed by other work; of each round's pieces the lower quintile is
-/// taken, of the rounds' differences the median.
+/// A piece is short, so that most pieces are undisturbed by other work. The lower quintile of each round's pieces is
+/// taken, and the median of the rounds' differences.
 const EXCHANGES: u32 = 20;
 const PIECES: usize = 15;
 const ROUNDS: u32 = 11;
-/// Where other work hides what an event costs, so that it would come out as nothing, there are up to so many times as many.
+/// Rounds may be up to this many times as many, where other work hides what an event costs and the difference would be
+/// 0.
 const MORE_ROUNDS: u32 = 6;
 
 /// Cost of an event, nanoseconds, [`CACHE_FACTOR`] included.
@@ -28,15 +29,15 @@ const MORE_ROUNDS: u32 = 6;
 pub struct EventCosts {
     /// A read that counts.
     pub receive_ns: f64,
-    /// A send while a window is open.
+    /// A send in an open window.
     pub send_ns: f64,
-    /// A read while a window is open, beyond `receive_ns`.
+    /// A read in an open window, beyond `receive_ns`.
     pub window_receive_ns: f64,
-    /// An event of another port, or of a thread that is not the server's: the program runs, and turns it away.
+    /// An event of another port, or of a thread that is not the server's: the program runs and rejects it.
     pub away_ns: f64,
 }
 
-/// Measures them. Takes about 100 ms, on a crowded machine a few times that.
+/// Measures them. Takes about 100 ms, a few times that on a busy machine.
 pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
     let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);
@@ -68,7 +69,7 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
             break;
         }
     }
-    // Of an exchange on the other port both reads are turned away, on the own port the client's.
+    // On the other port both reads of an exchange are rejected, on the watched port the client's.
     let median = |values| f64::max(rank(values, 2), 0.0) * CACHE_FACTOR;
     let away_ns = median(away) / 2.0;
     let in_window = (median(timing) - median(away_in_window) / 2.0).max(0.0);
@@ -116,7 +117,7 @@ impl Pair {
     }
 }
 
-/// The value with `1 / part` of the others below it.
+/// The value that exceeds `1 / part` of the others.
 fn rank(mut values: Vec<f64>, part: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / part).copied().unwrap_or(0.0)

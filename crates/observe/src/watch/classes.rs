@@ -7,7 +7,7 @@ use record::units::{UnitError, parse_bytes};
 use record::watch::SizeClass;
 use serde::Serialize;
 
-/// Size classes at most, as in `bpf/watch.h`.
+/// The greatest number of size classes, as in `bpf/watch.h`.
 pub const SIZE_CLASSES: usize = 8;
 
 /// The classes, small to large; at least one, at most eight.
@@ -74,7 +74,7 @@ impl SizeClasses {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// The number of classes.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -84,7 +84,7 @@ impl SizeClasses {
         self.0.iter().position(|class| class.below_bytes.is_none_or(|below| bytes < below)).unwrap_or(0)
     }
 
-    /// Upper ends as the programs want them, `u64::MAX` where there is none.
+    /// Upper ends in the form that the programs need, `u64::MAX` where there is none.
     pub fn upper_ends(&self) -> [u64; SIZE_CLASSES - 1] {
         let mut ends = [u64::MAX; SIZE_CLASSES - 1];
         for (end, class) in ends.iter_mut().zip(&self.0) {

@@ -1,13 +1,14 @@
 //! Service demands: the time that a request of a class spends being served at a resource, waiting excluded. They are what
 //! queueing models of the server start from (Almeida, Almeida and Yates, 1996, section 2.2).
 //!
-//! The utilisation law says that a resource's utilisation is the sum over classes of throughput times demand. It is
-//! checked against the scheduler's account, which knows nothing of requests: the difference is CPU time of no request.
+//! By the utilisation law, a resource's utilisation is the sum over classes of throughput times demand. This is checked
+//! against the scheduler's account, which does not depend on requests: the difference is CPU time that belongs to no
+//! request.
 
 use super::estimate::RatioEstimator;
 use record::watch::{Demand, Reading, UtilisationCheck};
 
-/// Gathers readings.
+/// Collects readings.
 #[derive(Debug, Default)]
 pub struct DemandTracker {
     cpu: Vec<RatioEstimator>,

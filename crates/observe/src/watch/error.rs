@@ -1,12 +1,12 @@
-//! Why a port could not be watched from inside the kernel. Scanning may still give some of it: see the degraded modes
-//! in docs/watching.md.
+//! Why a port cannot be watched from inside the kernel. Scanning may still give part of the figures: see the degraded
+//! modes in docs/watching.md.
 
 /// An error of the watch. The message is one sentence: what, why, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The program was built without BPF.
     #[error(
-        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which wants clang"
+        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which needs clang"
     )]
     NotBuilt,
     /// The kernel describes no types.
@@ -14,28 +14,28 @@ pub enum WatchError {
         "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): make /sys visible in this container, or use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"
     )]
     NoTypes(String),
-    /// No right to load programs.
+    /// Loading programs is not permitted.
     #[error(
         "loading BPF programs is not permitted: run as root, or give the program cap_bpf and cap_perfmon (setcap cap_bpf,cap_perfmon+ep straingauge)"
     )]
     NotPermitted,
-    /// A hook that cannot be done without is missing.
+    /// A required hook is missing.
     #[error("this kernel has no {0}, which counting requests needs: use Linux 5.15 or later")]
     MissingHook(&'static str),
     /// The kernel refused a program.
     #[error("the kernel refused the BPF programs ({what}){log}")]
     Refused {
-        /// libbpf's sentence.
+        /// libbpf's message.
         what: String,
-        /// The end of what libbpf and the verifier said, beginning with ": ", or empty.
+        /// The end of the messages of libbpf and the verifier, beginning with ": ", or empty.
         log: String,
     },
-    /// Something around the programs failed.
+    /// An operation around the programs failed.
     #[error("cannot {doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The unprivileged part failed.

@@ -19,7 +19,7 @@ pub struct RatioEstimator {
 }
 
 impl RatioEstimator {
-    /// Adds a window with `requests` requests that took `total` together. A window without requests says nothing.
+    /// Adds a window with `requests` requests that took `total` together. A window without requests is ignored.
     pub fn add(&mut self, requests: u64, total: f64) {
         if requests == 0 {
             return;
@@ -33,12 +33,12 @@ impl RatioEstimator {
         self.ny += n * total;
     }
 
-    /// Sum of what was added.
+    /// The sum of the totals added.
     pub fn total(&self) -> f64 {
         self.y
     }
 
-    /// Requests that were added.
+    /// The number of requests added.
     pub fn requests(&self) -> u64 {
         self.n as u64
     }

@@ -1,4 +1,4 @@
-//! What the server's processes read from and wrote to disks, and the counters of a control group.
+//! What the server's processes read from disks and wrote to them, and the counters of a control group.
 
 use super::system_text::parse_named_numbers;
 use crate::proc_text::parse_cgroup_usage_us;
@@ -6,7 +6,7 @@ use record::watch::system::{ControlGroupTotals, GroupIo};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A group with more processes than this is read in part, and the result says so by being absent.
+/// A group with more processes than this is read in part, and its result is absent.
 const MOST_PROCESSES: usize = 4096;
 /// Files of /proc and of control groups that are read here are small.
 const MOST_BYTES: u64 = 1 << 20;
@@ -17,8 +17,8 @@ fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Sums `/proc/PID/io` (proc_pid_io(5)). A process that ends hands its counts to the parent that waits for it, so the sum
-/// over the group does not fall; where it does (nobody waits), the largest sum seen stays.
+/// Sums `/proc/PID/io` (proc_pid_io(5)). A process that ends passes its counts to the parent that waits for it, so the
+/// sum over the group does not fall. Where it does (no parent waits), the largest sum so far stays.
 #[derive(Debug, Default)]
 pub struct GroupIoReader {
     at_start: Option<GroupIo>,
@@ -26,7 +26,7 @@ pub struct GroupIoReader {
 }
 
 impl GroupIoReader {
-    /// Since the first reading; `None` where a process may not be looked into.
+    /// Counts since the first reading; `None` where a process may not be read.
     pub fn read(&mut self, pids: &[u32]) -> Option<GroupIo> {
         if pids.is_empty() || pids.len() > MOST_PROCESSES {
             return None;
@@ -36,7 +36,7 @@ impl GroupIoReader {
             match std::fs::File::open(format!("/proc/{pid}/io")) {
                 Ok(file) => {
                     let mut text = Vec::new();
-                    // It may end between the opening and the reading.
+                    // The process may end between opening and reading.
                     if file.take(MOST_BYTES).read_to_end(&mut text).is_err() {
                         continue;
                     }

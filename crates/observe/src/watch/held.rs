@@ -1,4 +1,4 @@
-//! A watch whose windows are held by somebody who knows when the load runs ([`super::point_watch`]), instead of by its own
+//! A watch whose windows are opened by a caller that knows when the load runs ([`super::point_watch`]), instead of by a
 //! schedule.
 
 use super::error::WatchError;
@@ -7,14 +7,14 @@ use super::tracer::Tracer;
 use super::watcher::Watcher;
 use record::watch::{ClassTotals, PhaseTotals};
 
-/// What can be seen at a moment, without asking for the server's processes and without a scan.
+/// What can be read at a moment without listing the server's processes and without a scan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Glance {
     /// Requests read and not answered yet.
     pub waiting: u64,
     /// Requests answered and not acknowledged to the end.
     pub sending: u64,
-    /// Sockets by state, from transitions.
+    /// Sockets by state, from counted transitions.
     pub states: ByState,
 }
 
@@ -27,7 +27,7 @@ pub struct EventPrices {
     pub window_receive_ns: f64,
     /// A send in a window.
     pub send_ns: f64,
-    /// Sends for each read, where windows have shown it.
+    /// Sends per read, once windows have measured it.
     pub sends_per_receive: Option<f64>,
     /// What the probes of a pack add to a request; `None` without one.
     pub pack_request_ns: Option<f64>,
@@ -55,23 +55,23 @@ impl Watcher {
         self.tracer.as_ref()?.pack_note().map(str::to_string)
     }
 
-    /// No further request begins in it.
+    /// Shuts the window: no further request begins in it.
     pub fn shut_held(&mut self) {
         self.tracer.iter_mut().for_each(Tracer::shut_held);
     }
 
-    /// Ends it.
+    /// Closes the window.
     pub fn close_held(&mut self) {
         self.tracer.iter_mut().for_each(Tracer::close_held);
     }
 
-    /// Phases are summed anew from now on.
+    /// Sums phases from now on.
     pub fn restart_phases(&mut self) {
         self.tracer.iter_mut().for_each(Tracer::restart_phases);
     }
 
-    /// Phases since then by class, with what was counted exactly meanwhile; and how many requests had no response when their
-    /// window was closed. `share`: of that time in windows.
+    /// Phases since the last restart by class, with the exact counts of the same time; and the number of requests
+    /// without a response when their window was closed. `share`: the part of that time in windows.
     pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
         self.tracer.as_mut().map(|tracer| tracer.phases_of(share, exact)).unwrap_or_default()
     }

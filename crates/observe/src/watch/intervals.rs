@@ -1,5 +1,5 @@
-//! How often the machine's counters are read: each kind of them at an interval of its own, as what changes slowly or is dear to
-//! read need not be read as often as what changes fast.
+//! How often the machine's counters are read: each kind at a separate interval, because counters that change slowly or
+//! are expensive to read need not be read as often as others.
 
 use record::Outside;
 use record::units::{UnitError, parse_duration};
@@ -10,19 +10,19 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals([Duration; KINDS]);
 
-/// Why intervals cannot be meant.
+/// Why intervals are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
     /// Not a time.
     #[error("{0}")]
     NotATime(#[from] UnitError),
-    /// Counters that are not read.
+    /// A kind of counter that does not exist.
     #[error("'{0}' is no kind of counter: cpu, interrupts, disk, paging, memory, server")]
     UnknownKind(Outside),
-    /// Twice the same.
+    /// A kind named twice.
     #[error("{0} has two intervals: give one")]
     Twice(&'static str),
-    /// An interval for all, which would undo what stands before it.
+    /// An interval for all kinds that is not the first, so that it would undo those before it.
     #[error("an interval for all kinds stands first, as in 5s,disk=30s")]
     AllNotFirst,
 }
@@ -74,12 +74,12 @@ impl Intervals {
 pub struct Due([u64; KINDS]);
 
 impl Due {
-    /// Those that are due at this moment, which are then due again after their interval.
+    /// The kinds that are due at this moment; each is due again after its interval.
     pub fn at(&mut self, now_ns: u64, intervals: &Intervals) -> Vec<Kind> {
         let mut due = Vec::new();
         for ((_, kind), next_ns) in WORDS.iter().zip(&mut self.0) {
             if now_ns >= *next_ns {
-                // A little early is on time: otherwise every second reading of a watch at the same interval would miss.
+                // A little early counts as due: otherwise a watch at the same interval would skip every second reading.
                 *next_ns = now_ns + (intervals.of(*kind).as_nanos() as u64) / 10 * 9;
                 due.push(*kind);
             }

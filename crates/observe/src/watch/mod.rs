@@ -1,15 +1,17 @@
-//! Every request of a port, from inside the kernel: counts, bytes and CPU time exactly, phases in windows, connection
-//! states on each transition. Any server, unmodified; what cannot be seen this way is listed in docs/watching.md.
+//! Watches every request of a port from inside the kernel: counts, bytes and CPU time exactly, phases in windows,
+//! connection states on each transition. It works with any unmodified server; docs/watching.md lists what it cannot
+//! see.
 //!
 //! The design follows Webmonitor (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996):
 //! sampling of the kernel's counters together with tracing of every request by size class. What it patched into kernel
 //! and server is done here by BPF programs (`bpf/watch.bpf.c`).
 //!
-//! [`Watcher`] is the entrance; it holds windows while it waits ([`Watcher::wait_until`]) and hands out [`Reading`](record::watch::Reading)s.
-//! Rooms inside: `programs`, `kernel` (the programs), `calibration` (their cost), `schedule`,
-//! [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`], `standing`, [`shares`] and
-//! [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections), [`classes`], `totals`, [`by_process`], [`traffic`] (what is read) and
-//! [`demand`] (what follows). What a reading holds is in [`record::watch`].
+//! [`Watcher`] is the entry point; it holds windows while it waits ([`Watcher::wait_until`]) and returns
+//! [`Reading`](record::watch::Reading)s. Modules: `programs`, `kernel` (the programs), `calibration` (their cost),
+//! `schedule`, [`pack`] (the server's own functions), [`estimate`] (windows), [`point_watch`] with [`held`],
+//! `standing`, [`shares`] and [`point`] (the watch of a load's points), [`states`] with [`timer_wheel`] (connections),
+//! [`classes`], `totals`, [`by_process`], [`traffic`] (the protocol) and [`demand`] (service demands).
+//! [`record::watch`] has the form of a reading.
 
 #[cfg(feature = "bpf")]
 mod active_pack;
@@ -59,7 +61,7 @@ pub use intervals::Intervals;
 pub use point_watch::PointWatch;
 pub use watcher::{WatchOptions, Watcher};
 
-/// Whether requests can be counted here: by which hooks, or why not. Tried out, not guessed.
+/// Whether requests can be counted here: by which hooks, or why not. Loads and attaches the programs to find out.
 pub fn try_out() -> Result<String, WatchError> {
     #[cfg(feature = "bpf")]
     return programs::try_out();

@@ -1,4 +1,4 @@
-//! Stands in for the tracer in a build without BPF: there is none.
+//! The tracer of a build without BPF, which never exists.
 
 use super::error::WatchError;
 use super::held::EventPrices;
@@ -8,7 +8,7 @@ use super::timer_wheel::TimerWheel;
 use super::watcher::{Charged, Counted, WatchOptions};
 use record::watch::{AddedCost, ClassTotals, Mode, PhaseTotals, Reading};
 
-/// Never started; the methods are those of `tracer.rs`.
+/// Never constructed; the methods are those of `tracer.rs`.
 #[derive(Debug)]
 pub enum Tracer {}
 

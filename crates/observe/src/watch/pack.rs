@@ -1,12 +1,12 @@
-//! Packs: which functions of a server mark the boundaries between the phases of a request. Reviewed data, one file a server
-//! (`packs/NAME.pack`); anybody may bring a file of their own.
+//! Packs: the functions of a server that mark the boundaries between the phases of a request. Reviewed data, one file a
+//! server (`packs/NAME.pack`); users can give other files.
 //!
-//! A line holds a word and what it is about, separated by white space; `#` begins a comment:
+//! A line holds a keyword and its value, separated by white space; `#` begins a comment:
 //!
 //! ```text
 //! server     nginx                        # its name in tables
 //! binary     nginx*                       # file name of the program; * stands for any characters; repeatable
-//! parsed     ngx_http_handler             # the request is read: parse ends, process begins; the first that comes counts
+//! parsed     ngx_http_handler             # the request is read: parse ends, process begins; the first call counts
 //! processed  ngx_http_free_request        # the response is written: process ends, log begins
 //! logged     ngx_http_free_request return # log ends; `return`: when the function returns, not when it is called
 //! logged     done in libserver.so*        # in a library that the program has mapped
@@ -19,11 +19,11 @@ use std::path::Path;
 pub const BUILT_IN: [(&str, &str); 2] =
     [("nginx", include_str!("../../packs/nginx.pack")), ("apache", include_str!("../../packs/apache.pack"))];
 
-/// A file is no longer than this.
+/// The largest size of a file.
 const MOST_BYTES: u64 = 64 << 10;
-/// Functions of a pack at most: each is a probe in every window.
+/// The greatest number of functions in a pack: each is a probe in every window.
 const MOST_FUNCTIONS: usize = 16;
-/// A name is no longer than this.
+/// The longest name.
 const MOST_NAME: usize = 200;
 
 /// Where one phase ends.
@@ -40,11 +40,11 @@ pub enum Boundary {
 /// A function that marks a boundary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Which.
+    /// The boundary.
     pub boundary: Boundary,
     /// Its symbol.
     pub function: String,
-    /// When it returns, not when it is called.
+    /// The boundary is at the function's return, not at its call.
     pub at_return: bool,
     /// File name of the library that holds it (a pattern); `None`: the program itself.
     pub library: Option<String>,
@@ -55,7 +55,7 @@ pub struct Mark {
 /// A pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pack {
-    /// Where it came from: a built-in name or a path.
+    /// Where the pack comes from: a built-in name or a path.
     pub origin: String,
     /// The server's name.
     pub server: String,
@@ -78,7 +78,7 @@ pub enum PackError {
         /// What is wrong with it.
         what: String,
     },
-    /// Something is missing in the whole.
+    /// A required line is missing.
     #[error("{origin}: {what}")]
     Whole {
         /// The file.
@@ -86,23 +86,23 @@ pub enum PackError {
         /// What is missing.
         what: String,
     },
-    /// No such file.
+    /// The file cannot be read.
     #[error("{path} cannot be read: {source}")]
     Unreadable {
-        /// Which.
+        /// The path.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
 impl Pack {
-    /// A built-in pack by its name, or a file's.
+    /// Reads a built-in pack by its name, or a file.
     pub fn open(word: &str) -> Result<Pack, PackError> {
         Pack::open_with_text(word).map(|(pack, _)| pack)
     }
 
-    /// The same with its text, for whoever passes it on.
+    /// Reads it and returns its text, too, for callers that pass it on.
     pub fn open_with_text(word: &str) -> Result<(Pack, String), PackError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
             return Ok((Pack::parse(name, text)?, text.to_string()));
@@ -118,7 +118,7 @@ impl Pack {
         Ok((Pack::parse(word, &text)?, text))
     }
 
-    /// Reads one.
+    /// Parses a pack.
     pub fn parse(origin: &str, text: &str) -> Result<Pack, PackError> {
         let mut pack = Pack { origin: origin.into(), server: String::new(), binaries: Vec::new(), marks: Vec::new() };
         for (index, line) in text.lines().enumerate() {
@@ -199,7 +199,7 @@ impl Pack {
     }
 }
 
-/// Whether a name is what a pattern says; `*` stands for any characters.
+/// Whether a name matches a pattern; `*` matches any characters.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

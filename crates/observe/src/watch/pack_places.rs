@@ -1,11 +1,11 @@
-//! Where a pack's functions lie in the running server: symbols (also those of a stripped program, which exports what modules
-//! need) become offsets in the file, which is what a uprobe wants.
+//! Where a pack's functions are in the running server: symbols (also those of a stripped program, which exports what
+//! modules need) become offsets in the file, the address of a uprobe.
 
 use super::pack::{Mark, Pack, matches};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::path::PathBuf;
 
-/// Programs and libraries are no larger; what is, is not read.
+/// The largest program or library that is read.
 const MOST_BYTES: u64 = 512 << 20;
 
 /// A place to probe.
@@ -19,7 +19,7 @@ pub struct Place {
     pub boundary: u64,
     /// At the function's return.
     pub at_return: bool,
-    /// Its first instruction has to be single-stepped, which is dear.
+    /// Its first instruction is single-stepped, which is expensive.
     pub is_stepped: bool,
 }
 
@@ -29,7 +29,7 @@ pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<Place>, String> {
     for pid in pids {
         let link = match std::fs::read_link(format!("/proc/{pid}/exe")) {
             Ok(link) => link,
-            Err(error) => return Err(format!("the program of process {pid} cannot be looked into: {error}")),
+            Err(error) => return Err(format!("the program of process {pid} cannot be read: {error}")),
         };
         let name = link.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         // The kernel appends this to the name of a file that was replaced.
@@ -70,7 +70,7 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<Place>, String> {
             Err(why) => missing.push(format!("{file} {why} (line {})", mark.line)),
         }
     }
-    // Two names for one boundary are two chances: one of them is enough.
+    // Where a boundary has two functions, one of them is enough.
     let has = |boundary: u64| found.iter().any(|place| place.boundary == boundary);
     if (1..=3).all(has) {
         return Ok(found);
@@ -81,7 +81,7 @@ fn places(pack: &Pack, pid: u32, name: &str) -> Result<Vec<Place>, String> {
     ))
 }
 
-/// A mapped file whose name fits, by a path through the process's own root.
+/// A mapped file whose name matches, by a path through the process's root directory.
 fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
     String::from_utf8_lossy(&maps).lines().find_map(|line| {
@@ -91,7 +91,7 @@ fn mapped_library(pid: u32, pattern: &str) -> Option<(PathBuf, String)> {
     })
 }
 
-/// Where the function begins in the file, and whether a probe there has to single-step.
+/// The function's offset in the file, and whether a probe there is single-stepped.
 fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<(u64, bool), String> {
     let unreadable = |why: String| format!("cannot be read ({why})");
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
@@ -120,10 +120,10 @@ fn offset_of(path: &std::path::Path, mark: &Mark) -> Result<(u64, bool), String>
     Ok((offset, is_stepped(first_bytes)))
 }
 
-/// Whether the kernel has to single-step the first instruction of a function, by its bytes.
+/// Whether the kernel single-steps the first instruction of a function, judged by its bytes.
 pub fn is_stepped(first_bytes: &[u8]) -> bool {
     if cfg!(not(target_arch = "x86_64")) {
-        // Elsewhere instructions are simulated or stepped by other rules; one function stands for all.
+        // Other architectures simulate or step instructions by other rules; one kind of function represents all.
         return false;
     }
     !matches!(

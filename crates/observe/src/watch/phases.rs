@@ -8,7 +8,7 @@ use record::watch::{BUCKETS, ClassTotals, Estimate, Log2Histogram, PHASES, Phase
 /// `phase` of a record whose response is being written or was written: `enum phase` of `bpf/watch.h`.
 const PHASE_LOG: u8 = 3;
 
-/// What the windows so far gave.
+/// The sums of the windows so far.
 #[derive(Debug)]
 pub struct PhaseSums {
     classes: Vec<ClassSums>,
@@ -33,7 +33,7 @@ struct ClassSums {
 }
 
 impl PhaseSums {
-    /// Nothing yet.
+    /// Empty sums.
     pub fn new(classes: usize) -> Self {
         PhaseSums {
             classes: (0..classes).map(|_| ClassSums::default()).collect(),
@@ -42,19 +42,19 @@ impl PhaseSums {
         }
     }
 
-    /// Begins anew: what the rows hold so far is left out of what follows.
+    /// Restarts: what the rows hold so far is left out of later sums.
     pub fn restart(&mut self, rows: impl Iterator<Item = PhaseRow>) {
         *self = PhaseSums { earlier: sum_rows(rows), ..PhaseSums::new(self.classes.len()) };
     }
 
-    /// Requests that began in a window and had no response when it was closed: they are in no mean, which is therefore too
-    /// low where they are many.
+    /// Requests that began in a window and had no response when it was closed. They are in no mean, so the means are
+    /// too low where there are many.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// Takes in a window: the rows of all CPUs as they stand now, and the requests that were answered in it and whose
-    /// connection had no further event.
+    /// Adds a window: the rows of all CPUs now, and the requests that were answered in it and whose connection had no
+    /// further event.
     pub fn add_window(
         &mut self,
         rows: impl Iterator<Item = PhaseRow>,
@@ -66,7 +66,7 @@ impl PhaseSums {
         self.add_rows(&grown);
     }
 
-    /// The window's rows, which are not added here: they are somebody else's.
+    /// The window's rows, which are returned and not added here.
     pub fn take_window(
         &mut self,
         rows: impl Iterator<Item = PhaseRow>,
@@ -124,7 +124,7 @@ impl ClassSums {
     }
 
     fn totals(&self, share: f64, exact: &ClassTotals) -> PhaseTotals {
-        // Windows give the shares of the phases; the whole is known exactly.
+        // Windows give the shares of the phases; the total is known exactly.
         let timed: f64 = self.cpu.iter().map(RatioEstimator::total).sum();
         let timed_mean = timed / self.sends.requests().max(1) as f64;
         let exact_mean = exact.cpu_ns as f64 / exact.requests.max(1) as f64;

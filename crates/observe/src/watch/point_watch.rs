@@ -1,9 +1,9 @@
-//! The watch of a load's points: a thread that counts requests while the load runs, and times phases in windows of its own
-//! within each point's window.
+//! Watches the points of a load: a thread counts requests while the load runs, and times phases in short windows within
+//! each point's window.
 //!
-//! What may be spent is known before the window begins: the warm-up is counted, which gives the server's CPU time for a
-//! request under this very load, and with the calibrated price of an event how much of the window may be counted and timed
-//! ([`super::shares`]). So a point is watched within the budget or in part, and says in which part.
+//! The cost is decided before the window begins: requests are counted during the warm-up, which gives the server's CPU
+//! time for a request under this load and, with the calibrated cost of an event, how much of the window may be counted
+//! and timed ([`super::shares`]). So a point is watched wholly or in part within the budget, and it records which part.
 
 use super::held::Glance;
 use super::intervals::Intervals;
@@ -22,16 +22,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Requests in progress are looked at this often, and no more often than costs a thousandth of a CPU.
+/// Requests in progress are read this often, but never so often that it costs more than a thousandth of a CPU.
 const GLANCE_NS: u64 = 100_000_000;
 const GLANCE_REST: u64 = 1000;
-/// A scan of very many connections takes seconds at most; then the thread is given up.
+/// A scan of very many connections takes seconds at most; after this time the thread is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Setting probes and removing them costs some ms each.
+/// Setting and removing probes costs some ms each.
 const MOST_PACK_WINDOWS: u64 = 2;
-/// Of the budget, where a pack is used.
+/// Part of the budget, where a pack is used.
 const PACK_SHARE: f64 = 0.5;
-/// A warm-up tells what a request costs when the server ran for this long in it.
+/// A warm-up shows what a request costs when the server ran for at least this long in it.
 const TELLING_CPU_NS: u64 = 10_000_000;
 
 enum Order {
@@ -42,7 +42,7 @@ enum Order {
     LoadEnded,
 }
 
-/// What was read around one load.
+/// The readings around one load.
 #[derive(Debug, Clone, Default)]
 pub struct PointReadings {
     /// Before the load began.
@@ -55,33 +55,33 @@ pub struct PointReadings {
     pub end: Reading,
     /// After the load.
     pub after: Reading,
-    /// What was asked of the window.
+    /// The planned parts of the window.
     pub shares: Option<Shares>,
     /// Requests were counted from before the load until after it.
     pub is_whole: bool,
-    /// Phases in the window by class.
+    /// Phases in the window by size class.
     pub phases: Vec<PhaseTotals>,
     /// Requests that were not answered when their window of phases was closed.
     pub late: u64,
     /// Phases by functions of the server in the window, where a pack is used.
     pub pack: Option<PackTotals>,
-    /// Why there are none, where one was asked for.
+    /// Why there are none, where they were requested.
     pub why_no_pack: Option<String>,
-    /// Time in such windows, nanoseconds.
+    /// Time in windows of phases, nanoseconds.
     pub timed_ns: u64,
-    /// Readings of requests in progress: number, sum and most.
+    /// Readings of requests in progress: number, sum and maximum.
     pub glances: u64,
     /// See `glances`.
     pub in_flight_sum: u64,
     /// See `glances`.
     pub in_flight_max: u64,
-    /// Sockets by state, summed over those readings.
+    /// Sockets by state, summed over these readings.
     pub state_sums: [u64; STATES.len()],
     /// CPU time of the watch's thread within the window.
     pub own_cpu_ns: u64,
-    /// The mode that was asked for.
+    /// The requested mode.
     pub mode: Option<Mode>,
-    /// Something failed on the way; a sentence.
+    /// An error during the load; a sentence.
     pub trouble: Option<String>,
 }
 
@@ -97,8 +97,8 @@ pub struct PointWatch {
 }
 
 impl PointWatch {
-    /// Starts. `options.mode` is the mode for the points; `avoid_cpus` are the server's. Where programs cannot be loaded the
-    /// points say why: [`PointWatch::why_not`].
+    /// Starts the thread. `options.mode` is the mode for the points; `avoid_cpus` are the server's. Where programs
+    /// cannot be loaded, [`PointWatch::why_not`] has the reason.
     pub fn start(options: WatchOptions, avoid_cpus: Vec<usize>) -> Result<PointWatch, ObserveError> {
         let (orders, to_do) = channel();
         let (done, readings) = channel();
@@ -111,7 +111,7 @@ impl PointWatch {
                 keep_away_from(&avoid_cpus);
                 let mode = options.mode;
                 let first = if mode == Mode::Default { Mode::Counts } else { mode };
-                // The programs belong to the thread that loads them.
+                // The thread that loads the programs owns them.
                 let options = WatchOptions {
                     mode: first,
                     splits: false,
@@ -156,25 +156,25 @@ impl PointWatch {
         }
     }
 
-    /// A load begins: connections will be opened. Returns when what was there before it has been read.
+    /// The load is about to open connections. Returns when the state before it has been read.
     pub fn load_begins(&mut self) {
-        // What an earlier load left unread.
+        // Results that an earlier load did not collect.
         while self.readings.try_recv().is_ok() || self.ready.try_recv().is_ok() {}
         self.order(Order::LoadBegins);
         let _ = self.ready.recv_timeout(PATIENCE);
     }
 
-    /// Its window begins, and is planned to last for so long. Returns at once.
+    /// The window begins, with its planned length. Returns at once.
     pub fn window_begins(&mut self, planned_ns: u64) {
         self.order(Order::WindowBegins(planned_ns));
     }
 
-    /// Its window ends. Returns at once.
+    /// The window ends. Returns at once.
     pub fn window_ends(&mut self) {
         self.order(Order::WindowEnds);
     }
 
-    /// The load is over: hands out what was read; `None` when the thread is gone.
+    /// The load is over: returns its readings; `None` when the thread has ended.
     pub fn load_ended(&mut self) -> Option<PointReadings> {
         self.order(Order::LoadEnded);
         self.readings.recv_timeout(PATIENCE).ok()
@@ -183,7 +183,7 @@ impl PointWatch {
 
 impl Drop for PointWatch {
     fn drop(&mut self) {
-        // The thread ends when nobody can order anything, and detaches everything.
+        // The thread ends when no orders can come any more, and detaches everything.
         self.orders = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -191,7 +191,7 @@ impl Drop for PointWatch {
     }
 }
 
-/// What is to be done within a window, and when.
+/// An action within a window, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Open,
@@ -204,9 +204,9 @@ enum Act {
 struct Holder {
     watcher: Watcher,
     mode: Mode,
-    /// The server's CPU time for a read, as the last telling stretch of load showed it.
+    /// The server's CPU time for a read in the last stretch of load that was long enough to measure it.
     cpu_per_receive_ns: Option<f64>,
-    /// CPUs that the server used in it.
+    /// CPUs that the server used during that time.
     cpus_used: f64,
     now: PointReadings,
     acts: Vec<(u64, Act)>,
@@ -281,7 +281,8 @@ impl Holder {
         if self.watcher.options().mode != mode {
             self.set_mode(mode);
         }
-        // What the load before, or a first look at the server, left unfinished would be counted as this one's.
+        // Requests left unfinished by an earlier load, or at the first look at the server, would be counted as this
+        // load's.
         self.edges.wait_until_over(&mut self.watcher);
         self.watcher.reconcile();
         self.now.before = self.watcher.read_still();
@@ -318,7 +319,7 @@ impl Holder {
         }
     }
 
-    /// What a read costs the server, from what happened between two readings.
+    /// Measures what a read costs the server, between two readings.
     fn learn(&mut self, from: Reading, to: Reading) {
         let cpu_ns = to.group_ns().unwrap_or(0).saturating_sub(from.group_ns().unwrap_or(0));
         let receives = to.all().receives.saturating_sub(from.all().receives);
@@ -328,8 +329,8 @@ impl Holder {
         }
     }
 
-    /// Windows of phases, and of the pack where `pack` of the time is for it: then these lie in the second half of what is counted,
-    /// those in the first, as only one can be open.
+    /// Plans windows of phases and, where `pack` is above 0, of the pack: the former in the first half of the counted
+    /// time, the latter in the second, because only one window can be open.
     fn plan(&mut self, shares: Shares, pack: f64, budget: f64, planned_ns: u64) {
         let begin_ns = self.now.begin.at_ns;
         let cpus = record::machine::online_cpus() as u64;
@@ -361,7 +362,7 @@ impl Holder {
         if shares.counted < 1.0 {
             self.acts.push((begin_ns + (shares.counted * planned_ns as f64) as u64, Act::StopCounting));
         }
-        // A window's drain may reach into the next part: what is due first is done first.
+        // A window's drain may reach into the next part: actions are done in the order in which they are due.
         self.acts.sort_unstable();
         self.acts.reverse();
     }
@@ -383,7 +384,7 @@ impl Holder {
             self.acts.pop();
             match act {
                 Act::Open => {
-                    // Where the one before is still draining, it ends now.
+                    // If the previous window is still draining, it ends now.
                     self.watcher.close_held();
                     if let Err(error) = self.watcher.open_held() {
                         self.now.trouble = Some(error.to_string());
@@ -396,7 +397,8 @@ impl Holder {
                         self.now.why_no_pack = Some(error.to_string());
                         self.acts.retain(|(_, act)| *act != Act::OpenPack);
                     }
-                    // Setting probes may take longer than their window: it is as long as planned from when they are set.
+                    // Setting probes may take longer than their window: its planned length counts from when they are
+                    // set.
                     let late_ns = monotonic_ns().saturating_sub(at_ns);
                     for (later_ns, act) in &mut self.acts {
                         *later_ns += if *act == Act::StopCounting { 0 } else { late_ns };
@@ -432,7 +434,7 @@ impl Holder {
         }
     }
 
-    /// The budget is spent: the rest of the window goes unwatched, and a doubt says so.
+    /// The budget is spent: the rest of the window is not watched, and a doubt says so.
     fn stop_counting(&mut self) {
         self.watcher.shut_held();
         self.watcher.close_held();
@@ -469,7 +471,7 @@ impl Holder {
             self.watcher.shut_held();
             self.watcher.close_held();
             self.now.counted = self.now.end.clone();
-            // The window that was open until now is part of the cost.
+            // The window open until now is part of the cost.
             let closed = self.watcher.read();
             self.now.counted.cost = closed.cost;
             self.take_phases();

@@ -1,9 +1,10 @@
-//! What a probe in a function costs, measured on functions of this program's own that begin as the server's do.
+//! Measures what a probe in a function costs, on functions of this program that begin as the server's do.
 //!
-//! What a trap costs depends on the instruction that it replaces. Those that the kernel can carry out by itself (on x86-64 a
-//! push of a register, a nop, a jump or a call: arch/x86/kernel/uprobes.c) cost one trap; all others are executed from a copy in
-//! single-step mode, which is a second trap, and in a virtual machine may be an exit to the hypervisor: four to six times as much.
-//! So a function is measured for each of both kinds, and each function of a pack is charged as its own first instruction is.
+//! The cost of a trap depends on the instruction that it replaces. Instructions that the kernel can emulate (on x86-64
+//! a push of a register, a nop, a jump or a call: arch/x86/kernel/uprobes.c) cost one trap. All others are executed
+//! from a copy in single-step mode, which is a second trap, and in a virtual machine may be an exit to the hypervisor:
+//! four to six times as much. So one function of each kind is measured, and each function of a pack is charged by its
+//! own first instruction.
 
 use super::error::WatchError;
 use super::pack_places::Place;
@@ -21,23 +22,23 @@ const ROUNDS: usize = 5;
 pub struct FunctionCosts {
     /// At its call.
     pub call_ns: f64,
-    /// At its return; the call traps, too, to be told of the return.
+    /// At its return; the call traps, too, so that the return can be caught.
     pub return_ns: f64,
-    /// At both: the trap at the call serves them together.
+    /// At both: one trap at the call serves both.
     pub both_ns: f64,
 }
 
-/// Costs by how the probed function begins; absent where no function of the pack begins so.
+/// Costs by the first instruction of the probed function; absent where no function of the pack begins so.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProbeCosts {
-    /// With an instruction that the kernel carries out itself.
+    /// An instruction that the kernel emulates.
     pub emulated: Option<FunctionCosts>,
-    /// With one that is single-stepped.
+    /// An instruction that is single-stepped.
     pub stepped: Option<FunctionCosts>,
 }
 
 impl ProbeCosts {
-    /// Of a call of one probed function.
+    /// The cost of a call of one probed function.
     pub fn of(&self, is_stepped: bool, at_call: bool, at_return: bool) -> f64 {
         let Some(costs) = (if is_stepped { self.stepped } else { self.emulated }) else { return 0.0 };
         match (at_call, at_return) {
@@ -58,14 +59,15 @@ extern "C" fn emulated(number: u64) -> u64 {
     std::arch::naked_asm!("push rbp", "lea rax, [rdi + rdi*2]", "pop rbp", "ret")
 }
 
-/// Begins with an instruction on memory, as a function that looks into its argument does; the red zone is its own.
+/// Begins with an instruction on memory, as a function that reads its argument does; it uses its own red zone.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn stepped(number: u64) -> u64 {
     std::arch::naked_asm!("mov qword ptr [rsp - 8], rdi", "lea rax, [rdi + rdi*2]", "ret")
 }
 
-/// The function that is probed where instructions are not told apart. Called through a pointer, so that there is one body.
+/// The probed function on architectures where instructions are not distinguished. Called through a pointer, so that
+/// there is one body.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(never)]
 extern "C" fn emulated(number: u64) -> u64 {
@@ -75,10 +77,10 @@ extern "C" fn emulated(number: u64) -> u64 {
 #[cfg(not(target_arch = "x86_64"))]
 use emulated as stepped;
 
-/// One measures at a time: calls without a probe must not meet another's.
+/// Only one measurement at a time: calls without a probe must not hit another one's.
 static MEASURING: Mutex<()> = Mutex::new(());
 
-/// Measures what these places need. Takes some ms for each kind of them.
+/// Measures the kinds that these places need. Takes some ms for each.
 pub fn measure(programs: &Programs, places: &[Place]) -> Result<ProbeCosts, WatchError> {
     let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     let of_kind = |kind: bool, function: Probed| {
@@ -88,7 +90,7 @@ pub fn measure(programs: &Programs, places: &[Place]) -> Result<ProbeCosts, Watc
     Ok(ProbeCosts { emulated: of_kind(false, emulated)?, stepped: of_kind(true, stepped)? })
 }
 
-/// Calls with probes less calls without; of the rounds the lower quartile.
+/// The time of calls with probes minus that of calls without; the lower quartile of the rounds.
 fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts, WatchError> {
     let io = |source| WatchError::System { doing: "find a function of this program to probe", source };
     let offset = offset_in_own_file(function as usize as u64).map_err(io)?;
@@ -107,7 +109,7 @@ fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts
             let without = calls();
             let probe = |at_return: &bool| programs.probe(std::process::id() as i32, path, offset, 0, *at_return);
             let links = at.iter().map(probe).collect::<Result<Vec<_>, _>>()?;
-            // The first hits break the file's page off its cache, and find a place for copies of instructions.
+            // The first hits copy the file's page and allocate the place for copied instructions.
             black_box(black_box(function)(0));
             let with = calls();
             drop(links);
@@ -120,7 +122,7 @@ fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts
     Ok(FunctionCosts { call_ns, return_ns, both_ns })
 }
 
-/// Where an address of this program's text lies in its file.
+/// The offset of an address of this program's text in its file.
 fn offset_in_own_file(address: u64) -> std::io::Result<u64> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let of_line = |line: &str| -> Option<u64> {

@@ -16,7 +16,7 @@ use std::path::Path;
 /// Places where a connection's record may lie: `WAYS` of `bpf/watch.h`.
 pub const WAYS: u32 = 4;
 
-/// What is watched, as the programs need to know it.
+/// The options of the programs.
 #[derive(Debug, Clone, Copy)]
 pub struct PortOptions {
     /// The server's port.
@@ -27,9 +27,9 @@ pub struct PortOptions {
     pub class_below_bytes: [u64; SIZE_CLASSES - 1],
     /// Slots of the table of connections; rounded up to a power of two.
     pub slots: u32,
-    /// Functions of the server may be probed.
+    /// Whether functions of the server may be probed.
     pub has_boundaries: bool,
-    /// Clients with sockets in TIME_WAIT that are known one by one, at most.
+    /// The greatest number of clients with sockets in TIME_WAIT that are known individually.
     pub waiting_clients: u32,
 }
 
@@ -45,11 +45,11 @@ pub struct Programs {
     looked: u32,
     /// Connections and losses.
     pub counts: Mapped<PortCounts>,
-    /// Rows by CPU and class, the state hook's last.
+    /// Rows by CPU and class; those of the state hook are last.
     pub classes: Mapped<ClassRow>,
-    /// The same with phases.
+    /// Rows by CPU and class with phases.
     pub phases: Mapped<PhaseRow>,
-    /// Phases by the server's own functions, by class.
+    /// Phases by the server's functions, by class.
     pub boundary_phases: Mapped<PhaseRow>,
     /// Threads by number.
     pub threads: Mapped<ThreadRecord>,
@@ -63,7 +63,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads the programs for a port; none is attached yet.
+    /// Loads the programs for a port without attaching them.
     pub fn load(hooks: KernelHooks, options: &PortOptions) -> Result<Self, WatchError> {
         let cpus = libbpf_rs::num_possible_cpus().map_err(Refusal::from)?;
         let wheel = TimerWheel::of_this_kernel();
@@ -132,7 +132,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Attaches what sees connections: states, resets, retransmissions.
+    /// Attaches the programs that see connections: states, resets, retransmissions.
     pub fn attach_states(&mut self) -> Result<(), WatchError> {
         for name in self.hooks.always() {
             let link = self.attach(name)?;
@@ -141,13 +141,13 @@ impl Programs {
         Ok(())
     }
 
-    /// Attaches what counts requests.
+    /// Attaches the programs that count requests.
     pub fn attach_receive(&mut self) -> Result<(), WatchError> {
         self.receive = Some(self.attach(self.hooks.receive_program())?);
         Ok(())
     }
 
-    /// Forgets what threads did last. Only while nothing counts requests.
+    /// Clears what threads did last. Only while nothing counts requests.
     pub fn forget_threads(&self) {
         for index in 0..self.threads.len() {
             let thread = self.threads.get(index);
@@ -157,7 +157,7 @@ impl Programs {
         }
     }
 
-    /// Detaches what counts requests; connections are still seen.
+    /// Detaches the programs that count requests; connections are still seen.
     pub fn detach_receive(&mut self) {
         self.receive = None;
     }
@@ -184,7 +184,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Probes these functions until the window is closed. They are probed in every process that runs the file.
+    /// Probes these functions until the window is closed, in every process that runs the file.
     pub fn attach_boundaries(&mut self, places: &[Place]) -> Result<(), WatchError> {
         for place in places {
             let link = self.probe(-1, &place.path, place.offset, place.boundary, place.at_return);
@@ -199,7 +199,7 @@ impl Programs {
         Ok(())
     }
 
-    /// One probe.
+    /// Attaches one probe.
     pub fn probe(
         &self,
         pid: i32,
@@ -220,35 +220,35 @@ impl Programs {
         })
     }
 
-    /// Whether phases are summed by thread, too: not while probes change what is timed.
+    /// Whether phases are also summed by thread: not while probes change what is timed.
     pub fn sum_by_thread(&self, is_wanted: bool) {
         self.control.set(0, Control { by_thread: u32::from(is_wanted), ..self.control.get(0) });
     }
 
-    /// No further request begins in the window; those that did go on to be timed.
+    /// Lets no further request begin in the window; those that have begun are still timed.
     pub fn shut_gate(&mut self, number: u32) {
         self.set_window(number, 0);
     }
 
-    /// Ends the window: nothing is timed any more, and the hooks are gone.
+    /// Ends the window: stops timing and detaches its hooks.
     pub fn close_window(&mut self) {
         self.set_window(0, 0);
         self.window.clear();
     }
 
-    /// Looks at the requests that no event has ended yet. Walks the table of connections.
+    /// Reads the requests that no event has ended yet. Walks the table of connections.
     pub fn sweep(&mut self) -> Result<Sweep, WatchError> {
         self.swept.set(0, Sweep::default());
         self.run("sweep")?;
         Ok(self.swept.get(0))
     }
 
-    /// What the kernel offers.
+    /// The hooks that the kernel has.
     pub fn hooks(&self) -> KernelHooks {
         self.hooks
     }
 
-    /// The kernel's timer wheel, by which sockets leave TIME_WAIT; known the better the more often it is asked for.
+    /// The kernel's timer wheel, by which sockets leave TIME_WAIT; each call makes it more exact.
     pub fn wheel(&mut self) -> Result<TimerWheel, WatchError> {
         self.run("moment")?;
         let moment = self.swept.get(0);
@@ -256,8 +256,9 @@ impl Programs {
         Ok(self.wheel)
     }
 
-    /// Lets the programs know clients whose sockets entered TIME_WAIT unseen, and the steps at which these leave; and forget
-    /// those that have left. Where the table is full, clients that come back before their time are not noticed: a scan shows it.
+    /// Tells the programs about clients whose sockets entered TIME_WAIT unseen, with the steps at which these leave,
+    /// and removes those that have left. Where the table is full, clients that come back early are not noticed until a
+    /// scan.
     pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {
         self.run("forget_waiting")?;
         if !clients.is_empty() {
@@ -283,16 +284,16 @@ impl Programs {
         })
     }
 
-    /// The reads that were looked into since the last call, and leave to look into as many as there is room for.
+    /// The reads that were looked into since the last call; permits as many more as there is room for.
     pub fn looks(&mut self) -> Vec<LookRecord> {
         let (taken, room) = (self.look_count.get(0).taken, self.looks.len() as u32);
-        // What several CPUs took at once beyond the grant overwrote the oldest.
+        // Reads that several CPUs took at once beyond the permitted number have overwritten the oldest.
         let new = taken.wrapping_sub(self.looked).min(room);
         let first = taken.wrapping_sub(new);
         let records = (0..new)
             .map(|offset| first.wrapping_add(offset))
             .map(|number| (number.wrapping_add(1), self.looks.get((number % room) as usize)))
-            // One that is being written now is left out.
+            // A record that is being written now is left out.
             .filter(|(number, record)| record.number == *number)
             .map(|(_, record)| record)
             .collect();
@@ -306,7 +307,7 @@ impl Programs {
         self.control.set(0, Control { window, gate, ..self.control.get(0) });
     }
 
-    /// Has the kernel run a program now.
+    /// Makes the kernel run a program now.
     fn run(&self, name: &str) -> Result<(), WatchError> {
         let ran = bpf::program(&self.object, name)?.test_run(ProgramInput::default());
         Ok(ran.map(drop).map_err(Refusal::from)?)
@@ -317,7 +318,8 @@ impl Programs {
     }
 }
 
-/// Loads and attaches everything that counts requests, for an instant and for no port. What is seen by what, or why not.
+/// Loads and attaches everything that counts requests, for an instant and for no port. Returns the hooks in use, or why
+/// it is not possible.
 pub fn try_out() -> Result<String, WatchError> {
     let hooks = KernelHooks::detect()?;
     let options = PortOptions {
@@ -346,7 +348,7 @@ impl std::fmt::Debug for Programs {
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        // Writers first, so that no program writes into a window that is being closed.
+        // Writers are detached first, so that no program writes into a window that is being closed.
         self.receive = None;
         self.window.clear();
         self.always.clear();
@@ -364,7 +366,7 @@ impl From<Refusal> for WatchError {
     }
 }
 
-/// The system calls with which servers open or look up what was asked for.
+/// The system calls with which servers open or look up a requested file.
 fn split_syscalls() -> [i32; 8] {
     let mut numbers = [-1; 8];
     let known = [
@@ -393,7 +395,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-    /// How often a program ran, by the kernel's own statistics.
+    /// How often a program ran, by the kernel's statistics.
     fn run_count(programs: &Programs, name: &str) -> u64 {
         let program = bpf::program(&programs.object, name).expect("it is loaded");
         let mut info: libbpf_sys::bpf_prog_info = Default::default();
@@ -416,7 +418,8 @@ mod tests {
         }
     }
 
-    /// What is printed as cost is runs times prices: the runs must be all that there are, those on other ports' events, too.
+    /// The printed cost is the number of runs times prices, so every run must be counted, those on other ports' events,
+    /// too.
     #[test]
     fn every_run_of_a_program_is_in_the_cost_as_the_kernel_counts_them() {
         // SAFETY: no memory is passed.

@@ -1,4 +1,4 @@
-//! When windows open: seldom enough to stay within the budget, at moments that no period of the server can match.
+//! When windows open: seldom enough to stay within the budget, at random moments that match no period of the server.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// Length of a window.
 pub const WINDOW: Duration = Duration::from_secs(1);
-/// Time between windows at best: one second in five.
+/// The shortest time between windows: one second in five.
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(5);
-/// More seldom than this a window says nothing about the present.
+/// With longer periods a window says nothing about the present.
 pub const LONGEST_PERIOD: Duration = Duration::from_secs(120);
 /// After the gate is shut, requests that began in the window are timed for this long.
 pub const DRAIN: Duration = Duration::from_millis(50);
 
-/// Chooses the openings.
+/// Chooses when windows open.
 #[derive(Debug)]
 pub struct Schedule {
     period: Duration,
@@ -43,7 +43,7 @@ impl Schedule {
         (!self.is_suspended).then_some(self.next_ns)
     }
 
-    /// A window was held: the next one lies at a random place of the next period.
+    /// A window was open: chooses a random place in the next period for the next one.
     pub fn held(&mut self, now_ns: u64) {
         let period_ns = self.period.as_nanos() as u64;
         let free_ns = period_ns.saturating_sub((WINDOW + DRAIN).as_nanos() as u64);
@@ -52,10 +52,10 @@ impl Schedule {
         self.period_ends_ns = begins_ns + period_ns;
     }
 
-    /// Adapts the period to what windows cost. `always` and `window`: cost of counting and the added cost inside a window,
-    /// each as a share of the server's CPU time; `budget`: what both may cost together on average.
+    /// Adapts the period to what windows cost. `always`: the cost of counting; `window`: the added cost inside a
+    /// window, each as a share of the server's CPU time. `budget`: what both may cost together on average.
     pub fn adapt(&mut self, always: f64, window: f64, budget: f64) {
-        // Aim at 80 % of the budget: the calibration is no better than that.
+        // Aims at 80 % of the budget, because the calibration is no more exact than that.
         let left = 0.8 * budget - always;
         if !(window > 0.0 && window.is_finite()) {
             return;
@@ -68,7 +68,7 @@ impl Schedule {
         }
     }
 
-    /// The present period; `None` while suspended.
+    /// The current period; `None` while suspended.
     pub fn period(&self) -> Option<Duration> {
         (!self.is_suspended).then_some(self.period)
     }

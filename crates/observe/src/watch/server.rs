@@ -11,16 +11,16 @@ use crate::{cpu_clock, facts};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-/// Where the server's processes are found.
+/// How the server's processes are found.
 #[derive(Debug, Clone)]
 pub enum Roots {
-    /// By what they are or do.
+    /// By a process or a port ([`Group`]).
     Of(Group),
-    /// In a control group, with those that are there now.
+    /// By a control group, with its processes now.
     ControlGroup(PathBuf, Vec<u32>),
 }
 
-/// What of the server can be seen by anybody.
+/// What can be read of the server without privilege.
 #[derive(Debug)]
 pub struct ServerSide {
     port: u16,
@@ -33,18 +33,18 @@ pub struct ServerSide {
     network_at_start: NetworkReading,
     inodes: HashSet<u64>,
     drops: Drops,
-    /// Why the processes cannot be seen.
+    /// Why the processes cannot be read.
     pub trouble: Option<String>,
 }
 
-/// One reading of it.
+/// One reading.
 #[derive(Debug, Clone, Default)]
 pub struct ServerReading {
     /// CPU time and more since the watch began.
     pub counters: GroupCounters,
     /// Processes now.
     pub size: GroupSize,
-    /// The living ones with their CPU time.
+    /// The living processes with their CPU time.
     pub processes: Vec<ProcessCpu>,
     /// Connections waiting to be accepted, over all listeners; `None` when nobody listens.
     pub accept_queue: Option<u64>,
@@ -54,7 +54,7 @@ pub struct ServerReading {
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners since then.
     pub listen_drops: Option<u64>,
-    /// The same of this port's listeners alone, overflows included; `None` before the first could be asked.
+    /// SYNs dropped at this port's listeners alone, overflows included; `None` before they could be read.
     pub port_drops: Option<u64>,
 }
 
@@ -62,13 +62,13 @@ pub struct ServerReading {
 #[derive(Debug, Default)]
 struct Drops {
     is_begun: bool,
-    /// What each listener has counted, by inode.
+    /// The count of each listener, by inode.
     counted: HashMap<u64, u32>,
     sum: u64,
 }
 
 impl Drops {
-    /// Adds what the listeners have dropped since the last time. What they had before the first time is not counted.
+    /// Adds the listeners' drops since the last call. Those before the first call are not counted.
     fn add(&mut self, listeners: &[Listener]) -> u64 {
         let now: HashMap<u64, u32> = listeners.iter().map(|listener| (listener.inode, listener.drops)).collect();
         for (inode, drops) in &now {
@@ -86,7 +86,7 @@ impl Drops {
 }
 
 impl ServerSide {
-    /// Opens everything; a port where nobody listens is no error.
+    /// Opens everything; a port without a listener is no error.
     pub fn open(port: u16, group: Roots, netns_pid: Option<u32>) -> Result<Self, ObserveError> {
         let diag = in_namespace_of(netns_pid, DiagSocket::connect)?
             .map_err(|source| ObserveError::Sockets { port, source })?;
@@ -136,7 +136,7 @@ impl ServerSide {
         }
     }
 
-    /// Counts from now on: what came before, while programs were calibrated and attached, is nobody's.
+    /// Counts from now on: events during calibration and attachment do not count.
     pub fn restart(&mut self) {
         self.table.scan();
         self.group.admit(&self.table);
@@ -144,7 +144,7 @@ impl ServerSide {
         self.network_at_start = self.network.read();
     }
 
-    /// Reads processes, listeners and counters. Follows the port to a server that was started anew.
+    /// Reads processes, listeners and counters. Follows the port to a restarted server.
     pub fn read(&mut self) -> ServerReading {
         let (network, before) = (self.network.read(), self.network_at_start.clone());
         let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
@@ -190,7 +190,7 @@ impl ServerSide {
     }
 }
 
-/// Inode number of the network namespace of a process, or of this thread: what the programs compare.
+/// The inode number of the network namespace of a process, or of this thread, which the programs compare.
 pub fn namespace_number(netns_pid: Option<u32>) -> Option<u32> {
     let path = netns_pid.map_or_else(|| "/proc/thread-self/ns/net".to_string(), |pid| format!("/proc/{pid}/ns/net"));
     let link = std::fs::read_link(path).ok()?;

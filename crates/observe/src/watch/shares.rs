@@ -1,4 +1,5 @@
-//! How much of a point's window is watched: all of it counted and a fifth timed, or less where that would exceed the budget.
+//! How much of a point's window is watched: all of it is counted and a fifth timed, or less where that would exceed the
+//! budget.
 
 use super::held::EventPrices;
 use rand::{Rng, RngExt};
@@ -6,30 +7,30 @@ use record::watch::Mode;
 
 /// Part of a window in which phases are timed at most.
 pub const MOST_TIMED: f64 = 0.2;
-/// Below this a part says too little to be worth attaching anything for.
+/// Below this share a part shows too little to justify attaching hooks.
 const LEAST_TIMED: f64 = 0.02;
 const LEAST_COUNTED: f64 = 0.05;
-/// The calibration is no better than this.
+/// Part of the budget to aim at, because the calibration is no more exact than that.
 const AIM: f64 = 0.8;
-/// Sends for a read, before a window has shown it.
+/// Sends per read, before a window has measured it.
 const SENDS: f64 = 2.0;
 
 /// Parts of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shares {
-    /// In which requests are counted.
+    /// The part in which requests are counted.
     pub counted: f64,
-    /// In which phases are timed, within the counted one.
+    /// The part in which phases are timed, within the counted one.
     pub timed: f64,
 }
 
 impl Shares {
-    /// Nothing.
+    /// Nothing is watched.
     pub const NONE: Shares = Shares { counted: 0.0, timed: 0.0 };
 
-    /// For a mode. `cpu_ns`: the server's CPU time for a read, as the warm-up or an earlier point showed it; `None` where
-    /// nothing is known yet. `budget`: what watching may cost, as a share of the server's CPU time. Only mode default looks
-    /// at it: whoever asks for counts or exact phases gets them.
+    /// The shares for a mode. `cpu_ns`: the server's CPU time for a read in the warm-up or an earlier point; `None`
+    /// where it is unknown. `budget`: what watching may cost, as a share of the server's CPU time. Only mode default is
+    /// limited by it: modes that name counts or exact phases get them at any cost.
     pub fn of(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> Shares {
         match mode {
             Mode::Zero => Shares::NONE,
@@ -52,14 +53,14 @@ impl Shares {
         if timed >= LEAST_TIMED {
             return Shares { counted: 1.0, timed };
         }
-        // Counting everything leaves nothing for phases: then a part is counted, and a fifth of that part timed.
+        // Counting everything leaves nothing for phases: then a part is counted, and a fifth of that part is timed.
         let counted = (budget / (counting + MOST_TIMED * timing)).min(1.0);
         if counted < LEAST_COUNTED { Shares::NONE } else { Shares { counted, timed: MOST_TIMED * counted } }
     }
 }
 
-/// Part of a window in which functions of a pack may be probed: `budget` of the server's CPU time for it, or a fifth where nobody asks
-/// what it costs.
+/// The part of a window in which functions of a pack may be probed: `budget` of the server's CPU time, or a fifth in
+/// modes without a budget.
 pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget: f64) -> f64 {
     match (mode, prices.pack_request_ns) {
         (Mode::Counts, Some(_)) => MOST_TIMED,
@@ -70,11 +71,10 @@ pub fn pack_share(mode: Mode, prices: &EventPrices, cpu_ns: Option<f64>, budget:
     }
 }
 
-/// Windows of one point, as pairs of opening and length, nanoseconds from the point's own begin.
+/// Windows of one point, as pairs of opening and length, nanoseconds from the begin of the point's window.
 ///
-/// Several short ones tell more than a long one: their spread gives the interval. They lie one in each of as many equal parts
-/// of the counted time, at places that `random` chooses.
-/// At most `most` of them.
+/// Several short windows show more than a long one: their spread gives the interval. The counted time is divided into
+/// equal parts, at most `most`, with one window in each at a place that `random` chooses.
 pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng) -> Vec<(u64, u64)> {
     let timed_ns = (shares.timed * window_ns as f64) as u64;
     let counted_ns = (shares.counted * window_ns as f64) as u64;
@@ -87,20 +87,21 @@ pub fn windows(shares: Shares, window_ns: u64, most: u64, random: &mut impl Rng)
     (0..number).map(|index| (index * part_ns + random.random_range(0..=free_ns), length_ns)).collect()
 }
 
-/// No window of a point is shorter: requests that began in it must have a chance to end.
+/// The shortest window of a point: requests that began in it must have time to end.
 const SHORTEST_NS: u64 = 40_000_000;
 const MOST_WINDOWS: u64 = 8;
 
-/// How many windows a point can afford: opening and closing one costs `cpus` CPUs 150 us each, whatever happens in it. They may
-/// take a fifth of the budget. `server_cpu_ns`: the CPU time that the server is expected to use in the point.
+/// How many windows a point can afford: opening and closing one costs each of `cpus` CPUs 150 us, whatever happens in
+/// it. They may take a fifth of the budget. `server_cpu_ns`: the CPU time that the server is expected to use in the
+/// point.
 pub fn affordable(server_cpu_ns: f64, cpus: u64, budget: f64) -> u64 {
     (0.2 * budget * server_cpu_ns / (WINDOW_COST_PER_CPU_NS * cpus.max(1) as f64)) as u64
 }
 
-/// Attaching and detaching the hooks of one window costs each CPU this much (text is patched under its feet).
+/// The cost to each CPU of attaching and detaching the hooks of one window (the kernel patches its code while it runs).
 pub const WINDOW_COST_PER_CPU_NS: f64 = 150_000.0;
 
-/// How long a window's requests are given to end: as long as it was, at most 50 ms.
+/// How long requests of a window may take to end after it: the window's length, at most 50 ms.
 pub fn drain_ns(length_ns: u64) -> u64 {
     length_ns.min(50_000_000)
 }

@@ -1,40 +1,41 @@
-//! Readings at the edges of a load, where counts of the server's side have to equal a client's: taken while no request
-//! ends, and before a load when those of the load before it are over.
+//! Readings at the edges of a load, where counts of the server's side must equal a client's: taken while no request
+//! ends, and before a load when the requests of the load before it are over.
 //!
-//! A reading adds the requests that an event has ended to those that are answered and wait for their event. One whose event
-//! comes between the two counts would stand in both, and events come in numbers when a client has just closed its connections.
+//! A reading adds the requests that an event has ended to those that are answered and wait for their event. A request
+//! whose event comes between the two counts would be counted twice, and many events come when a client has just closed
+//! its connections.
 
 use super::watcher::Watcher;
 use record::time::monotonic_ns;
 use record::watch::Reading;
 use std::time::Duration;
 
-/// Where the requests of the port stand.
+/// Requests of the port by progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Ended by an event.
     pub finished: u64,
     /// Answered, and not ended by an event yet.
     pub answered: u64,
-    /// Requests that are not answered, or not acknowledged to the end, and connections that their client has closed and the server has
-    /// not: what these hold unread becomes requests yet.
+    /// Requests that are not answered, or not acknowledged to the end, and connections that the client has closed and
+    /// the server has not: what is unread on these may become requests yet.
     pub unfinished: u64,
 }
 
-/// How long a load waits for the end of what came before it: all in all, and while nothing moves. A server that never answers some
-/// requests must not hold up every load.
+/// How long a load waits for the requests before it: in total, and while nothing changes. A server that never answers
+/// some requests must not delay every load.
 const MOST_NS: u64 = 2_000_000_000;
 const STILL_NS: u64 = 1_000_000_000;
-/// Between two looks, and the longest it grows to.
+/// Time between two looks, and the longest that it grows to.
 const REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(20);
-/// Readings that are taken for one in which no request ends. Of a port that others use, too, there may be none.
+/// The most readings taken to get one during which no request ends. On a port that others use, too, there may be none.
 const MOST_READINGS: usize = 20;
 /// Index of CLOSE_WAIT in [`crate::sock_diag::STATES`].
 const CLOSE_WAIT: usize = 8;
 
 impl Watcher {
-    /// Where requests stand; `None` where they are not counted.
+    /// The requests by progress; `None` where they are not counted.
     pub fn standing(&mut self) -> Option<Standing> {
         if !self.options.mode.counts_requests() {
             return None;
@@ -43,7 +44,7 @@ impl Watcher {
         self.tracer.as_mut()?.standing(closing)
     }
 
-    /// A reading during which no request ended, where there is one to be had.
+    /// A reading during which no request ended, if there is one.
     pub fn read_still(&mut self) -> Reading {
         let (mut before, mut rest) = (self.standing(), REST);
         for _ in 1..MOST_READINGS {
@@ -67,18 +68,18 @@ fn counts_of(standing: Option<Standing>) -> Option<(u64, u64)> {
 /// Waits between loads.
 #[derive(Debug, Default)]
 pub struct Edges {
-    /// So many stayed unfinished however long was waited: the next load waits for no fewer.
+    /// Requests that stayed unfinished after the longest wait: the next load does not wait for these.
     stuck: u64,
 }
 
-/// What is to be done about a standing.
+/// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Requests may still end.
     Wait,
     /// All are over.
     Over,
-    /// Some are not, and there is no more waiting for them.
+    /// Some are not over, and the wait is given up.
     GivenUp,
 }
 
@@ -91,7 +92,7 @@ impl Edges {
         }
     }
 
-    /// Waits until the requests that are under way are over, within bounds.
+    /// Waits until the requests under way are over, within limits.
     pub fn wait_until_over(&mut self, watcher: &mut Watcher) {
         let began_ns = monotonic_ns();
         let (mut last, mut moved_ns, mut rest) = (None, began_ns, REST);

@@ -1,14 +1,14 @@
-//! Connections by TCP state, from counts of transitions: a reading costs no walk over the connections.
+//! Connections by TCP state, from counted transitions: a reading needs no walk over the connections.
 //!
-//! A transition is counted when it happens, so the counts are exact but for sockets older than the watch: these add a number to
-//! each state that never changes. It is known from scans. A scan takes milliseconds and is no snapshot: sockets that move
-//! meanwhile may be seen before or after their move, so a scan gives bounds, which are one number where nothing moved. The
-//! bounds of all scans together are kept, and no scan widens them. Only a scan that contradicts them shows that the counts are
-//! wrong; then it begins anew, and the difference is reported.
+//! Transitions are counted when they happen, so the counts are exact except for sockets older than the watch. These add
+//! a constant number to each state, which scans find. A scan takes milliseconds and is no snapshot: a socket that moves
+//! meanwhile may be seen before or after its move. So a scan gives bounds, which are one number where nothing moved.
+//! The bounds of all scans are intersected, so no scan widens them. Only a scan that contradicts them shows that the
+//! counts are wrong; then the model restarts, and the difference is reported.
 //!
-//! Three things do not show in transitions. Sockets leave TIME_WAIT without an event; when they will is known at their entry
-//! ([`TimerWheel`]). Half-open connections are no sockets yet, and appear at scans only. So do sockets in FIN_WAIT_2
-//! that are no more than a timer; the programs count these as TIME_WAIT, which is what they become.
+//! Three things cause no transition. Sockets leave TIME_WAIT without an event; the time is known at their entry
+//! ([`TimerWheel`]). Half-open connections are no sockets yet, and appear in scans only. So do sockets in FIN_WAIT_2
+//! that are reduced to a timer; the programs count these as TIME_WAIT, which they become.
 
 use super::timer_wheel::{TimerWheel, client_key};
 use crate::sock_diag::{PortSockets, STATES};
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 const SYN_RECV: usize = 3;
 const FIN_WAIT_2: usize = 5;
 const TIME_WAIT: usize = 6;
-/// States that transitions count, and in which a socket older than the watch may be. Full sockets pass SYN_RECV in no time: what
-/// a scan shows there are requests that are no sockets yet.
+/// States that transitions count, and in which a socket older than the watch may be. Full sockets leave SYN_RECV at
+/// once: the scan's entries in it are requests that are no sockets yet.
 const WITH_OLDER: [usize; 8] = [1, 2, 4, 5, 8, 9, 10, 11];
 
 /// Numbers of sockets by state; indices as in [`STATES`].
@@ -32,12 +32,12 @@ pub struct Transitions {
     pub entered: [u64; 16],
     /// Sockets that left it.
     pub left: [u64; 16],
-    /// Sockets in TIME_WAIT that entered it since then, by the step of the timer wheel at which they leave: the number of the
-    /// step in the upper half, a signed count in the lower one.
+    /// Sockets in TIME_WAIT that entered it since then, by the step of the timer wheel at which they leave: the number
+    /// of the step in the upper half, a signed count in the lower one.
     pub time_waits: [u64; 64],
     /// Sockets that entered TIME_WAIT.
     pub time_wait_entered: u64,
-    /// Sockets that left it before their time: their client connected from the same port.
+    /// Sockets that left it early: their client connected from the same port.
     pub time_wait_reused: u64,
 }
 
@@ -47,7 +47,7 @@ impl Default for Transitions {
     }
 }
 
-/// Sockets of one state that are older than the watch: no fewer than, no more than, taken for.
+/// Sockets of one state that are older than the watch: lower bound, upper bound, assumed number.
 #[derive(Debug, Clone, Copy)]
 struct Older {
     least: i64,
@@ -55,7 +55,7 @@ struct Older {
     value: i64,
 }
 
-/// One scan, with the counts that were read before and after it.
+/// One scan, with the counts read before and after it.
 #[derive(Debug)]
 pub struct Scan<'a> {
     /// When it began.
@@ -66,9 +66,9 @@ pub struct Scan<'a> {
     pub before: &'a Transitions,
     /// The counts after it.
     pub after: &'a Transitions,
-    /// What it showed.
+    /// The sockets it found.
     pub sockets: &'a PortSockets,
-    /// What it took, nanoseconds of CPU time.
+    /// Its cost, nanoseconds of CPU time.
     pub cost_ns: u64,
 }
 
@@ -80,7 +80,7 @@ pub struct StateModel {
     half_open: u64,
     /// Sockets in FIN_WAIT_2 that are counted as TIME_WAIT.
     remnants: u64,
-    /// Sockets in TIME_WAIT that the programs' counts do not hold, or hold too many, by the time at which they leave.
+    /// Sockets in TIME_WAIT that the programs' counts lack or have too many, by the time at which they leave.
     corrections: BTreeMap<u64, i64>,
     /// Transitions counted at the last scan during which nothing moved.
     still_at: Option<u64>,
@@ -99,7 +99,7 @@ fn by_step(wheel: TimerWheel, counts: &Transitions) -> impl Iterator<Item = (u64
 }
 
 impl StateModel {
-    /// Knows nothing yet.
+    /// An empty model.
     pub fn new(wheel: TimerWheel) -> Self {
         StateModel {
             wheel,
@@ -112,13 +112,13 @@ impl StateModel {
         }
     }
 
-    /// Learns a moment in the timer wheel's clock.
+    /// Adds a known moment of the timer wheel's clock.
     pub fn set_wheel(&mut self, wheel: TimerWheel) {
         self.wheel = wheel;
     }
 
-    /// Takes in a scan. Returns the clients whose sockets in TIME_WAIT the programs should know, with the step at which they
-    /// leave; empty where they know them.
+    /// Takes in a scan. Returns the clients whose sockets in TIME_WAIT the programs do not know, with the step at which
+    /// they leave.
     pub fn reconcile(&mut self, scan: &Scan<'_>) -> Vec<(u64, u64)> {
         let (before, after, seen) = (scan.before, scan.after, scan.sockets);
         let is_first = self.reconciliation.scans == 0;
@@ -148,7 +148,8 @@ impl StateModel {
         clients
     }
 
-    /// A socket that moved during the scan was seen in this state or not; all others were seen where they are.
+    /// Bounds one state. A socket that moved during the scan may or may not have been seen in this state; all others
+    /// were seen where they are.
     fn bound_older(&mut self, state: usize, scanned: i64, before: &Transitions, after: &Transitions) -> u64 {
         let counted = before.entered[state].wrapping_sub(before.left[state]) as i64;
         let came = after.entered[state].wrapping_sub(before.entered[state]) as i64;
@@ -162,7 +163,7 @@ impl StateModel {
         let (both_least, both_most) = (older.least.max(least), older.most.min(most));
         (older.least, older.most) = if both_least <= both_most { (both_least, both_most) } else { (least, most) };
         older.value = older.value.clamp(older.least, older.most);
-        // Within what earlier scans left open there is nothing to be wrong about.
+        // Values within the bounds of earlier scans contradict nothing.
         if both_least <= both_most { 0 } else { off }
     }
 
@@ -179,14 +180,15 @@ impl StateModel {
         if off == 0 && !is_still {
             return (0, Vec::new());
         }
-        // Remnants get a new minute when their client closes, without an event: mostly some milliseconds after they began, so
-        // also where the number is right the kernel knows better when they leave.
+        // Sockets in FIN_WAIT_2 that are timers get a new minute when their client closes, without an event, usually
+        // some milliseconds after they began. So the kernel's time at which they leave is better even where the number
+        // is right.
         let steps: Vec<u64> = seen.remnants.iter().map(|remnant| self.wheel.step_after(remnant.due_ns)).collect();
         self.corrections.clear();
         for step in &steps {
             *self.corrections.entry(self.wheel.ns_of(*step)).or_default() += 1;
         }
-        // Beyond what is listed: as old as the youngest, so that none leaves before its time.
+        // Beyond the listed ones: as old as the youngest, so that none leaves too early.
         let unlisted = scanned - steps.len() as i64;
         let last_ns = steps.iter().max().map_or(scan.ended_ns, |step| self.wheel.ns_of(*step));
         *self.corrections.entry(last_ns).or_default() += unlisted;
@@ -219,7 +221,7 @@ impl StateModel {
         states
     }
 
-    /// Whether a scan while nothing moves would show more than is known.
+    /// Whether a scan while nothing moves would improve the model.
     pub fn is_unsettled(&self, counts: &Transitions) -> bool {
         self.still_at != Some(moves(counts)) || self.half_open > 0 || self.remnants > 0
     }
@@ -229,13 +231,13 @@ impl StateModel {
         self.half_open
     }
 
-    /// What the scans showed.
+    /// The differences that scans found.
     pub fn reconciliation(&self) -> Reconciliation {
         self.reconciliation
     }
 }
 
-/// Whether connections moved lately: a scan while they do shows little.
+/// Whether connections moved lately: a scan while they move shows little.
 #[derive(Debug, Default)]
 pub struct Stillness {
     moves: u64,
@@ -243,7 +245,7 @@ pub struct Stillness {
 }
 
 impl Stillness {
-    /// Looks at the counts; returns for how long nothing moved.
+    /// Compares the counts; returns how long nothing moved.
     pub fn look(&mut self, now_ns: u64, counts: &Transitions) -> u64 {
         let moves = moves(counts);
         if self.since_ns == 0 || moves != self.moves {
@@ -282,7 +284,7 @@ mod tests {
         vec![remnant; count]
     }
 
-    /// As the programs count one that enters TIME_WAIT now.
+    /// Changes the counts as the programs do for a socket that enters TIME_WAIT now.
     fn enter_time_wait(counts: &mut Transitions, wheel: &TimerWheel, now_ns: u64, sockets: u64) {
         let step = wheel.step_after(now_ns + 60 * S);
         let place = &mut counts.time_waits[step as usize % 64];
@@ -324,7 +326,7 @@ mod tests {
         let before = counts;
         counts.entered[1] += 300;
         counts.left[1] += 290;
-        // The walk saw 26 more than there were at either end of it.
+        // The walk saw 26 more than existed before or after it.
         scan(&mut model, S, &before, &counts, &scanned(&[(1, 5 + 36)]));
         assert_eq!(model.read(S, &counts)[1], 15);
         assert_eq!(model.reconciliation().last_difference, 0, "what moved explains it");
@@ -390,7 +392,7 @@ mod tests {
     }
 
     proptest! {
-        /// Sockets come and go while scans walk over them; each socket is seen at a moment of its own. However that falls, the
+        /// Sockets come and go while scans walk over them; each socket is seen at a different moment. In any order, the
         /// number of older sockets stays within the bounds, and one scan at rest makes all states right.
         #[test]
         fn no_order_of_events_and_scans_makes_a_count_wrong_at_rest(
@@ -399,7 +401,7 @@ mod tests {
         ) {
             let mut model = model();
             let mut counts = Transitions::default();
-            // A walk in progress: the counts before it, the ids that it has still to visit, what it saw.
+            // A walk in progress: the counts before it, the ids still to visit, the ids seen.
             let mut walk: Option<(Transitions, Vec<usize>, u64)> = None;
             let mut alive: Vec<bool> = vec![true; older];
             for (what, which) in steps {
@@ -407,7 +409,7 @@ mod tests {
                     0 => {
                         counts.entered[1] += 1;
                         alive.push(true);
-                        // A newcomer lies before or after the place where the walk is.
+                        // A new socket lies before or after the place where the walk is.
                         if let Some((_, left, _)) = &mut walk && which % 2 == 0 {
                             left.push(alive.len() - 1);
                         }

@@ -1,6 +1,6 @@
-//! The machine's counters, as the kernel module of Almeida, Almeida and Yates (1996, Table 2) kept them: CPU by mode, disk,
-//! paging, interrupts by kind, context switches, processes started and running, memory. All are cumulative since boot and
-//! carry the moment of their reading, so that any two give rates.
+//! The machine's counters, those of the kernel module of Almeida, Almeida and Yates (1996, Table 2): CPU by mode, disk,
+//! paging, interrupts by kind, context switches, processes started and running, memory. All are cumulative since boot
+//! and have the time of their reading, so any two give rates.
 
 use super::system_text::{parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
 use crate::group::clock_ticks_per_sec;
@@ -9,10 +9,10 @@ use crate::proc_text::{CpuTimes, parse_machine_stat};
 use record::time::monotonic_ns;
 use record::watch::system::{CpuModes, Kind, Memory, Paging, SystemTotals, WORDS};
 
-/// Kinds of interrupts that are kept; the rest is summed as `other`.
+/// The number of kinds of interrupts that are kept; the rest is summed as `other`.
 const MOST_KINDS: usize = 24;
 
-/// Keeps the files open: reading a kept file costs half of opening it each time.
+/// Keeps the files open: reading an open file costs half as much as opening it each time.
 #[derive(Debug)]
 pub struct SystemReader {
     stat: Option<KeptFile>,
@@ -26,7 +26,7 @@ pub struct SystemReader {
 }
 
 impl SystemReader {
-    /// Opens what is there.
+    /// Opens the files that exist.
     pub fn open() -> Self {
         let file = |name: &str| KeptFile::open(format!("/proc/{name}")).ok();
         SystemReader {
@@ -48,7 +48,7 @@ impl SystemReader {
         totals
     }
 
-    /// Reads these kinds; what else `totals` holds stays.
+    /// Reads these kinds; the others in `totals` stay.
     pub fn read_into(&mut self, totals: &mut SystemTotals, kinds: &[Kind]) {
         for kind in kinds {
             totals.at_ns = monotonic_ns();
@@ -67,7 +67,7 @@ impl SystemReader {
                 Kind::Disk => totals.disk = read(&self.disks, &mut self.buffer).and_then(parse_disks),
                 Kind::Paging => totals.paging = read(&self.vmstat, &mut self.buffer).and_then(paging),
                 Kind::Memory => totals.memory = read(&self.memory, &mut self.buffer).and_then(memory),
-                // Of processes: read by others at this moment.
+                // Of processes: updated by other threads at the same time.
                 Kind::Server => {}
             }
         }
@@ -140,7 +140,7 @@ mod tests {
     fn the_machines_counters_only_grow() {
         let mut reader = SystemReader::open();
         let first = reader.read();
-        // Something to count: a fault, a switch, a process.
+        // Causes events to count: a page fault, a context switch, a process.
         assert!(std::process::Command::new("true").status().unwrap().success());
         let second = reader.read();
         assert!(second.at_ns > first.at_ns && second.cpus >= 1);

@@ -1,18 +1,18 @@
-//! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are anybody's; no input panics, what
-//! is missing or malformed is left out, and what is kept is bounded.
+//! Parsers of the machine's counters: pure functions from bytes to numbers. Device names are untrusted text; no input
+//! panics, missing or malformed fields are left out, and sizes are bounded.
 
 use crate::proc_text::{lines, number, words};
 use record::Outside;
 use record::watch::system::DiskCounts;
 use std::collections::BTreeMap;
 
-/// A sector of /proc/diskstats, whatever the device's own (Documentation/admin-guide/iostats.rst).
+/// A sector of /proc/diskstats, whatever the device's sector is (Documentation/admin-guide/iostats.rst).
 const SECTOR_BYTES: u64 = 512;
-/// More devices than this are not looked at.
+/// More devices than this are ignored.
 const MOST_DEVICES: usize = 4096;
 
-/// Sums the whole devices of `/proc/diskstats`: a partition's work is its disk's, and what lies above other devices (device
-/// mapper, RAID, loop) or in memory would count twice.
+/// Sums the whole devices of `/proc/diskstats`: a partition's work is its disk's, and devices on top of other devices
+/// (device mapper, RAID, loop) or in memory would count twice.
 pub fn parse_disks(text: &[u8]) -> Option<DiskCounts> {
     let mut devices: Vec<(&[u8], [u64; 5])> = Vec::new();
     for line in lines(text).take(MOST_DEVICES) {
@@ -40,7 +40,7 @@ pub fn parse_disks(text: &[u8]) -> Option<DiskCounts> {
     (sum.devices > 0).then_some(sum)
 }
 
-/// `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`.
+/// `sda1` is a partition of `sda`, `nvme0n1p2` of `nvme0n1`.
 fn is_partition(name: &[u8], disk: &[u8]) -> bool {
     let Some(rest) = name.strip_prefix(disk) else { return false };
     let digits = rest.strip_prefix(b"p").unwrap_or(rest);
@@ -48,7 +48,7 @@ fn is_partition(name: &[u8], disk: &[u8]) -> bool {
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && (!needs_p || rest.starts_with(b"p"))
 }
 
-/// What `/proc/stat` says of the scheduler.
+/// The scheduler's numbers in `/proc/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scheduled {
     /// Processes and threads started since boot.
@@ -78,8 +78,9 @@ pub fn parse_named_numbers<const N: usize>(text: &[u8], names: [&str; N]) -> [Op
     found
 }
 
-/// `/proc/interrupts` or `/proc/softirqs`: counts by kind, summed over the CPUs of the heading. Kinds are the device's words
-/// or, for the machine's own, the label (`LOC`, `TLB`, `TIMER`). Beyond `most` kinds the rarest are summed as `other`.
+/// Parses `/proc/interrupts` or `/proc/softirqs`: counts by kind, summed over the CPUs of the heading. The kind is the
+/// device's name or, for the machine's own interrupts, the label (`LOC`, `TLB`, `TIMER`). Beyond `most` kinds the
+/// rarest are summed as `other`.
 pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
     let mut all = lines(text);
     let cpus = all.next().map_or(0, |heading| words(heading).filter(|word| word.starts_with(b"CPU")).count());
@@ -94,7 +95,7 @@ pub fn parse_counts_by_kind(text: &[u8], most: usize) -> BTreeMap<String, u64> {
             sum = sum.saturating_add(count);
             rest.next();
         }
-        // The last word of an interrupt's line is its device; the words before it are the controller's.
+        // The last word of an interrupt's line is its device; the words before it name the controller.
         let words_left: Vec<&[u8]> = rest.collect();
         let is_numbered = label.iter().all(u8::is_ascii_digit);
         let kind = if is_numbered { words_left.last().copied().unwrap_or(label) } else { label };

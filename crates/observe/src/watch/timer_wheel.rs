@@ -1,13 +1,13 @@
-//! When sockets leave TIME_WAIT: not after 60 s, but at the first step of the kernel's timer wheel after 60 s. For so long a
-//! time the wheel turns in steps of seconds (2.048 s at 250 ticks a second), so sockets leave in groups.
-//! Source: kernel/time/timer.c (`calc_wheel_index`), include/net/tcp.h (`TCP_TIMEWAIT_LEN`).
+//! When sockets leave TIME_WAIT: not after 60 s, but at the first step of the kernel's timer wheel after 60 s. For such
+//! a long time the wheel turns in steps of seconds (2.048 s at 250 ticks a second), so sockets leave in groups. Source:
+//! kernel/time/timer.c (`calc_wheel_index`), include/net/tcp.h (`TCP_TIMEWAIT_LEN`).
 
 use crate::sock_diag::Remnant;
 
-/// How long a socket's timer in TIME_WAIT is set to, seconds.
+/// The timeout of a socket in TIME_WAIT, seconds.
 pub const TIME_WAIT_S: u64 = 60;
 
-/// The wheel, as far as timers of a minute are concerned.
+/// The wheel, as needed for timers of a minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimerWheel {
     /// Length of a tick (jiffy), nanoseconds of CLOCK_MONOTONIC.
@@ -21,7 +21,7 @@ pub struct TimerWheel {
 }
 
 impl TimerWheel {
-    /// Of a kernel with ticks of this length.
+    /// The wheel of a kernel with ticks of this length.
     pub fn with_ticks_of(tick_ns: u64) -> Self {
         let tick_ns = tick_ns.max(1);
         let hertz = (1_000_000_000 + tick_ns / 2) / tick_ns;
@@ -31,7 +31,7 @@ impl TimerWheel {
         TimerWheel { tick_ns, minute, shift: 3 * level, at: (0, 0) }
     }
 
-    /// Of the running kernel: its coarse clock advances by ticks.
+    /// The wheel of the running kernel: its coarse clock advances by ticks.
     pub fn of_this_kernel() -> Self {
         let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `tick` is a live timespec.
@@ -44,7 +44,7 @@ impl TimerWheel {
         TimerWheel { at: (ticks, ns), ..self }
     }
 
-    /// Learns another moment. A tick has begun some time before it is read: the earliest reading is the nearest to its begin.
+    /// Adds a known moment. A tick begins some time before it is read, so the earliest reading is the most exact.
     pub fn learn(&mut self, ticks: u64, ns: u64) {
         if self.at == (0, 0) || self.ticks(ns) < ticks || i128::from(ns) < self.begin_of(ticks) {
             self.at = (ticks, ns);
@@ -60,7 +60,7 @@ impl TimerWheel {
         (self.ticks(due_ns) >> self.shift) + 1
     }
 
-    /// When a step is made.
+    /// The time of a step.
     pub fn ns_of(&self, step: u64) -> u64 {
         self.begin_of(step << self.shift).max(0) as u64
     }

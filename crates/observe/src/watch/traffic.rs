@@ -1,22 +1,22 @@
-//! What is spoken on the port, by looking into the first bytes of a few reads.
+//! Identifies the protocol on the port by the first bytes of a few reads.
 //!
-//! The watch counts a request where the direction of a connection changes, which is a request of HTTP/1 and nothing else. What
-//! is spoken decides whether the counts are those of requests, so a few reads between two readings are looked into: in this
-//! process's memory, once; nothing of them is kept, printed or written but these counts. The bytes come from whoever talks to
-//! the server: any bytes give an answer, in time linear in their number.
+//! The watch counts a request where the direction of a connection changes, which is right for HTTP/1 and nothing else.
+//! The protocol decides whether the counts are those of requests, so a few reads between two readings are examined
+//! once, in this process's memory. Only these counts are kept, never the bytes. The bytes come from the server's
+//! clients: any bytes give an answer, in time linear in their number.
 
 use record::doubt::{Doubt, DoubtKind, Severity};
 use record::watch::Traffic;
 
-/// Bytes kept of a read that is looked into, at most, as in `bpf/watch.h`.
+/// The most bytes kept of a read, as in `bpf/watch.h`.
 const LOOK_BYTES: usize = 1024;
 
-/// What one read holds.
+/// The content of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// HTTP/1.
     Http1 {
-        /// Requests whose first line is seen.
+        /// Requests whose first line is in it.
         requests: u32,
         /// One of them has a body.
         has_body: bool,
@@ -27,18 +27,18 @@ pub enum Content {
     },
     /// Redis.
     Redis {
-        /// Commands of which something is seen.
+        /// Commands that begin in it.
         commands: u32,
     },
     /// HTTP/2.
     Http2,
     /// TLS.
     Tls,
-    /// Neither.
+    /// None of these.
     Other,
 }
 
-/// Adds a read whose first bytes are these; `None` where they could not be had.
+/// Adds a read with these first bytes; `None` where they could not be read.
 pub fn add(traffic: &mut Traffic, head: Option<&[u8]>) {
     traffic.looked_into += 1;
     let Some(head) = head else {
@@ -59,7 +59,7 @@ pub fn add(traffic: &mut Traffic, head: Option<&[u8]>) {
     }
 }
 
-/// What the counts of requests mean on this port, where they are not those of requests.
+/// The meaning of the counts of requests on this port, where they are not those of requests.
 pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
     let of = |count: u64| format!("{count} of {} reads looked into", traffic.looked_into);
     let cases = [
@@ -103,14 +103,14 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
         .collect()
 }
 
-/// Methods of RFC 9110 and PATCH (RFC 5789), with the space that follows.
+/// Methods of RFC 9110 and PATCH (RFC 5789), with the following space.
 const METHODS: [&[u8]; 9] =
     [b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE "];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-/// Version 2 of the PROXY protocol begins so; its length stands at 14.
+/// The begin of version 2 of the PROXY protocol; its length is at 14.
 const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Reads the first bytes of a read that began a request.
+/// Classifies the first bytes of a read that began a request.
 pub fn content(head: &[u8]) -> Content {
     let head = behind_proxy_line(&head[..head.len().min(LOOK_BYTES)]);
     if is_beginning_of(head, PREFACE) {
@@ -128,13 +128,13 @@ pub fn content(head: &[u8]) -> Content {
     }
 }
 
-/// Whether `head` begins with `token`, or is all of its beginning that was read.
+/// Whether `head` begins with `token`, or is the beginning of it.
 fn is_beginning_of(head: &[u8], token: &[u8]) -> bool {
     let common = head.len().min(token.len());
     common >= 3 && head[..common] == token[..common]
 }
 
-/// What a proxy puts before the first request (HAProxy's send-proxy).
+/// What follows the line that a proxy puts before the first request (HAProxy's send-proxy).
 fn behind_proxy_line(head: &[u8]) -> &[u8] {
     if head.starts_with(b"PROXY ") {
         let end = head.iter().take(108).position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -171,7 +171,7 @@ fn requests(head: &[u8]) -> Content {
             }
         }
         has_body |= body_bytes != Some(0);
-        // Where the body ends is known only where its length is given.
+        // The end of the body is known only where its length is given.
         let (Some(end), Some(body_bytes)) = (end, body_bytes) else { break };
         rest = rest.get((end + 4).saturating_add(body_bytes)..).unwrap_or_default();
     }
@@ -179,10 +179,11 @@ fn requests(head: &[u8]) -> Content {
     Content::Http1 { requests: requests.max(1), has_body, expects, is_websocket }
 }
 
-/// Commands of Redis: arrays of strings with their lengths (<https://redis.io/docs/latest/develop/reference/protocol-spec/>), the
-/// last perhaps cut; `None` where they are something else.
+/// Counts commands of Redis: arrays of strings with their lengths
+/// (<https://redis.io/docs/latest/develop/reference/protocol-spec/>), the last perhaps cut; `None` where they are
+/// something else.
 fn commands(head: &[u8]) -> Option<u32> {
-    /// A number after its sign and what follows its line; `Err` where it is another thing, `Ok(None)` where it is cut.
+    /// A number after its sign, and what follows its line; `Err` where it is no number, `Ok(None)` where it is cut.
     fn number(rest: &[u8], sign: u8) -> Result<Option<(usize, &[u8])>, ()> {
         let Some((first, rest)) = rest.split_first() else { return Ok(None) };
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -214,7 +215,7 @@ fn commands(head: &[u8]) -> Option<u32> {
     Some(commands)
 }
 
-/// Whether these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte on and to the end of what was read.
+/// Whether these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte to the last one read.
 fn is_frames(head: &[u8]) -> bool {
     let mut rest = head;
     let mut whole = 0;

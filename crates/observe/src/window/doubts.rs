@@ -49,7 +49,7 @@ fn steal(window: &Window) -> Option<Doubt> {
                 percent(machine),
                 percent(server)
             ),
-            "repeat it when the host is quieter, or on a machine of its own",
+            "repeat it when the host is quieter, or on a dedicated machine",
         )
     })
 }

@@ -50,7 +50,7 @@ impl Neighbours {
     }
 }
 
-/// Busy time that nobody of ours accounts for, in CPUs; may be negative.
+/// Busy time of no process of the run, in CPUs; may be negative.
 fn remainder(window: &Window) -> Option<f64> {
     let machine = window.machine_use();
     let elapsed_ns = window.elapsed_ns() as f64;

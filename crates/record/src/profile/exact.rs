@@ -1,4 +1,4 @@
-//! The exact profile: time by layer between hooked functions, the cost of the hooks, and how it was checked.
+//! The exact profile: time by layer between hooked functions, the cost of the hooks, and the checks of both.
 
 use super::{Estimate, PacketCounts};
 use crate::Doubt;
@@ -9,9 +9,9 @@ use serde::Serialize;
 /// The exact profile.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ExactProfile {
-    /// How it was measured.
+    /// The method of measurement.
     pub method: &'static str,
-    /// What, and with what.
+    /// The server and the machine.
     #[serde(flatten)]
     pub machine: Machine,
     /// Bursts.
@@ -34,9 +34,9 @@ pub struct ExactProfile {
     pub scheduler_check: SumCheck,
     /// The sum over all places and CPUs against the clock.
     pub clock_check: SumCheck,
-    /// What the measurement cost.
+    /// The cost of the measurement.
     pub perturbation: Perturbation,
-    /// Events that did not pair.
+    /// Events without a partner.
     pub unpaired: Unpaired,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
@@ -56,7 +56,7 @@ pub struct ExactRow {
     pub layer: Option<Layer>,
     /// The server's CPU time in it, nanoseconds, without the cost of the hooks.
     pub cpu_ns: f64,
-    /// As it was measured, with the part of the hooks' cost that lies in this layer.
+    /// The same with the part of the hooks' cost that lies in this layer.
     pub measured_ns: u64,
     /// How often the layer was entered at a boundary function.
     pub entries: u64,
@@ -68,7 +68,7 @@ pub struct ExactRow {
     pub us_per_request: Option<Estimate>,
 }
 
-/// What was measured, and with what.
+/// The measured server, the machine and the hooks.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Machine {
     /// The server's port.
@@ -96,13 +96,13 @@ pub struct Machine {
 pub struct Unhooked {
     /// The function.
     pub function: String,
-    /// Why.
+    /// The reason.
     pub why: String,
     /// Without it one layer's time is counted as another's.
     pub is_needed: bool,
 }
 
-/// Sums of one time by two sources.
+/// The same time from two sources.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct SumCheck {
     /// All places together, hooks included, nanoseconds.
@@ -114,14 +114,14 @@ pub struct SumCheck {
 }
 
 impl SumCheck {
-    /// Of both sums.
+    /// Compares both sums.
     pub fn of(summed_ns: u64, expected_ns: u64) -> Self {
         let difference_ratio = (expected_ns > 0).then(|| summed_ns as f64 / expected_ns as f64 - 1.0);
         SumCheck { summed_ns, expected_ns, difference_ratio }
     }
 }
 
-/// What the measurement did to the server.
+/// The effect of the measurement on the server.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Perturbation {
     /// Costs of the hooks, as calibrated in this run.
@@ -138,7 +138,7 @@ pub struct Perturbation {
     pub ns_per_packet: Option<f64>,
 }
 
-/// Events that did not pair.
+/// Events without a partner.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Unpaired {
     /// Ends of functions whose begin was not seen.
@@ -147,22 +147,21 @@ pub struct Unpaired {
     pub not_left: u64,
     /// Functions called from too deep a stack.
     pub too_deep: u64,
-    /// Threads whose stack gave way to another's.
+    /// Threads whose stack was replaced by another's.
     pub lost_threads: u64,
 }
 
-/// Costs that the time stamps of the programs do not see, because they lie before the first or after the last of them. What
-/// a program does between its own two time stamps is counted as measurement, and not here.
+/// Costs outside the time stamps of the programs: before the first or after the last of them. The time between a
+/// program's own two time stamps is counted as measurement, and not here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct HookCosts {
-    /// Of an empty pair: what is charged to the function that it encloses, nanoseconds.
+    /// Of an empty pair: the time charged to the function that it encloses, nanoseconds.
     pub pair_inner_ns: f64,
-    /// Of an empty pair: what is charged to the caller.
+    /// Of an empty pair: the time charged to the caller.
     pub pair_outer_ns: f64,
-    /// Of an empty system call: what is charged to the caller's own code, which did nothing but enter and leave the
-    /// kernel.
+    /// Of an empty system call: the time charged to the caller's own code, which only entered and left the kernel.
     pub call_user_ns: f64,
-    /// Of an empty system call: what is charged to the call.
+    /// Of an empty system call: the time charged to the call.
     pub call_kernel_ns: f64,
     /// An empty system call without any hook.
     pub bare_call_ns: f64,
@@ -173,7 +172,7 @@ pub struct HookCosts {
 }
 
 impl HookCosts {
-    /// Half of a single hook's cost, taken to be that of half a pair.
+    /// Half of a single hook's cost, assumed to be that of half a pair.
     pub fn half_mark_ns(&self) -> f64 {
         (self.pair_inner_ns + self.pair_outer_ns) / 4.0
     }

@@ -1,10 +1,10 @@
 //! Folded stacks: `outermost;...;innermost COUNT`, a line a stack, as flame graph viewers read them. The root is the
-//! server's program, or where its packets were handled outside it; kernel functions end in `_[k]`.
+//! server's program, or the place where its packets were handled outside it; kernel functions end in `_[k]`.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 
-/// A folded file with more lines, or a longer line, is none of ours.
+/// A folded file with more lines, or a longer line, was not written by straingauge.
 const MAX_LINES: usize = 1_000_000;
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
@@ -26,7 +26,7 @@ impl Folded {
         self.0.iter().map(|(frames, count)| format!("{} {count}\n", frames.join(";"))).collect()
     }
 
-    /// Reads the text of a file; comments (`#`) and empty lines are passed over.
+    /// Reads the text of a file; skips comments (`#`) and empty lines.
     pub fn parse(mut text: impl BufRead) -> Result<Folded, FoldedError> {
         let mut folded = Folded::default();
         let mut line = Vec::new();
@@ -54,7 +54,7 @@ impl Folded {
     }
 }
 
-/// Why a file is no folded stacks.
+/// Why a file has no folded stacks.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldedError {
     /// A line that is not `frame;frame COUNT`.

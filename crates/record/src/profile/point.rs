@@ -1,11 +1,11 @@
-//! What a load point keeps of a profile: CPU time per request by layer, and the functions that cost most.
+//! The part of a profile that a load point keeps: CPU time per request by layer, and the most expensive functions.
 
 use super::Profile;
 use crate::layers::Layer;
 use crate::point::FunctionCost;
 use crate::{Figure, Figures, Origin, names};
 
-/// Fewer samples of the server than this leave nothing to divide.
+/// With fewer samples of the server than this a division by layer means nothing.
 const LEAST_SAMPLES: u64 = 20;
 
 /// The figure's name of each layer; `None` = unattributed.
@@ -20,7 +20,7 @@ const FIGURES: [(Option<Layer>, &str); 8] = [
     (None, names::LAYER_UNATTRIBUTED),
 ];
 
-/// The same per packet sent, with the word that the layer has in names.
+/// The same per packet sent, with the layer's word in the names.
 const PACKET_FIGURES: [(Option<Layer>, &str, &str); 8] = [
     (Some(Layer::User), names::PACKET_USER, "user"),
     (Some(Layer::SystemCall), names::PACKET_SYSTEM_CALL, "system_call"),
@@ -34,7 +34,7 @@ const PACKET_FIGURES: [(Option<Layer>, &str, &str); 8] = [
 
 impl Profile {
     /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below what the
-    /// window can resolve, and 0 for the sum's sake.
+    /// window can resolve; it is 0 so that the sum is right.
     pub fn point_figures(&self, requests: u64) -> Figures {
         let too_few = match (self.samples.server(), requests) {
             (_, 0) => Some("no request was completed"),
@@ -55,7 +55,7 @@ impl Profile {
         figures
     }
 
-    /// The functions that cost most, by what they do themselves.
+    /// The functions that cost most without their callees.
     pub fn point_functions(&self, requests: u64) -> Vec<FunctionCost> {
         if requests == 0 || self.samples.server() < LEAST_SAMPLES {
             return Vec::new();
@@ -72,8 +72,8 @@ impl Profile {
             .collect()
     }
 
-    /// CPU time, and events of the hardware where the machine counts them, per packet that the port's connections sent; and
-    /// how many those were.
+    /// CPU time, and hardware events where the machine counts them, per packet that the port's connections sent; and
+    /// the number of these packets.
     pub fn packet_figures(&self) -> Figures {
         let sent = self.packets.packets[1];
         let too_few = match (self.samples.server(), sent) {
@@ -101,7 +101,7 @@ impl Profile {
         figures
     }
 
-    /// Events by layer, and of the network stack as a whole; the latter also says why there are none.
+    /// Events by layer, and of the network stack as a whole; the latter also has the reason if there are none.
     fn event_figures(&self, figures: &mut Figures) {
         // Rows are per packet of both directions.
         let to_sent = self.packets.total() as f64 / self.packets.packets[1] as f64;
@@ -125,8 +125,8 @@ impl Profile {
         }
     }
 
-    /// CPU time of so many samples over the requests, microseconds. A point's few samples only divide what the scheduler
-    /// accounts exactly, so that their number by chance moves no sum.
+    /// CPU time of this many samples over the requests, microseconds. A point's few samples only divide what the
+    /// scheduler accounts exactly, so their random number does not change the sum.
     fn cost_us(&self, samples: u64, requests: u64) -> f64 {
         let sample_ns = match self.samples.in_server() {
             in_server if in_server >= LEAST_SAMPLES && self.cpu_check.scheduler_ns > 0.0 => {

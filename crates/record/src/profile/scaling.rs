@@ -1,8 +1,8 @@
-//! What calls over many descriptors cost on a kernel.
+//! The cost of calls over many descriptors on a kernel.
 
 use serde::Serialize;
 
-/// Everything that was measured.
+/// All calls and their costs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scaling {
     /// The kernel's release.
@@ -15,10 +15,10 @@ pub struct Scaling {
     pub is_interrupted: bool,
 }
 
-/// A call's costs and what follows.
+/// A call's costs and their growth.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CallScaling {
-    /// Which call.
+    /// The call.
     pub call: Call,
     /// Costs by number of descriptors.
     pub costs: Vec<Cost>,
@@ -30,7 +30,7 @@ pub struct CallScaling {
     pub ns_per_descriptor: Option<f64>,
 }
 
-/// What is called.
+/// A call that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Call {
@@ -77,11 +77,11 @@ pub struct Cost {
     pub batches: usize,
 }
 
-/// How a cost grows.
+/// The growth of a cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Growth {
-    /// Not, or hardly.
+    /// Hardly or not at all.
     Flat,
     /// Less than in proportion.
     Slow,
@@ -89,6 +89,6 @@ pub enum Growth {
     Proportional,
     /// Faster than that.
     Faster,
-    /// Fewer than two points to judge by.
+    /// Fewer than two points.
     Unknown,
 }

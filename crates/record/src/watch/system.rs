@@ -88,7 +88,7 @@ pub struct Memory {
     pub total_bytes: u64,
     /// That programs could have without swapping, by the kernel's estimate.
     pub available_bytes: u64,
-    /// Of nobody.
+    /// Unused.
     pub free_bytes: u64,
     /// Files' pages.
     pub cached_bytes: u64,

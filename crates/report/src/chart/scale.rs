@@ -1,7 +1,6 @@
 //! Scales: where a value lies between 0 and 1, and which ticks an axis shows.
 
-use crate::text::grouped;
-use record::units::{format_nanos, format_si};
+use record::units::{format_nanos, format_si, grouped};
 
 /// A scale over a range; made so that low < high always holds.
 #[derive(Debug, Clone)]
@@ -57,7 +56,7 @@ impl Scale {
         Scale::Log { low: low / 1.2, high: high * 1.3, base: 10, words: format_si }
     }
 
-    /// Where a value lies; `None` for what the scale cannot show.
+    /// The place of a value; `None` for a value that the scale cannot show.
     pub fn place(&self, value: f64) -> Option<f64> {
         let place = match self {
             Scale::Linear { high, .. } => value / high,

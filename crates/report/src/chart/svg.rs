@@ -54,7 +54,8 @@ impl Svg {
     }
 }
 
-/// Escapes for element content and quoted attributes; what is not fit to be shown, which XML does not allow either, is replaced.
+/// Escapes for element content and quoted attributes; characters that may not be shown, which XML forbids, too, are
+/// replaced.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in Outside::new(text, usize::MAX).chars() {

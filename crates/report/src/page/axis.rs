@@ -1,24 +1,14 @@
 //! The section of an axis: charts against its values, with intervals over repeats, and its table.
 
 use super::charts::Figure;
-use super::{DrawnFigure, KeyNumber, Section, draw, layers, unbroken};
+use super::tables::Table;
+use super::{KeyNumber, Section, draw, layers, watched};
 use crate::chart::{Chart, Layer, Scale, Series};
-use crate::text::axis::{COLUMNS, has_columns};
-use crate::text::grouped;
+use crate::run::axis::{COLUMNS, has_columns};
+use crate::text::unbroken;
 use analyze::axis::{AxisFindings, AxisLevel, Estimate, value_cell, value_words};
-use record::units::{format_nanos, format_si};
+use record::units::{format_nanos, format_si, grouped};
 use record::{Axis, Point, RunDir, Sweep, names};
-use serde::Serialize;
-
-/// A table with columns of its own.
-#[derive(Serialize)]
-pub(super) struct AxisTable {
-    pub(super) headings: Vec<&'static str>,
-    pub(super) units: Vec<&'static str>,
-    pub(super) rows: Vec<Vec<String>>,
-    /// What stands below it.
-    pub(super) note: &'static str,
-}
 
 /// What a line of a chart shows.
 struct Line<'a> {
@@ -35,7 +25,9 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
     let mut figures: Vec<Figure> = profiled.map(|found| layers::figures(axis, found)).unwrap_or_default();
     let others = [conforming(run, axis), throughput(run, axis), cpu(run, axis), response(run, axis)];
     figures.extend(others.into_iter().flatten());
-    let drawn: Vec<DrawnFigure> = draw(figures, counter);
+    let mut tables = Vec::from_iter(has_columns(axis).then(|| table(axis)));
+    tables.extend(watched::tables(run, Sweep::Axis));
+    tables.extend(profiled.into_iter().flat_map(|found| layers::tables(axis, found)));
     Section {
         title: match axis.axis {
             Axis::Connections => "Axis: connections",
@@ -52,12 +44,9 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
             axis.repeats,
             analyze::axis::headline(axis).unwrap_or_default()
         )),
-        figures: drawn,
-        levels: Vec::new(),
-        load_name: "",
-        tables: super::watched::tables(run, record::Sweep::Axis),
-        axis: has_columns(axis).then(|| table(axis)),
-        layers: profiled.map(|found| layers::tables(axis, found)).unwrap_or_default(),
+        figures: draw(figures, counter),
+        tables,
+        ..Section::default()
     }
 }
 
@@ -78,11 +67,13 @@ pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
     named.collect()
 }
 
-fn table(axis: &AxisFindings) -> AxisTable {
+fn table(axis: &AxisFindings) -> Table {
     let shown: Vec<_> =
         COLUMNS.iter().filter(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty())).collect();
-    AxisTable {
-        headings: std::iter::once(axis.axis.word()).chain(shown.iter().map(|(name, ..)| *name)).collect(),
+    let headings = std::iter::once(axis.axis.word()).chain(shown.iter().map(|(name, ..)| *name));
+    Table {
+        title: "",
+        headings: headings.map(String::from).collect(),
         units: std::iter::once("").chain(shown.iter().map(|(_, unit, _)| *unit)).collect(),
         rows: axis
             .levels
@@ -92,7 +83,7 @@ fn table(axis: &AxisFindings) -> AxisTable {
                 std::iter::once(value).chain(shown.iter().map(|(.., words)| words(level))).collect()
             })
             .collect(),
-        note: "Medians over repeats; the interval behind a column is the median's 95 % bootstrap interval.",
+        note: "Medians over repeats; the interval behind a column is the median's 95 % bootstrap interval.".into(),
     }
 }
 
@@ -133,18 +124,9 @@ fn chart(
         if found.is_empty() {
             continue;
         }
-        let edges: Vec<(f64, f64, f64)> =
-            found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();
-        if edges.len() == found.len() {
-            layers.push(Layer { name: String::new(), class: line.area, edges, gaps: Vec::new() });
-        }
-        series.push(Series {
-            name: line.name.into(),
-            class: line.class,
-            line: found.iter().map(|(value, estimate)| (*value, estimate.median)).collect(),
-            dots: dots(run, axis.axis, line.dots),
-            is_reference: false,
-        });
+        let (layer, shown) = with_intervals(&found, line.name, line.class, line.area);
+        layers.extend(layer);
+        series.push(Series { dots: dots(run, axis.axis, line.dots), ..shown });
     }
     if series.is_empty() {
         return None;
@@ -157,21 +139,26 @@ fn chart(
     Some(Chart { layers, series, ..frame(axis, what, y_name, y) })
 }
 
+/// The line of medians, and the area of their intervals where all have one.
+pub(super) fn with_intervals(
+    found: &[(f64, Estimate)],
+    name: &str,
+    class: &'static str,
+    area: &'static str,
+) -> (Option<Layer>, Series) {
+    let edges: Vec<(f64, f64, f64)> =
+        found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();
+    let is_whole = edges.len() == found.len() && !edges.is_empty();
+    let layer = is_whole.then(|| Layer { name: String::new(), class: area, edges, gaps: Vec::new() });
+    let line = found.iter().map(|(value, estimate)| (*value, estimate.median)).collect();
+    (layer, Series { name: name.into(), class, line, ..Series::default() })
+}
+
 /// A chart against the axis, without anything in it.
 pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {
-    Chart {
-        title: format!("{what} against {}", axis.axis.name()),
-        description: analyze::axis::headline(axis).unwrap_or_default(),
-        x_name: axis.axis.name().into(),
-        y_name: y_name.into(),
-        x: x_scale(axis),
-        y,
-        bands: Vec::new(),
-        markers: Vec::new(),
-        limits: Vec::new(),
-        layers: Vec::new(),
-        series: Vec::new(),
-    }
+    let (title, x_name) = (format!("{what} against {}", axis.axis.name()), axis.axis.name());
+    let description = analyze::axis::headline(axis).unwrap_or_default();
+    Chart { description, ..Chart::empty(&title, x_name, y_name, x_scale(axis), y) }
 }
 
 const CAPTION: &str = "Dots: points; line: median over repeats; shaded: its 95 % interval.";

@@ -1,9 +1,10 @@
 //! The section of a run that was measured in turn with another one: both curves, and the ratio at each load.
 
-use super::axis::AxisTable;
-use super::charts::Figure;
-use super::{Section, draw, unbroken};
+use super::charts::{self, Figure};
+use super::tables::Table;
+use super::{Section, draw};
 use crate::chart::{Chart, Scale, Series};
+use crate::text::unbroken;
 use analyze::compare::{self, Comparison, server_words};
 use analyze::verdict;
 use analyze::zones::{self, Findings, SweepFindings};
@@ -30,30 +31,26 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
         title: "Side by side",
         note: unbroken(&note),
         figures: draw(figures, counter),
-        levels: Vec::new(),
-        load_name: "",
-        axis: Some(table(&comparison)),
-        tables: Vec::new(),
-        layers: Vec::new(),
+        tables: vec![table(&comparison)],
+        ..Section::default()
     })
 }
 
-fn table(comparison: &Comparison) -> AxisTable {
-    AxisTable {
-        headings: vec!["load", "figure", "A", "B", "B / A", "interval", "p", "pairs", ""],
+fn table(comparison: &Comparison) -> Table {
+    Table {
+        title: "",
+        headings: ["load", "figure", "A", "B", "B / A", "interval", "p", "pairs", ""].map(String::from).into(),
         units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "Student's t, Holm", "A/B", ""],
         rows: comparison.differences.iter().map(crate::compare::row).collect(),
-        note: "Of each round the points at one load are a pair; the test is Student's t on the logarithms of their ratios, p corrected for the number of tests (Holm).",
+        note: "Of each round the points at one load are a pair; the test is Student's t on the logarithms of their ratios, p corrected for the number of tests (Holm).".into(),
     }
 }
-
-type Level = zones::Level;
 
 fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
     let of = |title: &'static str,
               y_name: &str,
               words: fn(f64) -> String,
-              level: fn(&Level) -> Option<zones::Spread>,
+              level: fn(&zones::Level) -> Option<zones::Spread>,
               value: &dyn Fn(&Point) -> Option<f64>| {
         let series: Vec<Series> = runs
             .iter()
@@ -62,13 +59,7 @@ fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
                 name: name.into(),
                 class,
                 line: found.levels.iter().filter_map(|one| Some((one.load, level(one)?.median))).collect(),
-                dots: run
-                    .points
-                    .iter()
-                    .filter(|point| point.sweep == Sweep::Connections)
-                    .filter_map(|point| Some((point.connections as f64, value(point)?)))
-                    .filter(|(_, y)| y.is_finite())
-                    .collect(),
+                dots: charts::dots(&charts::of(run, Sweep::Connections), value),
                 is_reference: false,
             })
             .collect();
@@ -79,17 +70,14 @@ fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
             title,
             caption: "Dots: points; lines: medians. A and B took turns, round by round, at the same loads.".into(),
             chart: Chart {
-                title: format!("{title} of both against connections"),
-                description: String::new(),
-                x_name: "connections".into(),
-                y_name: y_name.into(),
-                x: Scale::doublings(loads.into_iter()),
-                y: Scale::linear(y.into_iter(), words),
-                bands: Vec::new(),
-                markers: Vec::new(),
-                limits: Vec::new(),
-                layers: Vec::new(),
                 series,
+                ..Chart::empty(
+                    &format!("{title} of both against connections"),
+                    "connections",
+                    y_name,
+                    Scale::doublings(loads.into_iter()),
+                    Scale::linear(y.into_iter(), words),
+                )
             },
         })
     };

@@ -1,12 +1,12 @@
 //! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on each.
 
-use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series};
+use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series, stacked, tops};
 use analyze::axis::Estimate;
 use analyze::growth::LAYERS;
 use analyze::unloading::{Unloading, UnloadingLevel};
 use analyze::verdict::interval;
 use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
-use record::units::{format_nanos, format_si};
+use record::units::{format_nanos, format_si, grouped};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// A chart with what stands around it on the page.
@@ -19,7 +19,7 @@ pub(crate) struct Figure {
 /// All charts of a sweep that have something to show.
 pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings) -> Vec<Figure> {
     let (criteria, unloaded) = (&findings.criteria, findings.unloading.as_ref());
-    let points: Vec<&Point> = run.points.iter().filter(|point| point.sweep == sweep.sweep).collect();
+    let points = of(run, sweep.sweep);
     let all = [
         throughput(sweep, &points),
         unloading(run, sweep, unloaded),
@@ -31,6 +31,11 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings)
     all.into_iter().flatten().collect()
 }
 
+/// The points of a sweep.
+pub(super) fn of(run: &RunDir, sweep: Sweep) -> Vec<&Point> {
+    run.points.iter().filter(|point| point.sweep == sweep).collect()
+}
+
 fn load(point: &Point) -> Option<f64> {
     match point.sweep {
         Sweep::Rate => point.offered_per_sec(),
@@ -38,7 +43,8 @@ fn load(point: &Point) -> Option<f64> {
     }
 }
 
-fn dots(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
+/// Each point's load and value.
+pub(super) fn dots(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
     points
         .iter()
         .filter_map(|point| Some((load(point)?, value(point)?)))
@@ -72,19 +78,9 @@ pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) 
     let is_rate = sweep.sweep == Sweep::Rate;
     let x = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
     let over = if is_rate { "offered load, requests per second" } else { "connections" };
-    Chart {
-        title: format!("{title} against {}", if is_rate { "offered rate" } else { "connections" }),
-        description: describe(sweep),
-        x_name: over.into(),
-        y_name: y_name.into(),
-        x,
-        y,
-        bands: bands(sweep),
-        markers: markers(sweep),
-        limits: Vec::new(),
-        layers: Vec::new(),
-        series: Vec::new(),
-    }
+    let title = format!("{title} against {}", if is_rate { "offered rate" } else { "connections" });
+    let (description, bands, markers) = (describe(sweep), bands(sweep), markers(sweep));
+    Chart { description, bands, markers, ..Chart::empty(&title, over, y_name, x, y) }
 }
 
 fn describe(sweep: &SweepFindings) -> String {
@@ -131,7 +127,7 @@ fn markers(sweep: &SweepFindings) -> Vec<Marker> {
         .into_iter()
         .filter_map(|(name, point)| {
             let at = point.estimate?;
-            let number = if sweep.sweep == Sweep::Rate { format_si(at) } else { crate::text::grouped(at) };
+            let number = if sweep.sweep == Sweep::Rate { format_si(at) } else { record::units::grouped(at) };
             let label = format!("{name} {number}{}", interval(point, sweep.sweep).replace(" to ", "\u{2013}"));
             Some(Marker { label, at, interval: (point.low, point.high) })
         })
@@ -172,14 +168,13 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
 fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
     let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
-    let of = |wanted: Sweep| -> Vec<&Point> {
-        run.points.iter().filter(|point| point.sweep == wanted && point.repeat > 0).collect()
-    };
+    // The points of the first pass are too short to compare.
+    let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(|point| point.repeat > 0).collect::<Vec<_>>();
     let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<(f64, f64)> {
         found.levels.iter().filter_map(|level| Some((level.load, pick(level)?.median))).collect()
     };
-    let up_points = dots(&of(Sweep::Connections), good);
-    let down_points = dots(&of(Sweep::Unloading), good);
+    let up_points = dots(&whole(Sweep::Connections), good);
+    let down_points = dots(&whole(Sweep::Unloading), good);
     let mut up = way(|level| level.loading_per_sec);
     let mut down = way(|level| level.unloading_per_sec);
     // The top was measured once, at the turn: both ways meet there.
@@ -196,7 +191,7 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     chart.series.push(Series { name: "down".into(), class: "s2", line: down, dots: down_points, is_reference: false });
     let recovery = &found.recovery_point;
     if let Some(at) = recovery.estimate {
-        let label = format!("recovery {}{}", crate::text::grouped(at), interval(recovery, Sweep::Connections));
+        let label = format!("recovery {}{}", grouped(at), interval(recovery, Sweep::Connections));
         chart.markers =
             vec![Marker { label: label.replace(" to ", "\u{2013}"), at, interval: (recovery.low, recovery.high) }];
     }
@@ -212,17 +207,24 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
         ("p99", "p99", names::RESPONSE_P99),
         ("p99.9", "p999", names::RESPONSE_P999),
     ];
-    let series: Vec<Series> = shown
-        .into_iter()
-        .map(|(name, class, figure)| Series {
-            name: name.into(),
-            class,
-            line: medians_of(sweep, points, |point| point.value(figure)),
-            dots: if class == "p99" { dots(points, |point| point.value(figure)) } else { Vec::new() },
-            is_reference: false,
-        })
-        .filter(|series| !series.line.is_empty())
-        .collect();
+    // The same as a client sees it that reads at once.
+    let without_reap = [("p50", names::ARRIVED_P50), ("p99", names::ARRIVED_P99)];
+    let line = |figure| medians_of(sweep, points, |point| point.value(figure));
+    let measured = shown.into_iter().map(|(name, class, figure)| Series {
+        name: name.into(),
+        class,
+        line: line(figure),
+        dots: if class == "p99" { dots(points, |point| point.value(figure)) } else { Vec::new() },
+        is_reference: false,
+    });
+    let references = without_reap.into_iter().map(|(class, figure)| Series {
+        class,
+        line: line(figure),
+        is_reference: true,
+        ..Series::default()
+    });
+    let series: Vec<Series> = measured.chain(references).filter(|series| !series.line.is_empty()).collect();
+    let has_reap = series.iter().any(|series| series.is_reference);
     if series.is_empty() {
         return None;
     }
@@ -238,7 +240,12 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
     chart.limits.extend(near.map(|at| Limit { label, at }));
     let lag =
         if sweep.sweep == Sweep::Rate { " They count from the intended send, so lateness is in them." } else { "" };
-    let caption = format!("Medians of each percentile over repeats; dots: p99 of each point.{lag}");
+    let reap = if has_reap {
+        " Dashed: without the reap delay, so as a client sees it that takes up every answer at once (from a sample)."
+    } else {
+        ""
+    };
+    let caption = format!("Medians of each percentile over repeats; dots: p99 of each point.{lag}{reap}");
     Some(Figure { title: "Response time", caption, chart })
 }
 
@@ -272,34 +279,12 @@ fn layers(sweep: &SweepFindings) -> Vec<Layer> {
         let values = sweep.levels.iter().map(|level| part(level).map(|spread| spread.median)).collect();
         (name, class, values)
     });
-    stacked(sweep, parts)
+    stacked(&loads(sweep), parts)
 }
 
-/// Values over the levels, one upon the other. A part that nothing is known of is left out; so is a level at which a part is
-/// not known that others have, and there every layer has a gap.
-pub(super) fn stacked<const N: usize>(
-    sweep: &SweepFindings,
-    parts: [(&str, &'static str, Vec<Option<f64>>); N],
-) -> Vec<Layer> {
-    let shown: Vec<_> = parts.into_iter().filter(|(.., values)| values.iter().any(Option::is_some)).collect();
-    let is_known: Vec<bool> =
-        (0..sweep.levels.len()).map(|at| shown.iter().all(|(.., values)| values[at].is_some())).collect();
-    let loads: Vec<f64> =
-        sweep.levels.iter().zip(&is_known).filter(|(_, known)| **known).map(|(level, _)| level.load).collect();
-    let mut floor = vec![0.0; loads.len()];
-    // Before the n-th known level lies a gap when a level between it and the one before is not known.
-    let places: Vec<usize> = (0..is_known.len()).filter(|at| is_known[*at]).collect();
-    let gaps: Vec<usize> = (1..places.len()).filter(|n| places[*n] > places[*n - 1] + 1).collect();
-    let layer = |(name, class, values): (&str, &'static str, Vec<Option<f64>>)| {
-        let mut edges = Vec::new();
-        for (n, load) in loads.iter().enumerate() {
-            let high = floor[n] + values[places[n]].unwrap_or(0.0);
-            edges.push((*load, floor[n], high));
-            floor[n] = high;
-        }
-        Layer { name: name.into(), class, edges, gaps: gaps.clone() }
-    };
-    shown.into_iter().map(layer).collect()
+/// The loads of the levels.
+pub(super) fn loads(sweep: &SweepFindings) -> Vec<f64> {
+    sweep.levels.iter().map(|level| level.load).collect()
 }
 
 /// The server's CPU time by layer of the network stack, where points were profiled.
@@ -314,12 +299,11 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     for (part, class) in parts.iter_mut().zip(CLASSES) {
         part.1 = class;
     }
-    let layers = stacked(sweep, parts);
+    let layers = stacked(&loads(sweep), parts);
     if layers.iter().all(|layer| layer.edges.is_empty()) {
         return None;
     }
-    let top = layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high);
-    let y = Scale::linear(top, |us| format!("{us:.1}"));
+    let y = Scale::linear(tops(&layers), |us| format!("{us:.1}"));
     let mut chart = frame(sweep, "CPU time by layer", "server CPU, us per request", y);
     chart.layers = layers;
     let caption =
@@ -339,7 +323,7 @@ fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
             let line: Vec<(f64, f64)> =
                 medians_of(sweep, points, |point| value(point, name)).into_iter().filter(|(_, y)| *y >= 0.5).collect();
             let largest = line.iter().map(|(_, y)| *y).fold(0.0, f64::max);
-            let short: String = crate::text::plain(name, 14);
+            let short: String = record::text::plain(name, 14);
             (largest, Series { name: short, line, ..Series::default() })
         })
         .filter(|(_, series)| !series.line.is_empty())

@@ -1,22 +1,25 @@
 //! What every page has: its head, where and how the run was made, and the way from a template to text.
 
 use super::tables::{FactGroup, facts};
-use super::unbroken;
-use crate::text::plain;
+use crate::text::unbroken;
 use minijinja::Environment;
 use minijinja::value::{Serde, Value};
+use record::text::plain;
 use record::{RunDir, Status};
 use serde::Serialize;
 
 const STYLE: &str = include_str!("style.css");
 
 /// Templates by name. The names' ending turns on escaping for HTML.
-const TEMPLATES: [(&str, &str); 6] = [
+const TEMPLATES: [(&str, &str); 9] = [
+    ("classes.html", include_str!("classes.html")),
     ("doubts.html", include_str!("doubts.html")),
+    ("figures.html", include_str!("figures.html")),
     ("frame.html", include_str!("frame.html")),
     ("plain.html", include_str!("plain.html")),
     ("report.html", include_str!("template.html")),
     ("simulated.html", include_str!("simulated.html")),
+    ("table.html", include_str!("table.html")),
     ("watch.html", include_str!("watch.html")),
 ];
 

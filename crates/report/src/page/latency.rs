@@ -54,7 +54,7 @@ fn apart_is_optional(sweep: &SweepFindings, load: f64) -> bool {
 fn load_label(load: f64, sweep: Sweep) -> String {
     match sweep {
         Sweep::Rate => load_words(load, sweep),
-        _ => crate::text::grouped(load),
+        _ => record::units::grouped(load),
     }
 }
 
@@ -75,16 +75,22 @@ fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
     best.get(best.len() / 2).copied()
 }
 
-/// The distribution of a single point: response, service and lag side by side.
+/// The distribution of a single point: response, service and lag side by side, and response without the reap delay.
 pub(super) fn of_point(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Figure> {
     let latencies = read(run, point, unreadable)?;
     let lines = latencies
         .iter()
-        .filter(|(tag, _)| ["response", "service", "lag"].contains(&tag.as_str()))
         .filter(|(tag, _)| tag != "lag" || point.offered_per_sec().is_some())
-        .map(|(tag, latency)| (tag.clone(), quantiles(latency)))
+        .filter_map(|(tag, latency)| {
+            let name = match tag.as_str() {
+                "response-arrived" => "without reap delay",
+                tag => ["response", "service", "lag"].into_iter().find(|shown| *shown == tag)?,
+            };
+            Some((name.to_string(), quantiles(latency)))
+        })
         .collect();
-    chart(lines, "Distribution of times", "Of every request of the window, from the point's histograms.".into())
+    let caption = "Of every request of the window, from the point's histograms; without the reap delay: of a sample.";
+    chart(lines, "Distribution of times", caption.into())
 }
 
 /// A point's histograms; what cannot be read becomes a doubt of the report.
@@ -110,7 +116,7 @@ fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>
     let caption = format!(
         "Every request of one point of each load (points {}; n = {} or more each), drawn as far as samples go.",
         from.join(", "),
-        crate::text::grouped(fewest as f64)
+        record::units::grouped(fewest as f64)
     );
     chart(lines, "Distribution of response times", caption)
 }
@@ -138,24 +144,9 @@ fn chart(lines: Vec<(String, Vec<(f64, f64)>)>, title: &'static str, caption: St
     }
     let y = Scale::times_us(series.iter().flat_map(|s| &s.line).map(|(_, us)| *us));
     let slowest = series.iter().flat_map(|s| &s.line).map(|(_, us)| *us).fold(0.0, f64::max);
-    Some(Figure {
-        title,
-        caption,
-        chart: Chart {
-            title: title.into(),
-            description: format!(
-                "Quantiles of the response time; the largest drawn is {}.",
-                format_nanos(slowest * 1e3)
-            ),
-            x_name: "share of requests that were at most this slow".into(),
-            y_name: "response time, logarithmic scale".into(),
-            x: Scale::Nines { nines: (-(1.0 - furthest).log10()).ceil().clamp(1.0, 6.0) as u32 },
-            y,
-            bands: Vec::new(),
-            markers: Vec::new(),
-            limits: Vec::new(),
-            layers: Vec::new(),
-            series,
-        },
-    })
+    let description = format!("Quantiles of the response time; the largest drawn is {}.", format_nanos(slowest * 1e3));
+    let x = Scale::Nines { nines: (-(1.0 - furthest).log10()).ceil().clamp(1.0, 6.0) as u32 };
+    let (x_name, y_name) = ("share of requests that were at most this slow", "response time, logarithmic scale");
+    let chart = Chart { description, series, ..Chart::empty(title, x_name, y_name, x, y) };
+    Some(Figure { title, caption, chart })
 }

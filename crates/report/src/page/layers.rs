@@ -1,23 +1,14 @@
 //! Layers per packet along an axis: Kim and Rixner's Table 1 and Figures 4 to 6 (2005) for the report.
 
-use super::axis::frame;
+use super::axis::{frame, with_intervals};
 use super::charts::Figure;
-use super::unbroken;
-use crate::chart::{Layer, Scale, Series};
-use crate::text::layers;
-use analyze::axis::layers::{AxisLayers, LayerCost, OVERALL};
+use super::tables::Table;
+use crate::chart::{Chart, Scale, Series, tops};
+use crate::run::layers;
+use crate::text::unbroken;
+use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
 use analyze::axis::{AxisFindings, Estimate};
 use record::units::format_si;
-use serde::Serialize;
-
-/// A table with its heading.
-#[derive(Serialize)]
-pub(super) struct LayerTable {
-    title: &'static str,
-    headings: Vec<String>,
-    rows: Vec<Vec<String>>,
-    note: String,
-}
 
 /// The stack's layers with their colours, from the call down to the device.
 const STACK: [(&str, &str); 5] =
@@ -30,7 +21,7 @@ const LINES: [(&str, &str, &str); 4] = [
     ("Driver", "s4", "spread4"),
 ];
 
-pub(super) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<LayerTable> {
+pub(super) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
     let (headings, rows) = layers::rows(axis, found);
     let missing = layers::missing(found);
     let note = format!(
@@ -39,10 +30,11 @@ pub(super) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<LayerTable>
     );
     let (basis_headings, basis) = layers::basis(axis, found);
     vec![
-        LayerTable { title: "By layer, per packet sent", headings, rows, note: unbroken(&note) },
-        LayerTable {
+        Table { title: "By layer, per packet sent", headings, units: Vec::new(), rows, note: unbroken(&note) },
+        Table {
             title: "What it rests on",
             headings: basis_headings,
+            units: Vec::new(),
             rows: basis,
             note: "Packets of the profiled port's connections, counted; packets received for each sent; segments in a packet sent; samples of the profiled side's work.".into(),
         },
@@ -95,22 +87,17 @@ fn stacked(
     read: &dyn Fn(&LayerCost) -> Option<Estimate>,
 ) -> Option<Figure> {
     let known: Vec<_> = found.levels.iter().filter(|level| level.cost(OVERALL).and_then(read).is_some()).collect();
-    let mut floor: Vec<f64> = vec![0.0; known.len()];
-    let mut layers = Vec::new();
-    for (name, class) in STACK {
-        let mut edges = Vec::new();
-        for (level, below) in known.iter().zip(&mut floor) {
-            let high = *below + level.cost(name).and_then(read).map_or(0.0, |found| found.median);
-            edges.push((level.value, *below, high));
-            *below = high;
-        }
-        layers.push(Layer { name: name.into(), class, edges, gaps: Vec::new() });
-    }
     if known.is_empty() {
         return None;
     }
-    let mut chart = frame(axis, title, unit, Scale::linear(floor.into_iter(), words));
-    chart.layers = layers;
+    let values: Vec<f64> = known.iter().map(|level| level.value).collect();
+    let parts = STACK.map(|(name, class)| {
+        let cost = |level: &&LayersAt| Some(level.cost(name).and_then(read).map_or(0.0, |found| found.median));
+        (name, class, known.iter().map(cost).collect())
+    });
+    let layers = crate::chart::stacked(&values, parts);
+    let y = Scale::linear(tops(&layers), words);
+    let chart = Chart { layers, ..frame(axis, title, unit, y) };
     let caption = "The network stack's layers one upon the other, medians over repeats. After Kim and Rixner (2005), Figures 4 to 6.";
     Some(Figure { title, caption: caption.into(), chart })
 }
@@ -127,21 +114,15 @@ fn lines(
     for (name, class, area) in LINES {
         let points: Vec<(f64, Estimate)> =
             found.levels.iter().filter_map(|level| Some((level.value, read(level.cost(name)?)?))).collect();
-        let edges: Vec<(f64, f64, f64)> =
-            points.iter().filter_map(|(value, found)| Some((*value, found.low?, found.high?))).collect();
-        if edges.len() == points.len() && !edges.is_empty() {
-            layers.push(Layer { name: String::new(), class: area, edges, gaps: Vec::new() });
-        }
-        let line: Vec<(f64, f64)> = points.iter().map(|(value, found)| (*value, found.median)).collect();
-        series.push(Series { name: name.into(), class, dots: line.clone(), line, is_reference: false });
+        let (layer, line) = with_intervals(&points, name, class, area);
+        layers.extend(layer);
+        series.push(Series { dots: line.line.clone(), ..line });
     }
     let shown: Vec<f64> = series.iter().flat_map(|one| &one.line).map(|(_, y)| *y).collect();
-    let highest = layers.iter().flat_map(|layer: &Layer| &layer.edges).map(|(.., high)| *high);
     if shown.is_empty() {
         return None;
     }
-    let mut chart = frame(axis, title, unit, Scale::linear(shown.into_iter().chain(highest), words));
-    chart.layers = layers;
-    chart.series = series;
+    let y = Scale::linear(shown.into_iter().chain(tops(&layers)), words);
+    let chart = Chart { layers, series, ..frame(axis, title, unit, y) };
     Some(Figure { title, caption: "Medians over repeats; shaded: their 95 % intervals.".into(), chart })
 }

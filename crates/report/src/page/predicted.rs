@@ -1,12 +1,12 @@
 //! The section of the models: predicted curves with their bands beside the measured points, and each model's error.
 
-use super::axis::AxisTable;
-use super::charts::Figure;
-use super::{Section, draw, unbroken};
+use super::charts::{self, Figure};
+use super::tables::Table;
+use super::{Section, draw};
 use crate::chart::{Chart, Layer, Scale, Series};
-use crate::text::grouped;
+use crate::text::unbroken;
 use analyze::predict::curve::{Curve, Curves, curves};
-use record::units::format_si;
+use record::units::{format_si, grouped};
 use record::{Point, RunDir, Sweep, names};
 
 /// A page is drawn in a moment: fewer resamples than `straingauge predict` takes.
@@ -20,11 +20,8 @@ pub(super) fn section(run: &RunDir, counter: &mut usize) -> Option<Section> {
         title: "Model",
         note: unbroken(&note(&found)),
         figures,
-        levels: Vec::new(),
-        load_name: "",
-        axis: Some(table(&found)),
-        tables: Vec::new(),
-        layers: Vec::new(),
+        tables: vec![table(&found)],
+        ..Section::default()
     })
 }
 
@@ -51,7 +48,7 @@ fn note(found: &Curves) -> String {
     note
 }
 
-fn table(found: &Curves) -> AxisTable {
+fn table(found: &Curves) -> Table {
     let percent = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), |ratio| format!("{:.1} %", ratio * 100.0));
     let row = |check: &analyze::predict::check::Check| {
         vec![
@@ -67,11 +64,13 @@ fn table(found: &Curves) -> AxisTable {
             },
         ]
     };
-    AxisTable {
-        headings: vec!["model", "parameters", "median error", "largest error", "at", ""],
+    Table {
+        title: "",
+        headings: ["model", "parameters", "median error", "largest error", "at", ""].map(String::from).into(),
         units: vec!["", "", "of throughput", "of throughput", "connections", ""],
         rows: found.checks.iter().map(row).collect(),
-        note: "|predicted / measured - 1| of the throughput, each load predicted by a model fitted to the others.",
+        note: "|predicted / measured - 1| of the throughput, each load predicted by a model fitted to the others."
+            .into(),
     }
 }
 
@@ -83,13 +82,7 @@ fn figure(
     value: impl Fn(&Point) -> Option<f64>,
     scale: impl Fn(Vec<f64>) -> Scale,
 ) -> Option<Figure> {
-    let dots: Vec<(f64, f64)> = run
-        .points
-        .iter()
-        .filter(|point| point.sweep == Sweep::Connections)
-        .filter_map(|point| Some((point.connections as f64, value(point)?)))
-        .filter(|(_, y)| y.is_finite())
-        .collect();
+    let dots = charts::dots(&charts::of(run, Sweep::Connections), value);
     if curve.is_empty() || dots.is_empty() {
         return None;
     }
@@ -103,17 +96,16 @@ fn figure(
             found.resamples
         ),
         chart: Chart {
-            title: format!("{title}, predicted and measured, against connections"),
             description: format!("The curve of the model '{}' beside the measured points.", found.form.word()),
-            x_name: "connections".into(),
-            y_name: y_name.into(),
-            x: Scale::doublings(curve.iter().map(|(load, ..)| *load)),
-            y: scale(all),
-            bands: Vec::new(),
-            markers: Vec::new(),
-            limits: Vec::new(),
             layers: vec![Layer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
             series: vec![Series { class: "s1", line, dots, ..Series::default() }],
+            ..Chart::empty(
+                &format!("{title}, predicted and measured, against connections"),
+                "connections",
+                y_name,
+                Scale::doublings(curve.iter().map(|(load, ..)| *load)),
+                scale(all),
+            )
         },
     })
 }

@@ -1,15 +1,29 @@
 //! The tables of the report, formatted: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
-use crate::text::{grouped, not_measured, plain};
+use crate::text::not_measured;
 use analyze::zones::{Level, Spread, SweepFindings, percent};
-use record::units::{format_bytes, format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_bytes, format_nanos, format_si, grouped};
 use record::workload::Grouping;
 use record::{Criteria, LoadPlan, Pace, Point, RunDir, Sweep, names};
 use serde::Serialize;
 
 /// Points whose figures are listed one by one; beyond it the page would grow without bound.
 const LISTED_POINTS: usize = 400;
+
+/// A table of a section, for the template `table.html`.
+#[derive(Serialize)]
+pub(super) struct Table {
+    /// Empty where the section's own says it.
+    pub title: &'static str,
+    pub headings: Vec<String>,
+    /// Below the headings; empty where the rows name theirs.
+    pub units: Vec<&'static str>,
+    pub rows: Vec<Vec<String>>,
+    /// What stands below it.
+    pub note: String,
+}
 
 #[derive(Serialize)]
 pub(super) struct LevelRow {
@@ -19,6 +33,7 @@ pub(super) struct LevelRow {
     range: String,
     p50: String,
     p99: String,
+    reap: String,
     cpu: String,
     user: String,
     system: String,
@@ -47,6 +62,7 @@ fn level_row(level: &Level) -> LevelRow {
             .unwrap_or_default(),
         p50: cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         p99: cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        reap: cell(level.reap_p99_us, &|us| format_nanos(us * 1e3)),
         cpu: cell(level.cpu_us_per_request, &us),
         user: cell(level.cpu_user_us_per_request, &us),
         system: cell(level.cpu_system_us_per_request, &us),
@@ -187,7 +203,7 @@ fn point_row(point: &Point) -> PointRow {
         figures: figures(point),
         outcomes: counts,
         classes: classes(point),
-        replay: point.workload.replay.as_ref().map(crate::text::replay_facts).unwrap_or_default(),
+        replay: point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
         doubt_rows: doubt::rows(&point.doubts),
     }
 }

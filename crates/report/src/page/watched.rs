@@ -1,24 +1,14 @@
 //! The server's side of the requests in the report: charts of the phases against load, tables by load and by class.
 
-use super::charts::{Figure, frame, stacked};
-use super::unbroken;
-use crate::chart::Scale;
-use crate::text::watched::load_words;
+use super::charts::{Figure, frame, loads};
+use super::tables::Table;
+use crate::chart::{Scale, stacked, tops};
+use crate::run::watched::load_words;
+use crate::text::unbroken;
 use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
 use analyze::zones::SweepFindings;
 use record::units::format_nanos;
 use record::{RunDir, Sweep, names};
-use serde::Serialize;
-
-/// A table of the section on one sweep.
-#[derive(Serialize)]
-pub(super) struct SideTable {
-    title: &'static str,
-    note: String,
-    headings: Vec<&'static str>,
-    units: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-}
 
 /// Phases against load: elapsed, and CPU time.
 pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<Figure> {
@@ -49,12 +39,11 @@ fn phases(
         sweep.levels.iter().map(|level| value(level.load)).collect()
     };
     let parts = [("parse", "n1", at(names[0])), ("process", "n2", at(names[1])), ("log", "n3", at(names[2]))];
-    let layers = stacked(sweep, parts);
+    let layers = stacked(&loads(sweep), parts);
     if layers.iter().all(|layer| layer.edges.len() < 2) {
         return None;
     }
-    let top = layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high);
-    let mut chart = frame(sweep, title, y_name, Scale::linear(top, words));
+    let mut chart = frame(sweep, title, y_name, Scale::linear(tops(&layers), words));
     chart.layers = layers;
     let caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or turns to \
                    another connection. Means of requests in windows, medians over the points of a load.";
@@ -62,7 +51,7 @@ fn phases(
 }
 
 /// The tables of a sweep; none where it was not watched.
-pub(super) fn tables(run: &RunDir, sweep: Sweep) -> Vec<SideTable> {
+pub(super) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
     let Some(side) = analyze::watched::of_sweep(run, sweep) else { return Vec::new() };
     let mut tables = vec![table(
         run,
@@ -87,20 +76,20 @@ fn table(
     rows: &[Row],
     title: &'static str,
     note: String,
-) -> SideTable {
+) -> Table {
     let axis = run.points.iter().find_map(|point| Some(point.axis?.axis));
     let shown: Vec<&Column> =
         columns.iter().filter(|(.., name, _)| rows.iter().any(|row| row.medians.contains_key(name))).collect();
     let has_classes = rows.iter().any(|row| row.class.is_some());
-    let mut headings = vec![if side.sweep == Sweep::Rate { "offered/s" } else { "load" }];
+    let mut headings = vec![if side.sweep == Sweep::Rate { "offered/s" } else { "load" }.to_string()];
     let mut units = vec![""];
     if has_classes {
-        headings.push("class");
+        headings.push("class".into());
         units.push("bytes");
     }
-    headings.extend(shown.iter().map(|(heading, ..)| *heading));
+    headings.extend(shown.iter().map(|(heading, ..)| heading.to_string()));
     units.extend(shown.iter().map(|(_, unit, ..)| *unit));
-    headings.push("n");
+    headings.push("n".into());
     units.push("points");
     let rows = rows
         .iter()
@@ -115,5 +104,5 @@ fn table(
             cells
         })
         .collect();
-    SideTable { title, note: unbroken(&note), headings, units, rows }
+    Table { title, note: unbroken(&note), headings, units, rows }
 }

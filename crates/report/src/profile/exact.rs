@@ -13,7 +13,7 @@ use std::fmt::Write;
 /// Functions named when they lack hooks.
 const NAMED: usize = 12;
 
-/// Everything that an exact profile says.
+/// All tables of an exact profile.
 pub fn text(profile: &ExactProfile) -> String {
     let mut out = String::new();
     let machine = &profile.machine;

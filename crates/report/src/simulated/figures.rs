@@ -1,6 +1,6 @@
 //! The paper's Figures 4 to 7.
 
-use crate::chart::{Chart, Layer as Area, Scale, Series};
+use crate::chart::{self, Chart, Scale, Series};
 use crate::page::Figure;
 use analyze::simulated::{along, per_packet, size};
 use record::layers::Layer;
@@ -10,7 +10,7 @@ use record::units::format_si;
 const CLASSES: [&str; 6] = ["n2", "n3", "n4", "n5", "n6", "n7"];
 const LINES: [&str; 4] = ["s1", "s2", "s3", "s4"];
 
-/// What varies along a figure.
+/// The quantity that varies along a figure.
 struct Axis {
     name: &'static str,
     instructions: &'static str,
@@ -51,7 +51,7 @@ const AXES: [Axis; 3] = [
     },
 ];
 
-/// Those for which points were simulated.
+/// The figures for which points were simulated.
 pub fn of(simulation: &Simulation) -> Vec<Figure> {
     let mut figures = Vec::new();
     for axis in &AXES {
@@ -105,23 +105,15 @@ fn stacked(
     caption: &str,
 ) -> Figure {
     let loads: Vec<f64> = group.iter().map(|point| x(point)).collect();
-    let mut floor: Vec<(f64, f64)> = loads.iter().map(|load| (*load, 0.0)).collect();
-    let mut layers = Vec::new();
-    let stack = Layer::ALL.into_iter().filter(|layer| layer.is_stack());
-    for (layer, class) in stack.zip(CLASSES) {
-        let mut edges = Vec::new();
-        for (below, point) in floor.iter_mut().zip(group) {
-            let high = below.1 + per_packet(point, |sample| count(&sample.layer(layer)) as f64).unwrap_or(0.0);
-            edges.push((below.0, below.1, high));
-            below.1 = high;
-        }
-        layers.push(Area { name: layer.word().to_string(), class, edges, gaps: Vec::new() });
-    }
-    let x_scale = (axis.scale)(&loads);
-    let tops = floor.iter().map(|(_, high)| *high);
-    let mut chart = Chart::empty(title, axis.name, &format!("{what} a packet"), x_scale, Scale::linear(tops, short));
-    chart.description = format!("Layers of the network stack, simulated; {caption}");
-    chart.layers = layers;
+    let parts = Layer::ALL.into_iter().filter(|layer| layer.is_stack()).zip(CLASSES).map(|(layer, class)| {
+        let of = |point: &&Point| Some(per_packet(point, |sample| count(&sample.layer(layer)) as f64).unwrap_or(0.0));
+        (layer.word(), class, group.iter().map(of).collect())
+    });
+    let layers = chart::stacked(&loads, parts);
+    let (x_scale, y_scale) = ((axis.scale)(&loads), Scale::linear(chart::tops(&layers), short));
+    let description = format!("Layers of the network stack, simulated; {caption}");
+    let empty = Chart::empty(title, axis.name, &format!("{what} a packet"), x_scale, y_scale);
+    let chart = Chart { description, layers, ..empty };
     Figure { title, caption: format!("Simulated; {caption}. After Kim and Rixner (2005), {}.", axis.number), chart }
 }
 
@@ -145,7 +137,7 @@ fn of_stack(group: &[&Point], count: impl Fn(&Counts) -> u64) -> Vec<f64> {
     group.iter().map(|point| per_packet(point, |sample| count(&sample.stack) as f64).unwrap_or(0.0)).collect()
 }
 
-/// Figure 7, of what is simulated.
+/// Figure 7, as far as it is simulated.
 fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
     let named = vec![
         ("L1D".to_string(), of_stack(group, |counts| counts.l1d_misses())),
@@ -162,7 +154,7 @@ fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Fi
     }
 }
 
-/// Section 6.2.
+/// The figure of section 6.2.
 fn by_size(simulation: &Simulation, group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Figure {
     let levels = 0..simulation.levels().min(LINES.len());
     let named = levels.map(|level| {

@@ -1,19 +1,20 @@
-//! Which memory misses: kinds, lines of structures, and what prefetching (the paper's Table 3) and other layouts would do.
+//! Memory that misses: kinds, lines of structures, and what prefetching (the paper's Table 3) and other layouts could
+//! change.
 
 use super::tables::{Table, number, of_point};
-use crate::text::plain;
 use analyze::simulated::{foremost, size, title};
 use record::simulation::{Line, Object, Point, Sample, Simulation};
+use record::text::plain;
 
 /// Kinds of memory that are listed.
 const MOST_KINDS: usize = 20;
 /// Structures whose lines are listed.
 const MOST_STRUCTURES: usize = 3;
 const MOST_LINES: usize = 64;
-/// Objects with fewer misses a packet than this are not worth a row.
+/// Objects with fewer misses a packet than this get no row.
 const LEAST_MISSES: f64 = 0.05;
 
-/// Those of the point with most misses.
+/// The tables of the point with most misses.
 pub(super) fn of(simulation: &Simulation) -> Vec<Table> {
     let Some(point) = foremost(simulation) else { return Vec::new() };
     let Some(sample) = point.samples.first().filter(|sample| sample.sent > 0) else { return Vec::new() };
@@ -83,7 +84,7 @@ fn kinds(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Tabl
     })
 }
 
-/// Lines of a structure.
+/// The lines of a structure.
 fn lines(simulation: &Simulation, point: &Point, sample: &Sample, object: &Object) -> Option<Table> {
     let per_packet = |count: u64| count as f64 / sample.sent as f64;
     let each = |count: u64| number(per_packet(count));
@@ -107,7 +108,7 @@ fn lines(simulation: &Simulation, point: &Point, sample: &Sample, object: &Objec
     })
 }
 
-/// Table 3.
+/// Prefetching (Table 3).
 fn prefetch(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
     let per_packet = |count: u64| count as f64 / sample.sent as f64;
     let each = |count: u64| number(per_packet(count));
@@ -132,7 +133,7 @@ fn prefetch(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<T
     Some(Table {
         title: "What prefetching could hide (after Table 3)".into(),
         note: format!(
-            "{}; L2 of {}. An object's lines are asked for when it is first touched; hidden are the misses that come N instructions after that or later, so N stands for the time that a line takes. N = 1 is the ideal of this place. Lines brought in vain are not counted.",
+            "{}; L2 of {}. An object's lines are prefetched when it is first touched. A miss is hidden if it comes N instructions later or more, so N represents the time that a line takes. N = 1 is the best that prefetching at this place can do. Lines fetched in vain are not counted.",
             of_point(point, sample),
             size(simulation.l2_bytes(0)?)
         ),
@@ -141,7 +142,7 @@ fn prefetch(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<T
     })
 }
 
-/// Section 6.3's other idea.
+/// Fields in another order (section 6.3).
 fn packing(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
     let stack = sample.stack_packed.as_ref()?;
     let mut columns = Vec::new();

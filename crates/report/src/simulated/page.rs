@@ -17,7 +17,7 @@ struct Page {
     tables: Vec<tables::Table>,
 }
 
-/// The page.
+/// The page of a run.
 pub fn html(run: &RunDir, simulation: &Simulation) -> String {
     let status = match run.record.status {
         Status::Complete => "complete",

@@ -1,15 +1,15 @@
-//! The tables, as words: after Kim and Rixner's Tables 1 and 2, and what they leave out.
+//! The tables as text: after Kim and Rixner's Tables 1 and 2, with more counts.
 
 use super::objects;
-use crate::text::plain;
 use analyze::simulated::{along, per_packet, size, words};
 use analyze::statistics::{mean, range};
 use record::layers::Layer;
 use record::names::BODY_BYTES;
 use record::simulation::{Counts, Function, Geometry, Point, Sample, Simulation};
+use record::text::plain;
 use serde::Serialize;
 
-/// Functions listed of a point, unless another number is asked for.
+/// Functions listed of a point by default.
 pub const FUNCTIONS: usize = 10;
 
 /// A table.
@@ -17,7 +17,7 @@ pub const FUNCTIONS: usize = 10;
 pub struct Table {
     /// What it shows.
     pub title: String,
-    /// How its numbers came about.
+    /// How its numbers were obtained.
     pub note: String,
     /// Name and unit of each column after the first.
     pub columns: Vec<(String, String)>,
@@ -39,7 +39,7 @@ pub fn of(simulation: &Simulation, functions: usize) -> Vec<Table> {
 
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
-        size if size >= 1000.0 => crate::text::grouped(value),
+        size if size >= 1000.0 => record::units::grouped(value),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
@@ -76,7 +76,7 @@ fn samples(simulation: &Simulation) -> String {
     let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
     let sent: f64 = simulation.points.iter().flat_map(|point| &point.samples).map(|sample| sample.sent as f64).sum();
     let boots = if low == high { low.to_string() } else { format!("{low} to {high}") };
-    format!("n = {boots} boots a point, {} packets in all", crate::text::grouped(sent))
+    format!("n = {boots} boots a point, {} packets in all", record::units::grouped(sent))
 }
 
 /// Table 1.
@@ -141,12 +141,12 @@ fn unknown_words(simulation: &Simulation) -> String {
         simulation.points.iter().flat_map(|point| &point.samples).map(|sample| count(sample) as f64).sum::<f64>()
     };
     format!(
-        "{:.1} % of the instructions are of functions that the layer table does not know; they are charged to their callers.",
+        "{:.1} % of the instructions are of functions that the layer table lacks; they are charged to their callers.",
         100.0 * sum(|sample| sample.unclassified_instructions) / sum(|sample| sample.all.instructions).max(1.0)
     )
 }
 
-/// What a server was asked for; without one no row.
+/// The answers that a server gave; no row without a server.
 fn loads(simulation: &Simulation) -> Table {
     let row = |point: &Point| {
         let sample = point.samples.iter().find(|sample| sample.load.is_some() && sample.sent > 0)?;
@@ -204,7 +204,7 @@ fn sizes(simulation: &Simulation) -> Option<Table> {
     })
 }
 
-/// What Table 1 leaves out.
+/// Counts that Table 1 leaves out.
 fn counts(simulation: &Simulation) -> Table {
     type Quantity = (&'static str, fn(&Counts) -> u64);
     let mut quantities: Vec<Quantity> = vec![("repeated string elements", |counts| counts.repeats)];
@@ -245,14 +245,14 @@ fn counts(simulation: &Simulation) -> Table {
         note: format!(
             "Simulated, per packet that the server sent ({}; it received {}). A repeated string instruction is one instruction; its further elements are a row.",
             samples(simulation),
-            crate::text::grouped(received)
+            record::units::grouped(received)
         ),
         columns: layer_columns(),
         rows,
     }
 }
 
-/// How far the boots of a point are apart.
+/// The spread of a point over its boots.
 fn boots(simulation: &Simulation) -> Option<Table> {
     if simulation.points.iter().all(|point| point.samples.len() < 2) {
         return None;
@@ -311,14 +311,14 @@ fn curve(point: &Point) -> Option<Table> {
         note: format!(
             "{}: of {} accesses to L2, all layers together.",
             of_point(point, sample),
-            crate::text::grouped(curve.accesses as f64)
+            record::units::grouped(curve.accesses as f64)
         ),
         columns: vec![("missed".into(), "% of accesses".into())],
         rows: curve.miss_ratio_by_bytes.iter().map(row).collect(),
     })
 }
 
-/// Which sample a table is of.
+/// The sample that a table shows.
 pub(super) fn of_point(point: &Point, sample: &Sample) -> String {
     format!("Simulated, at {} (seed {}, {} packets)", words(point), sample.seed, sample.sent)
 }

@@ -1,11 +1,12 @@
 //! A simulation for a terminal.
 
 use crate::text::table::Table as Lines;
-use crate::text::{plain, wrap};
+use crate::text::wrap;
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
+use record::text::plain;
 
-/// What was simulated.
+/// The subject of the simulation.
 pub(super) fn headline(simulation: &Simulation) -> String {
     format!(
         "Simulated, nothing measured: Linux {} in {}, {} points",

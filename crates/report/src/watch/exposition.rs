@@ -32,7 +32,7 @@ impl Page {
 
     fn histogram(&mut self, name: &str, labels: &str, histogram: &Log2Histogram, sum_ns: u64) {
         let mut seen = 0;
-        // Below a microsecond and beyond half a minute no bucket of its own is needed.
+        // Below a microsecond and above half a minute no separate bucket is needed.
         for (bucket, count) in histogram.0.iter().enumerate() {
             seen += count;
             if (4..30).contains(&bucket) {
@@ -46,7 +46,7 @@ impl Page {
     }
 }
 
-/// The page for one reading. Label values are this program's own words.
+/// The page for one reading. Label values are this program's own text.
 pub fn page(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> String {
     let mut page = Page { text: String::new(), labels: format!("port=\"{}\"", watch.port) };
     let classes: Vec<String> = watch.classes.iter().map(|class| format!("class=\"{}\"", class.name)).collect();

@@ -1,4 +1,5 @@
-//! The screen of a terminal: as much as fits, what matters most first, as `top` does it. Rates are those of the last interval.
+//! The screen of a terminal: as much as fits, the most important first, as `top` does. Rates are those of the last
+//! interval.
 
 use super::Screen;
 use super::processes::{shortened, who};
@@ -13,14 +14,14 @@ use std::fmt::Write;
 /// Rows of the table of processes, those of all others beside.
 const PROCESSES: usize = 4;
 
-/// What is drawn: from the upper left corner on, each line to its end, nothing below the last. The last line has no end, for it
-/// would move the first one out of sight.
+/// The bytes that draw a screen: from the upper left corner on, each line to its end, and nothing below the last. The
+/// last line has no newline, which would scroll the first one out of sight.
 pub fn drawn(text: &str, (columns, rows): (usize, usize)) -> String {
     let lines: Vec<String> = text.lines().take(rows).map(|line| cut(line, columns) + "\x1b[K").collect();
     format!("\x1b[H{}\x1b[J", lines.join("\n"))
 }
 
-/// Cuts a line where the screen ends, and shows that there was more.
+/// Cuts a line at the screen's width, and marks the cut.
 fn cut(line: &str, columns: usize) -> String {
     let plain = Outside::new(line, usize::MAX);
     if plain.chars().count() <= columns {
@@ -31,7 +32,7 @@ fn cut(line: &str, columns: usize) -> String {
     shown
 }
 
-/// The whole screen, however long. `machine`: the machine's counters at their reading before the last.
+/// The whole screen, however long. `machine`: the machine's counters at the reading before their last.
 pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     let mut out = String::new();
     head(&mut out, frame);
@@ -43,7 +44,7 @@ pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     phases(&mut out, frame);
     by_process(&mut out, frame.now);
     cost(&mut out, frame);
-    // Kinds of counters that are read more seldom have no rate of the last interval.
+    // Kinds of counters that are read less often have no rate of the last interval.
     let mut read_at = frame.now.system.read_at_ns.iter();
     let is_whole = read_at.all(|(kind, at_ns)| machine.read_at_ns.get(kind).is_some_and(|before| before < at_ns));
     super::machine::screen(&mut out, if is_whole { machine } else { &frame.first.system }, frame.now);

@@ -15,9 +15,9 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Points of a line over time; a longer recording is averaged into as many parts.
+/// The most points of a line over time; a longer recording is averaged into as many parts.
 const MOST_POINTS: usize = 480;
-/// Stalls that are shaded; beyond it the picture would be all shade.
+/// The most stalls that are shaded.
 const MOST_BANDS: usize = 200;
 
 #[derive(Serialize)]

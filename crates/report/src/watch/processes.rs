@@ -1,8 +1,8 @@
-//! The server's work by process on the screen: which of them does how much, the sum being the whole.
+//! The server's work by process on the screen; the rows add up to the whole.
 
 use super::screen::number;
-use crate::text::plain;
 use crate::text::table::Table;
+use record::text::plain;
 use record::units::{format_nanos, format_si};
 use record::watch::{PHASES, ProcessTotals, Reading};
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Rows, those of all others beside.
 const ROWS: usize = 8;
 
-/// Shows them; nothing where one process is the server.
+/// Shows them; shows nothing where the server is one process.
 pub(super) fn screen(out: &mut String, now: &Reading) {
     if now.processes.iter().filter(|row| row.pid != 0).count() < 2 {
         return;
@@ -46,7 +46,7 @@ pub(super) fn screen(out: &mut String, now: &Reading) {
 /// The first `most` rows and one for all the rest, for a screen; the sums stay.
 pub(super) fn shortened(rows: &[ProcessTotals], most: usize) -> Vec<ProcessTotals> {
     let (first, rest) = rows.split_at(rows.len().min(most));
-    // A row for one other would be as long as the other itself.
+    // A row for a single other process would be as long as the process's own row.
     if rest.len() < 2 {
         return rows.to_vec();
     }

@@ -1,9 +1,10 @@
-//! A watch that goes on: a line a reading, and all tables at its end.
+//! A running watch: a line for each reading, and all tables at its end.
 
 use super::{Screen, machine, processes};
 use crate::doubt;
+use crate::text::estimate;
 use crate::text::table::Table;
-use crate::text::{estimate, plain};
+use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::{ConnectionCounts, Estimate, Mode, PhaseTotals, Rates, Reading};
 use std::fmt::Write;
@@ -57,7 +58,7 @@ pub(super) fn number(value: Option<f64>) -> String {
     }
 }
 
-/// All that the watch says, as tables. `span`: what rates are means over.
+/// All figures of the watch, as tables. `span`: the time over which rates are means.
 pub fn tables(frame: &Screen<'_>, span: &str) -> String {
     let mut out = String::new();
     head(&mut out, frame);
@@ -112,7 +113,7 @@ fn head(out: &mut String, frame: &Screen<'_>) {
     );
 }
 
-/// How closely is watched.
+/// What is counted and timed, in words.
 pub(super) fn mode_words(mode: Mode, now: &Reading) -> &'static str {
     match mode {
         _ if now.classes.is_empty() && mode != Mode::Zero => "connections only",

@@ -34,7 +34,7 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     out
 }
 
-/// What was watched, for how long, how much.
+/// The subject of the watch, its length, and its number of requests.
 pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
     let rate = findings
         .requests_per_sec
@@ -43,10 +43,10 @@ pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
         .record
         .server_facts
         .get("program")
-        .map_or(String::new(), |program| format!(", {}", crate::text::plain(program, 60)));
+        .map_or(String::new(), |program| format!(", {}", record::text::plain(program, 60)));
     format!(
         "{}{program}: {rate} over {:.0} s, {} readings",
-        crate::text::plain(&run.record.scenario.url(), 60),
+        record::text::plain(&run.record.scenario.url(), 60),
         findings.seconds,
         findings.readings
     )

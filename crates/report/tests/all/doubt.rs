@@ -7,7 +7,7 @@ use record::profile::{ExactProfile, Profile};
 use record::watch::{Rates, Reading, Watching};
 use record::{Doubt, DoubtKind, RunDir, Severity};
 use report::watch::{Screen, live, screen};
-use report::{doubt, page, profile, text};
+use report::{doubt, page, profile, run, text};
 use std::sync::LazyLock;
 
 fn doubts() -> [Doubt; 3] {
@@ -49,8 +49,8 @@ fn printed(doubt: &Doubt) -> Vec<(&'static str, String)> {
     let sampled = Profile { doubts: vec![doubt.clone()], ..Profile::default() };
     let exact = ExactProfile { doubts: vec![doubt.clone()], ..ExactProfile::default() };
     vec![
-        ("find, report", text::run(&run, &findings, &verdict)),
-        ("load --full", text::point(&run.points[0], &[])),
+        ("find, report", run::text(&run, &findings, &verdict)),
+        ("load --full", run::point(&run.points[0], &[])),
         ("profile", profile::text(&sampled)),
         ("profile --accounting exact", profile::exact::text(&exact)),
         ("report of a watch", report::watch::text::run(&run, &watch::find(&Recording::default()))),
@@ -72,7 +72,7 @@ fn a_doubt_is_printed_alike_by_every_command() {
         let live = live::screen(&on_screen(&doubt, &Reading::default()), &Default::default());
         assert!(live.contains(&doubt::line(&doubt)), "{live}");
         // A summary of few lines names the gravest doubt, unless it is a note.
-        let summary = text::summary(&with(&doubt).points[0], &[], &Default::default());
+        let summary = run::summary(&with(&doubt).points[0], &[], &Default::default());
         assert_eq!(summary.contains(&paragraph), doubt.severity > Severity::Note, "{summary}");
     }
 }

@@ -4,7 +4,7 @@ use crate::fixture;
 use analyze::{verdict, zones};
 use expect_test::expect_file;
 use record::{RunDir, Sweep};
-use report::{json, page, text};
+use report::{json, page, run, text};
 
 /// The text without the temporary folder's name.
 fn placeless(text: &str, run: &RunDir) -> String {
@@ -17,7 +17,7 @@ fn the_summary_of_a_run_reads_like_this() {
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points());
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);
-    let summary = text::run(&run, &findings, &verdict);
+    let summary = run::text(&run, &findings, &verdict);
     let summary = placeless(&summary, &run);
     for line in summary.lines().filter(|line| !line.starts_with("repeat")) {
         assert!(line.chars().count() <= text::WIDTH, "{line}");
@@ -45,7 +45,7 @@ fn causes_come_first_and_the_gravest_doubts_alone_are_printed() {
     verdict.doubts = (0..6).map(|number| doubt(record::Severity::Note, number)).collect();
     verdict.doubts.push(doubt(record::Severity::Invalid, 6));
     verdict.doubts.push(doubt(record::Severity::Warning, 7));
-    let said = text::run(&run, &findings, &verdict);
+    let said = run::text(&run, &findings, &verdict);
     let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("'{words}' is not in\n{said}"));
     assert!(place("The accept queue overflowed") < place("Throughput peaked"), "{said}");
     assert!(place("number 6") < place("number 7") && place("number 7") < place("number 0"), "{said}");
@@ -61,13 +61,13 @@ fn the_table_of_a_point_reads_like_this() {
     let mut tables = String::new();
     let statuses = std::collections::BTreeMap::from([(200, 46_351), (503, 17)]);
     for point in [closed, open] {
-        let summary = text::summary(point, &run.latencies(point.index).unwrap(), &statuses);
-        assert!(summary.lines().count() <= text::MAX_LINES, "{summary}");
+        let summary = run::summary(point, &run.latencies(point.index).unwrap(), &statuses);
+        assert!(summary.lines().count() <= run::MAX_LINES, "{summary}");
         tables.push_str(&summary);
         tables.push_str("\n----\n\n");
-        tables.push_str(&text::point(point, &run.latencies(point.index).unwrap()));
+        tables.push_str(&run::point(point, &run.latencies(point.index).unwrap()));
         tables.push_str("\n----\n\n");
-        tables.push_str(&format!("{}\n\n----\n\n", text::progress_line(point, 12_300_000_000, 90_000_000_000)));
+        tables.push_str(&format!("{}\n\n----\n\n", run::progress_line(point, 12_300_000_000, 90_000_000_000)));
     }
     assert!(tables.lines().all(|line| line.chars().count() <= 100));
     expect_file!["../goldens/point.txt"].assert_eq(&tables);

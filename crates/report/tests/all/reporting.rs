@@ -4,7 +4,7 @@ use crate::fixture;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
 use record::{Axis, Doubt, DoubtKind, Figure, Origin, RunDir, RunRecord, Severity, Status, names};
-use report::{json, page, text};
+use report::{json, page, run, text};
 use std::fs;
 
 const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 123457*3 }}";
@@ -17,7 +17,7 @@ fn written(record: RunRecord, points: &[record::Point]) -> (tempfile::TempDir, R
 
 fn summary(run: &RunDir) -> String {
     let findings = zones::of_run(run);
-    text::run(run, &findings, &verdict::sentences(run, &findings))
+    run::text(run, &findings, &verdict::sentences(run, &findings))
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn an_axis_is_told_in_text_json_and_page() {
     let run = fixture::write(folder.path(), record, &points);
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);
-    let words = text::run(&run, &findings, &verdict);
+    let words = run::text(&run, &findings, &verdict);
     assert!(
         words.lines().filter(|line| !line.starts_with("repeat")).all(|line| line.chars().count() <= text::WIDTH),
         "{words}"
@@ -184,9 +184,49 @@ proptest! {
     #[test]
     fn any_points_are_rendered_without_panic_and_a_summary_is_short(points in prop::collection::vec(fixture::any_point(), 0..40)) {
         for point in &points {
-            let summary = text::summary(point, &[], &Default::default());
-            prop_assert!(summary.lines().count() <= text::MAX_LINES, "{}", summary);
-            let _ = (json::point(point), text::point(point, &[]), text::progress_line(point, 0, 0));
+            let summary = run::summary(point, &[], &Default::default());
+            prop_assert!(summary.lines().count() <= run::MAX_LINES, "{}", summary);
+            let _ = (json::point(point), run::point(point, &[]), run::progress_line(point, 0, 0));
         }
     }
+}
+
+/// The client's own part of the response times stands beside them, and the tables stay as wide as a terminal.
+#[test]
+fn reap_delay_is_shown_where_it_was_measured() {
+    let without = written(fixture::record(), &fixture::points()).1;
+    assert!(!summary(&without).contains("reap") && !page::html(&without).contains("class=\"reference p99\""));
+    let mut points = fixture::points();
+    for point in &mut points {
+        let Some(p99) = point.value(names::RESPONSE_P99) else { continue };
+        for (name, share) in [
+            (names::REAP_P50, 0.1),
+            (names::REAP_P99, 0.25),
+            (names::REAP_MAX, 0.5),
+            (names::SAMPLED_P50, 0.5),
+            (names::SAMPLED_P99, 1.0),
+            (names::ARRIVED_P50, 0.4),
+            (names::ARRIVED_P99, 0.64),
+        ] {
+            point.figures.measured(name, p99 * share, 3_000, Origin::Sampled);
+        }
+    }
+    let (_folder, run) = written(fixture::record(), &points);
+    let said = summary(&run);
+    assert!(said.contains("reap: the client's own share of p99;"), "{said}");
+    let header = said.lines().find(|line| line.contains("conns")).unwrap();
+    let row = said.lines().find(|line| line.trim_start().starts_with("4,096 ")).unwrap();
+    let end = header.find("reap").unwrap() + "reap".len();
+    assert_eq!(row[..end].trim_end().rsplit("  ").next().unwrap().trim(), "36 %", "{said}");
+    assert!(said.lines().all(|line| line.chars().count() <= 104), "{said}");
+    let page = page::html(&run);
+    assert!(page.contains("class=\"reference p99\"") && page.contains("Dashed: without the reap delay"), "no chart");
+    assert!(page.contains("client.reap_max_us"));
+    let mut point = run.points.iter().find(|point| point.value(names::REAP_P99).is_some()).unwrap().clone();
+    let full = run::point(&point, &[]);
+    let columns = full.lines().find(|line| line.contains("reap")).unwrap();
+    assert!(columns.contains("without it") && full.lines().all(|line| line.chars().count() <= 100), "{full}");
+    point.figures.not_measured(names::REAP_P99, "the clients leave responses unread on purpose");
+    let full = run::point(&point, &[]);
+    assert!(full.contains("reap delay") && full.contains("not measured: the clients leave"), "{full}");
 }

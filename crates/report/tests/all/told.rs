@@ -5,7 +5,7 @@ use crate::server::{Bench, Server};
 use analyze::{verdict, zones};
 use proptest::prelude::*;
 use record::{RunDir, Sweep, units};
-use report::text;
+use report::run;
 use std::path::{Path, PathBuf};
 
 /// A row of the table of levels: numbers as printed.
@@ -68,7 +68,7 @@ fn share(words: &str) -> f64 {
 fn check(run: &RunDir, name: &str) -> usize {
     let findings = zones::of_run(run);
     let verdict = verdict::sentences(run, &findings);
-    let summary = text::run(run, &findings, &verdict);
+    let summary = run::text(run, &findings, &verdict);
     let rows = rows(&summary);
     let at = |load: &str| {
         let load = load.trim_end_matches(" connections").trim_end_matches(" connection");

@@ -1,13 +1,13 @@
-//! The rule: from one block of code to the next, who is charged.
+//! The rule of charging: which row each block of code is charged to.
 
 use super::{Cursor, Stacks};
 
-/// What the layer table says of a function.
+/// The role of a function in the layer table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It names this row of the table.
     Names(u8),
-    /// It works for its caller: a helper, or a function that the table does not know.
+    /// It works for its caller: a helper, or a function that the table does not list.
     Helps,
 }
 
@@ -39,7 +39,7 @@ impl End {
     }
 }
 
-/// Where a processor is.
+/// The state of a processor.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Charge {
     /// The kernel stack in use.
@@ -61,10 +61,10 @@ impl Charge {
         self.row
     }
 
-    /// A block of `function` begins, at the function's first instruction or not, and will end as `end` says: who is charged?
+    /// The row for a block of `function`, which begins at the function's first instruction or not, and ends as `end`.
     ///
-    /// A helper that was called, or returned into, is charged to the innermost open call's caller. A helper that was jumped
-    /// to (a tail call) goes on for whoever was charged, and so will what it calls.
+    /// A helper that was called, or returned into, is charged to the innermost open call's caller. A helper that was
+    /// jumped to (a tail call) is charged to the current row, and so are its callees.
     #[inline(always)]
     pub fn enter(
         &mut self,
@@ -89,12 +89,12 @@ impl Charge {
         self.row
     }
 
-    /// User code runs: nothing is open in the kernel but what interrupts it.
+    /// User code runs: only interrupts can be open in the kernel.
     #[inline]
     pub fn enter_user(&mut self, user: u8) {
         self.row = user;
         self.function = u32::MAX;
-        // What comes next is an entry of the kernel, no tail call of the user's.
+        // The next kernel code is an entry, not a tail call of the user's.
         self.end = End::InterruptReturn;
     }
 }

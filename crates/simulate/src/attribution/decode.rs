@@ -1,9 +1,9 @@
-//! What an x86-64 instruction is, as far as it matters here: from its bytes alone.
+//! Decodes x86-64 instructions as far as charging needs it, from their bytes alone.
 
 /// Marks that a program in the guest executes: an 8-byte NOP whose displacement is this plus the mark's number.
 pub const MARK_BASE: u32 = 0x5eed_0000;
 
-/// What an instruction is.
+/// The kind of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Stores a return address.
@@ -57,7 +57,7 @@ pub fn kind_of(bytes: &[u8]) -> Kind {
     }
 }
 
-/// What an instruction does to memory, as far as that is plain from its bytes.
+/// The effect of an instruction on memory, as far as its bytes show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     /// Nothing, and the stack pointer stays.
@@ -70,14 +70,14 @@ pub enum Touch {
     Other,
 }
 
-/// What the instruction with these bytes does to memory: certain where it does not say [`Touch::Other`].
+/// The effect of the instruction with these bytes on memory: certain unless it is [`Touch::Other`].
 pub fn touch_of(bytes: &[u8]) -> Touch {
     let (rex, opcode) = match *bytes {
         [rex @ 0x40..=0x4f, ref rest @ ..] => (rex, rest),
         _ => (0, bytes),
     };
     const STACK_POINTER: u8 = 4;
-    // A register of a ModRM byte, told from r12 by the prefix; ah, which has the same number, passes for it.
+    // A register of a ModRM byte, separated from r12 by the prefix; ah, which has the same number, is treated as it.
     let is_stack = |field: u8, extended: u8| field & 7 == STACK_POINTER && rex & extended == 0;
     let of_registers = |operand: u8| match operand >> 6 == 3 && !is_stack(operand, 1) && !is_stack(operand >> 3, 4) {
         true => Touch::Nothing,

@@ -1,9 +1,9 @@
-//! Which layer an instruction works for.
+//! The layer that an instruction works for.
 //!
-//! A function names a row of the table or works for whoever called it ([`Role`]); the rule is the one of `record::layers`. Who
-//! called is known from a shadow stack ([`Stacks`]) that follows the kernel's calls and returns by the addresses at which they
-//! store and load the return address, so neither a register nor a frame pointer is read, and interrupt stacks and context
-//! switches need no case of their own.
+//! A function names a row of the table or works for its caller ([`Role`]); the rule is that of `record::layers`. The
+//! caller is known from a shadow stack ([`Stacks`]) that follows the kernel's calls and returns by the addresses at
+//! which they store and load the return address, so neither a register nor a frame pointer is read, and interrupt
+//! stacks and context switches need no special case.
 //!
 //! These files are part of the plugin too; they use the standard library alone.
 

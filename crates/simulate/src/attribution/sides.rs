@@ -1,9 +1,10 @@
-//! Whose work the guest's one CPU does: the server's, or its client's.
+//! The end that the guest's one CPU works for: the server or its client.
 //!
-//! Work is told apart by the kernel stack on which it runs, as each thread has its own: a thread that executes a mark says whose
-//! it is, a thread that it makes (`copy_thread` writes to the new stack) is on the same side, and what a link receives is worked
-//! on by a thread of its own (threaded NAPI), which is learnt from one datagram. Everything else, timers and the scheduler's idle
-//! thread among it, is the server's; but what the path's delay line sends is the client's, as it stands at the client's end.
+//! Work is separated by the kernel stack on which it runs, as each thread has its own. A thread that executes a mark
+//! names its end; a thread that it makes (`copy_thread` writes to the new stack) is on the same end; and packets
+//! received from a link are handled by a separate thread (threaded NAPI), which is learnt from one datagram. Everything
+//! else, such as timers and the scheduler's idle thread, is the server's; but packets that the path's delay line sends
+//! are the client's, because it is at the client's end.
 
 use super::stacks::block_of;
 use std::collections::HashMap;
@@ -18,14 +19,14 @@ pub enum Side {
     Client,
 }
 
-/// Functions of the kernel by which sides are learnt; their numbers, 0 where the kernel has none of the name.
+/// Functions of the kernel from which ends are learnt; their numbers, 0 if the kernel has none of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Watched {
     /// Makes a thread: `copy_thread`.
     pub fork: u32,
-    /// Receives what came over a link: `veth_poll`.
+    /// Receives packets from a link: `veth_poll`.
     pub receive: u32,
-    /// Sends what a queueing discipline held back: `net_tx_action`.
+    /// Sends packets that a queueing discipline held back: `net_tx_action`.
     pub transmit: u32,
 }
 
@@ -46,7 +47,7 @@ pub struct Sides {
     /// The next thread that receives from a link is on this side.
     taught: Option<Side>,
     is_forking: bool,
-    /// The stack on which the delay line sends, and where its frame begins.
+    /// The stack on which the delay line sends, and the address of its frame.
     transmitting: Option<(u64, u64)>,
     current: Option<u64>,
     side: Side,
@@ -70,13 +71,13 @@ impl Sides {
         Sides { watched, ..Sides::default() }
     }
 
-    /// Whose work is done now.
+    /// The end that the CPU works for now.
     #[inline(always)]
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// A thread is being made: what is stored may be its stack.
+    /// Whether a thread is being made: a store may be to its stack.
     #[inline(always)]
     pub fn is_forking(&self) -> bool {
         self.is_forking
@@ -92,7 +93,7 @@ impl Sides {
         self.taught = side;
     }
 
-    /// A call stores its return address; whether it may be another side's work from now on.
+    /// A call stores its return address; returns whether the work may belong to the other end from now on.
     #[inline]
     pub fn call(&mut self, address: u64) -> bool {
         let block = block_of(address);
@@ -103,7 +104,7 @@ impl Sides {
         self.on_stack(block)
     }
 
-    /// A return loads its address; whether it may be another side's work from now on.
+    /// A return loads its address; returns whether the work may belong to the other end from now on.
     #[inline]
     pub fn ret(&mut self, address: u64) -> bool {
         let block = block_of(address);
@@ -121,7 +122,7 @@ impl Sides {
 
     #[inline(never)]
     fn change_stack(&mut self, block: u64) -> bool {
-        // On its way in and out a thread uses the CPU's stack.
+        // On entry and exit a thread uses the CPU's stack.
         let is_threads = !ENTRY_BLOCKS.contains(&block);
         if is_threads {
             self.current = Some(block);
@@ -155,7 +156,7 @@ impl Sides {
         }
     }
 
-    /// Something is stored while a thread is made: if it is another's stack, that thread is on this side.
+    /// A store while a thread is made: if it is to another stack, the thread of that stack is on this end.
     #[inline(always)]
     pub fn store(&mut self, address: u64) {
         if self.is_forking {
@@ -165,7 +166,7 @@ impl Sides {
 
     fn inherit(&mut self, address: u64) {
         let block = block_of(address);
-        // Stacks lie in the area of vmalloc; the new thread's description does not.
+        // Stacks are in the area of vmalloc; the new thread's description is not.
         let is_stack = (0xffff_c900_0000_0000..0xffff_e900_0000_0000).contains(&address);
         if is_stack && self.current != Some(block) {
             self.by_block.insert(block, self.side);

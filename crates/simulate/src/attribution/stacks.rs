@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// Kernel stacks of x86-64 are aligned blocks of this size (`THREAD_SIZE`), those of interrupts too.
 const BLOCK_SHIFT: u32 = 14;
-/// A call deeper than this is not followed; its helpers are charged like those of the deepest that is.
+/// A call deeper than this is not followed; its helpers are charged like those of the deepest call that is.
 const DEEPEST: usize = 256;
 
 /// All stacks of the guest's kernel. Tasks come and go; their blocks are used again, so the number of stacks is bounded by
@@ -38,7 +38,7 @@ pub fn block_of(address: u64) -> u64 {
 }
 
 impl Stacks {
-    /// The stack at an address, from which all calls have been taken that lie at it or below.
+    /// The stack at an address, without the calls that lie at the address or below it.
     #[inline(always)]
     fn stack(&mut self, cursor: &mut Cursor, address: u64) -> &mut Vec<(u64, u8)> {
         let block = block_of(address);

@@ -1,6 +1,6 @@
-//! What the model counts, for one row of a table.
+//! The counts of the model, for one row of a table.
 
-/// So many L2 geometries may be simulated in one pass.
+/// The most L2 geometries that one pass simulates.
 pub const MOST_L2: usize = 8;
 
 /// Which levels one access to data missed.
@@ -8,7 +8,7 @@ pub const MOST_L2: usize = 8;
 pub struct Misses(u16);
 
 impl Misses {
-    /// L1D missed, and nothing is known of the others yet.
+    /// L1D missed; the other levels are not known yet.
     pub(super) fn of_l1d() -> Misses {
         Misses(1)
     }
@@ -37,11 +37,11 @@ pub struct LevelCounts {
     pub fetch_misses: u64,
     /// Reads and writes that missed.
     pub data_misses: u64,
-    /// Dirty lines that made room.
+    /// Dirty lines that were replaced.
     pub write_backs: u64,
     /// Lines that the prefetcher brought.
     pub prefetches: u64,
-    /// Prefetched lines that were used before they made room.
+    /// Prefetched lines that were used before they were replaced.
     pub useful_prefetches: u64,
 }
 
@@ -52,7 +52,7 @@ impl LevelCounts {
     }
 }
 
-/// Simulated events; exact for the model, whatever a real processor would have done.
+/// Simulated events; exact for the model, not for a real processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Instruction fetches that missed L1I, a line each.
@@ -63,7 +63,7 @@ pub struct Counts {
     pub l1d_write_backs: u64,
     /// The L2 geometries in the order of the setup.
     pub l2: [LevelCounts; MOST_L2],
-    /// The L3 behind the first L2.
+    /// The L3 after the first L2.
     pub l3: LevelCounts,
     /// Instruction pages that missed the ITLB.
     pub itlb_misses: u64,

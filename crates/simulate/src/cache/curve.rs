@@ -1,11 +1,12 @@
-//! Distances of reuse, and from them the misses of every size of cache at once (Mattson et al., *Evaluation techniques for
-//! storage hierarchies*, 1970), on a sample of the lines (Waldspurger et al., *Efficient MRC construction with SHARDS*, 2015).
+//! Distances of reuse, and from them the misses of every size of cache at once (Mattson et al., *Evaluation techniques
+//! for storage hierarchies*, 1970), on a sample of the lines (Waldspurger et al., *Efficient MRC construction with
+//! SHARDS*, 2015).
 
 use std::collections::HashMap;
 
 /// Lines that are followed at most; beyond, the sample is halved.
 const MOST_FOLLOWED: usize = 1 << 18;
-/// Times after which the tree is numbered anew.
+/// Times after which the tree is renumbered.
 const TIMES: usize = 1 << 20;
 /// Distances at or beyond this many lines count as never.
 const LONGEST: usize = 1 << 20;
@@ -29,7 +30,7 @@ pub struct StackDistances {
 pub struct Curve {
     /// Bytes of a fully associative LRU cache, and the share of accesses that would miss it.
     pub points: Vec<(u64, f64)>,
-    /// Accesses that the curve stands for.
+    /// Accesses that the curve is based on.
     pub accesses: u64,
 }
 
@@ -47,7 +48,7 @@ impl StackDistances {
         }
     }
 
-    /// Counts from now on; which lines were used when stays known, so that they are not first uses again.
+    /// Counts from now on; the times of last use are kept, so that lines do not count as first uses again.
     pub fn restart(&mut self) {
         self.by_distance.iter_mut().for_each(|count| *count = 0);
         (self.first_uses, self.total) = (0, 0);

@@ -1,19 +1,20 @@
-//! What a cache is: its size, its ways, its line and which line it gives up.
+//! The geometry of a cache: its size, ways, line and replacement policy.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which line of a full set makes room.
+/// Which line of a full set is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Replacement {
     /// The one that was not used for the longest time.
     Lru,
-    /// The one to which the bits of a binary tree point (pseudo-LRU, as built in hardware); wants a power of two of ways.
+    /// The one to which the bits of a binary tree point (pseudo-LRU, as built in hardware); needs a power of two of
+    /// ways.
     TreePlru,
 }
 
 impl Replacement {
-    /// How it is written: `lru`, `plru`.
+    /// Its word: `lru`, `plru`.
     pub fn word(self) -> &'static str {
         match self {
             Replacement::Lru => "lru",
@@ -31,7 +32,7 @@ pub struct Geometry {
     replacement: Replacement,
 }
 
-/// Why a cache of this kind cannot be.
+/// Why a geometry is not possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GeometryError(String);
 
@@ -43,7 +44,7 @@ impl fmt::Display for GeometryError {
 
 impl std::error::Error for GeometryError {}
 
-/// Beyond this the model itself would need gigabytes.
+/// With more the model itself would need gigabytes.
 const LARGEST_BYTES: u64 = 1 << 30;
 const MOST_WAYS: u32 = 64;
 /// Pages of 2 MiB are the longest lines (of a TLB).
@@ -65,7 +66,7 @@ impl Geometry {
             return error(format!("{ways} ways are not between 1 and {MOST_WAYS}"));
         }
         if replacement == Replacement::TreePlru && !ways.is_power_of_two() {
-            return error(format!("tree-PLRU wants a power of two of ways, not {ways}"));
+            return error(format!("tree-PLRU needs a power of two of ways, not {ways}"));
         }
         let set_bytes = u64::from(ways) * u64::from(line_bytes);
         if size_bytes == 0 || !size_bytes.is_multiple_of(set_bytes) {
@@ -94,7 +95,7 @@ impl Geometry {
         self.line_bytes
     }
 
-    /// Which line makes room.
+    /// The replacement policy.
     pub fn replacement(&self) -> Replacement {
         self.replacement
     }
@@ -105,7 +106,7 @@ impl Geometry {
     }
 }
 
-/// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; how the plugin reads it.
+/// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; the plugin reads this form.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}/{}", self.size_bytes, self.ways, self.line_bytes, self.replacement.word())

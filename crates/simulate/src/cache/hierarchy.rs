@@ -1,18 +1,18 @@
-//! The levels together: L1I and L1D before any number of L2 geometries, an L3 behind the first, and the TLBs.
+//! The levels together: L1I and L1D, any number of L2 geometries after them, an L3 after the first L2, and the TLBs.
 
 use super::{Counts, Geometry, GeometryError, Level, MOST_L2, Misses, StackDistances};
 use std::fmt::Write;
 
-/// What is simulated.
+/// The simulated caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// First level, instructions.
     pub l1i: Geometry,
     /// First level, data.
     pub l1d: Geometry,
-    /// Second level, unified: each sees the same misses of L1, and they do not see each other. At most [`MOST_L2`].
+    /// Second level, unified: all see the same misses of L1, and none affects another. At most [`MOST_L2`].
     pub l2: Vec<Geometry>,
-    /// Third level, behind the first of the L2s.
+    /// Third level, after the first of the L2s.
     pub l3: Option<Geometry>,
     /// TLB of instructions; its lines are pages.
     pub itlb: Option<Geometry>,
@@ -20,7 +20,7 @@ pub struct Setup {
     pub dtlb: Option<Geometry>,
     /// Each L2 brings the next line when it misses.
     pub next_line_prefetch: bool,
-    /// Keep the distances of reuse of what L2 sees, of one line in 2^this.
+    /// Keep the distances of reuse of the accesses that reach L2, of one line in 2^this.
     pub curve_sample_shift: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ impl Setup {
         text
     }
 
-    /// Reads what [`Setup::to_text`] wrote; says which line it does not understand.
+    /// Reads the text of [`Setup::to_text`]; an error names the line that it cannot read.
     pub fn from_text(text: &str) -> Result<Setup, String> {
         let mut levels: [Option<Geometry>; 5] = [None; 5];
         let (mut l2, mut next_line_prefetch, mut curve_sample_shift) = (Vec::new(), false, None);
@@ -61,7 +61,7 @@ impl Setup {
                 "dtlb" => levels[4] = Some(value.parse().map_err(wrong)?),
                 "next_line_prefetch" => next_line_prefetch = true,
                 "curve" => curve_sample_shift = Some(value.parse().map_err(|_| format!("'{line}' has no shift"))?),
-                _ => return Err(format!("'{line}' is no part of a cache setup")),
+                _ => return Err(format!("'{line}' is not part of a cache setup")),
             }
         }
         let [l1i, l1d, l3, itlb, dtlb] = levels;
@@ -73,7 +73,7 @@ impl Setup {
     }
 }
 
-/// The caches at work.
+/// The state of the caches.
 #[derive(Debug)]
 pub struct Hierarchy {
     l1i: Level,
@@ -112,8 +112,8 @@ impl Hierarchy {
         (self.l1i.line_shift(), self.l1d.line_shift())
     }
 
-    /// Whether to fetch the instruction line with this number changes nothing, as it is in L1I; seen at once. It may say no where
-    /// that is so.
+    /// Whether fetching the instruction line with this number changes nothing, because it is in L1I. Fast; it may
+    /// return false although that is so.
     #[inline(always)]
     pub fn is_latest_code(&self, line: u64) -> bool {
         self.l1i.is_latest_line(line, false)
@@ -129,7 +129,7 @@ impl Hierarchy {
         }
     }
 
-    /// Whether to translate a page of data changes nothing, seen at once. It may say no where that is so.
+    /// Whether translating a page of data changes nothing. Fast; it may return false although that is so.
     #[inline(always)]
     pub fn is_latest_page(&self, page_address: u64) -> bool {
         self.dtlb.as_ref().is_none_or(|dtlb| dtlb.is_latest(page_address, false))
@@ -159,19 +159,19 @@ impl Hierarchy {
         }
     }
 
-    /// Distances of reuse, counted from now on; what the caches hold stays.
+    /// Counts distances of reuse from now on; the contents of the caches stay.
     pub fn restart_curve(&mut self) {
         if let Some(curve) = &mut self.curve {
             curve.restart();
         }
     }
 
-    /// Distances of reuse of what L2 saw.
+    /// Distances of reuse of the accesses that reached L2.
     pub fn curve(&self) -> Option<&StackDistances> {
         self.curve.as_ref()
     }
 
-    /// Reads or writes within one line of L1D; says which levels missed.
+    /// Reads or writes within one line of L1D; returns which levels missed.
     #[inline(never)]
     pub fn data(&mut self, address: u64, is_write: bool, counts: &mut Counts) -> Misses {
         let outcome = self.l1d.access(address, is_write);

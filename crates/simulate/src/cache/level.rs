@@ -1,4 +1,4 @@
-//! One level: sets of lines, and which of them gives way.
+//! One level: sets of lines, and the replacement of lines.
 
 use super::{Geometry, Replacement};
 
@@ -8,22 +8,23 @@ const DIRTY: u64 = 1;
 const PREFETCHED: u64 = 2;
 const FLAGS: u32 = 2;
 
-/// What came of an access.
+/// The result of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// The line was there.
+    /// The line was present.
     pub is_hit: bool,
-    /// The line was there because it was prefetched, and nobody had used it yet.
+    /// The line was present because it was prefetched, and it was not used before.
     pub was_prefetched: bool,
-    /// Address of the dirty line that made room, which has to be written back.
+    /// Address of the dirty line that was replaced, which has to be written back.
     pub written_back: Option<u64>,
 }
 
-/// What [`Level::is_latest`] needs, without a branch: it never says yes where sets are no power of two, or lines stay in their ways.
+/// Data for a branch-free [`Level::is_latest`]: it never returns true if the number of sets is not a power of two, or
+/// if lines stay in their ways.
 #[derive(Debug, Clone, Copy)]
 struct Short {
     mask: u64,
-    /// A clean latest line differs from `number << FLAGS` by this, a dirty one by nothing of it but [`DIRTY`].
+    /// A clean latest line differs from `number << FLAGS` by this, a dirty one only by [`DIRTY`].
     differs: u64,
 }
 
@@ -80,22 +81,23 @@ impl Level {
         }) as usize
     }
 
-    /// Whether the line was the last one used of its set, so that a read of it changes nothing. It may say no where that is so.
+    /// Whether the line was the last one used of its set, so that reading it changes nothing. May return false although
+    /// that is so.
     #[inline(always)]
     pub fn is_latest(&self, address: u64, is_write: bool) -> bool {
         self.is_latest_line(address >> self.line_shift, is_write)
     }
 
-    /// As [`Level::is_latest`], of the line with this number.
+    /// As [`Level::is_latest`], for the line with this number.
     #[inline(always)]
     pub fn is_latest_line(&self, number: u64, is_write: bool) -> bool {
         let first = self.lines[(number & self.short.mask) as usize * self.ways];
-        // A prefetched line that is used for the first time takes the long way, where that is counted. One comparison, as nobody
-        // could foresee which line is dirty: 0 if it is, 1 if it is not, more if it is another.
+        // A prefetched line that is used for the first time takes the slow path, which counts it. One comparison,
+        // because which line is dirty cannot be predicted: 0 if it is, 1 if it is not, more if it is another line.
         (first ^ number << FLAGS ^ self.short.differs) <= u64::from(!is_write)
     }
 
-    /// Uses a line; it is there afterwards.
+    /// Uses a line; it is present afterwards.
     pub fn access(&mut self, address: u64, is_write: bool) -> Outcome {
         self.place(address, if is_write { DIRTY } else { 0 }, true)
     }
@@ -108,14 +110,14 @@ impl Level {
         }
     }
 
-    /// Whether the line is there; changes nothing.
+    /// Whether the line is present; changes nothing.
     pub fn holds(&self, address: u64) -> bool {
         let number = address >> self.line_shift;
         let start = self.set_of(number) * self.ways;
         self.lines[start..start + self.ways].iter().any(|line| *line != EMPTY && line >> FLAGS == number)
     }
 
-    /// Makes a line dirty where it is, without using it; whether it was there.
+    /// Makes a line dirty if it is present, without using it; returns whether it was present.
     pub fn mark_dirty(&mut self, address: u64) -> bool {
         let number = address >> self.line_shift;
         let start = self.set_of(number) * self.ways;
@@ -137,27 +139,27 @@ impl Level {
     }
 }
 
-/// The number of the line in a way; that of an empty one is no line's.
+/// The number of the line in a way; for an empty way a number that no line has.
 #[inline(always)]
 fn number_of(line: u64) -> u64 {
     line >> FLAGS
 }
 
-/// A hit on `line`, and what the line is from now on.
+/// A hit on `line`, and the line's new value.
 #[inline(always)]
 fn hit(line: u64, flags: u64, is_use: bool) -> (Outcome, u64) {
     let outcome = Outcome { is_hit: true, was_prefetched: is_use && line & PREFETCHED != 0, written_back: None };
     (outcome, if is_use { line & !PREFETCHED } else { line } | flags)
 }
 
-/// A miss for which `line` made room.
+/// A miss that replaced `line`.
 #[inline(always)]
 fn miss(line: u64, line_shift: u32) -> Outcome {
     let is_dirty = line != EMPTY && line & DIRTY != 0;
     Outcome { written_back: is_dirty.then_some(number_of(line) << line_shift), ..Outcome::default() }
 }
 
-/// As [`place_first`], for the two ways that first levels have had.
+/// As [`place_first`], for two ways, as L1 caches had.
 #[inline(always)]
 fn place_of_two(first: &mut u64, second: &mut u64, number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
     if number_of(*first) == number {
@@ -175,7 +177,7 @@ fn place_of_two(first: &mut u64, second: &mut u64, number: u64, flags: u64, is_u
     miss(line, line_shift)
 }
 
-/// LRU: the line goes first, and those before it move one way on, in the pass that looks for it.
+/// LRU: the line goes first, and those before it move one way back, in the same pass that looks for it.
 #[inline(never)]
 fn place_first(set: &mut [u64], number: u64, flags: u64, is_use: bool, line_shift: u32) -> Outcome {
     let mut moving = number << FLAGS | flags;

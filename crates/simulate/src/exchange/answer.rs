@@ -1,4 +1,4 @@
-//! What the plugin counted.
+//! The counts of the plugin.
 
 use crate::cache::{Counts, LevelCounts, MOST_L2};
 use crate::objects::{ObjectCounts, Word};
@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub struct Account {
     /// Index of the function in the order's symbols plus 1; 0 is user code.
     pub function: u32,
-    /// The row that was charged.
+    /// The row that is charged.
     pub row: u8,
     /// Instructions; a repeated string instruction counts once.
     pub instructions: u64,
@@ -19,7 +19,7 @@ pub struct Account {
     pub reads: u64,
     /// Stores.
     pub writes: u64,
-    /// What the caches made of them.
+    /// Cache counts of these accesses.
     pub caches: Counts,
 }
 
@@ -28,11 +28,11 @@ pub struct Account {
 pub struct Answer {
     /// An account for each function and row that executed.
     pub accounts: Vec<Account>,
-    /// Instructions of the client's end, which are executed and not accounted for.
+    /// Instructions of the client's end, which are executed and not counted.
     pub client_instructions: u64,
-    /// Misses of a fully associative L2 by size in bytes, and the accesses they are a share of.
+    /// Misses of a fully associative L2 by size in bytes, and the number of accesses that they are a share of.
     pub curve: Option<(u64, Vec<(u64, f64)>)>,
-    /// By kind of memory, if that was ordered.
+    /// By kind of memory, if ordered.
     pub objects: Vec<ObjectCounts>,
 }
 
@@ -61,7 +61,7 @@ fn numbers(account: &mut Account) -> Vec<&mut u64> {
 const NUMBERS: usize = 9 + 5 * (MOST_L2 + 1);
 
 impl Answer {
-    /// As lines; the last is `end`, so that half an answer is known for one.
+    /// As lines; the last is `end`, so that a partial answer is recognised.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         for account in &self.accounts {
@@ -85,7 +85,7 @@ impl Answer {
         text
     }
 
-    /// Reads what [`Answer::to_text`] wrote; `None` if it is not whole.
+    /// Reads the text of [`Answer::to_text`]; `None` if it is incomplete.
     pub fn from_text(text: &str) -> Option<Answer> {
         let mut answer = Answer::default();
         let mut lines = text.lines();
@@ -138,7 +138,7 @@ impl Answer {
     }
 }
 
-/// No object is larger (in words), so that a broken answer asks for no more memory.
+/// No object is larger (in words): bounds the memory for a broken answer.
 const MOST_WORDS: usize = 1 << 17;
 
 /// `object`, the numbers, how many words, the name; then a line for each word and line that is not zero.

@@ -1,4 +1,4 @@
-//! What the command tells the plugin and what the plugin tells the command: lines of text in two files.
+//! Messages between the command and the plugin: lines of text in two files.
 //!
 //! These files are part of the plugin too; they use the standard library alone.
 
@@ -8,12 +8,12 @@ mod order;
 pub use answer::{Account, Answer};
 pub use order::{Objects, Order, Symbol};
 
-/// Where a helper without a caller is charged, and user code: rows after those of the table, whose number the order says.
+/// Rows after those of the table, whose number is in the order: one for helpers without a caller, one for user code.
 pub const EXTRA_ROWS: u8 = 2;
 
 /// Marks that the measured program executes.
 pub mod mark {
-    /// From here on everything goes through the model, so that its caches fill.
+    /// From here on all accesses go through the model, so that its caches fill.
     pub const MODEL: u16 = 1;
     /// Counting begins.
     pub const BEGIN: u16 = 2;
@@ -21,12 +21,12 @@ pub mod mark {
     pub const END: u16 = 3;
     /// The thread that executes this is the server's, and so are those that it makes.
     pub const SERVER: u16 = 4;
-    /// It is the client's.
+    /// The thread that executes this is the client's.
     pub const CLIENT: u16 = 5;
     /// The thread that receives next from a link is the server's.
     pub const SERVER_RECEIVES: u16 = 6;
-    /// It is the client's.
+    /// The thread that receives next from a link is the client's.
     pub const CLIENT_RECEIVES: u16 = 7;
-    /// Nothing more is learnt from who receives.
+    /// The receiving threads are known; no more are learnt.
     pub const RECEIVERS_KNOWN: u16 = 8;
 }

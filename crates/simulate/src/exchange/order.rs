@@ -1,4 +1,4 @@
-//! What the plugin is given.
+//! The plugin's input.
 
 use crate::attribution::{Role, Watched};
 use crate::cache::Setup;
@@ -10,25 +10,25 @@ use std::fmt::Write;
 pub struct Symbol {
     /// Address of its first instruction.
     pub address: u64,
-    /// Whose work it is.
+    /// Its role in the layer table.
     pub role: Role,
 }
 
-/// How objects are found, and layouts of them that are tried.
+/// The data for finding objects, and layouts to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objects {
-    /// Where the kernel keeps what leads from an address to an object.
+    /// Addresses and offsets in the kernel that lead from an address to an object.
     pub map: KernelMap,
     /// Other layouts.
     pub packings: Vec<Packing>,
 }
 
-/// What to count.
+/// The order to the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// The caches; without them instructions alone are counted.
     pub caches: Option<Setup>,
-    /// Accesses and misses by kernel object are counted, too; wants caches.
+    /// Count accesses and misses by kernel object, too; needs caches.
     pub objects: Option<Objects>,
     /// Functions that distinguish the two ends.
     pub watched: Watched,
@@ -73,7 +73,7 @@ impl Order {
         text
     }
 
-    /// Reads what [`Order::to_text`] wrote.
+    /// Reads the text of [`Order::to_text`].
     pub fn from_text(text: &str) -> Result<Order, String> {
         let (head, symbols) = text.split_once("symbols\n").ok_or("the order has no symbols")?;
         let (mut watched, mut rows, mut caches) = (None, None, String::new());
@@ -88,9 +88,11 @@ impl Order {
                 }
                 Some(("rows", number)) => rows = number.parse().ok(),
                 Some(("objects", numbers)) => {
-                    map = Some(KernelMap::from_text(numbers).ok_or("the order's map of the kernel is none")?);
+                    map = Some(KernelMap::from_text(numbers).ok_or("the order's map of the kernel cannot be read")?);
                 }
-                Some(("packing", layout)) => packings.push(packing(layout).ok_or("a layout of the order is none")?),
+                Some(("packing", layout)) => {
+                    packings.push(packing(layout).ok_or("a layout of the order cannot be read")?)
+                }
                 _ => caches.extend([line, "\n"]),
             }
         }
@@ -107,9 +109,9 @@ impl Order {
         Ok(Order {
             caches: if caches.is_empty() { None } else { Some(Setup::from_text(&caches)?) },
             objects: map.map(|map| Objects { map, packings }),
-            watched: watched.ok_or("the order says not what to watch")?,
+            watched: watched.ok_or("the order does not name the functions to watch")?,
             rows,
-            symbols: symbols.ok_or("a symbol of the order is no symbol")?,
+            symbols: symbols.ok_or("a symbol of the order cannot be read")?,
         })
     }
 }
@@ -117,7 +119,7 @@ impl Order {
 fn packing(layout: &str) -> Option<Packing> {
     let (places, cache) = layout.split_once(' ')?;
     let places: Vec<u16> = places.split(',').map(|place| place.parse().ok()).collect::<Option<_>>()?;
-    // Each place is taken once, so that no two words share one.
+    // Each place is used once, so that no two words share one.
     let mut taken = vec![false; places.len()];
     for place in &places {
         let is_taken = taken.get_mut(usize::from(*place))?;

@@ -1,15 +1,15 @@
-//! Users and groups of the guest: the system's own of this machine, so that a server finds the one it becomes.
+//! Users and groups of the guest: the system accounts of this machine, so that a server can switch to its own.
 //!
-//! Accounts of people stay out, and so do passwords, names, homes and shells: what the guest's files hold is a function of
-//! the names and numbers alone.
+//! Accounts of people stay out, and so do passwords, names, homes and shells: the contents of the guest's files depend
+//! on the names and numbers alone.
 
 use std::collections::BTreeMap;
 
-/// Numbers from here on are people's (`UID_MIN` of login.defs).
+/// The first number of people's accounts (`UID_MIN` of login.defs).
 const FIRST_OF_PEOPLE: u32 = 1000;
 /// `nobody`, on every distribution.
 const NOBODY: u32 = 65_534;
-/// No system has more accounts of its own.
+/// An upper bound: no system has more system accounts.
 const MOST: usize = 500;
 
 /// The guest's /etc/passwd and /etc/group, made of this machine's.
@@ -39,7 +39,7 @@ pub fn passwd_and_group(passwd: &str, group: &str) -> (String, String) {
     (users.collect(), groups.collect())
 }
 
-/// A number of the system's.
+/// The number of a system account.
 fn number(text: Option<&str>) -> Option<u32> {
     text?.parse().ok().filter(|number| *number < FIRST_OF_PEOPLE || *number == NOBODY)
 }

@@ -1,7 +1,7 @@
 //! The guest's file system: a cpio archive of the kind "newc" that is a function of its files' names and bytes alone.
 //!
-//! Bytes matter: the guest's clock counts instructions, and its random numbers come from its clock, so an inode number or a
-//! time stamp that differs makes another boot with other hash seeds and other addresses.
+//! Bytes matter: the guest's clock counts instructions, and its random numbers come from its clock, so a different
+//! inode number or time stamp leads to another boot with other hash seeds and other addresses.
 
 use super::libraries::libraries_of;
 use crate::SimulateError;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const TEXT: u32 = 0o100_644;
-/// More than this does not fit beside a kernel in a guest of a few hundred MiB.
+/// An upper bound: more does not fit beside a kernel in a guest of a few hundred MiB.
 const LARGEST_BYTES: usize = 512 << 20;
-/// Files that a folder may bring along.
+/// Most files in a folder.
 const MOST_FILES: usize = 20_000;
 
 /// Files for the guest, by path without the leading slash.
@@ -25,17 +25,17 @@ pub struct Image {
 }
 
 impl Image {
-    /// Nothing yet.
+    /// An empty image.
     pub fn new() -> Image {
         Image::default()
     }
 
-    /// Puts bytes at an absolute path; the folders above it come of themselves.
+    /// Puts bytes at an absolute path; the folders above it are made.
     pub fn put(&mut self, path: &str, bytes: Vec<u8>, is_program: bool) -> Result<(), SimulateError> {
         let refused = |why: &str| SimulateError::NotTaken { what: path.into(), why: why.into() };
         let inside = path.trim_start_matches('/');
         if inside.is_empty() || inside.split('/').any(|part| part == ".." || part.contains('\0')) {
-            return Err(refused("it is no path within the guest"));
+            return Err(refused("it is not a path within the guest"));
         }
         self.bytes += bytes.len();
         if self.bytes > LARGEST_BYTES || u32::try_from(bytes.len()).is_err() {
@@ -53,11 +53,11 @@ impl Image {
         self.files.entry(inside.into()).or_insert((FOLDER, Vec::new()));
     }
 
-    /// Takes a file of the host's to the same path, or a folder with all that is in it. Links are followed.
+    /// Copies a file of the host to the same path, or a folder with all its contents. Links are followed.
     pub fn take(&mut self, path: &Path) -> Result<(), SimulateError> {
         let refused = |why: String| SimulateError::NotTaken { what: path.display().to_string(), why };
         let absolute = std::path::absolute(path).map_err(|why| refused(why.to_string()))?;
-        // These are views into this machine's kernel, and some of their files never end.
+        // These are views of this machine's kernel, and some of their files never end.
         if ["/proc", "/sys", "/dev"].iter().any(|view| absolute.starts_with(view)) || absolute == Path::new("/") {
             return Err(refused("the guest has its own".into()));
         }
@@ -86,7 +86,7 @@ impl Image {
         Ok(())
     }
 
-    /// Takes a program with its libraries and its loader; returns the path at which it lies, or `at` where that is given.
+    /// Copies a program with its libraries and its loader; returns its path, or `at` if given.
     pub fn take_program(&mut self, program: &Path, at: Option<&str>) -> Result<PathBuf, SimulateError> {
         let refused =
             |why: std::io::Error| SimulateError::NotTaken { what: program.display().to_string(), why: why.to_string() };

@@ -1,4 +1,4 @@
-//! Where the guest's kernel lies: installed, or a distribution's package that was unpacked into a folder.
+//! Finds the guest's kernel: installed, or a distribution's package that was unpacked into a folder.
 
 use crate::SimulateError;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ pub struct Kernel {
     pub image: PathBuf,
     /// Its version, as in `vmlinuz-VERSION`.
     pub version: String,
-    /// The modules' files by the name under which the guest knows them.
+    /// The modules' files by their names in the guest.
     pub modules: Vec<(String, PathBuf)>,
 }
 
 impl Kernel {
-    /// The kernel at `named`: an image beside whose folder `../lib/modules/VERSION` lies, or the folder of an unpacked
+    /// The kernel at `named`: an image with `../lib/modules/VERSION` next to its folder, or the folder of an unpacked
     /// package. Without a name, the one in the folder that `STRAINGAUGE_GUEST_KERNEL` names, or an installed one.
     pub fn find(named: Option<&Path>) -> Result<Kernel, SimulateError> {
         let from_environment = std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map(PathBuf::from);

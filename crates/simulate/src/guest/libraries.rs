@@ -1,4 +1,4 @@
-//! The libraries that a program of the host's needs, as its own loader finds them.
+//! The libraries that a program of the host needs, as the program's own loader finds them.
 
 use crate::SimulateError;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -39,10 +39,10 @@ pub(super) fn libraries_of(program: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>,
     Ok(found)
 }
 
-/// The loader that an ELF program asks for; none if it is static.
+/// The loader that an ELF program names; none if it is static.
 fn loader_of(bytes: &[u8]) -> Result<Option<PathBuf>, String> {
     let header = object::elf::FileHeader64::<object::Endianness>::parse(bytes)
-        .map_err(|_| "it is no 64-bit program of Linux".to_string())?;
+        .map_err(|_| "it is not a 64-bit program of Linux".to_string())?;
     let endian = header.endian().map_err(|why| why.to_string())?;
     let parts = header.program_headers(endian, bytes).map_err(|why| why.to_string())?;
     for part in parts {
@@ -67,13 +67,13 @@ mod tests {
 
     #[test]
     fn a_static_program_brings_nothing_and_a_script_is_refused() {
-        // Headers are read where they lie, which must be aligned as memory of the heap is.
+        // Headers are read in place, which requires alignment as in heap memory.
         let program: Vec<u8> = super::super::FIRST_PROCESS.into();
         let first = libraries_of(Path::new("init"), &program).unwrap();
         assert_eq!(first, Vec::<PathBuf>::new(), "the guest's first process is static");
         let refused = |bytes: &[u8]| libraries_of(Path::new("x"), bytes).unwrap_err().to_string();
         assert!(refused(b"#!/bin/sh\n").contains("script"));
-        assert!(refused(b"\x7fELF").contains("no 64-bit program"));
-        assert!(refused(b"").contains("no 64-bit program"));
+        assert!(refused(b"\x7fELF").contains("not a 64-bit program"));
+        assert!(refused(b"").contains("not a 64-bit program"));
     }
 }

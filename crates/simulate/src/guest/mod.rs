@@ -1,4 +1,4 @@
-//! What the guest is made of: a distribution's kernel, an image of the host's own programs, and the kernel's functions by
+//! The parts of the guest: a distribution's kernel, an image of the host's own programs, and the kernel's functions by
 //! layer.
 
 mod accounts;
@@ -21,7 +21,7 @@ pub(crate) const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugi
 pub const SERVER_ADDRESS: &str = "10.0.0.2";
 
 impl Image {
-    /// What every guest has: its first process, the modules, and the programs that lay its network.
+    /// The contents of every guest: its first process, the modules, and the programs that configure its network.
     pub fn base(kernel: &Kernel) -> Result<Image, crate::SimulateError> {
         let mut image = Image::new();
         image.put("/init", FIRST_PROCESS.to_vec(), true)?;
@@ -41,7 +41,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Users and groups, for a server that becomes one. Files that are taken later may replace them.
+    /// Users and groups, for a server that switches to one. Files that are copied later may replace them.
     pub fn put_accounts(&mut self) -> Result<(), crate::SimulateError> {
         let text = |path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let (passwd, group) = (text("/etc/passwd").unwrap_or_default(), text("/etc/group").unwrap_or_default());
@@ -51,7 +51,7 @@ impl Image {
     }
 }
 
-/// A program of the host's, also where only root looks.
+/// A program of the host, also from the folders of administration tools.
 fn tool(name: &str) -> Result<std::path::PathBuf, crate::SimulateError> {
     record::shell::find_program(name).ok_or_else(|| crate::SimulateError::NotTaken {
         what: format!("the program {name}"),

@@ -1,4 +1,4 @@
-//! The kernel's functions, as the guest's own `/proc/kallsyms` lists them, and whose work they are.
+//! The kernel's functions, from the guest's own `/proc/kallsyms`, and their roles in the layer table.
 
 use crate::attribution::{Role, Watched};
 use crate::exchange::Symbol;
@@ -9,7 +9,7 @@ use record::layers::{self, Layer, Row, Rule};
 pub struct KernelFunction {
     /// Address of its first instruction.
     pub address: u64,
-    /// Its name; of several for one address the one that the layer table knows.
+    /// Its name; of several for one address the one that the layer table lists.
     pub name: String,
     /// Its module, if it is in one.
     pub module: Option<String>,
@@ -25,7 +25,7 @@ pub struct Functions {
     rule: &'static Rule,
 }
 
-/// More lines than any kernel has.
+/// An upper bound: no kernel has more lines.
 const MOST: usize = 2_000_000;
 
 impl Functions {
@@ -43,7 +43,7 @@ impl Functions {
         Functions { functions, rows: rule.rows().into_iter().cloned().collect(), rule }
     }
 
-    /// What the plugin is given of them.
+    /// The plugin's form of them.
     pub fn symbols(&self) -> Vec<Symbol> {
         let role = |function: &KernelFunction| match self.rule.role(&function.name, function.module.as_deref()) {
             layers::Role::Names(row) => {
@@ -79,7 +79,7 @@ impl Functions {
         (number as usize).checked_sub(1).and_then(|index| self.functions.get(index))
     }
 
-    /// Whether the layer table knows the function.
+    /// Whether the layer table lists the function.
     pub fn is_classified(&self, function: &KernelFunction) -> bool {
         !matches!(self.rule.role(&function.name, function.module.as_deref()), layers::Role::Unknown)
     }

@@ -1,5 +1,5 @@
-//! The kernel's type information, BTF (`Documentation/bpf/btf.rst`). No well-kept library under a permissive licence reads
-//! it without a BPF loader (btf-rs is LGPL), and what is needed here is small: sizes, members, enumerators.
+//! The kernel's type information, BTF (`Documentation/bpf/btf.rst`). No well-kept library under a permissive licence
+//! reads it without a BPF loader (btf-rs is LGPL), and only sizes, members and enumerators are needed here.
 
 /// Why type information cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -7,9 +7,9 @@
 pub struct BtfError(&'static str);
 
 const MAGIC: u16 = 0xeb9f;
-/// Chains of typedefs and modifiers, and structures within structures, end before this.
+/// The depth at which chains of typedefs and modifiers, and nested structures, end.
 const DEEPEST: usize = 32;
-/// More types than any kernel has.
+/// An upper bound: no kernel has more types.
 const MOST_TYPES: usize = 4_000_000;
 
 mod kind {
@@ -32,7 +32,7 @@ mod kind {
     pub const ENUM64: u32 = 19;
 }
 
-/// A type's header, and where what follows it begins.
+/// A type's header, and the offset of the data after it.
 #[derive(Debug, Clone, Copy)]
 struct Type {
     name: u32,

@@ -1,11 +1,11 @@
-//! The fields of a structure, those of the structures within it among them.
+//! The fields of a structure, including those of nested structures.
 
 use super::Btf;
 
-/// A field that is no structure itself.
+/// A field that is not itself a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, after the names of the structures that it lies in, by dots.
+    /// Its name, after the names of the structures that contain it, with dots.
     pub name: String,
     /// Bytes from the object's beginning.
     pub offset: u64,
@@ -16,7 +16,7 @@ pub struct Field {
 const DEEPEST: usize = 16;
 const MOST_FIELDS: usize = 20_000;
 
-/// Fields by rising offset. Of the members of a union the one that tells most of it is taken: that with the most fields.
+/// Fields by rising offset. Of the members of a union the one with the most fields is taken.
 pub fn fields_of(btf: &Btf, structure: &str) -> Vec<Field> {
     let Some(number) = btf.structure(structure) else { return Vec::new() };
     let mut fields = Vec::new();
@@ -49,7 +49,7 @@ fn walk(btf: &Btf, number: u32, path: &str, start: u64, deepest: usize, fields: 
         inner
     });
     if btf.is_union(number) {
-        // Of equals the first: the one that its authors named first.
+        // Of equals the first, which the kernel's authors named first.
         let chosen = of_each.reduce(|best, next| if next.len() > best.len() { next } else { best });
         fields.extend(chosen.unwrap_or_default());
     } else {

@@ -1,9 +1,9 @@
-//! What leads from an address to an object, from the kernel's types and variables.
+//! The map from an address to an object, from the kernel's types and variables.
 
 use super::{Btf, Variables};
 use crate::objects::KernelMap;
 
-/// The kernel's image begins there, physical address 0.
+/// The address of the kernel's image, physical address 0.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
 /// The map, or what is missing for it.

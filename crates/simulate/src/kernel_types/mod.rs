@@ -1,4 +1,4 @@
-//! The guest's kernel in its own words: its types (BTF), its variables, and what leads from an address to an object.
+//! The guest kernel's description of itself: its types (BTF), its variables, and the map from an address to an object.
 
 mod btf;
 mod fields;

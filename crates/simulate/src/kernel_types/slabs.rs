@@ -1,4 +1,4 @@
-//! Which structure the objects of a slab cache are.
+//! The structure of the objects of a slab cache.
 
 use super::Btf;
 
@@ -11,13 +11,13 @@ pub fn type_of_cache(btf: &Btf, cache: &str, object_size: u32) -> Option<String>
     (bytes <= u64::from(object_size)).then(|| structure.to_string())
 }
 
-/// What the table says, or the cache's own name.
+/// The table's entry, or the cache's own name.
 fn structure_of(cache: &str) -> &str {
     let known = TABLE.lines().filter_map(|line| line.split_once(' ')).find(|(name, _)| *name == cache);
     known.map_or(cache, |(_, structure)| structure)
 }
 
-/// Whether the kernel's types have a structure of this name, or that of a slab cache of this name.
+/// Whether the kernel's types have a structure of this name, or the structure of a slab cache of this name.
 pub fn is_structure_or_cache(btf: &Btf, name: &str) -> bool {
     btf.structure(name).or_else(|| btf.structure(structure_of(name))).is_some()
 }

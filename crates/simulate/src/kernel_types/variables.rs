@@ -1,4 +1,4 @@
-//! The kernel's variables, as the guest's own `/proc/kallsyms` lists them.
+//! The kernel's variables, from the guest's own `/proc/kallsyms`.
 
 /// Variables by rising address; those of each processor by their offset in its part.
 #[derive(Debug, Clone, Default)]
@@ -8,9 +8,9 @@ pub struct Variables {
     per_cpu: Vec<(u64, String)>,
 }
 
-/// More lines than any kernel has.
+/// An upper bound: no kernel has more lines.
 const MOST: usize = 2_000_000;
-/// The static per-CPU variables of a kernel take less.
+/// An upper bound: the static per-CPU variables of a kernel take less.
 const MOST_PER_CPU: u64 = 1 << 20;
 
 impl Variables {
@@ -35,7 +35,7 @@ impl Variables {
         variables
     }
 
-    /// Where a variable of the image lies.
+    /// The address of a variable of the image.
     pub fn address(&self, name: &str) -> Option<u64> {
         self.image.iter().find(|(_, known)| known == name).map(|(address, _)| *address)
     }
@@ -48,7 +48,7 @@ impl Variables {
     /// The variable at an address, or the last one before it; a line of 64 bytes may hold others.
     pub fn at(&self, address: u64) -> Option<&str> {
         let list = if address >> 63 != 0 { &self.image } else { &self.per_cpu };
-        // What begins within the line names it better than what ends in it.
+        // A variable that begins within the line names it better than one that ends in it.
         let within = list.partition_point(|(start, _)| *start < address);
         let begins = list.get(within).filter(|(start, _)| *start < address + 64);
         let before = list[..within].last().filter(|(start, _)| address - start < MOST_PER_CPU);

@@ -1,11 +1,11 @@
-//! Whether the guest fits.
+//! Checks that the guest fits into memory.
 
 use crate::SimulateError;
 
 /// QEMU itself: translated code and its own heap.
 const EMULATOR_MIB: u64 = 400;
 
-/// Refuses a guest that this machine has no memory for. Where the free memory is not known, nothing is refused.
+/// Refuses a guest that this machine has no memory for. If the free memory is not known, nothing is refused.
 pub(super) fn check(guest_mib: u64, files_bytes: u64) -> Result<(), SimulateError> {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let Some(free_mib) = available_mib(&text) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Files without a name.
+//! Anonymous files in memory.
 
 use crate::SimulateError;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Of the words of a guest or of QEMU, no more is read.
+/// Bytes read at most of the output of a guest or of QEMU.
 const LONGEST_TEXT: u64 = 64 << 20;
 
-/// A file in memory; gone with the last process that has it open.
+/// A file in memory; it vanishes with the last process that has it open.
 #[derive(Debug)]
 pub(super) struct MemoryFile(File);
 
@@ -28,12 +28,12 @@ impl MemoryFile {
         Ok(file)
     }
 
-    /// Its number, the same in the child.
+    /// Its descriptor number, the same in the child.
     pub fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// A path by which the child opens it anew, at its beginning.
+    /// A path with which the child opens it again, at its beginning.
     pub fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.number())
     }
@@ -44,22 +44,22 @@ impl MemoryFile {
         Ok(&self.0)
     }
 
-    /// What was written to it, as text.
+    /// Its contents as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes()).into_owned()
     }
 
-    /// What was written to it.
+    /// Its contents.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // Opened anew: the position of the descriptor that the child uses stays where it is.
+        // Opened again: the position of the descriptor that the child uses stays.
         if let Ok(file) = File::open(self.path()) {
             let _ = file.take(LONGEST_TEXT).read_to_end(&mut bytes);
         }
         bytes
     }
 
-    /// How many bytes are in it.
+    /// Its size in bytes.
     pub fn size(&self) -> u64 {
         self.0.metadata().map_or(0, |facts| facts.len())
     }

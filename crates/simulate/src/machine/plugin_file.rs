@@ -1,4 +1,4 @@
-//! The plugin's file, with the version of the interface for which this QEMU takes it.
+//! The plugin's file, patched with the interface version that this QEMU accepts.
 
 use super::qemu::Interface;
 use crate::SimulateError;
@@ -8,7 +8,7 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
 const VERSION: &str = "qemu_plugin_version";
 
-/// The plugin for a QEMU that speaks `interface`: QEMU looks for a number in the file, before it runs anything of it.
+/// The plugin for a QEMU with this `interface`: QEMU reads a number from the file before it runs any of it.
 pub(super) fn for_interface(interface: Interface) -> Result<Vec<u8>, SimulateError> {
     let mut bytes = PLUGIN.to_vec();
     let place =

@@ -1,4 +1,4 @@
-//! Which QEMU, and how it is started.
+//! Finds and starts QEMU.
 
 use super::memory_file::MemoryFile;
 use super::qmp::Qmp;
@@ -11,30 +11,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The oldest and the first too new version with the plugin interface that is used.
+/// The oldest version with the plugin interface that is used, and the first that is too new.
 const VERSIONS: std::ops::Range<(u32, u32)> = (6, 0)..(11, 0);
-/// From which version on which number of the plugin interface is asked for.
+/// The number of the plugin interface, by the first version that asks for it.
 const INTERFACES: [((u32, u32), Interface); 3] =
     [((9, 1), Interface(3)), ((9, 0), Interface(2)), ((6, 0), Interface(1))];
 const NAME: &str = "qemu-system-x86_64";
-/// Words of QEMU or of the guest's kernel in an error.
+/// Characters of QEMU's or the guest kernel's output in an error.
 const LAST_WORDS: usize = 300;
 
-/// A number of QEMU's plugin interface.
+/// A version of QEMU's plugin interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interface(pub i32);
 
-/// An emulator that can be used.
+/// A usable emulator.
 #[derive(Debug, Clone)]
 pub struct Qemu {
     program: PathBuf,
-    /// What its plugins must say that they speak.
+    /// The interface that its plugins must declare.
     pub(super) interface: Interface,
-    /// Its version in its own words.
+    /// Its version, as it prints it.
     pub version: String,
 }
 
-/// What a machine may use.
+/// The limits of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The guest's memory.
@@ -79,11 +79,11 @@ fn interface_of(version: (u32, u32)) -> Option<Interface> {
     known.filter(|(from, _)| *from <= version).map(|(_, interface)| *interface).next()
 }
 
-/// A machine that runs.
+/// A running machine.
 pub(super) struct Running {
     child: Child,
     pub control: Option<Qmp>,
-    /// What the guest's first process says.
+    /// The output of the guest's first process.
     pub words: MemoryFile,
     console: MemoryFile,
     complaints: MemoryFile,
@@ -91,7 +91,7 @@ pub(super) struct Running {
     timeout: Duration,
 }
 
-/// What differs between machines.
+/// The parts that differ between machines.
 pub(super) struct Start<'s> {
     pub kernel: &'s Path,
     pub image: &'s MemoryFile,
@@ -188,7 +188,7 @@ fn output(file: &MemoryFile) -> Result<Stdio, SimulateError> {
     opened.map(Stdio::from).map_err(SimulateError::system("cannot open a file in memory"))
 }
 
-/// In the child: the files stay open, it ends with its parent, and the terminal's Ctrl-C is its parent's business.
+/// In the child: keeps the files open, ends it with its parent, and leaves the terminal's Ctrl-C to the parent.
 fn prepare_child(passed: &[RawFd]) -> std::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     rustix::process::setpgid(None, None)?;
@@ -201,7 +201,7 @@ fn prepare_child(passed: &[RawFd]) -> std::io::Result<()> {
 }
 
 impl Running {
-    /// Whether QEMU still works: an error if it ended, if it is late, or if `stop` says so.
+    /// Checks that QEMU still works: an error if it ended, if it is late, or if `stop` is set.
     pub fn is_alive(&mut self, stop: &dyn Fn() -> bool) -> Result<(), SimulateError> {
         if stop() {
             return Err(SimulateError::Interrupted);
@@ -215,7 +215,7 @@ impl Running {
         }
     }
 
-    /// Waits until QEMU has ended of itself.
+    /// Waits until QEMU has ended.
     pub fn wait(&mut self, stop: &dyn Fn() -> bool) -> Result<(), SimulateError> {
         loop {
             match self.is_alive(stop) {
@@ -226,7 +226,7 @@ impl Running {
         }
     }
 
-    /// What QEMU complained of, and what the guest's kernel said last.
+    /// QEMU's errors, and the last output of the guest's kernel.
     pub fn last_words(&self) -> String {
         let ends = [self.complaints.text(), self.console.text()].map(|text| {
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

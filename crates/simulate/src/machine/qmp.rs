@@ -1,6 +1,6 @@
-//! QEMU's control socket: a line of JSON each way. The crate qapi would bring types for all of QEMU's commands, of which eight
-//! are given here; but it passes no files over the socket, and a wait that is cut short to see whether QEMU lives loses what
-//! was read of a line.
+//! QEMU's control socket: a line of JSON each way. The crate qapi would bring types for all of QEMU's commands, of
+//! which eight are used here; but it passes no files over the socket, and a wait that is cut short to check that QEMU
+//! lives loses the part of a line that was read.
 
 use crate::SimulateError;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -12,14 +12,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How often a wait looks at other things.
+/// How often a wait checks other things.
 const LOOK: Duration = Duration::from_millis(50);
-/// Looks until a QEMU that hung up has ended.
+/// Checks until a QEMU that hung up has ended.
 const LOOKS_AT_THE_END: usize = 40;
-/// A line of QEMU's is never longer.
+/// An upper bound: no line of QEMU is longer.
 const LONGEST: usize = 1 << 20;
 
-/// A connection. `alive` is asked between looks, so that no wait is without end.
+/// A connection. `alive` is called between checks, so that no wait is endless.
 pub(super) struct Qmp {
     socket: UnixStream,
     unread: Vec<u8>,
@@ -52,7 +52,7 @@ impl Qmp {
         self.answer(name, alive)
     }
 
-    /// Gives QEMU an open file under a name.
+    /// Passes QEMU an open file under a name.
     pub fn give_file(
         &mut self,
         name: &str,
@@ -89,7 +89,7 @@ impl Qmp {
         }
     }
 
-    /// Why nothing comes or goes any more: QEMU's last words, where it ended; it may need a moment to have done so.
+    /// Why the connection broke: QEMU's last output, if it ended; that may take a moment.
     fn broken(&self, why: std::io::Error, alive: &mut dyn FnMut() -> Result<(), SimulateError>) -> SimulateError {
         for _ in 0..LOOKS_AT_THE_END {
             if let Err(ended) = alive() {
@@ -129,17 +129,17 @@ impl Qmp {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
                 return serde_json::from_slice(&line)
-                    .map_err(|why| SimulateError::Qemu { words: format!("it said something unreadable: {why}") });
+                    .map_err(|why| SimulateError::Qemu { words: format!("it sent something unreadable: {why}") });
             }
             let mut some = [0; 4096];
             match self.socket.read(&mut some) {
                 Ok(0) => {
-                    // It is ending; whoever asks whether it lives says with which words.
+                    // It is ending; the caller that checks whether it lives reports its last output.
                     alive()?;
                     std::thread::sleep(LOOK);
                 }
                 Ok(count) if self.unread.len() + count <= LONGEST => self.unread.extend(&some[..count]),
-                Ok(_) => return Err(SimulateError::Qemu { words: "it said a line without end".into() }),
+                Ok(_) => return Err(SimulateError::Qemu { words: "it sent a line without end".into() }),
                 Err(why)
                     if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) =>
                 {
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_qemu_that_hangs_up_is_reported_with_its_last_words() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        // Unread bytes make the end a reset, as when QEMU dies within a command.
+        // Unread bytes turn the end into a reset, as when QEMU dies within a command.
         ours.try_clone().unwrap().write_all(b"unread").unwrap();
         drop(theirs);
         let mut looks = 0;

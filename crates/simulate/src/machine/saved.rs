@@ -15,12 +15,12 @@ use serde_json::json;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// Every job file has this size: the size is part of the saved machine.
+/// Every job file has this size, because the size is part of the saved machine.
 const JOB_BYTES: usize = 16 << 10;
-/// The kernel's list of functions, or its types, are never longer.
+/// An upper bound: the kernel's list of functions, and its types, are never longer.
 const LONGEST_LIST: u64 = 64 << 20;
 
-/// A guest that booted and stands at the instruction before it reads its job.
+/// A guest that booted and stopped at the instruction before it reads its job.
 pub struct Saved {
     kernel: Kernel,
     image: MemoryFile,
@@ -36,19 +36,19 @@ pub struct Saved {
     types: Option<Vec<u8>>,
 }
 
-/// Steps a machine that stands; the socket speaks gdb's remote protocol.
+/// Steps a stopped machine; the socket speaks gdb's remote protocol.
 pub type Debugger<'d> = dyn FnMut(UnixStream) -> Result<(), SimulateError> + 'd;
 
-/// What a point said.
+/// The result of a point.
 pub struct Resumed {
     /// Lines of the guest's first process: word and value.
     pub words: Vec<(String, String)>,
-    /// What the plugin counted.
+    /// The plugin's counts.
     pub answer: Answer,
 }
 
 impl Saved {
-    /// Boots the image and saves the machine. `seed` is a word of the kernel's command line: it changes where things lie in
+    /// Boots the image and saves the machine. `seed` is a word on the kernel's command line: it changes addresses in
     /// memory and nothing else.
     pub fn boot(
         qemu: &Qemu,
@@ -77,7 +77,7 @@ impl Saved {
         control.event("GUEST_PANICKED", &mut || running.is_alive(stop))?;
         let words = words_of(&running);
         if !words.iter().any(|(word, _)| word == "ready") {
-            // A panic of the kernel's own stops the machine too.
+            // A panic of the kernel itself stops the machine, too.
             return Err(said_error(&words).unwrap_or_else(|| SimulateError::Qemu { words: running.last_words() }));
         }
         let alive = &mut || running.is_alive(stop);
@@ -134,13 +134,14 @@ impl Saved {
         self.state.size()
     }
 
-    /// Resumes the machine, does the job under the plugin's eyes, and reads what came of it.
+    /// Resumes the machine, does the job under the plugin, and reads the result.
     pub fn resume(&mut self, job: &Job, order: &Order, stop: &dyn Fn() -> bool) -> Result<Resumed, SimulateError> {
         self.resume_by(job, order, None, stop)
     }
 
-    /// As [`Saved::resume`], but under a debugger, by which a test learns of each instruction what the plugin cannot know. It
-    /// gets the machine standing, and sets it going by gdb's remote protocol; the guest does its job when it lets go.
+    /// As [`Saved::resume`], but under a debugger, with which a test learns of each instruction what the plugin cannot
+    /// know. It gets the machine stopped, and starts it by gdb's remote protocol; the guest does its job after the
+    /// debugger detaches.
     pub fn resume_debugged(
         &mut self,
         job: &Job,
@@ -191,7 +192,7 @@ impl Saved {
         match debugger {
             None => drop(control.command("cont", json!({}), alive)?),
             Some(debugger) => {
-                // QEMU tells of every stop and start; nobody would read it.
+                // QEMU reports every stop and start; nothing reads these reports.
                 drop(control);
                 debugger(ours)?;
             }
@@ -208,7 +209,7 @@ impl Saved {
     }
 }
 
-/// Reads what the guest's first process shows under a name; `None` if it shows nothing.
+/// Reads the memory that the guest's first process shows under a name; `None` if it shows none.
 fn shown(
     words: &[(String, String)],
     name: &str,
@@ -221,7 +222,7 @@ fn shown(
     });
     let Some((address, size)) = place.filter(|(_, size)| (1..=LONGEST_LIST).contains(size)) else { return Ok(None) };
     let file = MemoryFile::new("guest-memory")?;
-    // The machine stands in the first process, whose memory is therefore what an address means; QEMU opens the file of this
+    // The machine is stopped in the first process, so addresses refer to its memory; QEMU opens the file of this
     // process by its number.
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.number());
     let read = json!({ "val": address, "size": size, "filename": path, "cpu-index": 0 });

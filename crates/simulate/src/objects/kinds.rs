@@ -1,24 +1,24 @@
-//! Memory that is no slab object.
+//! Kinds of memory that are not slab objects.
 
-/// Kinds of memory that are told apart by where they lie or by their page's flags.
+/// Kinds of memory that are distinguished by address or by their page's flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Fixed {
-    /// Nothing of the below.
+    /// None of the kinds below.
     Unknown,
-    /// Addresses of user mode, whoever reads or writes them.
+    /// Addresses of user mode, whichever code reads or writes them.
     User,
     /// Stacks of threads, of interrupts and of entry code.
     Stack,
     /// Variables of the kernel's image.
     Variable,
-    /// Variables that each processor has for itself, in the first chunk.
+    /// Per-CPU variables, in the first chunk.
     PerCpu,
     /// Descriptions of pages (`struct page`).
     PageStruct,
-    /// What loadable modules hold.
+    /// Memory of loadable modules.
     Module,
-    /// Memory mapped by vmalloc that is no stack.
+    /// Memory mapped by vmalloc that is not a stack.
     Vmalloc,
     /// Pages of files.
     PageCache,
@@ -30,7 +30,7 @@ pub enum Fixed {
     Device,
 }
 
-/// All of them; the place in this list is the number.
+/// All kinds; the index in this list is the number.
 pub const FIXED: [Fixed; 12] = [
     Fixed::Unknown,
     Fixed::User,

@@ -1,4 +1,4 @@
-//! Where the guest's kernel keeps what is read here.
+//! Addresses and offsets in the guest's kernel that are read here.
 
 /// Offsets in bytes and addresses, from the kernel's type information and its symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -11,7 +11,7 @@ pub struct KernelMap {
     pub page_bytes: u64,
     /// `page.flags`.
     pub page_flags: u64,
-    /// The bit of the flags that says slab (`PG_slab`), as a mask.
+    /// The flag of slabs (`PG_slab`), as a mask.
     pub slab_flag: u64,
     /// `page.mapping`.
     pub page_mapping: u64,
@@ -55,7 +55,7 @@ impl KernelMap {
         self.numbers().map(|number| number.to_string()).join(" ")
     }
 
-    /// Reads what [`KernelMap::to_text`] wrote.
+    /// Reads the text of [`KernelMap::to_text`].
     pub fn from_text(text: &str) -> Option<KernelMap> {
         let mut map = KernelMap::default();
         let mut words = text.split(' ');

@@ -1,4 +1,4 @@
-//! The guest's memory, as the emulator holds it.
+//! Access to the guest's memory in the emulator.
 
 /// Reads memory by physical address.
 pub trait Memory {
@@ -11,7 +11,7 @@ pub trait Memory {
         Some((word >> (8 * (physical & 4))) as u32)
     }
 
-    /// Bytes up to a zero, at most `most`, as text that holds no space.
+    /// Bytes up to a zero, at most `most`, as text without spaces.
     fn text(&self, physical: u64, most: u64) -> String {
         let byte = |at: u64| self.word(at & !7).map_or(0, |word| (word >> (8 * (at & 7))) as u8);
         let bytes = (physical..physical.saturating_add(most)).map(byte).take_while(|byte| *byte != 0);
@@ -19,7 +19,7 @@ pub trait Memory {
     }
 }
 
-/// Memory of this process in which the guest's lies in one piece.
+/// Memory of this process that holds the guest's in one piece.
 #[derive(Debug, Clone, Copy)]
 pub struct PhysicalMemory {
     base: u64,
@@ -75,7 +75,7 @@ pub(super) mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Memory whose words are written one by one; what was not is 0.
+    /// Memory whose words are written one by one; other words are 0.
     #[derive(Default)]
     pub struct Written(pub HashMap<u64, u64>);
 

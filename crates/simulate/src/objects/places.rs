@@ -1,8 +1,8 @@
-//! From an address to the kind of memory that it is.
+//! Finds the kind of memory of an address.
 
 use super::{Fixed, KernelMap, Memory, physical_of};
 
-/// Where the kernel maps all memory (without randomisation, four levels of page tables).
+/// The addresses at which the kernel maps all memory (without randomisation, four levels of page tables).
 const DIRECT_MAP: std::ops::Range<u64> = 0xffff_8880_0000_0000..0xffff_c880_0000_0000;
 const VMALLOC: std::ops::Range<u64> = 0xffff_c900_0000_0000..0xffff_e900_0000_0000;
 const PAGE_STRUCTS: std::ops::Range<u64> = 0xffff_ea00_0000_0000..0xffff_eb00_0000_0000;
@@ -13,7 +13,7 @@ const PAGE_SHIFT: u32 = 12;
 /// `page.mapping` of an anonymous page.
 const MAPPING_ANONYMOUS: u64 = 1;
 const LONGEST_NAME: u64 = 48;
-/// No object of a slab is larger.
+/// An upper bound: no object of a slab is larger.
 const LARGEST_OBJECT: u32 = 1 << 17;
 
 /// A slab cache.
@@ -29,16 +29,16 @@ pub struct Cache {
     pub object_size: u32,
 }
 
-/// What a page of memory holds.
+/// The contents of a page of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// No slab.
+    /// Not a slab.
     Fixed(Fixed),
-    /// Objects of the cache with this address; the page is so many pages after the slab's first.
+    /// Objects of the cache with this address; the page has this index in the slab.
     Slab {
         /// Address of the `struct kmem_cache`.
         cache: u64,
-        /// Which page of the slab.
+        /// Index of the page in the slab.
         page: u16,
     },
 }
@@ -53,13 +53,13 @@ pub struct Places {
 }
 
 impl Places {
-    /// Nothing was looked up yet.
+    /// No page was looked up yet.
     pub fn new(map: KernelMap) -> Places {
         let pieces = ((map.memory_bytes >> PAGE_SHIFT) * map.page_bytes).div_ceil(1 << 21);
         Places { map, descriptions: vec![None; pieces as usize], per_cpu: 0..0 }
     }
 
-    /// Reads where per-CPU variables lie.
+    /// Reads the addresses of per-CPU variables.
     pub fn look_for_per_cpu(&mut self, memory: &impl Memory) {
         let read = |variable: u64| match IMAGE.contains(&variable) {
             true => memory.word((variable - IMAGE.start) & !7),
@@ -76,7 +76,7 @@ impl Places {
         self.per_cpu.start
     }
 
-    /// The kind of an address outside the map of all memory. `is_stack` is asked for addresses that may be a stack's.
+    /// The kind of an address outside the map of all memory. `is_stack` is called for addresses that may be a stack's.
     #[inline]
     pub fn fixed(&self, address: u64, is_stack: impl FnOnce() -> bool) -> Fixed {
         match address {
@@ -94,7 +94,7 @@ impl Places {
         }
     }
 
-    /// What the page at a physical address holds now, which an access reached by the map of all memory.
+    /// The current contents of the page at a physical address that was reached through the map of all memory.
     pub fn page(&mut self, memory: &impl Memory, physical: u64) -> Found {
         if self.per_cpu.contains(&(DIRECT_MAP.start + physical)) {
             return Found::Fixed(Fixed::PerCpu);
@@ -122,7 +122,8 @@ impl Places {
         Some(Found::Fixed(match mapping {
             0 => Fixed::Page,
             _ if mapping & MAPPING_ANONYMOUS != 0 => Fixed::Anonymous,
-            // Pages of no file keep other things in this word; files' address spaces are slab objects, in the map of all memory.
+            // Pages that are not a file's keep other things in this word; address spaces of files are slab objects, in
+            // the map of all memory.
             _ if DIRECT_MAP.contains(&mapping) => Fixed::PageCache,
             _ => Fixed::Page,
         }))

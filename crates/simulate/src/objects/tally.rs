@@ -4,7 +4,7 @@ use super::{Cache, FIXED, Fixed, Found, Memory, PhysicalMemory, Places};
 use crate::cache::{MOST_L2, Misses};
 use std::collections::HashMap;
 
-/// A word of an object is counted on its own.
+/// A word of an object is counted separately.
 pub const WORD_BYTES: u32 = 4;
 /// Words that are moved together when fields are packed.
 const GRAIN_BYTES: u32 = 8;
@@ -12,7 +12,7 @@ const GRAIN_BYTES: u32 = 8;
 pub const DISTANCES: [u64; 9] = [1, 25, 50, 100, 200, 400, 800, 1600, 3200];
 /// Kinds beyond this are counted as unattributed.
 const MOST_KINDS: usize = 4096;
-/// Lines of variables that are kept apart.
+/// Lines of variables that are distinguished.
 const MOST_LINES: usize = 1 << 16;
 const UNKNOWN_PAGE: u16 = u16::MAX;
 
@@ -23,7 +23,7 @@ pub struct Word {
     pub reads: u64,
     /// Stores that begin here.
     pub writes: u64,
-    /// Misses of the first L2 that they made.
+    /// Misses of the first L2 that they caused.
     pub misses: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct Word {
 pub struct ObjectCounts {
     /// Name of the slab cache, or of a fixed kind.
     pub name: String,
-    /// Bytes from one object to the next; 0 where there are no objects.
+    /// Bytes from one object to the next; 0 without objects.
     pub size: u32,
     /// Bytes of an object.
     pub object_size: u32,
@@ -44,22 +44,22 @@ pub struct ObjectCounts {
     pub l1d_misses: u64,
     /// Misses of the L2 geometries.
     pub l2_misses: [u64; MOST_L2],
-    /// Times at which another object than the last one of this kind was touched.
+    /// How often another object than the last one of this kind was touched.
     pub visits: u64,
     /// Misses of the first L2 by instructions since the visit began, in the classes of [`DISTANCES`] and one more.
     pub distances: [u64; DISTANCES.len() + 1],
-    /// By word; empty where there are no objects.
+    /// By word; empty without objects.
     pub words: Vec<Word>,
     /// Misses of the first L2 by line of 64 bytes, of variables: address (per-CPU: offset) and count.
     pub lines: Vec<(u64, u64)>,
 }
 
-/// Where the words of the objects of a cache are moved to: a layout that is tried.
+/// A layout to try: the new places of the words of a cache's objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packing {
     /// Name of the slab cache.
     pub cache: String,
-    /// For each 8 bytes of the object, in order, the place (in 8 bytes) that they get.
+    /// For each 8 bytes of the object, in order, the new place (in units of 8 bytes).
     pub places: Vec<u16>,
 }
 
@@ -75,20 +75,20 @@ struct Kind {
     lines: HashMap<u64, u64>,
 }
 
-/// A page of the guest's memory: its kind, and which page of its slab it is.
+/// A page of the guest's memory: its kind, and its index in its slab.
 #[derive(Debug, Clone, Copy)]
 struct Page {
     kind: u16,
     number: u16,
 }
 
-/// Where an access goes.
+/// The place of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     kind: u16,
-    /// Within the object; 0 where there is none.
+    /// Within the object; 0 without one.
     offset: u32,
-    /// What the caches see.
+    /// The physical address that the caches see.
     pub physical: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Nothing is counted yet.
+    /// No counts yet.
     pub fn new(places: Places, memory_bytes: u64, packings: Vec<Packing>) -> Tally {
         let name = |fixed: &Fixed| Kind {
             counts: ObjectCounts { name: fixed.words().into(), ..ObjectCounts::default() },
@@ -120,13 +120,13 @@ impl Tally {
         }
     }
 
-    /// The guest's memory is known.
+    /// Sets the guest's memory.
     pub fn set_memory(&mut self, memory: PhysicalMemory) {
         self.memory = Some(memory);
         self.places.look_for_per_cpu(&memory);
     }
 
-    /// Counts begin anew; what pages hold stays known.
+    /// Restarts the counts; the contents of pages stay known.
     pub fn restart(&mut self) {
         for kind in &mut self.kinds {
             let old = std::mem::take(&mut kind.counts);
@@ -142,7 +142,7 @@ impl Tally {
         }
     }
 
-    /// Where an access to the map of all memory goes. `now` is the count of instructions.
+    /// The place of an access to the map of all memory. `now` is the count of instructions.
     #[inline]
     pub fn spot(&mut self, physical: u64, now: u64) -> Spot {
         let number = (physical >> 12) as usize;
@@ -175,7 +175,7 @@ impl Tally {
         Spot { kind: page.kind, offset, physical: object + u64::from(moved) }
     }
 
-    /// Where an access elsewhere goes.
+    /// The place of an access elsewhere.
     #[inline]
     pub fn spot_elsewhere(&self, address: u64, physical: u64, is_stack: impl FnOnce() -> bool) -> Spot {
         fixed_spot(self.places.fixed(address, is_stack), physical)
@@ -186,7 +186,7 @@ impl Tally {
         fixed_spot(Fixed::Device, 0)
     }
 
-    /// An access was made.
+    /// Counts an access.
     #[inline]
     pub fn count(&mut self, spot: Spot, is_store: bool) {
         let counts = &mut self.kinds[usize::from(spot.kind)].counts;
@@ -203,7 +203,7 @@ impl Tally {
         }
     }
 
-    /// A line of an access missed at these levels. `address` is the virtual one.
+    /// Counts a line of an access that missed at these levels. `address` is the virtual one.
     #[inline(never)]
     pub fn miss(&mut self, spot: Spot, address: u64, misses: Misses, now: u64) {
         let kind = &mut self.kinds[usize::from(spot.kind)];
@@ -227,7 +227,7 @@ impl Tally {
         }
     }
 
-    /// A page was missed: it may hold something else than when it was last looked at. The spot as it is now.
+    /// A page was missed, so its contents may have changed since the last look-up. Returns the current spot.
     pub fn look_again(&mut self, spot: Spot, physical: u64, now: u64) -> Spot {
         let known = self.pages.get((physical >> 12) as usize).map(|page| (page.kind, page.number));
         let page = self.learn(physical);
@@ -269,7 +269,7 @@ impl Tally {
         Some(kind)
     }
 
-    /// What was counted, of the kinds that were touched.
+    /// The counts of the kinds that were touched.
     pub fn counts(&self) -> Vec<ObjectCounts> {
         let touched = self.kinds.iter().filter(|kind| kind.counts.reads + kind.counts.writes > 0);
         let whole = |kind: &Kind| {

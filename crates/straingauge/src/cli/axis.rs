@@ -1,4 +1,4 @@
-//! What can be varied: the same words in every command that varies anything.
+//! The quantities that can be varied: the same words in every command that varies one.
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, TypedValueParser};
@@ -38,7 +38,7 @@ impl From<AxisWord> for record::Axis {
     }
 }
 
-/// Takes the words that a command can vary.
+/// A parser for the axis words that a command accepts.
 #[derive(Debug, Clone)]
 pub struct Axes(pub &'static [AxisWord]);
 

@@ -1,4 +1,4 @@
-//! Options of what kind of clients the load is made of.
+//! Options for the kind of clients that make up the load.
 
 use super::overlay;
 use crate::quantity::{Bits, Bytes};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Clients")]
 pub struct ClientOptions {
-    /// Each connection reads at most this many bytes per second, as behind a slow link [default: as fast as they come]
+    /// Each connection reads at most this many bytes per second, as over a slow link [default: no limit]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub read_rate: Option<Bytes>,
     /// Each connection has this fixed bandwidth, in bits per second, as in 400k (SPECweb99) [default: none]
@@ -20,8 +20,8 @@ pub struct ClientOptions {
     /// A connection conforms when it gets this bandwidth [default: {demanded_share} of --asked-bandwidth]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub demanded_bandwidth: Option<Bits>,
-    /// With --requests-per-connection, who closes after the last one and so keeps the TIME_WAIT [default: the server, asked
-    /// by 'Connection: close', and the client where it does not]
+    /// With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT [default: the
+    /// server, asked by 'Connection: close', or the client where the server does not]
     #[arg(long, value_enum)]
     pub close_first: Option<CloseWord>,
     /// https: resume the TLS sessions of earlier connections [default: {tls_resumption}]
@@ -35,7 +35,7 @@ pub struct ClientOptions {
     pub tls_insecure: bool,
 }
 
-/// Who closes first.
+/// Which end closes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CloseWord {
@@ -57,7 +57,7 @@ pub enum SwitchWord {
 }
 
 impl ClientOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: ClientOptions) -> Self {
         let typed = &mut self;
         overlay!(typed, file; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca);

@@ -10,7 +10,7 @@ pub struct CompareArgs {
     /// Run directory of the reference (A)
     #[arg(value_name = "RUN_A")]
     pub a: PathBuf,
-    /// Run directory of what is compared with it (B)
+    /// Run directory that is compared with the reference (B)
     #[arg(value_name = "RUN_B")]
     pub b: PathBuf,
     /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]

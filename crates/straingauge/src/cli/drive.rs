@@ -1,4 +1,4 @@
-//! What `load` and `find` have in common: a target, its server, the load, the output.
+//! Options that `load` and `find` have in common: a target, its server, the load, the output.
 
 use super::clients::ClientOptions;
 use super::fleet::FleetOptions;
@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// What both commands are given.
+/// Arguments of both commands.
 #[derive(Debug, Args)]
 pub struct DriveArgs {
     /// Where to send requests: http://HOST:PORT/PATH
@@ -52,7 +52,7 @@ pub struct DriveArgs {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Server under test (with -- SERVER ...)")]
 pub struct ServerOptions {
-    /// Give client and server network namespaces of their own, joined by veth [default: {isolate}]
+    /// Run client and server in separate network namespaces, joined by veth [default: {isolate}]
     #[arg(long, value_enum)]
     pub isolate: Option<IsolateWord>,
     /// Pin the server to these CPUs
@@ -65,7 +65,7 @@ pub struct ServerOptions {
     pub server_timeout: Option<Time>,
 }
 
-/// Options of what is printed and kept.
+/// Options for what is printed and kept.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputOptions {
@@ -102,7 +102,7 @@ pub enum IsolateWord {
 }
 
 impl ServerOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: &ServerToml) -> Self {
         self.isolate = self.isolate.or(file.isolate);
         self.server_cpus = self.server_cpus.take().or_else(|| file.server_cpus.clone());

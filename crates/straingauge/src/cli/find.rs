@@ -95,7 +95,7 @@ pub struct FindOptions {
     // CPU per request this much above its lowest is efficiency lost.
     #[arg(skip)]
     pub efficiency_loss: Option<Share>,
-    /// Say in every point what the layers of the network stack cost, by sampling at 199 Hz [default: {profile}]
+    /// Report in every point what the layers of the network stack cost, by sampling at 199 Hz [default: {profile}]
     #[arg(long, value_enum)]
     pub profile: Option<ProfileWord>,
     // The width to which the failure rate is bracketed.
@@ -103,8 +103,8 @@ pub struct FindOptions {
     pub bracket: Option<Share>,
     /// Measure a second server in turn
     ///
-    /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the second's command as
-    /// for a shell.
+    /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the
+    /// second's command, quoted as for a shell.
     #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with"], help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
     /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
@@ -139,7 +139,7 @@ pub enum ProfileWord {
 }
 
 impl FindOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: FindOptions) -> Self {
         let typed = &mut self;
         typed.unload |= file.unload;

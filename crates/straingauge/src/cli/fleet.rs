@@ -16,7 +16,7 @@ pub struct FleetOptions {
     /// are split, results added up)
     #[arg(long = "client", value_name = "COMMAND")]
     pub client: Vec<String>,
-    /// When a worker is lost: stop the others, or go on without it [default: {on_worker_loss}]
+    /// When a worker is lost: stop the others, or continue without it [default: {on_worker_loss}]
     #[arg(long, value_enum)]
     pub on_worker_loss: Option<WorkerLossWord>,
     /// Target that several clients may send to (repeatable); loopback needs none
@@ -60,7 +60,7 @@ pub struct RayOptions {
     /// The Ray cluster, as HOST:6379 [default: $RAY_ADDRESS, or the one that this machine is a node of]
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
-    /// Workers, each on a node of its own [default: one on every node]
+    /// Workers, each on a different node [default: one on every node]
     #[arg(long, value_name = "N")]
     pub workers: Option<Count>,
     /// CPUs that Ray sets aside on each node for its worker [default: {worker_cpus}]
@@ -69,10 +69,10 @@ pub struct RayOptions {
     /// Connect from every address of this interface, for more ports, on each node
     #[arg(long, value_name = "NAME")]
     pub source_interface: Option<String>,
-    /// Words before the worker's command, as 'numactl -N 0'; {number} is the worker's number, from 1
+    /// Words to put before the worker's command, as 'numactl -N 0'; {number} is the worker's number, from 1
     #[arg(long, value_name = "WORDS")]
     pub worker_prefix: Option<String>,
-    /// straingauge for the nodes, where they are another kind of machine than this [default: this one]
+    /// straingauge for the nodes, if they are another kind of machine than this one [default: this one]
     #[arg(long, value_name = "FILE")]
     pub worker_binary: Option<PathBuf>,
     /// Wait this long for nodes and their workers [default: {node_timeout}]
@@ -83,19 +83,19 @@ pub struct RayOptions {
     pub python: Option<String>,
 }
 
-/// The words for what a lost worker means.
+/// What happens when a worker is lost.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerLossWord {
     /// The others stop, what was measured is kept
     #[default]
     End,
-    /// The others go on
+    /// The others continue
     GoOn,
 }
 
 impl FleetOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: FleetOptions) -> Self {
         let typed = &mut self;
         overlay!(typed, file; on_worker_loss, watch_with);

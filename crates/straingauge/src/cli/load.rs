@@ -108,7 +108,7 @@ pub struct LoadOptions {
     /// Seed of what is random: gaps, orders, losses [default: {seed}]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Poll instead of sleeping in the last microseconds before a send; wants a CPU of its own
+    /// Poll instead of sleeping in the last microseconds before a send; needs a dedicated CPU
     #[arg(long)]
     pub precise: bool,
 }
@@ -125,7 +125,7 @@ pub enum ArrivalWord {
 }
 
 impl LoadOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: LoadOptions) -> Self {
         let typed = &mut self;
         if typed.body.is_none() && typed.body_file.is_none() {

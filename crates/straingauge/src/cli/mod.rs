@@ -1,5 +1,5 @@
-//! The command line as typed, one file a command. What it means is decided in [`crate::plan`]; nothing here opens,
-//! resolves or measures.
+//! The command line as typed, one file a command. [`crate::plan`] interprets it; nothing here opens, resolves or
+//! measures.
 
 mod axis;
 mod clients;
@@ -63,7 +63,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What `-h` shows of the largest commands: what most people use, on one screen. `--help` shows all, by group.
+/// The options that `-h` shows for the largest commands, on one screen. `--help` shows all, by group.
 const SHORT_HELP: [(&str, &[&str]); 3] = [
     (
         "find",
@@ -118,7 +118,7 @@ pub fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command(is_short).try_get_matches()?)
 }
 
-/// What a name in help stands for, by command where the commands differ.
+/// The values of the names in help, by command where the commands differ.
 fn default_words(command: &str) -> Vec<(String, String)> {
     fn word<T: ValueEnum + Default>() -> String {
         T::default().to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
@@ -175,7 +175,7 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
     names.iter().fold(command, |command, name| command.mut_subcommand(name, with_defaults))
 }
 
-/// The commands; those of [`SHORT_HELP`] with these options alone in their help, where it is to be short.
+/// The commands. In short help those of [`SHORT_HELP`] show these options only.
 fn command(is_short: bool) -> clap::Command {
     let all = with_defaults(Cli::command());
     if !is_short {
@@ -201,11 +201,11 @@ fn command(is_short: bool) -> clap::Command {
 pub enum Command {
     /// Sweep the load, find the elastic, plastic and failure zones, explain them, write a report
     Find(Box<FindArgs>),
-    /// Put one load on a server and print what came of it
+    /// Put one load on a server and print the result
     Load(Box<LoadArgs>),
     /// Drive find or load from every node of a Ray cluster
     Fleet(Box<FleetArgs>),
-    /// Say where a server's CPU time goes: by layer of the network stack, per packet and per request
+    /// Show where a server's CPU time goes: by layer of the network stack, per packet and per request
     Profile(Box<ProfileArgs>),
     /// Monitor a running server: requests, connections, phases, service demands
     Watch(Box<WatchArgs>),
@@ -219,11 +219,11 @@ pub enum Command {
     Report(ReportArgs),
     /// Make the documents that a server needs to answer a size mix or a log
     Files(FilesArgs),
-    /// Run a program behind an emulated wide-area path: delay, loss, bandwidth
+    /// Run a program over an emulated wide-area path: delay, loss, bandwidth
     Wan(WanArgs),
     /// Run an unmodified select or poll server with scalable select
     Scale(ScaleArgs),
-    /// Say what this machine can and cannot measure, and how to change that
+    /// Show what this machine can and cannot measure, and how to change that
     Doctor(DoctorArgs),
     /// End a server's processes when the straingauge that started it is killed (started by straingauge itself)
     #[command(hide = true, name = crate::server::guardian::COMMAND)]
@@ -237,12 +237,12 @@ pub enum Command {
     /// Send segments for the microbenchmark of profile --axis; started by straingauge itself
     #[command(hide = true)]
     SegmentSender {
-        /// Where connections are taken; orders come to the next port.
+        /// The port that takes connections; orders come to the next port.
         port: u16,
     },
 }
 
-/// Fills the gaps of what was typed from what a file says, field by field.
+/// Fills the missing fields of the typed options from a file's.
 macro_rules! overlay {
     ($typed:ident, $file:ident; $($field:ident),+) => { $($typed.$field = $typed.$field.take().or($file.$field);)+ };
 }

@@ -5,10 +5,10 @@ use crate::quantity::{Bandwidth, Share, Time};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-/// The group of these options.
+/// The heading of these options in help.
 pub const PATH_HEADING: &str = "Wide-area path between client and server (needs root)";
 
-/// What lies between client and server.
+/// The path between client and server.
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = PATH_HEADING)]
@@ -32,7 +32,7 @@ pub struct PathOptions {
     pub path_by: Option<PathWord>,
 }
 
-/// The words for what makes a path.
+/// The mechanisms that make a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathWord {
@@ -43,7 +43,7 @@ pub enum PathWord {
 }
 
 impl PathOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: PathOptions) -> Self {
         let typed = &mut self;
         overlay!(typed, file; delay, loss, bandwidth, path_by);
@@ -51,8 +51,8 @@ impl PathOptions {
         self
     }
 
-    /// Whether a path was asked for.
-    pub fn is_asked(&self) -> bool {
+    /// Whether any option asks for a path.
+    pub fn is_set(&self) -> bool {
         *self != PathOptions::default()
     }
 }

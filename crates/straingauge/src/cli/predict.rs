@@ -48,7 +48,7 @@ pub struct PredictArgs {
 pub enum RateWord {
     /// Requests per second.
     PerSec(f64),
-    /// So many times what the run reached.
+    /// A multiple of the run's highest rate.
     Times(f64),
 }
 
@@ -121,7 +121,7 @@ struct WhatIfToml {
 }
 
 impl WhatIfToml {
-    /// The question in base units; what has no meaning is refused where it stands.
+    /// The question in base units; a meaningless value is refused with its place in the file.
     fn resolve<E: Error>(self) -> Result<WhatIf, E> {
         let what_if = WhatIf {
             name: self.name,
@@ -146,7 +146,7 @@ pub struct WhatIfsToml(pub Vec<WhatIf>);
 impl<'de> Deserialize<'de> for WhatIfsToml {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore;
-        /// An item of the list, so that an error is about its own lines.
+        /// An item of the list, so that an error points at its own lines.
         struct One(WhatIf);
         impl<'de> Deserialize<'de> for One {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -27,7 +27,7 @@ pub struct ProfileArgs {
     /// Length of the window [default: {profile_duration}; of a point of --axis {profile_point}]
     #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds, help_heading = "Measurement")]
     pub duration: Option<Time>,
-    /// How to measure; hooks cost the server something, so they are asked for [default: {accounting}]
+    /// How to measure; hooks slow the server down, so they are not used unless named [default: {accounting}]
     #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["diff", "kernel_scaling"], help_heading = "Measurement")]
     pub accounting: Option<Method>,
     /// Length of one of the ten bursts of exact [default: {burst}]
@@ -48,7 +48,7 @@ pub struct ProfileArgs {
     /// Draw the stacks, coloured by layer; with --against or --diff by what grew
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub flame: Option<PathBuf>,
-    /// Say what grew since an earlier profile, kept with --folded
+    /// Show what grew since an earlier profile, kept with --folded
     #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
     /// Compare two files of --folded and measure nothing

@@ -25,7 +25,7 @@ pub struct ScenarioToml {
     pub load: LoadOptions,
     /// Options of the workload.
     pub workload: WorkloadOptions,
-    /// What kind of clients.
+    /// The kind of clients.
     pub clients: ClientOptions,
     /// Client machines.
     pub fleet: FleetOptions,

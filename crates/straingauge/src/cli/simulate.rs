@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("served").args(["server", "scenario"]).multiple(true)))]
 pub struct SimulateArgs {
-    /// Vary one thing, a point for each value; connections, where nothing else is said
+    /// Vary one thing, a point for each value; connections by default
     #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, help_heading = "Points")]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 4,32,128 [default: connections: {simulate_connections}; others: none]
@@ -41,7 +41,7 @@ pub struct SimulateArgs {
     /// Boots, each with other places in memory; tables show the mean, and the range where it matters [default: {seeds}]
     #[arg(long, value_name = "K", help_heading = "Points")]
     pub seeds: Option<Count>,
-    /// Read options from a TOML file: the load, its server, the path's delay, and what [simulate] says of the machine
+    /// Read options from a TOML file: the load, its server, the path's delay, and the machine's details in [simulate]
     #[arg(long, value_name = "FILE", help_heading = "Points")]
     pub scenario: Option<PathBuf>,
     /// Size of L1I and of L1D [default: {l1}]
@@ -95,10 +95,10 @@ pub struct SimulateArgs {
     /// Where the server listens [default: {port}]
     #[arg(long, value_name = "PORT", requires = "served", help_heading = "Server in the guest (with -- SERVER ...)")]
     pub port: Option<u16>,
-    /// What is asked of the server [default: /]
+    /// Path of the requests [default: /]
     #[arg(long, value_name = "PATH", requires = "served", help_heading = "Server in the guest (with -- SERVER ...)")]
     pub path: Option<String>,
-    /// A file or folder that the server needs in the guest, at the same path (repeatable; what its arguments name comes by itself)
+    /// A file or folder that the server needs in the guest, at the same path (repeatable; files in its arguments are included)
     #[arg(long, value_name = "PATH", requires = "served", help_heading = "Server in the guest (with -- SERVER ...)")]
     pub file: Vec<PathBuf>,
     /// An empty folder that the server needs in the guest (repeatable)
@@ -143,13 +143,13 @@ pub struct SimulateToml {
     pub l3_ways: Option<Count>,
     /// Length of a line.
     pub line: Option<Bytes>,
-    /// Which line of a full set makes room.
+    /// Which line of a full set is replaced.
     pub replacement: Option<ReplacementWord>,
     /// Entries of ITLB and of DTLB, 8-way; 0 for none.
     pub tlb: Option<Count>,
 }
 
-/// Which line makes room.
+/// Which line is replaced.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplacementWord {

@@ -4,7 +4,7 @@ use super::path::{PATH_HEADING, PathOptions};
 use crate::quantity::Time;
 use clap::Args;
 
-/// What COMMAND may expect; its lines are wrapped by hand, as clap keeps them.
+/// The environment of COMMAND; the lines are wrapped by hand, as clap keeps them.
 const TOPOLOGY: &str = "\
 COMMAND is the client: it runs alone in a network namespace with the address 198.18.0.2 (fd00::2),
 in this terminal. What it reaches is the other end of the path, 198.18.0.1 (fd00::1), where

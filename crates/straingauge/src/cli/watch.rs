@@ -55,7 +55,7 @@ pub struct WatchArgs {
     /// Make room for this many connections [default: those at the start, and some thousands]
     #[arg(long, value_name = "COUNT", help_heading = "How closely")]
     pub room: Option<Count>,
-    /// Do not look into requests: otherwise the first KiB of a few reads a second is looked at, to say what is spoken
+    /// Do not look into requests: otherwise the first KiB of a few reads a second is looked at, to detect the protocol
     #[arg(long, help_heading = "How closely")]
     pub no_looks: bool,
     /// Time functions of the server, too: nginx, apache, or a file

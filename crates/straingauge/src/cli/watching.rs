@@ -33,16 +33,16 @@ pub enum WatchWord {
     Off,
     /// Connections only: nothing runs per request
     Zero,
-    /// Every request counted, whatever that costs
+    /// Every request counted, whatever the cost
     Counts,
     /// Requests counted and phases timed in windows, as much of each point as the budget allows
     Default,
-    /// Every request counted, its phases timed, whatever that costs
+    /// Every request counted, its phases timed, whatever the cost
     Exact,
 }
 
 impl WatchingOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: WatchingOptions) -> Self {
         self.detail = self.detail.or(file.detail);
         self.overhead = self.overhead.or(file.overhead);

@@ -1,5 +1,5 @@
-//! Options of what is asked for and when: mixes, rate series, logs. On the command line, and as `[workload]` of a scenario
-//! file.
+//! Options for what is requested and when: mixes, rate series, logs. On the command line, and as `[workload]` of a
+//! scenario file.
 
 use super::overlay;
 use crate::quantity::{Share, Speed, Time};
@@ -16,13 +16,13 @@ pub struct WorkloadOptions {
     /// 'straingauge files' makes them
     #[arg(long, value_name = "NAME")]
     pub mix: Option<String>,
-    /// Tell results apart by size of document, with these largest sizes [default: with a mix or a log: {classes}]
+    /// Divide results into classes by size of document, with these largest sizes [default: with a mix or a log: {classes}]
     #[arg(long, value_name = "SIZES")]
     pub classes: Option<String>,
     /// Share of the requests that goes to the URLs of --dynamic-urls [default: with them: {dynamic_share}]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     pub dynamic_share: Option<Share>,
-    /// Dynamic paths or URLs, one a line, with a weight after each if wanted
+    /// Dynamic paths or URLs, one a line, with an optional weight after each
     #[arg(long, value_name = "FILE")]
     pub dynamic_urls: Option<PathBuf>,
     /// An access log, plain or gzip: replay it
@@ -33,8 +33,8 @@ pub struct WorkloadOptions {
     /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: {trace_format}]
     #[arg(long, value_name = "FORMAT")]
     pub trace_format: Option<String>,
-    /// How many times faster than in the log or the rate series, or max: as fast as the server answers [default: as
-    /// in the log; with a rate series, whatever plays the whole of it in the window]
+    /// How many times faster than in the log or the rate series, or max: as fast as the server answers [default: as in
+    /// the log; with a rate series, the speed that plays the whole of it in the window]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub speed: Option<Speed>,
     /// Requests of one client share a connection while the gap between them in the log is at most this [default: {session_gap}]
@@ -47,7 +47,7 @@ pub struct WorkloadOptions {
 }
 
 impl WorkloadOptions {
-    /// What was typed, with the gaps filled from a scenario file.
+    /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: WorkloadOptions) -> Self {
         let typed = &mut self;
         overlay!(typed, file; mix, classes, dynamic_share, dynamic_urls, trace, trace_format, speed, session_gap, rate_series);

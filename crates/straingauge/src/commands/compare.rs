@@ -1,4 +1,4 @@
-//! `straingauge compare`: two run directories against each other; nothing is measured.
+//! `straingauge compare`: compares two run directories; nothing is measured.
 
 use crate::cli::CompareArgs;
 use crate::failure::{self, print, wrong_usage};
@@ -13,7 +13,7 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
     let threshold = args.threshold.unwrap_or(crate::defaults::THRESHOLD).0;
     if threshold > 1.0 {
         return Err(wrong_usage(format!(
-            "--threshold {0:.0}% is more than everything: write 5% or 0.05 for a twentieth",
+            "--threshold {0:.0}% is more than the whole: write 5% or 0.05 for a twentieth",
             threshold * 100.0
         )));
     }
@@ -30,7 +30,7 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(code(&comparison)))
 }
 
-/// The exit code that a comparison comes to.
+/// The exit code of a comparison.
 pub fn code(comparison: &compare::Comparison) -> u8 {
     match comparison.conclusion {
         Conclusion::Regression => failure::LIMIT_CROSSED,

@@ -1,4 +1,4 @@
-//! `straingauge doctor`: what this machine can and cannot measure, and how to change that.
+//! `straingauge doctor`: shows what this machine can and cannot measure, and how to change that.
 
 use crate::cli::DoctorArgs;
 use crate::failure::{self, print};

@@ -29,7 +29,9 @@ pub fn run(args: FilesArgs) -> Result<ExitCode> {
         }
         (None, Some(log)) => (log.display().to_string(), replayed(log, &args, &limits, &mut notes)?),
         (Some(_), Some(_)) => return Err(wrong_usage("--mix and --trace exclude each other, except for --mix fitted")),
-        (None, None) => return Err(wrong_usage("say which files: --mix webstone, --mix surge, or --trace LOG")),
+        (None, None) => {
+            return Err(wrong_usage("no documents are named: give --mix webstone, --mix surge, or --trace LOG"));
+        }
     };
     let made = make(&tree, &args.into, &limits, |done, all| {
         progress.show(&format!("{} of {}", format_bytes(done as f64), format_bytes(all as f64)));
@@ -92,7 +94,7 @@ fn fitted(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<String>
     Ok(Tree::of_mix(&mix, limits)?)
 }
 
-/// What was wrong with the log, if anything.
+/// Problems of the log, if any.
 fn note_lines(reader: &TraceReader, notes: &mut Vec<String>) {
     let counts = reader.counts();
     notes.push(format!("{}: {} format, {counts}", reader.name(), reader.format()));

@@ -78,12 +78,12 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             print(&format!("path: {}\n", path.words()))?;
         }
         if is_full {
-            print(&report::text::point(&measured.point, &latencies))?;
+            print(&report::run::point(&measured.point, &latencies))?;
             for line in session.runner.client_lines() {
                 print(&format!("{line}\n"))?;
             }
         } else {
-            print(&report::text::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
+            print(&report::run::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
         }
     }
     if let Some(lost) = session.runner.lost_client() {
@@ -92,7 +92,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone())
 }
 
-/// The exit: interrupted, failed, limit crossed, done; in that order of importance.
+/// The exit code: interrupted, failed, limit crossed, done; in that order of importance.
 fn finish(
     point: &Point,
     result: &load::LoadResult,
@@ -126,8 +126,8 @@ fn finish(
     Ok(ExitCode::from(if is_crossed { failure::LIMIT_CROSSED } else { failure::DONE }))
 }
 
-/// Why answers of these statuses are hardly what was meant to be measured, if none of them is: errors, redirects, another
-/// protocol. 304 is an answer like 200: it is what a conditional request asks for.
+/// Why answers with these statuses are probably not what was meant to be measured, if none of them is useful: errors,
+/// redirects, another protocol. 304 is an answer like 200: a conditional request asks for it.
 fn useless_answers(counts: &BTreeMap<u16, u64>) -> Option<String> {
     let is_useful = |status: u16| (200..400).contains(&status) && !load::is_redirect(status);
     let (&status, _) = counts.iter().max_by_key(|(_, count)| **count)?;
@@ -143,7 +143,7 @@ fn useless_answers(counts: &BTreeMap<u16, u64>) -> Option<String> {
              name the final URL"
         ),
         500..=599 => format!(
-            "the server answered every request with an error of its own (mostly status {status}): look at its error log"
+            "the server answered every request with a server error (mostly status {status}): look at its error log"
         ),
         _ => format!(
             "the server answered every request with an error (mostly status {status}): check path, host and headers"
@@ -151,13 +151,13 @@ fn useless_answers(counts: &BTreeMap<u16, u64>) -> Option<String> {
     })
 }
 
-/// One TLS handshake, so that a bad certificate is one sentence and not a count of failures.
+/// One TLS handshake, so that a bad certificate is reported in one sentence, not as a count of failures.
 fn check_tls(session: &Session) -> Result<()> {
     if session.plan.clients.tls.is_none() {
         return Ok(());
     }
     let timeout = Duration::from_nanos(session.plan.connect_timeout_ns);
-    load::greet(&session.plan, timeout).map_err(anyhow::Error::from)
+    load::connect_once(&session.plan, timeout).map_err(anyhow::Error::from)
 }
 
 /// Connects once and sends nothing, so that a closed port costs no measuring time and no line in the server's log.
@@ -181,8 +181,8 @@ fn check_that_it_listens(session: &Session) -> Result<()> {
     }
 }
 
-/// Parses the `--fail-if` limits. A wrong one, and one on a figure that will not be measured (`can_be`), is wrong usage, before any
-/// load is sent: it would count as crossed at the end.
+/// Parses the `--fail-if` limits. A wrong one, and one on a figure that will not be measured (`can_be`), is wrong
+/// usage, and is refused before any load is sent: it would count as crossed at the end.
 pub fn parse_limits(texts: &[String], can_be: impl Fn(&str) -> Result<(), &'static str>) -> Result<Vec<Limit>> {
     let parsed = |text: &String| {
         let limit = limit::parse(text).map_err(|error| wrong_usage(format!("--fail-if: {error}")))?;
@@ -192,7 +192,7 @@ pub fn parse_limits(texts: &[String], can_be: impl Fn(&str) -> Result<(), &'stat
     texts.iter().map(parsed).collect()
 }
 
-/// What one load has: anything but what a search finds.
+/// Whether one load has this figure: all but those that only a search finds.
 fn is_of_a_load(figure: &str) -> Result<(), &'static str> {
     if figure.starts_with("find.") { Err("one load does not find it: use straingauge find") } else { Ok(()) }
 }

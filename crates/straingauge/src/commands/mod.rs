@@ -1,4 +1,4 @@
-//! One file a command; each reads as the sentence that the command is.
+//! The commands, one file each.
 
 mod compare;
 mod doctor;
@@ -21,14 +21,14 @@ use crate::cli::{Cli, Command};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 
-/// `straingauge segment-sender`: what `profile --axis` profiles.
+/// `straingauge segment-sender`: the process that `profile --axis` profiles.
 fn send_segments(port: u16) -> Result<ExitCode> {
     record::machine::raise_descriptor_limit();
     ::load::microbenchmark::sender::serve(port).context("the microbenchmark's sender cannot listen")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command and says with which code to exit.
+/// Runs the command and returns its exit code.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Find(args) => find::run(*args),

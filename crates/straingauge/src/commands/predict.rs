@@ -1,4 +1,4 @@
-//! `straingauge predict`: from run directories to a what-if answer; nothing is measured.
+//! `straingauge predict`: answers what-if questions from run directories; nothing is measured.
 
 use crate::cli::{PredictArgs, RateWord};
 use crate::failure::{self, print, wrong_usage};

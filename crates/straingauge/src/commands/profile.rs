@@ -16,9 +16,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Shortest window whose tenths hold a few samples each.
+/// Shortest window whose tenths have a few samples each.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// Beyond these a timer either says nothing or weighs on the server.
+/// Outside this range a timer either shows nothing or slows the server down.
 const FREQUENCIES: std::ops::RangeInclusive<u64> = 1..=4000;
 
 /// Runs the command.
@@ -64,7 +64,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if method == Method::Exact {
         return only_exact(&args, bursts, &stop);
     }
-    // Before the samples, not after them.
+    // Taken before the samples, not after them.
     if let Some(why) = exact::why_not_possible().filter(|_| method == Method::Calibrated) {
         return Err(ProfileError::ExactNotPossible(why).into());
     }
@@ -104,7 +104,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
-/// The frequency asked for, if any.
+/// The frequency on the command line, if any.
 fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
     match args.frequency {
         Some(frequency) if !FREQUENCIES.contains(&frequency.0) => {
@@ -114,7 +114,7 @@ fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
     }
 }
 
-/// Shortest burst whose edges do not weigh.
+/// Shortest burst whose edges do not matter.
 const SHORTEST_BURST: Duration = Duration::from_millis(20);
 const LONGEST_BURST: Duration = Duration::from_secs(10);
 
@@ -140,7 +140,7 @@ fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<E
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
-/// Two files of folded stacks: what grew.
+/// Compares two files of folded stacks: what grew.
 fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCode> {
     let (old, new) = (read_folded(before)?, read_folded(after)?);
     if let Some(path) = &args.flame {

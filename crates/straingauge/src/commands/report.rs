@@ -1,4 +1,4 @@
-//! `straingauge report`: draws a run directory again; nothing is measured.
+//! `straingauge report`: draws the report of a run directory again; nothing is measured.
 
 use crate::cli::ReportArgs;
 use crate::failure::{self, print};
@@ -28,7 +28,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
         value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&report::text::run(&run, &findings, &verdict))?;
+        print(&report::run::text(&run, &findings, &verdict))?;
         print(&report::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
     }
     let page = write_report(&run, args.page.as_deref())?;
@@ -36,7 +36,7 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(failure::DONE))
 }
 
-/// The report over two servers that took turns.
+/// The report of two servers that were measured in turn.
 fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let compared = analyze::compare::interleaved(a, b, analyze::compare::THRESHOLD_RATIO);
     if args.json {
@@ -47,14 +47,14 @@ fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
         let value = report::json::side_by_side(of(a), of(b), compared.as_ref().ok());
         print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     } else {
-        print(&report::text::side_by_side(a, b, compared.as_ref()))?;
+        print(&report::run::side_by_side(a, b, compared.as_ref()))?;
     }
     let page = write_report(a, args.page.as_deref())?;
     eprintln!("report: {}", page.display());
     Ok(ExitCode::from(failure::DONE))
 }
 
-/// The report over a run of `simulate`.
+/// The report of a run of `simulate`.
 fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let simulation = Simulation::open(&run.path)?;
     if args.json {
@@ -68,7 +68,7 @@ fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     Ok(ExitCode::from(failure::DONE))
 }
 
-/// The report over a recording of `watch`.
+/// The report of a recording of `watch`.
 fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let recording = Recording::open(&run.path)?;
     let findings = analyze::watch::find(&recording);
@@ -83,7 +83,7 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     Ok(ExitCode::from(failure::DONE))
 }
 
-/// Renders the page and writes it whole; returns where.
+/// Renders the page and writes it atomically; returns its path.
 pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
     write_page(run, out, &report::page::html(run))
 }
@@ -99,7 +99,7 @@ fn write_page(run: &RunDir, out: Option<&Path>, html: &str) -> Result<PathBuf> {
     Ok(page)
 }
 
-/// A device or a pipe that was named on the command line is written to; root would otherwise replace it by a file.
+/// Whether the page goes to a device or a pipe, which is written to; root would otherwise replace it by a file.
 fn is_special(out: &Path) -> bool {
     std::fs::metadata(out).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 
 const STATS: &str = "SCALABLE_SELECT_STATS";
 
-/// Runs the command: it becomes the server and returns only on failure.
+/// Runs the command: this process becomes the server, so it returns only on failure.
 pub fn run(args: ScaleArgs) -> Result<ExitCode> {
     let Some(name) = args.command.first() else {
         return Err(wrong_usage("scale needs a server: straingauge scale -- SERVER ..."));
@@ -19,7 +19,7 @@ pub fn run(args: ScaleArgs) -> Result<ExitCode> {
     let path = target::find_program(name)?;
     let found = match target::inspect(&path)? {
         Ok(found) => found,
-        Err(hindrance) => bail!("scalable select cannot help: {hindrance}"),
+        Err(hindrance) => bail!("scalable select does not apply: {hindrance}"),
     };
     for note in &found.notes {
         eprintln!("straingauge: note: {name}: {note}");
@@ -28,7 +28,7 @@ pub fn run(args: ScaleArgs) -> Result<ExitCode> {
     if args.check {
         let imports: Vec<&str> = found.imports.iter().map(String::as_str).collect();
         print(&format!(
-            "{}: can be helped (imports {}) with {}\n",
+            "{}: scalable select applies (imports {}), with {}\n",
             found.program.display(),
             if imports.is_empty() { "no such function itself".to_string() } else { imports.join(", ") },
             library.display()
@@ -43,7 +43,7 @@ pub fn run(args: ScaleArgs) -> Result<ExitCode> {
     Err(anyhow!(command.exec()).context(format!("the server '{name}' cannot be started")))
 }
 
-/// The library before whatever the caller preloads already.
+/// The value of LD_PRELOAD: the library, then what the caller preloads already.
 fn preload(library: &Path) -> OsString {
     let mut value = library.as_os_str().to_os_string();
     if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|before| !before.is_empty()) {

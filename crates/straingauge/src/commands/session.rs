@@ -1,4 +1,4 @@
-//! What `load` and `find` share: the target, the server where one is started, the observer, the run's record.
+//! The state that `load` and `find` share: the target, the server if one is started, the observer, the run's record.
 
 use crate::cli::{IsolateWord, ProfileWord, WatchWord};
 use crate::companions::layers::LayerSampler;
@@ -22,9 +22,9 @@ use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, 
 use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
 
-/// Everything that stands while points are measured.
+/// Everything that exists while points are measured.
 pub struct Session {
-    /// `None` when the server was there before us.
+    /// `None` when straingauge did not start the server.
     pub server: Option<Server>,
     pub runner: Runner,
     pub plan: LoadPlan,
@@ -33,7 +33,7 @@ pub struct Session {
     pub server_command: Option<ServerCommand>,
     /// Doubts about the run as a whole.
     pub doubts: Vec<Doubt>,
-    /// The way from client to server, in words.
+    /// The path from client to server, in words.
     pub path: String,
 }
 
@@ -60,7 +60,7 @@ impl Session {
         }
         if run.fleet.watch_with.is_some() && !run.command.is_empty() {
             return Err(wrong_usage(
-                "--watch-with is about a server elsewhere: a server that straingauge starts is watched here, so leave one of both out",
+                "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so leave one of the two out",
             ));
         }
         let watch_unasked = if kind.is_sweep() || !run.command.is_empty() || run.fleet.watch_with.is_some() {
@@ -72,7 +72,7 @@ impl Session {
         let path_plan = plan::path_plan(&run.path, plan.seed)?;
         if path_plan.is_some() && run.command.is_empty() {
             return Err(wrong_usage(
-                "a wide-area path lies before a server that straingauge starts: add -- SERVER ... (for another program see straingauge wan)",
+                "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for another program see straingauge wan)",
             ));
         }
         let server = match run.command.is_empty() {
@@ -108,10 +108,10 @@ impl Session {
                     DoubtKind::NotWatched,
                     Severity::Note,
                     format!("requests were not watched from the server's side: {why}"),
-                    "run straingauge doctor to see what is missing; --detail off says that it is not wanted",
+                    "run straingauge doctor to see what is missing; --detail off turns it off",
                 )
             }));
-            // First, as its thread reads while the others do.
+            // First in the list, as its thread reads while the others do.
             here.into_iter().for_each(|requests| runner.join(requests));
         }
         if let Some(meter) = server.as_ref().and_then(Server::path_meter) {
@@ -138,7 +138,7 @@ impl Session {
         Ok(())
     }
 
-    /// Attaches the sampler of layers, which then sees every point; where that is not possible, says why, once.
+    /// Attaches the sampler of layers, which then samples every point; where that is not possible, reports why, once.
     pub fn profile_layers(&mut self, port: u16, when: ProfileWord) -> Result<()> {
         if when == ProfileWord::Never {
             return Ok(());
@@ -151,7 +151,7 @@ impl Session {
                 DoubtKind::NotWatched,
                 Severity::Note,
                 format!("what the layers of the network stack cost was not sampled: {why}"),
-                "run straingauge doctor to see what is missing; --profile never says that it is not wanted",
+                "run straingauge doctor to see what is missing; --profile never turns it off",
             )),
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Session {
     }
 }
 
-/// Before the server is started its address is not known; the plan is checked with one of the same family.
+/// An address of the right family for checking the plan before the server is started and its address is known.
 fn placeholder(target: &Target) -> SocketAddr {
     let ip = match target.literal_ip() {
         Some(ip) if !ip.is_unspecified() => ip,
@@ -206,7 +206,7 @@ fn placeholder(target: &Target) -> SocketAddr {
     SocketAddr::new(ip, target.port)
 }
 
-/// Who runs where: with a server to start, its CPUs and the client's are kept apart.
+/// The CPUs of server and client: with a server to start, they are kept apart.
 fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     let server_typed =
         run.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
@@ -214,7 +214,7 @@ fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     if run.command.is_empty() {
         if server_typed.is_some() || run.server.isolate == Some(IsolateWord::Always) {
             return Err(wrong_usage(
-                "--server-cpus and --isolate are about a server that straingauge starts: add -- SERVER ...",
+                "--server-cpus and --isolate apply to a server that straingauge starts: add -- SERVER ...",
             ));
         }
         return Ok((client_typed.unwrap_or_default(), Vec::new()));

@@ -28,7 +28,7 @@ const MOST_DELAY_US: u64 = 2_000_000;
 const MOST_SEEDS: u64 = 100;
 const MOST_PACKETS: u64 = 10_000_000;
 const LEAST_MEMORY_MIB: u64 = 256;
-/// Above, memory is not in one piece below the devices, and addresses would not be what the plugin takes them for.
+/// With more, memory is not in one piece below the devices, and addresses are not those that the plugin assumes.
 const MOST_MEMORY_MIB: u64 = 3072;
 
 /// Runs the command.
@@ -127,7 +127,7 @@ fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<Po
     };
     let values = match (axis, &args.axis_values) {
         (None, None) => Vec::new(),
-        (None, Some(_)) => return Err(wrong_usage("--axis-values is about an axis: give --axis too")),
+        (None, Some(_)) => return Err(wrong_usage("--axis-values needs an axis: give --axis too")),
         (Some(axis), Some(text)) => axis::values(text, axis)?,
         (Some(Axis::Connections), None) => defaults::SIMULATE_CONNECTIONS.iter().map(|count| *count as f64).collect(),
         (Some(axis), None) => {

@@ -1,4 +1,4 @@
-//! `straingauge wan`: any program behind an emulated wide-area path.
+//! `straingauge wan`: runs any program over an emulated wide-area path.
 
 use crate::cli::WanArgs;
 use crate::failure::wrong_usage;
@@ -25,7 +25,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     for removed in wan::remove_stale() {
         say(&args, &format!("cleaned up after an earlier run: {removed}"));
     }
-    // Signals wait until they are asked for, in the threads made from now on too.
+    // Signals wait until they are taken, also in the threads made from now on.
     let signals = Signals::hold();
     let pair = Pair::create(&PairPlan { name: "wan".into(), path, has_known_addresses: true, ..PairPlan::default() })?;
     for note in pair.notes() {
@@ -67,11 +67,11 @@ fn say(args: &WanArgs, line: &str) {
     }
 }
 
-/// What both ends have in common.
+/// Settings of both ends.
 fn prepare(pair: &Pair, command: &mut Command) {
     command.env("STRAINGAUGE_SERVER", pair.server_addr_v4().to_string());
     command.env("STRAINGAUGE_SERVER_V6", pair.server_addr_v6().to_string());
-    // SAFETY: between fork and exec the closure makes one system call, on memory of its own.
+    // SAFETY: between fork and exec the closure makes one system call, on its own memory.
     unsafe { command.pre_exec(Signals::release) };
 }
 
@@ -117,8 +117,8 @@ fn is_anything_listening() -> bool {
         || ["udp", "udp6"].into_iter().any(|name| lines(name).lines().nth(1).is_some())
 }
 
-/// Waits for COMMAND. A terminal sends Ctrl-C to it and to us alike, so that one is not passed on; what someone sent to us
-/// alone is.
+/// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND and this process alike, so it is not passed on; a signal
+/// sent to this process alone is.
 fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -132,7 +132,7 @@ fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
     }
 }
 
-/// Says what crossed the path, and what is doubtful about it.
+/// Reports what crossed the path, and the doubts about it.
 fn close(args: &WanArgs, path: &PathPlan, tested: Option<&SelfTest>, tally: &PathTally) -> Result<()> {
     let doubts: Vec<_> = tested.map(SelfTest::doubts).into_iter().flatten().chain(tally.doubts()).collect();
     if args.json {
@@ -178,7 +178,7 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code & 0xff).unwrap_or(1))
 }
 
-/// Signals that are held back and taken one by one.
+/// Signals that are blocked and taken one by one.
 struct Signals {
     set: libc::sigset_t,
 }
@@ -190,7 +190,7 @@ struct Signal {
 }
 
 impl Signals {
-    /// Holds back, in this thread and those it makes, what ends a program, and the news of children.
+    /// Blocks, in this thread and those that it makes, the signals that end a program, and SIGCHLD.
     fn hold() -> Self {
         // SAFETY: an all-zero set is overwritten by sigemptyset; the calls take live sets, or null for "not wanted".
         unsafe {
@@ -204,7 +204,7 @@ impl Signals {
         }
     }
 
-    /// Holds nothing back any more, in a child before it becomes another program.
+    /// Unblocks all signals, in a child before exec.
     fn release() -> io::Result<()> {
         // SAFETY: as in `hold`.
         unsafe {

@@ -1,4 +1,4 @@
-//! `straingauge watch :PORT`: what a running server does, request by request, without touching it.
+//! `straingauge watch :PORT`: shows what a running server does, request by request, without touching it.
 
 mod exporter;
 mod keys;
@@ -104,7 +104,7 @@ fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut
         let path = recording.finish(last, &doubts, is_cut_short)?;
         eprintln!("kept in {path}");
     }
-    // Without --duration Ctrl-C is how a watch is meant to end.
+    // Without --duration Ctrl-C is the normal end of a watch.
     Ok(ExitCode::from(if is_cut_short { failure::INTERRUPTED } else { failure::DONE }))
 }
 
@@ -126,7 +126,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         mode,
         overhead_ratio,
         classes,
-        // Always on, this hook would cost every system call of the machine a detour: it is for windows.
+        // This hook costs every system call of the machine a detour, so it is used in windows only.
         splits: !args.no_splits && args.detail != Some(WatchModeWord::Exact),
         control_group: args.cgroup.clone(),
         system_intervals: match &args.system_interval {

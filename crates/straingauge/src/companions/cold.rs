@@ -1,4 +1,4 @@
-//! Cold connections held beside the loads.
+//! Cold connections held during the loads.
 
 use super::{Companion, Holding, Load};
 use crate::cold::Cold;
@@ -20,12 +20,12 @@ pub struct HeldCold {
 }
 
 impl HeldCold {
-    /// None yet; `most` can be held.
+    /// No connections yet; up to `most` can be held.
     pub fn none(plan: &LoadPlan, most: u64) -> Result<HeldCold> {
         Ok(HeldCold { herd: Cold::begin(plan, most)?, before: ColdCounts::default() })
     }
 
-    /// Opens `count`, which stay through all points, and waits until they are established.
+    /// Opens `count` connections, which stay through all points, and waits until they are established.
     pub fn open(count: u64, with: &mut Holding<'_>) -> Result<HeldCold> {
         let mut held = HeldCold::none(with.plan, count)?;
         let progress = &mut *with.progress;

@@ -13,16 +13,16 @@ mod sampled {
     use record::{Doubt, DoubtKind, Sweep, names};
 
     /// A fifth of a profile's usual rate: a point of two seconds gives some 400 samples of a busy CPU, a load with its
-    /// repeats a few thousand. An interrupt may cost 80 us in a virtual machine (bench/profiler-overhead), which at 1,000 a
-    /// second would show in the throughput.
+    /// repeats a few thousand. An interrupt may cost 80 us in a virtual machine (bench/profiler-overhead), which at
+    /// 1,000 a second would lower the throughput.
     const FREQUENCY_HZ: u32 = 199;
 
-    /// An attached sampler, and what it saw of the window that ended last.
+    /// An attached sampler, and its samples of the window that ended last.
     pub struct LayerSampler {
         profiler: Profiler,
-        /// Points also say what a packet cost.
+        /// Whether points also report costs per packet.
         is_per_packet: bool,
-        /// The load in progress is sampled.
+        /// Whether the load in progress is sampled.
         is_on: bool,
         seen: Option<Result<Profile, String>>,
     }
@@ -36,7 +36,7 @@ mod sampled {
             LayerSampler::with(options, netns_pid, false)
         }
 
-        /// The same for a profile: at a frequency of its own, with the events of the hardware, also per packet.
+        /// The same for a profile: at its own frequency, with the hardware's events, also per packet.
         pub fn attach_for_packets(
             port: u16,
             netns_pid: Option<u32>,
@@ -59,7 +59,7 @@ mod sampled {
     }
 
     impl Companion for LayerSampler {
-        /// A yardstick says how fast the machine is, so nothing interrupts it.
+        /// A yardstick measures the machine's speed, so nothing interrupts it.
         fn load_begins(&mut self, load: &Load<'_>) {
             self.is_on = load.sweep != Sweep::Yardstick;
         }
@@ -80,7 +80,7 @@ mod sampled {
             let point = &mut measured.point;
             match self.seen.take() {
                 Some(Ok(profile)) => {
-                    // Those of the window, as its CPU time is.
+                    // Counted over the window, as its CPU time is.
                     let requests = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
                     point.figures.extend(profile.point_figures(requests));
                     point.functions = profile.point_functions(requests);

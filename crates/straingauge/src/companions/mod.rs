@@ -1,5 +1,6 @@
-//! What accompanies a load: who watches the server, who counts its requests, what samples its layers, what is held beside the
-//! load (cold connections, TIME_WAIT sockets), the path. One trait, one list; each puts what it saw into the point.
+//! Companions of a load: the watch of the server, the count of its requests, the sampler of its layers, what is held
+//! during the load (cold connections, TIME_WAIT sockets), and the path. One trait, one list; each adds what it saw to
+//! the point.
 
 pub mod cold;
 pub mod layers;
@@ -24,31 +25,31 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
     pub plan: &'a LoadPlan,
-    /// What the point is measured for.
+    /// The purpose of the point.
     pub sweep: Sweep,
 }
 
-/// What there is to bring a companion to a place of an axis.
+/// What a companion gets for moving to a value of an axis.
 pub struct Holding<'a> {
     pub plan: &'a LoadPlan,
     pub stop: &'a Stop,
     pub progress: &'a mut Progress,
 }
 
-/// One that accompanies loads, load after load.
+/// An observer or a holder that accompanies loads, load after load.
 ///
 /// For each load, in this order, and each call for all companions in the order in which they joined:
 ///
-/// 1. [`load_begins`](Companion::load_begins), before the first connection is opened. It may wait.
-/// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the edges of the measured
-///    window, on the thread that conducts the load: whoever reads in another thread joins early, whoever takes long joins
-///    late. Both or neither: Ctrl-C in the warm-up leaves both out, Ctrl-C in the window lets it end early.
-/// 3. [`note`](Companion::note), once, when the load has a result, also that of a load that Ctrl-C cut short. A load that
-///    fails has none: then [`load_failed`](Companion::load_failed) comes instead, after whichever of the calls above.
+/// 2. [`window_begins`](Companion::window_begins) and [`window_ends`](Companion::window_ends), at the edges of the
+///    measured window, on the thread that conducts the load: companions that read in another thread join early, slow
+///    ones join late. Both or neither: Ctrl-C in the warm-up leaves both out, Ctrl-C in the window lets it end early.
+/// 3. [`note`](Companion::note), once, when the load has a result, also that of a load that Ctrl-C cut short. A load
+///    that fails has none: then [`load_failed`](Companion::load_failed) comes instead, after any of the calls above.
 ///
 /// A companion never fails a load. What it cannot do becomes, in `note`, a figure `not measured: why` or a doubt.
 pub trait Companion {
-    /// Brings what it holds beside the load to a place of an axis; false where the axis is not its own. Between loads.
+    /// Changes what it holds during the load to this value of an axis; false if the axis belongs to another companion.
+    /// Called between loads.
     fn hold(&mut self, _place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
         Ok(false)
     }
@@ -59,14 +60,14 @@ pub trait Companion {
     /// Its measured window begins.
     fn window_begins(&mut self, _load: &Load<'_>) {}
 
-    /// Its measured window is over; the last responses may still be awaited.
+    /// Its measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
 
     /// The load is over: adds to the point what was seen of it. Figures and doubts are added, under names that no other
     /// companion uses; what the engine or another companion put there stays. Nothing of this load is kept.
     fn note(&mut self, measured: &mut Measured);
 
-    /// The load failed: nothing of it is kept.
+    /// The load failed: drops everything about it.
     fn load_failed(&mut self) {}
 
     /// Facts about the server, for the record of the run.
@@ -75,17 +76,17 @@ pub trait Companion {
     }
 }
 
-/// All that accompany the loads of a run.
+/// All companions of a run's loads.
 #[derive(Default)]
 pub struct Companions(Vec<Box<dyn Companion>>);
 
 impl Companions {
-    /// From the next load on this one is called, too, after all that are there.
+    /// Adds a companion, which is called from the next load on, after all that are there.
     pub fn join(&mut self, companion: impl Companion + 'static) {
         self.0.push(Box::new(companion));
     }
 
-    /// Brings whoever the axis belongs to to this place of it; false where there is nobody.
+    /// Moves the companion that owns this axis to this value of it; false if no companion does.
     pub fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
         for companion in &mut self.0 {
             if companion.hold(place, with)? {
@@ -95,7 +96,7 @@ impl Companions {
         Ok(false)
     }
 
-    /// Accompanies a load: `send` drives it and calls the events that it is given.
+    /// Accompanies a load: `send` drives it and calls the events that it gets.
     pub fn accompany(
         &mut self,
         load: &Load<'_>,
@@ -121,7 +122,7 @@ impl Companions {
     }
 }
 
-/// Passes the edges of the window on while the load runs.
+/// Passes the window's edges on while the load runs.
 struct Edges<'a> {
     companions: &'a mut [Box<dyn Companion>],
     load: &'a Load<'a>,
@@ -156,7 +157,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Writes down how it is called, and sets the stop flag in one of the calls, as Ctrl-C would.
+    /// Records its calls, and sets the stop flag in one of them, as Ctrl-C would.
     struct Fake {
         name: &'static str,
         calls: Rc<RefCell<Vec<String>>>,
@@ -188,7 +189,7 @@ mod tests {
         }
 
         fn note(&mut self, measured: &mut Measured) {
-            // The engine's figures are there, so that a companion can put its own beside them.
+            // The engine's figures are there already, so a companion can add its own.
             assert!(measured.point.figures.get(names::THROUGHPUT).is_some());
             measured.point.figures.set(self.name, Figure::new(1.0, "1", 1, Origin::Counted));
             self.called("note");
@@ -217,7 +218,7 @@ mod tests {
         address
     }
 
-    /// What the two companions of a load of the engine were called, and the load's result.
+    /// The calls of the two companions of one load of the engine, and the load's result.
     fn accompanied(stops_in: &'static str, is_possible: bool) -> (Vec<String>, Result<Measured>) {
         let calls = Rc::new(RefCell::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
@@ -230,7 +231,7 @@ mod tests {
         let mut plan = crate::plan::of_url(&format!("http://{}/", server()), &options).unwrap();
         plan.duration_ns = 100_000_000;
         if !is_possible {
-            // The engine says so, and sends nothing.
+            // The engine reports that, and sends nothing.
             plan.addresses.clear();
         }
         let load = Load { plan: &plan, sweep: Sweep::Single };

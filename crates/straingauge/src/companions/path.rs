@@ -1,4 +1,4 @@
-//! What crosses the emulated path in a window.
+//! Packets that cross the emulated path in a window.
 
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
@@ -9,19 +9,19 @@ use wan::{PathMeter, PathTally};
 /// The path between client and server.
 pub struct MeteredPath {
     meter: PathMeter,
-    /// Of the window that ended last.
+    /// The packets of the window that ended last.
     crossed: Option<PathTally>,
 }
 
 impl MeteredPath {
-    /// Counts with this meter, which nobody else reads.
+    /// Counts with this meter, which no other code reads.
     pub fn new(meter: PathMeter) -> MeteredPath {
         MeteredPath { meter, crossed: None }
     }
 }
 
 impl Companion for MeteredPath {
-    /// Delays the path by another time from now on.
+    /// Sets another delay of the path from now on.
     fn hold(&mut self, place: AxisPlace, _with: &mut Holding<'_>) -> Result<bool> {
         if place.axis != Axis::Delay {
             return Ok(false);

@@ -1,4 +1,5 @@
-//! Requests of a load's points, counted from the server's side: the watch of `observe`, started once, asked in every point.
+//! Requests of a load's points, counted on the server's side: the watch of `observe`, started once, read in every
+//! point.
 
 use super::server::ServerWatch;
 use super::{Companion, Load};
@@ -8,8 +9,8 @@ use observe::Group;
 use observe::watch::point::{ClientSide, PointSeen};
 use remote::{RequestWatch, RequestWatchPlan};
 
-/// Has requests counted by whoever watches the server, here or elsewhere. Returns what counts them here, and why they are
-/// not counted: a watcher elsewhere reports them with the rest of what it sees.
+/// Starts the count of requests, here or on the server's machine. Returns the local counter, and why requests are not
+/// counted: a remote watcher reports them with the rest of what it sees.
 pub fn watch_requests(
     how: &RequestWatchPlan,
     watch: &mut ServerWatch,
@@ -18,7 +19,7 @@ pub fn watch_requests(
     server_cpus: &[usize],
 ) -> (Option<RequestWatch>, Option<String>) {
     let here = match watch {
-        // The doubt that nobody watches the server is there already.
+        // The doubt that the server is not watched is there already.
         ServerWatch::Not(doubt) => return (Some(RequestWatch::Not(doubt.what.clone())), None),
         ServerWatch::Elsewhere(watcher) => match watcher.count_requests(how) {
             Ok(why_not) => return (None, why_not),

@@ -1,4 +1,4 @@
-//! Who watches the server: the observer of this machine, a watcher on the server's (`--watch-with`), or nobody.
+//! The watch of the server: the observer of this machine, a watcher on the server's (`--watch-with`), or none.
 
 use super::{Companion, Load};
 use crate::measured::{Measured, client_side};
@@ -8,10 +8,10 @@ use record::{Doubt, DoubtKind, Severity};
 use remote::{RequestWatchPlan, Watcher};
 use std::collections::BTreeMap;
 
-/// What was never seen of a load.
+/// Why a load has no window.
 const NO_WINDOW: &str = "the window never began";
 
-/// One of these.
+/// The watch of the server.
 pub enum ServerWatch {
     /// The server is on this machine.
     Here(Here),
@@ -24,7 +24,7 @@ pub enum ServerWatch {
 /// The observer of this machine.
 pub struct Here {
     observer: Box<Observer>,
-    /// Of the load in progress, once the window has ended; or why there is none.
+    /// Of the load in progress, once its window has ended; or why there is none.
     window: Option<Result<Box<Window>, String>>,
 }
 
@@ -42,14 +42,14 @@ impl ServerWatch {
         ServerWatch::Here(Here { observer: Box::new(observer), window: None })
     }
 
-    /// Lets this one watch.
+    /// Watches with this remote watcher.
     pub fn elsewhere(watcher: Watcher) -> ServerWatch {
         ServerWatch::Elsewhere(Elsewhere { watcher: Box::new(watcher), counts_requests: false, has_window: Ok(false) })
     }
 }
 
 impl Elsewhere {
-    /// From now on requests are counted there; see [`Watcher::watch_requests`].
+    /// Has requests counted there from now on; see [`Watcher::watch_requests`].
     pub fn count_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
         let why_not = self.watcher.watch_requests(how)?;
         self.counts_requests = true;
@@ -86,7 +86,7 @@ impl Companion for ServerWatch {
     fn load_begins(&mut self, _load: &Load<'_>) {
         match self {
             ServerWatch::Here(here) => here.window = None,
-            // One that is lost is noticed with the window.
+            // A lost watcher is noticed with the window.
             ServerWatch::Elsewhere(there) => there.has_window = there.watcher.load_begins().map(|()| false),
             ServerWatch::Not(_) => {}
         }

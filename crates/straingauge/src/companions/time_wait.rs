@@ -10,16 +10,16 @@ use observe::TimeWaitSockets;
 use record::{Axis, AxisPlace, Figure, Figures, LoadPlan, Origin, Sweep, names};
 use std::time::{Duration, Instant};
 
-/// TIME_WAIT lasts a minute; where sockets cannot be ended they are waited for.
+/// TIME_WAIT lasts a minute; sockets that cannot be ended are waited for this long.
 const OUTLIVED: Duration = Duration::from_secs(70);
-/// So much less than asked for is as good.
+/// A number this close to the target is enough.
 const NEAR: f64 = 0.98;
 
 /// Makes, counts and ends them.
 pub struct TimeWait {
     maker: TimeWaitMaker,
     sockets: TimeWaitSockets,
-    /// What was there before the load in progress.
+    /// The sockets before the load in progress.
     seen: Option<Figures>,
 }
 
@@ -56,7 +56,7 @@ impl TimeWait {
         Ok(())
     }
 
-    /// Ends them, or waits until their time is over.
+    /// Ends them, or waits until they expire.
     fn end(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
         if self.sockets.end_all().is_ok() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The axis of `find`: which values, in which unit.
+//! The axis of `find`: its values and their unit.
 
 use crate::cli::{FindOptions, LoadOptions};
 use crate::defaults;
@@ -6,12 +6,12 @@ use crate::failure::wrong_usage;
 use anyhow::Result;
 use record::{Axis, AxisPlan, LoadPlan, Pace, units};
 
-/// More values than this would not be read, and not be measured in a day.
+/// More values than this would take more than a day to measure.
 const MAX_VALUES: usize = 64;
-/// Far more than any machine has; what is possible here is checked when it is asked for.
+/// Far more than any machine has; what this machine can do is checked later.
 const MOST: f64 = 1e7;
 
-/// The axis asked for, if any.
+/// The axis on the command line, if any.
 pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<AxisPlan>> {
     let Some(word) = options.axis else {
         let typed = [
@@ -20,13 +20,13 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
             (options.conforming_share.is_some(), "conforming-share of [find]"),
         ];
         return match typed.into_iter().find(|(is_typed, _)| *is_typed) {
-            Some((_, option)) => Err(wrong_usage(format!("{option} is about an axis: give --axis too"))),
+            Some((_, option)) => Err(wrong_usage(format!("{option} needs an axis: give --axis too"))),
             None => Ok(None),
         };
     };
     let axis = Axis::from(word);
     if options.sweep.is_some() {
-        return Err(wrong_usage("--axis takes the place of the sweeps: leave --sweep out"));
+        return Err(wrong_usage("--axis replaces the sweeps: leave --sweep out"));
     }
     let held = match axis {
         Axis::Connections | Axis::Conforming => {
@@ -38,13 +38,13 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
     refuse_what_is_varied(axis, &held)?;
     let overload_ratio = match &options.overload {
         None => defaults::OVERLOAD as f64,
-        Some(_) if axis != Axis::Rate => return Err(wrong_usage("--overload is about --axis rate")),
+        Some(_) if axis != Axis::Rate => return Err(wrong_usage("--overload applies to --axis rate only")),
         Some(text) => multiple(text)?,
     };
     let conforming_ratio = match options.conforming_share {
         None => defaults::CONFORMING_SHARE.0,
         Some(_) if axis != Axis::Conforming => {
-            return Err(wrong_usage("conforming-share of [find] is about --axis conforming"));
+            return Err(wrong_usage("conforming-share of [find] applies to --axis conforming only"));
         }
         Some(share) if share.0 > 1.0 => return Err(wrong_usage("conforming-share of [find] goes up to 100%")),
         Some(share) => share.0,
@@ -53,24 +53,24 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
     Ok(Some(AxisPlan { axis, values, overload_ratio, conforming_ratio }))
 }
 
-/// What an axis varies cannot be held, too: options that hold it, and whether each was typed.
+/// Refuses options that hold what an axis varies: the options, and whether each was typed.
 pub fn refuse_what_is_varied(axis: Axis, held: &[(&str, bool)]) -> Result<()> {
     match held.iter().find(|(_, is_typed)| *is_typed) {
         Some((option, _)) => Err(wrong_usage(format!(
-            "--axis {} varies what {option} would hold: leave {option} out, or give --axis-values",
+            "--axis {} varies what {option} would fix: leave {option} out, or give --axis-values",
             axis.word()
         ))),
         None => Ok(()),
     }
 }
 
-/// Segments are the microbenchmark's, requests a server's: each has its own option and axis.
+/// The microbenchmark sends segments and a server is sent requests: each has its own option and axis.
 pub fn refuse_the_other_rate(axis: Option<Axis>, is_server: bool, is_rate: bool, is_packet_rate: bool) -> Result<()> {
     let why = match (axis, is_server) {
-        (Some(Axis::PacketRate), true) => "a server is sent requests: say --axis rate",
-        (Some(Axis::Rate), false) => "the microbenchmark sends segments: say --axis packet-rate",
-        (_, true) if is_packet_rate => "a server is sent requests: say --rate",
-        (_, false) if is_rate => "the microbenchmark sends segments: say --packet-rate",
+        (Some(Axis::PacketRate), true) => "a server is sent requests: use --axis rate",
+        (Some(Axis::Rate), false) => "the microbenchmark sends segments: use --axis packet-rate",
+        (_, true) if is_packet_rate => "a server is sent requests: use --rate",
+        (_, false) if is_rate => "the microbenchmark sends segments: use --packet-rate",
         _ => return Ok(()),
     };
     Err(wrong_usage(why))
@@ -96,7 +96,7 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     for part in text.split(',').map(str::trim) {
         let value = match axis {
             Axis::Rate | Axis::PacketRate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
-            // A bare 0 is as good as 0ms.
+            // A bare 0 is accepted for 0ms.
             Axis::Delay => {
                 units::parse_duration(part).map_err(|why| wrong(part, format!("({why})")))?.as_nanos() as f64
             }
@@ -125,7 +125,8 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     Ok(found)
 }
 
-/// The plan of a point at `value` of the axis; what is not the engine's (cold connections, TIME_WAIT) stays with the caller.
+/// The plan of a point at `value` of the axis; the caller handles what is not the engine's (cold connections,
+/// TIME_WAIT).
 pub fn at(axis: Axis, value: f64, base: &LoadPlan, arrival: record::Arrival, open_connections: u64) -> LoadPlan {
     let mut plan = base.clone();
     match axis {

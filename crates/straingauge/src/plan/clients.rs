@@ -1,4 +1,4 @@
-//! What kind of clients the load is made of.
+//! The kind of clients that make up the load.
 
 use crate::cli::{ClientOptions, CloseWord, LoadOptions, SwitchWord};
 use crate::failure::wrong_usage;
@@ -11,7 +11,9 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     let bandwidth = match (options.asked_bandwidth, options.demanded_bandwidth) {
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(wrong_usage("--demanded-bandwidth is a part of what is asked for: give --asked-bandwidth too"));
+            return Err(wrong_usage(
+                "--demanded-bandwidth is a part of the asked bandwidth: give --asked-bandwidth too",
+            ));
         }
         (Some(asked), demanded) => {
             let demanded = demanded.map_or(asked.0 * crate::defaults::DEMANDED_SHARE.0, |demanded| demanded.0);
@@ -31,7 +33,7 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     });
     if close_first.is_some() && load.requests_per_connection.is_none() {
         return Err(wrong_usage(
-            "--close-first is about connections that end: give --requests-per-connection too, as in 1",
+            "--close-first applies to connections that end: give --requests-per-connection too, as in 1",
         ));
     }
     Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first, tls: tls_plan(options, target)? })
@@ -58,7 +60,7 @@ fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>>
             (options.tls_insecure, "--tls-insecure"),
         ];
         return match typed.into_iter().find(|(is_typed, _)| *is_typed) {
-            Some((_, option)) => Err(wrong_usage(format!("{option} is about TLS: write the URL with https"))),
+            Some((_, option)) => Err(wrong_usage(format!("{option} applies to TLS: write the URL with https"))),
             None => Ok(None),
         };
     }

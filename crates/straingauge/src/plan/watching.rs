@@ -1,4 +1,4 @@
-//! How requests are to be watched from the server's side: `--detail`, `--overhead`, `--response-classes`, `--pack`.
+//! The plan for watching requests on the server's side: `--detail`, `--overhead`, `--response-classes`, `--pack`.
 
 use crate::cli::{WatchWord, WatchingOptions};
 use crate::failure::wrong_usage;
@@ -9,7 +9,7 @@ use observe::watch::pack::{BUILT_IN, Pack};
 use record::watch::Mode;
 use remote::RequestWatchPlan;
 
-/// Checks the options of the watch of requests; `None`: not at all. `default`: what holds when nothing was typed.
+/// Checks the options for watching requests; `None`: not at all. `default`: used when nothing was typed.
 pub fn request_watch_plan(options: &WatchingOptions, default: WatchWord) -> Result<Option<RequestWatchPlan>> {
     let classes = classes(options.response_classes.as_deref())?;
     let overhead_ratio = overhead_ratio(options.overhead)?;
@@ -43,7 +43,7 @@ pub fn overhead_ratio(typed: Option<Share>) -> Result<f64> {
 /// A pack and its text, checked before anything is started.
 pub fn pack(word: &str, mode: Mode) -> Result<(Pack, String)> {
     if matches!(mode, Mode::Zero | Mode::Exact) {
-        return Err(wrong_usage("--pack has windows of its own: use it with --detail default or counts"));
+        return Err(wrong_usage("--pack measures in separate windows: use it with --detail default or counts"));
     }
     Pack::open_with_text(word).map_err(|error| {
         let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();

@@ -1,4 +1,4 @@
-//! Where libscalable-select.so lies, and whether it may be loaded into somebody's server.
+//! Finds libscalable-select.so and checks that it is safe to load into a server.
 
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::MetadataExt;
@@ -9,7 +9,7 @@ pub const NAME: &str = "libscalable-select.so";
 /// Folders of an installation, besides those near the binary.
 const FOLDERS: [&str; 3] = ["/usr/local/lib/straingauge", "/usr/lib/straingauge", "/usr/libexec/straingauge"];
 
-/// Finds the library: where it was named, beside the binary, in an installation's lib folder, in the build tree.
+/// Finds the library: where it was named, next to the binary, in an installation's lib folder, in the build tree.
 pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     let candidates = match named {
         Some(path) => vec![path.to_path_buf()],
@@ -56,7 +56,8 @@ fn candidates(binary: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whoever can write the library, or replace it in its folder or a folder above, runs code in the server.
+/// Refuses a library that others can write, or replace in its folder or a folder above: they could run code in the
+/// server.
 fn refuse_writable(path: &Path) -> Result<()> {
     // SAFETY: these take no arguments and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
@@ -66,7 +67,7 @@ fn refuse_writable(path: &Path) -> Result<()> {
             bail!("{} is not a file", part.display());
         }
         let mode = meta.mode();
-        // In a folder with the sticky bit only its owners can replace what is theirs.
+        // In a folder with the sticky bit only the owner of a file can replace it.
         let is_shared = level > 0 && mode & libc::S_ISVTX != 0;
         let by_group = mode & libc::S_IWGRP != 0 && meta.gid() != 0 && meta.gid() != group;
         if !is_shared && (mode & libc::S_IWOTH != 0 || by_group) {
@@ -76,10 +77,7 @@ fn refuse_writable(path: &Path) -> Result<()> {
             );
         }
         if meta.uid() != 0 && meta.uid() != user {
-            bail!(
-                "{} belongs to another user, who could put code into the server: use a copy of your own",
-                part.display()
-            );
+            bail!("{} belongs to another user, who could put code into the server: use your own copy", part.display());
         }
     }
     Ok(())

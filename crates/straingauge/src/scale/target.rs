@@ -1,4 +1,4 @@
-//! What a program is, as far as scalable select needs to know before it is started: reads the file, runs nothing.
+//! Inspects a program before scalable select starts it: reads the file, runs nothing.
 
 use anyhow::{Context, Result, anyhow, bail};
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 
 /// A program or a library larger than this is not read.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// Scripts whose interpreter is a script, and so on.
+/// Longest chain of scripts whose interpreter is a script.
 const MAX_INTERPRETERS: usize = 4;
 const MAX_LIBRARIES: usize = 200;
-/// The functions that the library stands in for.
+/// The functions that the library replaces.
 pub const SELECTS: [&str; 8] =
     ["select", "pselect", "poll", "ppoll", "__select", "__poll", "__poll_chk", "__ppoll_chk"];
 const SHELLS: [&str; 5] = ["sh", "bash", "ksh", "mksh", "zsh"];
 const EPOLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
-/// Why the library cannot help a program.
+/// Why the library does not apply to a program.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Hindrance {
     /// No dynamic linker runs, so nothing can be preloaded.
@@ -53,18 +53,18 @@ pub enum Hindrance {
     NotAProgram(String),
 }
 
-/// What was found out about a program that the library may help.
+/// The result of inspecting a program that the library may apply to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The file that is executed in the end: the interpreter, for a script.
     pub program: PathBuf,
-    /// Functions that the library stands in for and that the program or its libraries import.
+    /// Functions that the library replaces and that the program or its libraries import.
     pub imports: BTreeSet<String>,
-    /// What may make the library useless all the same.
+    /// Reasons why the library may have no effect nevertheless.
     pub notes: Vec<String>,
 }
 
-/// Finds the server's program, or the one that a script names.
+/// Finds the server's program, or the program that runs a script.
 pub fn find_program(name: &str) -> Result<PathBuf> {
     record::shell::find_program(name).ok_or_else(|| match name.contains('/') {
         true => anyhow!("the server '{name}' was not found: is the path right?"),
@@ -142,7 +142,7 @@ fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target,
     let mut queue: VecDeque<String> = needed_by(file).into();
     let mut seen = BTreeSet::new();
     while let Some(library) = queue.pop_front() {
-        // The C library and its parts define these functions; what they import is their own affair.
+        // The C library and its parts define these functions; their own imports do not count.
         let is_libc = ["libc.so", "libm.so", "libpthread.so", "ld-linux", "libdl.so", "librt.so"];
         if is_libc.iter().any(|prefix| library.starts_with(prefix)) || seen.len() >= MAX_LIBRARIES {
             continue;
@@ -199,7 +199,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The interpreter in a script's first line; behind env(1), the program that it looks for.
+/// The interpreter in a script's first line; for env(1), the program that it looks for.
 fn interpreter_of(bytes: &[u8]) -> Option<String> {
     let line = bytes.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(line.get(..line.len().min(255))?).ok()?;
@@ -257,7 +257,7 @@ fn needed_by(file: &ElfFile64<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Where the dynamic linker would most likely find a library; one that is not found is left out of the judgement.
+/// Where the dynamic linker would most likely find a library; a library that is not found is not considered.
 fn library_path(name: &str) -> Option<PathBuf> {
     let folders = [
         "/lib/x86_64-linux-gnu",

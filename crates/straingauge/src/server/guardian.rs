@@ -1,9 +1,9 @@
 //! Ends a server's processes when straingauge itself is killed and nothing else would.
 //!
 //! Inside namespaces the next run finds what a killed one left. Without them only the server's first process dies with
-//! straingauge (parent death signal); its own children, nginx's workers for one, would go on. The guardian is this program
-//! again, in a session of its own, asleep in a read of a pipe whose other end only straingauge holds: a byte means that
-//! the server was stopped, an end without one that straingauge was killed.
+//! straingauge (parent death signal); its children, such as nginx's workers, would run on. The guardian is this program
+//! again, in a separate session, reading a pipe whose other end only straingauge holds: a byte means that the server
+//! was stopped, end of file without one that straingauge was killed.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,20 +11,20 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The hidden command under which this program is a guardian.
+/// The hidden command that runs this program as a guardian.
 pub const COMMAND: &str = "guard-session";
-/// A fork between reading the process table and the signal is caught in the next round.
+/// A process that forks between the reading of the process table and the signal is caught in the next round.
 const ROUNDS: u32 = 100;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
 
-/// A running guardian. Dropping it without [`Guardian::dismiss`] has the session ended.
+/// A running guardian. Dropping it without [`Guardian::dismiss`] ends the session.
 pub struct Guardian {
     process: Child,
     lifeline: Option<ChildStdin>,
 }
 
 impl Guardian {
-    /// Sets a guardian over the session that the process `leader` leads.
+    /// Starts a guardian for the session that the process `leader` leads.
     pub fn over(leader: u32) -> io::Result<Guardian> {
         let mut command = Command::new("/proc/self/exe");
         command.args([COMMAND, &leader.to_string()]);
@@ -56,7 +56,7 @@ impl Drop for Guardian {
     }
 }
 
-/// The guardian's own life.
+/// Runs as the guardian.
 pub fn stand_guard(session: u32) -> ExitCode {
     let mut byte = [0u8; 1];
     let is_dismissed = loop {
@@ -95,7 +95,7 @@ fn members_of(session: u32) -> Vec<libc::pid_t> {
         .collect()
 }
 
-/// Reads a line of /proc/PID/stat: state, parent, group, session follow the name, which may hold anything.
+/// Reads a line of /proc/PID/stat: state, parent, group and session follow the name, which may contain anything.
 fn is_living_member(stat: &str, session: u32) -> bool {
     let Some((_, fields)) = stat.rsplit_once(')') else { return false };
     let mut fields = fields.split_ascii_whitespace();

@@ -1,5 +1,5 @@
-//! From workload options to what the engine needs: targets with weights and classes in the plan, arrivals and logs
-//! beside it.
+//! Turns workload options into what the engine needs: targets with weights and classes in the plan, and arrivals and
+//! logs.
 //!
 //! - [`mod@resolve`]: options read, checked, and put into the plan;
 //! - [`targets`]: URL lists, mixes and their classes;

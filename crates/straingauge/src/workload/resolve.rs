@@ -1,4 +1,4 @@
-//! Workload options, checked against each other and against the load's, and put into the plan.
+//! Checks workload options against each other and against the load's, and puts them into the plan.
 
 use super::supply::{LogFile, Supplied};
 use super::targets::{self, Requests};
@@ -19,22 +19,22 @@ use workload::trace::{SizeMeaning, TraceReader};
 
 /// Requests from which the rate of a log is estimated before a single run: more would only delay it.
 const ESTIMATED_FROM: u64 = 10_000;
-/// A window without an end of its own: that of the log comes before.
+/// A window without a limit: the log ends first.
 const UNTIL_THE_END_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
-/// What the options say about a plan.
+/// The effect of the options on a plan.
 pub struct Resolved {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,
-    /// In the place of what the load's options say.
+    /// Replaces the pace of the load's options.
     pub pace: Option<Pace>,
-    /// The window, where the workload has a length of its own: at most that asked for.
+    /// The window, if the workload has a fixed length: at most that of the options.
     pub duration_ns: Option<u64>,
-    /// Connections, where the options name none.
+    /// Connections, if the options name none.
     pub default_connections: Option<u64>,
-    /// The warm-up, where the options name none.
+    /// The warm-up, if the options name none.
     pub default_warmup_ns: Option<u64>,
-    /// What the engine reads while it runs.
+    /// The files that the engine reads while it runs.
     pub supplied: Supplied,
 }
 
@@ -43,13 +43,13 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     let is_fitted = options.mix.as_deref() == Some("fitted");
     let is_replay = options.trace.is_some() && !is_fitted;
     if options.trace_format.is_some() && options.trace.is_none() {
-        return Err(wrong_usage("--trace-format is about a log: give --trace LOG too"));
+        return Err(wrong_usage("--trace-format needs a log: give --trace LOG too"));
     }
     if options.session_gap.is_some() && !is_replay {
-        return Err(wrong_usage("--session-gap is about the replay of a log: give --trace LOG too"));
+        return Err(wrong_usage("--session-gap needs a log to replay: give --trace LOG too"));
     }
     if options.speed.is_some() && !is_replay && options.rate_series.is_none() {
-        return Err(wrong_usage("--speed is about a log or a rate series: give --trace LOG or --rate-series FILE too"));
+        return Err(wrong_usage("--speed needs a log or a rate series: give --trace LOG or --rate-series FILE too"));
     }
     if let Some(Speed::Times(speed)) = options.speed
         && !(speed.is_finite() && speed > 0.0)
@@ -83,10 +83,10 @@ fn follow(
     load: &LoadOptions,
     is_sweep: bool,
 ) -> Result<()> {
-    /// A count a line is a count a second: what the collections of web traces hold.
+    /// A count a line is a count a second, as in the usual collections of web traces.
     const PLAIN_INTERVAL_NS: u64 = 1_000_000_000;
     if load.arrival.is_some() {
-        return Err(wrong_usage("--rate-series is an arrival process of its own: leave --arrival out"));
+        return Err(wrong_usage("--rate-series is itself an arrival process: leave --arrival out"));
     }
     let series = RateSeries::open(path, PLAIN_INTERVAL_NS)?;
     let speed = match options.speed {
@@ -96,7 +96,7 @@ fn follow(
         }
         Some(Speed::Times(speed)) => Some(speed),
         Some(Speed::Max) => {
-            return Err(wrong_usage("--speed max is about a log: a rate series has times only, so give a number"));
+            return Err(wrong_usage("--speed max needs a log: a rate series has times only, so give a number"));
         }
     };
     let asked_ns = load.duration.map(|time| time.nanos());
@@ -104,7 +104,7 @@ fn follow(
         Some(speed) => ((series.span_ns() as f64 / speed) as u64).max(1),
         None => asked_ns.unwrap_or(defaults::DURATION.as_nanos() as u64),
     };
-    // Its own rate, on the clock of the window.
+    // The series' own rate, on the clock of the window.
     let own_rate = series.total() as f64 * 1e9 / whole_ns as f64;
     let rate_per_sec = load.rate.map_or(own_rate, |rate| rate.0);
     resolved.workload.series = Some(SeriesSource {
@@ -141,7 +141,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     ];
     if let Some((option, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
         return Err(wrong_usage(format!(
-            "{option} does not go with --trace: the log says what is asked for, and when"
+            "{option} does not go with --trace: the log decides which requests are sent, and when"
         )));
     }
     if load.rate.is_some() {
@@ -166,7 +166,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     let mut reader = TraceReader::open(path, &format)?;
     let format = reader.format().clone();
     let has_body_sizes = reader.size_meaning() == SizeMeaning::Body;
-    // A sweep needs the rate of every part; a single run only shows its estimate until the real one is known.
+    // A sweep needs the rate of every part; a single run shows only its estimate until the real one is known.
     let shape = Shape::read(&mut reader, if is_sweep { u64::MAX } else { ESTIMATED_FROM })?;
     let speed = match options.speed {
         None => Some(1.0),
@@ -177,7 +177,7 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     let first = shape.answered_target.clone().filter(|target| target.bytes().all(|byte| byte.is_ascii_graphic()));
     let session_gap_ns = Time::nanos_or(options.session_gap, defaults::SESSION_GAP);
     Ok(Resolved {
-        // Only asked for before a sweep, to see what answers.
+        // Only used before a sweep, to check the server's answer.
         targets: vec![RequestTarget { path: first.unwrap_or_else(|| "/".into()) }],
         workload: Workload {
             name: "trace".into(),

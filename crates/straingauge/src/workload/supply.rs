@@ -1,4 +1,4 @@
-//! What the engine threads read while they run: arrivals of a rate series, and the steps of a log.
+//! What the engine threads read while they run: arrivals of a rate series, and the requests of a log.
 
 use load::{ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, TraceSource};
@@ -20,13 +20,13 @@ pub struct Supplied {
 pub struct LogFile {
     pub path: PathBuf,
     pub format: Format,
-    /// Its sizes are those of bodies, so that answers can be compared with them.
+    /// Whether its sizes are those of bodies, so that answers can be compared with them.
     pub has_body_sizes: bool,
     pub shape: Shape,
 }
 
 impl Supplied {
-    /// Makes a sweep's plan of the workload's: a rate becomes the speed at which the point's part of the log has it, a
+    /// Adapts a sweep's plan to the workload: a rate becomes the speed at which the point's part of the log has it; a
     /// closed loop replays as fast as the server answers.
     pub fn adapt(&self, plan: &mut LoadPlan) {
         let Some(log) = &self.log else { return };
@@ -67,13 +67,13 @@ struct LogSteps<'a> {
     plan: Plan,
     current: Option<PlannedRequest>,
     is_repeated: bool,
-    /// Of the rounds that are over: sessions, requests, and time on the replay's clock.
+    /// Of the finished rounds: sessions, requests, and time on the replay's clock.
     sessions_before: u64,
     requests_before: u64,
     evicted_before: u64,
     offset_ns: u64,
     rounds: u64,
-    /// The lines of the first round; the later ones are the same.
+    /// The lines of the first round; later rounds are the same.
     first: Option<ReplayResult>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> LogSteps<'a> {
         })
     }
 
-    /// Begins the log again; false when that makes no sense.
+    /// Begins the log again; false if that makes no sense.
     fn begin_again(&mut self) -> Result<bool, String> {
         let counts = self.plan.counts();
         if self.first.is_none() {
@@ -185,7 +185,7 @@ impl ReplaySource for LogSteps<'_> {
     }
 
     fn account(&self) -> ReplayResult {
-        // Behind its end a plan is counted with the rounds that are over.
+        // After its end a plan is counted with the finished rounds.
         let is_over = self.first.is_some() && !self.is_repeated;
         let counts = if is_over { Default::default() } else { self.plan.counts() };
         ReplayResult {

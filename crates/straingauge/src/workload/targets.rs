@@ -18,11 +18,11 @@ const MAX_URL_LIST_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     pub path: String,
-    /// As written after the URL.
+    /// The weight after the URL.
     pub weight: Option<f64>,
 }
 
-/// Reads a list of paths or URLs of the target's server, each with a weight after it if wanted. `option` is named in
+/// Reads a list of paths or URLs of the target's server, each with an optional weight after it. `option` is named in
 /// messages.
 pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed>> {
     let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES)?)
@@ -82,7 +82,7 @@ fn weights(list: &[Listed]) -> Option<Vec<f64>> {
     is_weighted.then(|| list.iter().map(|listed| listed.weight.unwrap_or(1.0)).collect())
 }
 
-/// Weights that add up to `share`.
+/// Scales weights so that they add up to `share`.
 fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 || !sum.is_finite() {
@@ -91,13 +91,13 @@ fn scaled(weights: Vec<f64>, share: f64, path: &Path) -> Result<Vec<f64>> {
     Ok(weights.into_iter().map(|weight| weight / sum * share).collect())
 }
 
-/// The size classes asked for, or the mix's own.
+/// The size classes of the options, or the mix's own.
 pub fn size_classes(options: &WorkloadOptions) -> Result<Option<SizeClasses>> {
     let parse = |text: &String| SizeClasses::parse(text).map_err(|error| wrong_usage(format!("--classes: {error}")));
     options.classes.as_ref().map(parse).transpose()
 }
 
-/// Classes by size, as a record holds them.
+/// Classes by size, in the form of a record.
 pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
     let class = |index| RequestClass {
         label: classes.label(index),
@@ -107,7 +107,7 @@ pub fn named(classes: &SizeClasses) -> Vec<RequestClass> {
     (0..classes.len()).map(class).collect()
 }
 
-/// What a plan asks for: its targets, and their weights and classes.
+/// The requests of a plan: its targets, and their weights and classes.
 pub struct Requests {
     pub targets: Vec<RequestTarget>,
     pub workload: Workload,
@@ -209,14 +209,14 @@ fn mix(name: &str, options: &WorkloadOptions, target: &Target) -> Result<Request
     })
 }
 
-/// The mix of the distributions fitted to a log: the one whose files `straingauge files --mix fitted` makes.
+/// The mix of the distributions fitted to a log: `straingauge files --mix fitted` makes its files.
 fn fitted(log: &Path, options: &WorkloadOptions) -> Result<Mix> {
     let mut reader = TraceReader::open(log, &format(options)?)?;
     let documents = LogDocuments::read(&mut reader)?;
     documents.mix().with_context(|| format!("no mix can be fitted to {}", log.display()))
 }
 
-/// The log's format as asked for.
+/// The log's format.
 pub fn format(options: &WorkloadOptions) -> Result<Format> {
     let text = options.trace_format.as_deref().unwrap_or(crate::defaults::TRACE_FORMAT);
     text.parse().map_err(|error| wrong_usage(format!("--trace-format: {error}")))

@@ -1,9 +1,10 @@
 //! The TUN delay line: one thread between two TUN devices, one in each namespace, that hands every packet on when it is
 //! due. For kernels without netem.
 //!
-//! The thread sleeps until a packet comes or is due, runs on the client's CPUs and, where it may, at a real-time priority:
-//! contention, not the timer, is what makes deliveries late. It always sleeps when it has nothing to do, so a real-time
-//! thread cannot starve its CPU while the load is within its means. Its lateness is measured on every packet.
+//! The thread sleeps until a packet comes or is due, runs on the client's CPUs and, if permitted, at a real-time
+//! priority: contention, not the timer, makes deliveries late. It always sleeps when it has nothing to do, so a
+//! real-time thread cannot starve its CPU while the load is within its capacity. Its lateness is measured on every
+//! packet.
 
 mod queue;
 mod shaper;
@@ -24,7 +25,7 @@ use std::thread::JoinHandle;
 
 /// At most this much memory for the packets of one direction: 100 ms at 10 Gbit/s are 125 MB.
 const LIMIT_BYTES: usize = 256 << 20;
-/// Packets read or written before the other direction has its turn.
+/// Packets read or written before the other direction gets its turn.
 const BATCH: usize = 64;
 /// A packet may be delivered this part of the delay early, if the thread is awake: it saves wake-ups.
 const EARLY_PART: u64 = 200;
@@ -32,14 +33,14 @@ const EARLIEST_NS: u64 = 50_000;
 /// Above the kernel's own soft interrupt threads, below anything that keeps the machine alive.
 const REAL_TIME_PRIORITY: libc::c_int = 40;
 
-/// What the line did since it was last asked.
+/// Counts of the line since the last reading.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineCounts {
     /// Packets delivered.
     pub packets: u64,
     /// Their bytes, from the IP header on.
     pub bytes: u64,
-    /// Packets lost as the plan asks for.
+    /// Packets lost because the plan loses them.
     pub lost: u64,
     /// Packets dropped because the queue of the link, or this line's memory, was full.
     pub dropped: u64,
@@ -49,7 +50,7 @@ pub(crate) struct LineCounts {
     pub lateness: Latency,
 }
 
-/// What the thread and its owner share.
+/// State that the thread and its owner share.
 #[derive(Debug, Default)]
 struct Shared {
     counts: Mutex<LineCounts>,
@@ -57,7 +58,7 @@ struct Shared {
     /// Thread id, and whether it runs at a real-time priority.
     thread: Mutex<Option<(i32, bool)>>,
     trouble: Mutex<Option<String>>,
-    /// A delay and a queue that the thread is to take over, and whether there is one.
+    /// A new delay and queue for the thread, and whether there is one.
     change: Mutex<(u64, u64)>,
     is_changed: AtomicBool,
 }
@@ -70,12 +71,12 @@ pub(crate) struct DelayLine {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Reads the counts of a line that someone else owns.
+/// Reads the counts of a line with another owner.
 #[derive(Debug, Clone)]
 pub(crate) struct LineMeter(Arc<Shared>);
 
 impl DelayLine {
-    /// Starts the thread between the client's and the server's device; an empty list of CPUs pins it nowhere.
+    /// Starts the thread between the client's and the server's device; with an empty list of CPUs it is not pinned.
     pub(crate) fn start(plan: &PathPlan, client: Tun, server: Tun, cpus: &[usize]) -> Result<Self, WanError> {
         let shared = Arc::new(Shared::default());
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).during("make an eventfd")?);
@@ -126,7 +127,7 @@ impl Drop for DelayLine {
 }
 
 impl LineMeter {
-    /// What was counted since the last call.
+    /// The counts since the last call.
     pub(crate) fn take(&self) -> LineCounts {
         // The new histogram is made before the lock is taken: the line waits for it.
         let fresh = LineCounts::default();
@@ -156,7 +157,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// SCHED_FIFO for the calling thread; without the right to it, at least exact timers.
+/// Sets SCHED_FIFO for the calling thread; without the right to it, at least exact timers.
 fn become_real_time() -> bool {
     // SAFETY: prctl with these arguments takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
@@ -170,7 +171,7 @@ fn become_real_time() -> bool {
 struct Direction {
     queue: PacketQueue,
     shaper: Shaper,
-    /// Where a packet goes that finds the queue full.
+    /// Buffer for a packet that finds the queue full.
     spill: Vec<u8>,
     /// The device may have packets; cleared when it has none.
     is_readable: bool,
@@ -219,7 +220,7 @@ impl Direction {
         Ok(fetched > 0)
     }
 
-    /// Hands on what is due; returns whether anything was.
+    /// Delivers the packets that are due; returns whether there were any.
     fn deliver(&mut self, to: &Tun, early_ns: u64, counts: &Mutex<LineCounts>) -> bool {
         let mut delivered: [(u64, usize); BATCH] = [(0, 0); BATCH];
         let (mut count, mut refused) = (0, 0);
@@ -280,7 +281,8 @@ impl Line {
         Ok(())
     }
 
-    /// Takes a new delay over. The change is seen with the next packet at the latest, before that packet's fate is decided.
+    /// Applies a new delay. The change is seen with the next packet at the latest, before that packet's fate is
+    /// decided.
     fn take_change(&mut self) {
         if self.shared.is_changed.swap(false, Ordering::AcqRel) {
             let (delay_ns, queue_bytes) = *lock(&self.shared.change);

@@ -1,4 +1,4 @@
-//! Packets on their way, oldest first, in one ring of bytes that grows with what is under way.
+//! Packets under way, oldest first, in one ring of bytes that grows as needed.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ const FIRST_BYTES: usize = 1 << 20;
 
 /// A first-in first-out queue of packets, each with the time at which it is due.
 ///
-/// Every packet lies in one piece. While the queue is not empty, `write_at` never equals the front packet's place, so the
-/// two cases "nothing is free" and "everything is free" cannot be confused.
+/// Every packet lies in one piece. While the queue is not empty, `write_at` never equals the front packet's place, so
+/// the two cases "nothing is free" and "everything is free" cannot be confused.
 #[derive(Debug)]
 pub(crate) struct PacketQueue {
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ impl PacketQueue {
         }
     }
 
-    /// Room for one packet of the greatest length; `None` when the queue is full.
+    /// Space for one packet of the greatest length; `None` when the queue is full.
     pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
         let at = match self.free_at() {
             Some(at) => at,
@@ -92,7 +92,7 @@ impl PacketQueue {
         Some((front.due_ns, &self.bytes[front.at..front.at + front.length]))
     }
 
-    /// Forgets the oldest packet.
+    /// Removes the oldest packet.
     pub(crate) fn pop(&mut self) {
         self.packets.pop_front();
     }

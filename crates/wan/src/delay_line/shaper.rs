@@ -1,4 +1,5 @@
-//! What becomes of a packet: lost, dropped, or due at a time. One shaper a direction; no packet, no clock, no kernel.
+//! Decides the fate of a packet: lost, dropped, or due at a time. One shaper a direction; no packet, no clock, no
+//! kernel.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -7,15 +8,15 @@ use record::PathPlan;
 /// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// To be delivered at this time, nanoseconds of the caller's clock.
+    /// Deliver at this time, nanoseconds of the caller's clock.
     Due(u64),
-    /// Lost, as the plan asks for.
+    /// Lost, because the plan loses it.
     Lost,
     /// The queue of the link is full.
     Dropped,
 }
 
-/// Decides fates in the order in which packets come. Due times never decrease: the path does not reorder.
+/// Decides fates in the order of the packets. Due times never decrease: the path does not reorder.
 ///
 /// The order of effects is that of netem with a rate (net/sched/sch_netem.c): loss first, then delay, then
 /// serialisation after the packet before. With a constant delay this is the same as a bottleneck in front of the delay.
@@ -49,7 +50,7 @@ impl Shaper {
         }
     }
 
-    /// Delays what comes from now on by another time. What is on its way stays ahead of it.
+    /// Sets another delay for packets from now on. Packets under way stay ahead of them.
     pub(crate) fn set_delay(&mut self, delay_ns: u64, queue_bytes: u64) {
         self.delay_ns = delay_ns;
         self.queue_ns = (queue_bytes as f64 * self.ns_per_byte) as u64;

@@ -22,7 +22,7 @@ const TCA_NETEM_PRNG_SEED: u16 = 14;
 const NETEM_OPTIONS_BYTES: usize = 24;
 /// netem counts a veth's Ethernet header as part of a packet; a path counts from the IP header on.
 const ETHERNET_HEADER_BYTES: i32 = 14;
-/// Packets that may be on their way where only memory bounds them.
+/// Packets under way at most, if only memory bounds them.
 const UNLIMITED_PACKETS: u32 = 200_000;
 
 const RTA_DST: u16 = 1;
@@ -47,7 +47,7 @@ pub struct NetemCounts {
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
-    /// Packets lost as asked for, or dropped because it was full: netem does not distinguish them.
+    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,
@@ -99,7 +99,7 @@ impl Route {
         self.set_netem(link_index(link)?, plan, direction)
     }
 
-    /// The same for a link known by its index in this socket's namespace; a netem that is there takes the figures over.
+    /// The same for a link known by its index in this socket's namespace; an existing netem gets the new figures.
     pub fn set_netem(&self, index: u32, plan: &PathPlan, direction: u64) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
         request.queueing(index);
@@ -108,7 +108,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// What the netem in front of the link of this index counted.
+    /// The counts of the netem in front of the link of this index.
     pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
         // Without ECHO the kernel notifies all listeners but the asker.
         let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
@@ -150,7 +150,7 @@ impl Route {
         Ok(statistics.map_or(0, |(_, payload)| number64(payload, 56)))
     }
 
-    /// How many packets a device holds for its reader.
+    /// Sets how many packets a device holds for its reader.
     pub fn set_queue_length(&self, link: &str, packets: u32) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, 0);
         request.link(link_index(link)?, 0, 0);
@@ -158,7 +158,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// Gives a link a second name, by which it is found like by its first (Linux 5.5).
+    /// Gives a link a second name, by which it can be found, too (Linux 5.5).
     pub fn add_second_name(&self, link: &str, name: &str) -> io::Result<()> {
         let mut request = Request::new(RTM_NEWLINKPROP, libc::NLM_F_CREATE | libc::NLM_F_EXCL | libc::NLM_F_APPEND);
         request.link(link_index(link)?, 0, 0);
@@ -166,7 +166,7 @@ impl Route {
         self.execute(request)
     }
 
-    /// Lets connections over the network of `address` acknowledge every segment at once: replaces the route that the
+    /// Makes connections over the network of `address` acknowledge every segment at once: replaces the route that the
     /// kernel made for the address by one with the metric `quickack` (tcp_in_quickack_mode in net/ipv4/tcp_input.c).
     pub fn acknowledge_at_once(&self, link: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);

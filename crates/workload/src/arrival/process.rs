@@ -15,7 +15,7 @@ pub struct SeriesPlan {
     pub duration_ns: u64,
     /// The same seed gives the same arrivals.
     pub seed: u64,
-    /// Which part of the arrivals this is: independent processes whose union is the whole.
+    /// The part of the arrivals: independent processes whose union is the whole.
     pub share: Share,
 }
 

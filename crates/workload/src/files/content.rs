@@ -1,4 +1,4 @@
-//! What stands in the files: real bytes, the same on every machine, no two blocks alike.
+//! The contents of the files: real bytes, the same on every machine, no two blocks alike.
 
 use crate::stable_hash;
 use rand::{Rng, SeedableRng};
@@ -14,8 +14,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 const TEXT: &[&str] = &["html", "htm", "css", "js", "txt", "xml", "svg", "json", "md", "csv", "php", "rss", "atom"];
 
 /// Writes `bytes` bytes of the file at `path` (below the root): random lines for text, random bytes for anything else.
-/// Text of this kind packs to three quarters, random bytes do not pack at all; real documents pack better, so a server that
-/// compresses on the fly works harder here than it would.
+/// This text compresses to three quarters, random bytes do not compress at all; real documents compress better, so a
+/// server that compresses on the fly works harder here than it would.
 pub(super) fn write(path: &str, bytes: u64, out: &mut impl Write) -> io::Result<()> {
     let mut rng = ChaCha8Rng::seed_from_u64(stable_hash(path.as_bytes()));
     let is_text = path.rsplit_once('.').is_some_and(|(_, extension)| TEXT.contains(&extension));

@@ -1,4 +1,4 @@
-//! The manifest, and the same as an nginx map.
+//! The manifest, also as an nginx map.
 
 use super::{Tree, mapping};
 
@@ -17,7 +17,7 @@ pub(super) fn tsv(tree: &Tree) -> Vec<u8> {
     out
 }
 
-/// An nginx map from `$request_uri` to the file's path, for targets whose path does not say it. To be included on the
+/// An nginx map from `$request_uri` to the file's path, for targets whose file is not at their path. Include it on the
 /// level of `http`, with `try_files $straingauge_file $uri/ =404;` in the location.
 pub(super) fn nginx_map(tree: &Tree) -> Vec<u8> {
     let longest = tree.entries.iter().map(|entry| entry.target.len()).max().unwrap_or(0);

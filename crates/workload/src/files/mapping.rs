@@ -1,4 +1,4 @@
-//! From request targets to safe file paths; the rules are in [the module](super).
+//! Maps request targets to safe file paths; the rules are in [the module](super).
 
 use super::{FileEntry, SizeOrigin};
 use crate::stable_hash;
@@ -12,7 +12,7 @@ const PART_BYTES: usize = 200;
 /// Longest path.
 const PATH_BYTES: usize = 1000;
 
-/// Gives every target its file; ordered by target.
+/// Assigns a file to every target; ordered by target.
 pub(super) fn place(mut wanted: Vec<(Vec<u8>, u64, SizeOrigin)>) -> Vec<FileEntry> {
     wanted.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     wanted.dedup_by(|a, b| a.0 == b.0);
@@ -42,7 +42,7 @@ pub(super) fn is_plain(entry: &FileEntry) -> bool {
     plain_path(&entry.target).as_deref() == Some(&entry.file)
 }
 
-/// The path that a target names, below the root; `None` where the rules give it a mapped one.
+/// The path that a target names, below the root; `None` if the rules give it a mapped one.
 pub(super) fn plain_path(target: &[u8]) -> Option<String> {
     let path = origin_form(target);
     let decoded = percent_decoded(path.strip_prefix(b"/")?)?;
@@ -69,7 +69,7 @@ fn origin_form(target: &[u8]) -> &[u8] {
     memchr::memchr(b'/', rest).map_or(b"/", |slash| &rest[slash..])
 }
 
-/// The decoded path; `None` with a query, a fragment, or an escape that is none.
+/// The decoded path; `None` with a query, a fragment, or an invalid escape.
 fn percent_decoded(path: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(path.len() + 10);
     let mut rest = path;
@@ -112,7 +112,7 @@ fn mapped_path(target: &[u8], is_taken: impl Fn(&str) -> bool) -> String {
     unreachable!("fewer targets than numbers")
 }
 
-/// The extension of a target's path with its dot, where it is a plain one: servers choose the content type by it.
+/// The extension of a target's path with its dot, if it is a plain one: servers choose the content type by it.
 fn extension(target: &[u8]) -> String {
     let path = target.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

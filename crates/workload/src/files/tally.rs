@@ -1,4 +1,4 @@
-//! What a log says about the size of each target.
+//! Counts the sizes of each target in a log.
 
 use super::{FilesError, Limits, SizeOrigin};
 use crate::trace::TraceReader;
@@ -7,9 +7,9 @@ use std::collections::hash_map::Entry;
 
 /// Pairs of a target and a size that are counted, for each target that the limit allows.
 const SIZES: usize = 4;
-/// And at least so many.
+/// The least number of such pairs.
 const LEAST_SIZES: usize = 1 << 16;
-/// Size where none was seen.
+/// Size if none was seen.
 const ASSUMED_BYTES: u64 = 1024;
 /// Bytes of targets for each target that the limit allows; a hostile log has long ones.
 const TARGET_BYTES: usize = 256;
@@ -22,10 +22,10 @@ struct Tally {
     most_often: Option<(u64, u64)>,
     /// Answers with status 200 and a size.
     requests: u64,
-    /// Of them, those whose size was not counted, as there were too many different ones.
+    /// Of them, those whose size was not counted, because there were too many different ones.
     uncounted: u64,
     largest_partial: Option<u64>,
-    /// Some answer showed that the document exists.
+    /// Whether some answer showed that the document exists.
     exists: bool,
 }
 
@@ -82,7 +82,7 @@ impl Tallies {
     }
 
     /// Targets that need a file: target, size, origin.
-    pub(super) fn wanted(&self) -> Vec<(Vec<u8>, u64, SizeOrigin)> {
+    pub(super) fn existing(&self) -> Vec<(Vec<u8>, u64, SizeOrigin)> {
         let existing = self.by_target.iter().filter(|(_, tally)| tally.exists);
         existing
             .map(|(target, tally)| {
@@ -101,7 +101,7 @@ impl Tallies {
         tallies.map(|tally| tally.requests - tally.most_often.map_or(0, |(_, count)| count)).sum()
     }
 
-    /// Targets of which another size may have been answered more often than the one that was taken.
+    /// Targets for which another size may have been answered more often than the chosen one.
     pub(super) fn of_uncertain_size(&self) -> u64 {
         let is_uncertain = |tally: &&Tally| tally.uncounted > tally.most_often.map_or(0, |(_, count)| count);
         self.by_target.values().filter(is_uncertain).count() as u64
@@ -119,7 +119,7 @@ impl Tally {
         let count = match sizes.entry((self.number, bytes)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) if has_room => new.insert(0),
-            // The first size of a target is its file's, whatever the others did.
+            // The first size of a target is its file's, whatever other targets did.
             Entry::Vacant(new) if self.most_often.is_none() => new.insert(0),
             Entry::Vacant(_) => {
                 self.uncounted += 1;

@@ -1,4 +1,4 @@
-//! Making the tree on disk.
+//! Writes the tree to disk.
 
 use super::{FilesError, Limits, Tree, content, manifest};
 use rustix::fs::{self, AtFlags, Mode, OFlags};
@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 const MANIFEST: &str = "manifest.tsv";
 const NGINX_MAP: &str = "nginx-map.conf";
 const ROOT: &str = "root";
-/// Behind the name of a file that is not whole yet.
+/// The suffix of a file that is not complete yet.
 const PARTIAL: &str = ".partial";
 
-/// What was made.
+/// The result of writing a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     /// The document root.
     pub root: PathBuf,
     /// The manifest.
     pub manifest: PathBuf,
-    /// Files written now.
+    /// Files written by this run.
     pub written: u64,
     /// Their bytes.
     pub written_bytes: u64,
-    /// Files that an earlier run had made already.
+    /// Files that an earlier run had written already.
     pub kept: u64,
     /// Bytes of all files.
     pub total_bytes: u64,
 }
 
-/// Makes the tree below `out`, which must be absent, empty, or hold an unfinished or finished run of the same tree.
-/// `progress` hears the bytes written and the bytes to write, file by file.
+/// Writes the tree below `out`, which must be absent, empty, or hold an unfinished or finished run of the same tree.
+/// `progress` is called with the bytes written and the bytes to write, file by file.
 ///
 /// # Errors
 ///
-/// A directory that holds anything else, more bytes than the limit or the file system allows, or a refusal of the system.
-/// What was written until then stays, and the next run goes on from there.
+/// A directory that holds anything else, more bytes than the limit or the file system allows, or an error of the
+/// system. Files written until then stay, and the next run continues from there.
 pub fn make(tree: &Tree, out: &Path, limits: &Limits, mut progress: impl FnMut(u64, u64)) -> Result<Made, FilesError> {
     let total_bytes = tree.total_bytes();
     if total_bytes > limits.bytes {
@@ -83,7 +83,7 @@ fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
     move |cause| FilesError::Io { what, path: path.into(), cause }
 }
 
-/// Makes `out` ours: it is empty, or its manifest is the one that we would write.
+/// Claims `out`: it is empty, or its manifest is the one that we would write.
 fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
     let path = out.join(MANIFEST);
     let is_link = path.symlink_metadata().is_ok_and(|found| !found.is_file());
@@ -102,7 +102,7 @@ fn claim(out: &Path, rows: &[u8]) -> Result<(), FilesError> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             for found in std::fs::read_dir(out).map_err(io_error("read", out))? {
-                // A run that ended while it wrote the manifest left only this.
+                // A run that ended while it wrote the manifest left only this file.
                 let is_ours = |name: &std::ffi::OsStr| name.to_str() == Some(&format!("{MANIFEST}{PARTIAL}"));
                 if !is_ours(&found.map_err(io_error("read", out))?.file_name()) {
                     return Err(FilesError::Foreign(out.into()));

@@ -1,4 +1,4 @@
-//! Size classes: results by the size of what was asked for.
+//! Size classes: results by the size of the requested document.
 
 use super::MixError;
 use record::units::{format_bytes, parse_bytes};

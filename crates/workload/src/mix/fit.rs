@@ -17,7 +17,7 @@ const FEWEST_IN_TAIL: usize = 25;
 const TAIL_RATIOS: (f64, f64) = (0.01, 0.5);
 /// Beginnings of the tail that are tried.
 const CANDIDATES: usize = 80;
-/// Sizes that the choice among them looks at.
+/// Most sizes that are used to choose among them.
 const THINNED: usize = 20_000;
 /// Normal quantile of a 95 % interval.
 const Z_95: f64 = 1.959_964;
@@ -46,7 +46,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// A fitted size distribution, with how well it fits.
+/// A fitted size distribution and its goodness of fit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SizeFit {
     /// Sizes fitted (above 0).

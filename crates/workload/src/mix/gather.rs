@@ -1,4 +1,4 @@
-//! What a log says about documents: the size and the number of requests of each target.
+//! The documents of a log: the size and the number of requests of each target.
 
 use super::{Mix, MixError, SizeFit, SurgeParameters, ZipfFit};
 use crate::stable_hash;
@@ -24,7 +24,7 @@ impl LogDocuments {
     ///
     /// # Errors
     ///
-    /// A log that cannot be read on.
+    /// A log that cannot be read further.
     pub fn read(reader: &mut TraceReader) -> Result<Self, TraceError> {
         let mut gathered = LogDocuments::default();
         while let Some(entry) = reader.next_entry()? {
@@ -41,7 +41,7 @@ impl LogDocuments {
         self.requests += 1;
         let is_full = self.documents.len() >= DOCUMENTS_LIMIT;
         match self.documents.get_mut(&target) {
-            // The largest: a reply that was broken off is logged with what had been sent.
+            // The largest: an answer that was cut off is logged with the bytes that had been sent.
             Some((size, requests)) => {
                 *size = bytes.max(*size);
                 *requests += 1;

@@ -1,4 +1,4 @@
-//! Which requests share a connection.
+//! Decides which requests share a connection.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,13 +6,13 @@ use std::collections::{BinaryHeap, HashMap};
 /// When a client's next request goes on its open connection. "Within" includes the limit itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grouping {
-    /// When it comes within the limit after the client's previous request: how a server's keep-alive timeout works, and
-    /// how Kim & Rixner's "arrive within a fifteen-second period" is read here.
+    /// If it comes within the limit after the client's previous request: as a server's keep-alive timeout works, and as
+    /// Kim & Rixner's "arrive within a fifteen-second period" is read here.
     IdleGap {
         /// Longest gap.
         limit_ns: u64,
     },
-    /// When it comes within the limit after the first request of the connection: the narrower reading of the same words.
+    /// If it comes within the limit after the first request of the connection: the narrower reading of the same words.
     Period {
         /// Longest life.
         limit_ns: u64,
@@ -48,7 +48,7 @@ pub(super) struct Connections {
     order: BinaryHeap<Reverse<(i64, u64)>>,
     /// Connections so far; the number of the next.
     pub(super) opened: u64,
-    /// Connections ended early, as too many clients were open.
+    /// Connections ended early, because too many clients were open.
     pub(super) evicted: u64,
 }
 
@@ -64,8 +64,8 @@ impl Connections {
         }
     }
 
-    /// The next connection that no request at `now_ns` or later can join, and when its time was over.
-    /// To be called until `None` before every [`Connections::join`].
+    /// The next connection that no request at `now_ns` or later can join, and when its time was over. Call it until
+    /// `None` before every [`Connections::join`].
     pub(super) fn expire(&mut self, now_ns: i64) -> Option<Ended> {
         while self.order.peek().is_some_and(|Reverse((due_ns, _))| *due_ns < now_ns) {
             if let Some(ended) = self.end_first(now_ns) {
@@ -89,7 +89,7 @@ impl Connections {
         None
     }
 
-    /// Ends the first of `order` if its client is really due before `before_ns`; else puts it where it belongs now.
+    /// Ends the first of `order` if its client is due before `before_ns`; else moves it to its current place.
     fn end_first(&mut self, before_ns: i64) -> Option<Ended> {
         let Reverse((noted_ns, client)) = self.order.pop()?;
         let due_ns = self.open.get(&client)?.due_ns;

@@ -1,4 +1,4 @@
-//! Lines put into the order of their times, within a window.
+//! Sorts lines by their times, within a window.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -80,7 +80,7 @@ impl Window {
         }
     }
 
-    /// Sees the time of the next line, of whichever part of the log; the time to use for it.
+    /// Takes the time of the next line, of any part of the log; returns the time to use for it.
     #[inline]
     pub(super) fn see(&mut self, time_ns: i64) -> i64 {
         if time_ns >= self.latest_ns {
@@ -103,7 +103,7 @@ impl Window {
         self.heap.push(held);
     }
 
-    /// The earliest request, if no line to come can precede it (or too many are held).
+    /// The earliest request, if no later line can precede it (or too many are held).
     #[inline]
     pub(super) fn release(&mut self) -> Option<Held> {
         let first = self.heap.peek()?;

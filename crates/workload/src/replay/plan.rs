@@ -1,4 +1,4 @@
-//! The plan: reader, window, spreading and connections in a row, as an iterator.
+//! The plan as an iterator: reader, sorting window, spreading and connections in sequence.
 
 use super::connections::{Connections, Ended};
 use super::order::{Held, Window};
@@ -8,7 +8,7 @@ use crate::stable_hash;
 use crate::trace::{Counts, TraceError, TraceReader};
 use std::collections::VecDeque;
 
-/// What a plan did so far.
+/// Counts of a plan so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlanCounts {
     /// Requests planned.
@@ -29,7 +29,7 @@ pub struct PlanCounts {
     pub span_ns: u64,
 }
 
-/// An iterator over what to do, in the order of intended times. Memory is bounded by the options' limits.
+/// An iterator over the steps, in the order of intended times. Memory is bounded by the options' limits.
 ///
 /// An error ends the plan: everything before it was yielded.
 pub struct Plan {
@@ -57,13 +57,13 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     Reading,
-    /// The log is at its end, or failed; what is held is still to be yielded.
+    /// The log is at its end, or failed; held requests are still to be yielded.
     Draining,
     Done,
 }
 
-/// Requests of one logged time that are spread together; a longer row is spread piece by piece, each piece over the
-/// first half of what remains, so that memory stays bounded.
+/// Requests of one logged time that are spread together; a longer sequence is spread piece by piece, each piece over
+/// the first half of the remaining time, so that memory stays bounded.
 const GROUP: usize = 1 << 16;
 /// Bytes of their methods and targets.
 const GROUP_BYTES: usize = 16 << 20;
@@ -73,7 +73,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// Options that cannot be meant.
+    /// Invalid options.
     pub fn new(reader: TraceReader, options: ReplayOptions) -> Result<Self, ReplayError> {
         if let Pace::Original { speed } = options.pace
             && !(speed.is_finite() && speed > 0.0)
@@ -103,7 +103,7 @@ impl Plan {
         })
     }
 
-    /// What was planned so far.
+    /// Counts so far.
     pub fn counts(&self) -> PlanCounts {
         PlanCounts {
             requests: self.requests,
@@ -117,7 +117,7 @@ impl Plan {
         }
     }
 
-    /// What was read so far, with the lines that could not be.
+    /// Counts of the lines read so far, with the rejected ones.
     pub fn lines(&self) -> &Counts {
         self.reader.counts()
     }
@@ -199,7 +199,7 @@ impl Plan {
             bytes += next.text.len();
             self.group.push_back(next);
         }
-        // Of a row that goes on, this piece is taken for half.
+        // If the sequence continues, this piece counts as half.
         let count = if is_whole { self.group.len() } else { 2 * self.group.len() };
         if is_continued {
             self.spread.go_on(count)

@@ -1,5 +1,5 @@
-//! How the requests of a log lie in time, in outline: its mean rate, and how fast it must be replayed so that a part of
-//! given length offers a given rate.
+//! The distribution of a log's requests over time, in outline: its mean rate, and how fast it must be replayed so that
+//! a part of given length offers a given rate.
 
 use crate::trace::{TraceError, TraceReader};
 
@@ -16,8 +16,8 @@ pub struct Shape {
     pub requests: u64,
     last_ns: i64,
     resolution_ns: u64,
-    /// The first target that was answered with 200 (or of a log without statuses), in origin form: one to ask for before
-    /// a run. Untrusted text.
+    /// The first target that was answered with 200 (or of a log without statuses), in origin form: one to request
+    /// before a run. Untrusted text.
     pub answered_target: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// A log that cannot be read on.
+    /// A log that cannot be read further.
     pub fn read(reader: &mut TraceReader, most: u64) -> Result<Shape, TraceError> {
         let mut shape = Shape {
             times_ns: Vec::new(),
@@ -75,7 +75,7 @@ impl Shape {
         self.requests as f64 * 1e9 / self.round_ns() as f64
     }
 
-    /// Log time that the first `requests` take, where the log is begun again at its end.
+    /// Log time that the first `requests` take, if the log is begun again at its end.
     fn time_of(&self, requests: f64) -> f64 {
         let round = self.round_ns() as f64;
         let rounds = (requests / self.requests.max(1) as f64).floor();
@@ -87,7 +87,7 @@ impl Shape {
         rounds * round + low + (high - low).max(0.0) * at.fract()
     }
 
-    /// The speed at which the first `length_ns` of the replay hold `rate_per_sec` requests on average, where the log is
+    /// The speed at which the first `length_ns` of the replay have `rate_per_sec` requests on average, if the log is
     /// begun again at its end.
     pub fn speed_for(&self, rate_per_sec: f64, length_ns: u64) -> f64 {
         let length = length_ns.max(1) as f64;

@@ -1,4 +1,4 @@
-//! Requests of one logged instant spread over the log's resolution, as independent arrivals would be.
+//! Spreads requests of one logged instant over the log's resolution, as independent arrivals would be.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -12,7 +12,7 @@ pub(super) struct Spread {
     rng: ChaCha8Rng,
     /// Requests of the group that have no offset yet.
     remaining: u64,
-    /// Where the rest of the interval begins, as a share of it.
+    /// The beginning of the rest of the interval, as a share of it.
     from_ratio: f64,
 }
 
@@ -29,7 +29,7 @@ impl Spread {
         self.from_ratio = 0.0;
     }
 
-    /// Goes on with a group that turns out longer: `count` requests have no offset yet.
+    /// Continues with a group that is longer than known before: `count` requests have no offset yet.
     pub(super) fn go_on(&mut self, count: usize) {
         self.remaining = count as u64;
     }

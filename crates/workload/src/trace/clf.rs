@@ -4,7 +4,7 @@
 //! host ident user [17/May/2015:10:05:03 +0000] "GET /path HTTP/1.1" 200 1234 "referrer" "agent" ...
 //! ```
 //!
-//! Whatever follows the size is read over, so common, combined and any longer variant are one parser.
+//! Everything after the size is skipped, so common, combined and any longer variant are one parser.
 
 use super::escape::closing_quote;
 use super::{Raw, Reason, instant};

@@ -1,6 +1,6 @@
-//! Why a log cannot be read at all. What is wrong with single lines is counted instead.
+//! Why a log cannot be read at all. Errors in single lines are counted instead.
 
-/// A log that cannot be opened, recognised or read on.
+/// A log that cannot be opened, recognised or read further.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// Opening or reading failed.
@@ -10,7 +10,7 @@ pub enum TraceError {
         name: String,
         /// Lines read before that.
         line: u64,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// Compressed data is cut off or damaged.
@@ -20,13 +20,13 @@ pub enum TraceError {
         name: String,
         /// Lines read before that.
         line: u64,
-        /// What the decoder said.
+        /// The decoder's error.
         cause: std::io::Error,
     },
     /// The path is a directory.
     #[error("{0} is a directory: name one log file")]
     Directory(String),
-    /// Nothing in it.
+    /// The log is empty.
     #[error("{0} is empty: there are no requests to replay")]
     Empty(String),
     /// Not text.
@@ -34,7 +34,7 @@ pub enum TraceError {
     Binary {
         /// The log.
         name: String,
-        /// Where.
+        /// Offset of the first byte that is not text.
         offset: usize,
     },
     /// Another compression.
@@ -42,7 +42,7 @@ pub enum TraceError {
     Compression {
         /// The log.
         name: String,
-        /// Which one.
+        /// Its name.
         with: &'static str,
     },
     /// No known format fits the first lines.

@@ -1,6 +1,6 @@
-//! The escapes that servers write into logs, undone: `\"`, `\\`, `\xHH` (Apache, nginx), and JSON's `\/`, `\uHHHH`.
+//! Undoes the escapes that servers write into logs: `\"`, `\\`, `\xHH` (Apache, nginx), and JSON's `\/`, `\uHHHH`.
 
-/// Whether a target can be sent as it stands: no space, no control byte, no escape.
+/// Whether a target can be sent unchanged: no space, no control byte, no escape.
 #[inline]
 pub(super) fn is_plain(target: &[u8]) -> bool {
     let mut bad = 0u8;
@@ -11,7 +11,7 @@ pub(super) fn is_plain(target: &[u8]) -> bool {
     bad == 0
 }
 
-/// Whether bytes could stand in a request line as its target, escapes aside.
+/// Whether bytes could be a target in a request line, apart from escapes.
 pub(super) fn is_sendable(target: &[u8]) -> bool {
     !target.is_empty() && target.iter().all(|&byte| byte > b' ' && byte != 0x7f)
 }

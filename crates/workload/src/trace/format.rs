@@ -6,8 +6,8 @@ use super::{SizeMeaning, clf, w3c};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the lines of a log are to be read. `FromStr` takes `auto`, `common`, `combined`, `nginx` (its default is
-/// combined), `vhost`, `w3c`, or a format string: with `$` it is nginx's `log_format`, with `%` Apache's `LogFormat`.
+/// The format of a log's lines. `FromStr` takes `auto`, `common`, `combined`, `nginx` (its default is combined),
+/// `vhost`, `w3c`, or a format string: with `$` it is nginx's `log_format`, with `%` Apache's `LogFormat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
     /// Recognise it from the first lines.

@@ -1,5 +1,5 @@
-//! Times of logs, to nanoseconds since the Unix epoch. Each parser takes bytes that start with the time and says how
-//! many of them it was.
+//! Parses times of logs to nanoseconds since the Unix epoch. Each parser takes bytes that start with the time and
+//! returns its length.
 
 /// A parsed time: nanoseconds, resolution, length in bytes.
 pub(super) type Parsed = (i64, u64, usize);
@@ -86,7 +86,7 @@ pub(super) fn time_of_day(text: &[u8]) -> Option<Parsed> {
     Some((seconds * SECOND_NS as i64 + fraction_ns, resolution_ns, 9 + digits))
 }
 
-/// Decimal Unix time such as `1431857103` or `1431857103.123`; `unit_ns` is what one whole unit is worth.
+/// Decimal Unix time such as `1431857103` or `1431857103.123`; `unit_ns` is the length of one whole unit.
 pub(super) fn epoch(text: &[u8], unit_ns: u64) -> Option<Parsed> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > 18 {
@@ -101,8 +101,8 @@ pub(super) fn epoch(text: &[u8], unit_ns: u64) -> Option<Parsed> {
     Some((whole_ns, unit_ns, digits))
 }
 
-/// Digits after a decimal point: nanoseconds, the worth of the last digit, how many digits. Digits beyond the ninth
-/// are read over.
+/// Digits after a decimal point: nanoseconds, the value of the last digit, the number of digits. Digits beyond the
+/// ninth are skipped.
 pub(super) fn fraction(text: &[u8]) -> Option<Parsed> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 {

@@ -9,7 +9,7 @@ pub const LINE_LIMIT_BYTES: usize = 64 * 1024;
 /// Size of the buffer: the whole memory of reading lines. Small enough to stay in a core's second-level cache.
 pub const BUFFER_BYTES: usize = 192 * 1024;
 
-/// What [`Lines::next`] found.
+/// The result of [`Lines::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Line {
     /// A line without its line end (`\n` or `\r\n`), as a range of the buffer.

@@ -23,7 +23,7 @@ enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<Part>);
 
-/// What the fields of a line said about its time so far; several fields may each say a part of it.
+/// The parts of a line's time read so far; several fields may each have a part of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Partial {
     year: Option<u32>,
@@ -31,7 +31,7 @@ pub(super) struct Partial {
     day: Option<u32>,
     clock: [u32; 3],
     zone_s: i64,
-    /// Nanoseconds since the epoch, where a field gives them at once.
+    /// Nanoseconds since the epoch, if one field has the whole time.
     whole: Option<(i64, u64)>,
     fraction: Option<(i64, u64)>,
 }
@@ -50,7 +50,7 @@ impl Partial {
         }
     }
 
-    /// The time and its resolution, when the fields were enough.
+    /// The time and its resolution, if the fields were enough.
     pub(super) fn resolve(&self) -> Option<(i64, u64)> {
         let (time_ns, resolution_ns) = match self.whole {
             Some(whole) => whole,

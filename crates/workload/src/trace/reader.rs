@@ -1,4 +1,4 @@
-//! The reader: opens a log, recognises compression and format, and hands out one entry after another.
+//! The reader: opens a log, recognises compression and format, and returns one entry after another.
 
 use super::lines::{Line, Lines};
 use super::rejected::excerpt;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// How much of a log's beginning decides about its format.
 const START_BYTES: usize = 64 * 1024;
 
-/// What was read so far.
+/// Counts so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Lines, of every kind.
@@ -42,7 +42,7 @@ pub struct TraceReader {
     is_gzip: bool,
     format: Format,
     parser: Parser,
-    /// Targets whose escapes had to be undone, or whose query is logged apart.
+    /// Targets whose escapes had to be undone, or whose query is logged separately.
     scratch: Vec<u8>,
     counts: Counts,
 }
@@ -53,7 +53,7 @@ enum Parser {
     Template(Box<Template>),
 }
 
-/// Where a parsed field lies in the line buffer, so that the loop may go on after a line that is rejected.
+/// The place of a parsed field in the line buffer, so that the loop can continue after a rejected line.
 #[derive(Clone, Copy)]
 struct Span(usize, usize);
 
@@ -141,7 +141,7 @@ impl TraceReader {
         Ok(TraceReader { name, lines, is_gzip, format, parser, scratch: Vec::new(), counts: Counts::default() })
     }
 
-    /// The format in use: the one asked for, or the one recognised.
+    /// The format in use: the given one, or the recognised one.
     pub fn format(&self) -> &Format {
         &self.format
     }
@@ -155,7 +155,7 @@ impl TraceReader {
         }
     }
 
-    /// What was read so far, with the rejected lines.
+    /// Counts so far, with the rejected lines.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -169,7 +169,7 @@ impl TraceReader {
     ///
     /// # Errors
     ///
-    /// A read error, damaged gzip data, or, at the end, a log of which not one line could be read.
+    /// A read error, damaged gzip data, or, at the end, a log without one readable line.
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, TraceError> {
         let (range, client, method, target, raw) = loop {
@@ -253,7 +253,7 @@ fn is_default(method: &[u8], line: &[u8]) -> bool {
     !line.as_ptr_range().contains(&method.as_ptr())
 }
 
-/// Checks the target; `true` when it can be used as logged, `false` when it was put together in `scratch`.
+/// Checks the target; `true` if it can be used as logged, `false` if it was put together in `scratch`.
 #[inline]
 fn target_of(raw: &Raw<'_>, scratch: &mut Vec<u8>) -> Result<bool, Reason> {
     if raw.query.is_empty() && !raw.target.is_empty() && escape::is_plain(raw.target) {

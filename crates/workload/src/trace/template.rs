@@ -1,7 +1,7 @@
 //! A log format given as the server's own format string: nginx's `log_format` or Apache's `LogFormat`.
 //!
-//! A format is a row of fields and the literal text between them. A field ends where the next literal begins; one that
-//! stands in quotes ends at the first quote that is not escaped; a time knows its own length.
+//! A format is a sequence of fields and the literal text between them. A field ends where the next literal begins; a
+//! quoted field ends at the first quote that is not escaped; the length of a time is known.
 
 use super::escape::closing_quote;
 use super::pattern::{Partial, Pattern};
@@ -45,7 +45,7 @@ pub(super) struct Template {
 struct Literal {
     text: Vec<u8>,
     finder: memmem::Finder<'static>,
-    /// The field before it stands in quotes.
+    /// Whether the field before it is quoted.
     is_quoted: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Piece {
 }
 
 impl Template {
-    /// Builds the parser; the error says what is missing to make requests from such lines.
+    /// Builds the parser; the error names the field that requests need and the format lacks.
     pub(super) fn new(pieces: Vec<Piece>) -> Result<Self, String> {
         let mut start = Vec::new();
         let mut fields: Vec<(Field, Literal)> = Vec::new();
@@ -95,7 +95,7 @@ impl Template {
             );
             if text.is_empty() && position != last && !knows_its_length {
                 return Err(
-                    "two fields of the log format touch: without text between them they cannot be told apart".into()
+                    "two fields of the log format touch: without text between them they cannot be separated".into()
                 );
             }
             let before = fields.last().map_or(start.as_slice(), |(_, literal)| literal.text.as_slice());

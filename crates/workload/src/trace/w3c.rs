@@ -1,11 +1,11 @@
 //! W3C extended log format (IIS, CloudFront and others): `#Fields:` names the columns, and may change within the file.
 //!
-//! Times are UTC, as the format's draft says (Hallam-Baker & Behlendorf, Extended Log File Format, 1996).
+//! Times are UTC, as in the format's draft (Hallam-Baker & Behlendorf, Extended Log File Format, 1996).
 
 use super::{Raw, Reason, SizeMeaning, clf, instant};
 use memchr::memchr;
 
-/// Columns beyond this many are read over.
+/// Columns beyond this many are skipped.
 const COLUMNS: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ enum Column {
     Bytes,
 }
 
-/// Parser with the columns and the date that directives gave so far.
+/// A parser with the columns and the date of the directives so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct W3c {
     columns: Vec<Column>,

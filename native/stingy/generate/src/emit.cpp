@@ -43,7 +43,8 @@ std::map<size_t, uint32_t> needs(const Program &program, const Layout &layout, c
             out[0] = 1;
         return out;
     }
-    // Who is let in must find its slots at every later stage, too; but for those of objects that few requests need.
+    // A request that is admitted must find its slots at every later stage, too, except those of objects that few
+    // requests need.
     for (size_t r = 0; is_admission && r < layout.regions.size(); r++)
         if (!layout.regions[r].is_scarce)
             out[r] = layout.regions[r].per_request;

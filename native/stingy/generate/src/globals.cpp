@@ -1,4 +1,4 @@
-// Which globals lie together in one section, and the linker script that puts them there.
+// Chooses the globals that lie together in one section, and writes the linker script that puts them there.
 #include "stingygen.h"
 
 #include <algorithm>
@@ -13,14 +13,14 @@ uint64_t round_up(uint64_t bytes, uint64_t to) {
     return (bytes + to - 1) / to * to;
 }
 
-// Compilers align what is large more than its type needs.
+// Compilers align large variables more than their type needs.
 uint64_t align_of(const Global &global) {
     return std::max<uint64_t>(global.align, global.bytes >= LINE ? LINE : global.bytes >= 32 ? 32 : 1);
 }
 
-// Those that are only read, then, from a line of their own on, those that are written: a write takes its line away from
-// the other threads, which shall not cost them what they read. In each part large alignments first, so that little is
-// lost between.
+// First those that are only read; then, from a new line on, those that are written: a write invalidates its line for
+// the other threads, which must not lose what they only read. In each part large alignments first, to waste little
+// space.
 std::vector<Global> in_order(std::vector<Global> globals) {
     std::stable_sort(globals.begin(), globals.end(), [](const Global &a, const Global &b) {
         return std::make_tuple(a.is_written, -(int64_t)align_of(a), -(int64_t)a.bytes, a.name) <

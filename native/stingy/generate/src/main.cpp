@@ -1,4 +1,4 @@
-// stingygen: options, files, what was decided.
+// stingygen: options, files, and the printed decisions.
 #include "stingygen.h"
 
 #include <cstring>
@@ -68,7 +68,7 @@ std::pair<std::string, std::string> assignment(const std::string &text, const ch
     return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// The L2 cache of CPU 0, as the kernel says.
+// The size of CPU 0's L2 cache, from the kernel.
 uint64_t own_l2() {
     for (int i = 0; i < 8; i++) {
         std::string base = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i), level, bytes;
@@ -174,7 +174,7 @@ Options parse(int argc, char **argv) {
     return options;
 }
 
-// Words from outside, in one line.
+// Text from outside, on one line.
 std::string printable(const std::string &text) {
     std::string out;
     for (unsigned char c : text.substr(0, 300))
@@ -195,7 +195,7 @@ void write(const std::string &path, const std::string &text) {
         throw Refusal(path + ": cannot be written: " + strerror(errno));
 }
 
-// The deepest stage's, and that of those that have no bound is said: what outgrows it lies in the low slab.
+// The deepest stage's stack. A stage without a bound is named in a warning: what exceeds the part lies in the low slab.
 void place_stack(Program &program, Options &options) {
     std::string unbounded;
     for (const Stage &stage : program.stages) {

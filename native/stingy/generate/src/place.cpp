@@ -1,4 +1,4 @@
-// Where objects lie. Objects that never live together share: a region's slots (pool), or bytes of the frame (frame).
+// Places objects. Objects that never live together share: a region's slots (pool), or bytes of the frame (frame).
 #include "stingygen.h"
 
 #include <algorithm>
@@ -23,8 +23,8 @@ uint64_t cost(const Region &region) {
     return region.slot_bytes * region.per_request;
 }
 
-// Greedy colouring of the graph of who lives with whom, large objects first; an object joins a region where that saves
-// memory.
+// Greedy colouring of the graph of objects that live together, large objects first; an object joins a region where that
+// saves memory.
 std::vector<Region> colour(const Program &program, const Layout &layout, const Options &options) {
     std::vector<size_t> order(program.objects.size());
     for (size_t i = 0; i < order.size(); i++)
@@ -82,7 +82,7 @@ void place_pool(const Program &program, const Options &options, Layout &layout, 
         else
             layout.request_bytes += cost(region);
     }
-    // What the regions' beginnings lose at most.
+    // The most that the alignment of the regions' beginnings wastes.
     scarce_bytes += layout.regions.size() * LINE;
     if (layout.request_bytes == 0)
         throw Refusal("all objects have --slots; one without is needed, it says how many requests fit");
@@ -99,7 +99,7 @@ void place_pool(const Program &program, const Options &options, Layout &layout, 
     }
 }
 
-// First fit by size: the lowest place at which nothing lies that lives together with the object.
+// First fit by size: the lowest place where no object lies that lives together with this one.
 void place_frame(const Program &program, const Options &options, Layout &layout, uint64_t room_bytes) {
     size_t requests = 0, count = 0;
     for (const Object &object : program.objects) {

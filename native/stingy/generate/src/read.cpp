@@ -1,5 +1,5 @@
-// Reads memwalk's JSON. It comes from a tool, yet from outside: names end up in C code, numbers in sizes; both are
-// checked.
+// Reads memwalk's JSON. It is untrusted input, although a tool writes it: names end up in C code, numbers in sizes;
+// both are checked.
 #include "stingygen.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// stingygen: from what memwalk found to a memory map and its C code.
+// stingygen: makes a memory map and its C code from memwalk's result.
 //
 //   read.cpp    memwalk's JSON, a profile of sizes      -> Program
 //   globals.cpp Program                                 -> which globals are placed, in which order; stingy_globals.ld

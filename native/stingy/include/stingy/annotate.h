@@ -1,11 +1,12 @@
-/* Says what a server's functions, structures and fields are, so that memwalk and stingify need not guess.
+/* Annotations that tell memwalk and stingify what a server's functions, structures and fields mean, so that they need
+ * not guess.
  *
  * The constructs are those of Bhatia, Consel and Lawall (2006), Figures 2 and 3: functions that queue a request at a
- * stage, that run a stage, the scheduler, allocation and release. Each takes the place of the key of the same name in
+ * stage, that run a stage, the scheduler, allocation and release. Each is equivalent to the key of the same name in
  * stingy.toml; a server that must not be edited uses that file alone.
  *
- * Only Clang sees them, and its code stays what it is: an annotation reaches the syntax tree, no instruction. Every
- * other compiler sees nothing. They stand after a declaration and before its semicolon or body:
+ * Only Clang sees them, and they do not change its code: an annotation is in the syntax tree and makes no instruction.
+ * Every other compiler sees nothing. They follow a declaration, before its semicolon or body:
  *
  *     void add_tux_atom(tux_req_t *req, atom_func_t *atom) STINGY_QUEUE_STAGE(0, 1);
  *     void *tux_malloc(int size) STINGY_MALLOC(0);
@@ -35,7 +36,8 @@
 /* Scheduler: the function is the event loop. */
 #define STINGY_SCHEDULER STINGY_ANNOTATION_("scheduler")
 
-/* The function is a stage of this name (a plain word, no quotes). For stages that nobody names in the code. */
+/* The function is a stage of this name (a plain word, no quotes). For stages without a number or a field in the code.
+ * */
 #define STINGY_STAGE(name) STINGY_ANNOTATION_("stage name=" #name)
 
 /* Malloc: returns a block of (argument `size`) bytes. _COUNT: of `count` blocks of `size` bytes each. _OBJECT: of one
@@ -50,13 +52,13 @@
 /* Free: releases the block that argument `pointer` points to. */
 #define STINGY_FREE(pointer) STINGY_ANNOTATION_("free pointer=" #pointer)
 
-/* On a structure: one of them stands for one request or connection. */
+/* On a structure: one object of it represents one request or connection. */
 #define STINGY_REQUEST STINGY_ANNOTATION_("request")
 
-/* On a field of it: its value is the stage that the request is at. */
+/* On a field of that structure: its value is the request's current stage. */
 #define STINGY_STATE STINGY_ANNOTATION_("state")
 
-/* On a field: seldom touched, whatever the analysis counts. */
+/* On a field: rarely accessed, whatever the analysis counts. */
 #define STINGY_COLD STINGY_ANNOTATION_("cold")
 
 /* On the declaration of a function from outside of the program: it calls its argument `function`, during the call

@@ -1,4 +1,4 @@
-/* The gate: lets in as many requests as there is room for, and keeps all other connections cold.
+/* The gate: admits as many requests as there is room for, and keeps all other connections cold.
  *
  * A connection without a request under way costs a record of 24 bytes
  * (and what the kernel has), not a request structure and its buffers:
@@ -7,13 +7,13 @@
  *                 ^                    ^                |
  *                 +------ park --------+----------------+--> forget, close
  *
- * When there is no room and connections are READY, the listener is taken out of epoll: it can wake nobody, so the loop
- * never spins, and new connections wait in the kernel's backlog. It comes back when none is READY and `resume_room` is
- * free.
+ * When there is no room and connections are READY, the listener is taken out of epoll: it causes no wake-ups, so the
+ * loop never spins, and new connections wait in the kernel's backlog. It is put back when no connection is READY and
+ * `resume_room` is free.
  *
- * Slow clients do not hold the room: one that has kept its request WAITING for `grace_ms` is evicted when others are
- * READY and there is no room (the server moves its memory out of the slab, stingy_evict). Where that cannot be done, a
- * connection that has been READY for `patience_ms` is bound although what it allocates spills.
+ * Slow clients do not block the room: one that has kept its request WAITING for `grace_ms` is evicted when others are
+ * READY and there is no room (the server moves its memory out of the slab, stingy_evict). Where that is not possible, a
+ * connection that has been READY for `patience_ms` is bound although its allocations spill.
  *
  * All descriptors are watched edge-triggered, once for their life. The loop:
  *
@@ -25,9 +25,8 @@
  *             stingy_gate_admit(gate, now_ms);
  *     }
  *
- * Edge-triggered means: a server reads until it got less than it asked for, or EAGAIN, before it waits or parks; if
- * not, it parks with `has_more`. One gate belongs to one thread.
- */
+ * Edge-triggered means: a server reads until it gets less than it asked for, or EAGAIN, before it waits or parks; if
+ * not, it parks with `has_more`. One gate belongs to one thread. */
 #ifndef STINGY_GATE_H
 #define STINGY_GATE_H
 
@@ -42,9 +41,9 @@ struct stingy_gate_config {
     uint32_t (*room)(void *context);
     /* Gives the connection a request and queues it. False: the gate closes it. */
     bool (*bind)(void *context, int fd);
-    /* Something happened to a connection that is WAITING; it is BUSY again. */
+    /* An event came for a connection that was WAITING; it is BUSY again. */
     void (*wake)(void *context, int fd);
-    /* The connection's time is up (`was_idle`: between requests). The server must stingy_gate_forget and close it. */
+    /* The connection has timed out (`was_idle`: between requests). The server must stingy_gate_forget and close it. */
     void (*expire)(void *context, int fd, bool was_idle);
     /* Moves the memory of a WAITING connection's request out of the slab; false if it cannot. NULL: never. */
     bool (*evict)(void *context, int fd);
@@ -57,27 +56,27 @@ struct stingy_gate_config {
 
 struct stingy_gate;
 
-/* Watches the listener. NULL with errno. */
+/* Watches the listener. Returns NULL with errno on failure. */
 struct stingy_gate *stingy_gate_new(const struct stingy_gate_config *config);
 /* Closes no descriptor. */
 void stingy_gate_delete(struct stingy_gate *gate);
 
-/* Handles one event of epoll; events of other descriptors' owners are for them: false. Reads event->data.fd. */
+/* Handles one event of epoll. False: the event belongs to another owner's descriptor. Reads event->data.fd. */
 bool stingy_gate_event(struct stingy_gate *gate, const struct epoll_event *event, uint64_t now_ms);
 /* Takes a connection that was accepted elsewhere. False: no memory or the descriptor's number is too large. */
 bool stingy_gate_adopt(struct stingy_gate *gate, int fd, uint64_t now_ms);
-/* Binds what is READY while there is room; evicts and expires whom it is due. */
+/* Binds READY connections while there is room; evicts and expires those that are due. */
 void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms);
-/* Until something is due, for epoll_wait: -1 for never. */
+/* The time until something is due, for epoll_wait; -1 for never. */
 int stingy_gate_timeout_ms(const struct stingy_gate *gate, uint64_t now_ms);
 
-/* The request of a BUSY connection waits for its client. False: something has happened since it last asked; go on at
- * once. */
+/* The request of a BUSY connection waits for its client. False: an event has come since the last wait; go on at once.
+ * */
 bool stingy_gate_wait(struct stingy_gate *gate, int fd, uint64_t now_ms);
 /* The request is done and its memory given back; the connection stays. `has_more`: bytes of the next request may be
  * there. */
 void stingy_gate_park(struct stingy_gate *gate, int fd, bool has_more, uint64_t now_ms);
-/* Before the server closes a connection. */
+/* Call before the server closes a connection. */
 void stingy_gate_forget(struct stingy_gate *gate, int fd);
 
 struct stingy_gate_stats {

@@ -1,9 +1,9 @@
-/* The memory map: what stingygen writes into stingy_gen.c and the runtime obeys.
+/* The memory map, which stingygen writes into stingy_gen.c and the runtime follows.
  *
  *     low slab | cache slab: stack . globals . regions | high slab
  *
  * The cache slab is one range of at most the cache's size, on huge pages where the kernel gives them, so that each of
- * its lines has a place of its own in the cache (Bhatia, Consel and Lawall 2006, Figure 5). A *region* is an array of
+ * its lines has a separate place in the cache (Bhatia, Consel and Lawall 2006, Figure 5). A *region* is an array of
  * equal *slots*. Two layouts:
  *
  *   pool    a region for each group of objects that never live together in one request; a slot holds one of them
@@ -11,10 +11,10 @@
  *           never live together share bytes
  *
  * *Globals* are the program's own variables, which the linker puts into one section (stingygen's stingy_globals.ld).
- * They cannot lie in the slab; the part of it that is theirs stays empty, and the slab begins where that part and the
- * section have the same address modulo a huge page. So they meet in the cache as if they lay there: a huge page keeps
- * the low 21 bits of an address, and a cache of up to 2 MiB a way chooses its set by these. The section gets huge pages
- * of its own where the program leaves room around it, as stingy_globals.ld does; on small pages it holds for virtual
+ * They cannot lie in the slab; a part of the slab stays empty for them, and the slab begins where that part and the
+ * section have the same address modulo a huge page. So they use the cache as if they lay in the slab: a huge page keeps
+ * the low 21 bits of an address, and a cache of up to 2 MiB a way chooses its set by these. The section gets separate
+ * huge pages where the program leaves room around it, as stingy_globals.ld does; on small pages this holds for virtual
  * addresses alone.
  *
  * Invariants (stingy_init refuses a map that breaks one):
@@ -35,7 +35,7 @@ enum stingy_layout { STINGY_POOL = 0, STINGY_FRAME = 1 };
 
 struct stingy_object {
     const char *name;
-    uint32_t object_bytes; /* what stingy_alloc() gives */
+    uint32_t object_bytes; /* the size that stingy_alloc() allocates */
     uint32_t place_bytes;  /* the largest that fits; larger ones spill */
     uint16_t region;
     uint8_t place, places; /* frame: first place, and how many */

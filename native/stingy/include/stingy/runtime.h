@@ -1,17 +1,16 @@
-/* The allocator that keeps per-request objects in a slab of the cache's size; the part of Stingy that a server links.
+/* The allocator that keeps per-request objects in a slab of the cache's size. A server links this part of Stingy.
  *
- * A server calls these in place of malloc and free, each with the object that stingygen numbered (STINGY_OBJ_...).
- * Every thread has a slab of its own; a block may be freed by any thread. What does not fit spills: into the thread's
- * high slab, and from there to malloc. Nothing fails that malloc would not fail.
+ * A server calls these functions in place of malloc and free, each with the object that stingygen numbered
+ * (STINGY_OBJ_...). Every thread has a separate slab; a block may be freed by any thread. Blocks that do not fit spill:
+ * into the thread's high slab, and then to malloc. No call fails that malloc would not fail.
  *
- * STINGY_OFF=1 in the environment hands everything to malloc; STINGY_DIRTY=1 fills memory with 0xa5 before it is given
- * out and when it is freed, so that a program which reads what it never wrote shows it; STINGY_STATS=stderr|FILE
- * reports when the program ends; STINGY_PROFILE=FILE writes then what sizes were asked for, for stingygen --profile.
- * The end is exit(), or SIGTERM or SIGINT where the program handles them not. Of processes that forked from one
- * another, the one with the most blocks has the file.
+ * STINGY_OFF=1 in the environment passes everything to malloc. STINGY_DIRTY=1 fills memory with 0xa5 before it is given
+ * out and when it is freed, which exposes programs that read what they never wrote. STINGY_STATS=stderr|FILE writes a
+ * report when the program ends; STINGY_PROFILE=FILE then writes the requested sizes, for stingygen --profile. The end
+ * is exit(), or SIGTERM or SIGINT if the program does not handle them. Of processes that forked from one another, the
+ * one with the most blocks writes the file.
  *
- * A child of fork has the slab of the thread that forked, and may free what other threads' slabs hold.
- */
+ * A child of fork has the slab of the thread that forked, and may free blocks of other threads' slabs. */
 #ifndef STINGY_RUNTIME_H
 #define STINGY_RUNTIME_H
 
@@ -19,7 +18,7 @@
 #include <stdio.h>
 #include <stingy/map.h>
 
-/* For functions that free, or reallocate, what they do not know: any object. */
+/* Any object, for functions that free or reallocate blocks of unknown objects. */
 #define STINGY_ANY 0xffffu
 
 struct stingy_options {
@@ -28,11 +27,11 @@ struct stingy_options {
     bool is_without_huge_pages;
 };
 
-/* Takes the map, which must stay as it is. The generated code calls it before main. 0, or a negative errno: EINVAL for
- * a map that breaks an invariant, EBUSY when a map is in use, ENOMEM. `options` may be NULL. */
+/* Sets the map, which must not change. The generated code calls it before main. Returns 0 or a negative errno: EINVAL
+ * for a map that breaks an invariant, EBUSY when a map is in use, ENOMEM. `options` may be NULL. */
 int stingy_init(const struct stingy_map *map, const struct stingy_options *options);
 
-/* Gives everything back; for tests. No other thread may use the slabs, and no block of them may be used afterwards. */
+/* Frees everything; for tests. No other thread may use the slabs, and no block of them may be used afterwards. */
 void stingy_end(void);
 
 /* A block for an object of its analysed size; NULL with ENOMEM as malloc. */
@@ -47,35 +46,35 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes);
 /* As free; also for blocks of malloc. A block freed twice, or an address inside of one, ends the program. */
 void stingy_free(unsigned object, void *block);
 
-/* Moves a block out of the cache slab, so that its place serves others; `bytes` of it are kept. The new address, or the
- * old one where it lies elsewhere already; NULL, and nothing changed, when there is no memory. */
+/* Moves a block out of the cache slab, so that its place is free again; `bytes` of it are kept. Returns the new
+ * address, or the old one if it was elsewhere already; NULL, and nothing changed, when there is no memory. */
 void *stingy_evict(unsigned object, void *block, size_t bytes);
 
-/* One object of a type; refuses at run time what the map was not made for: a type that has grown since
- * simply spills. */
+/* One object of a type. A type that is larger than the map expects simply spills. */
 #define stingy_new(object, type) ((type *)stingy_alloc_var((object), sizeof(type)))
 
-/* The frame layout must know whose memory is asked for: call it with a request structure before code runs for this
- * request; NULL, or one that is not in the slab: what is allocated spills. Allocating a request enters it. Cheap. */
+/* Sets the request whose memory is allocated next; the frame layout needs it. Call it with a request structure before
+ * code runs for this request. With NULL, or a request that is not in the slab, allocations spill. Allocating a request
+ * enters it. Cheap. */
 void stingy_enter(const void *request);
 
 /* How many more slots of a region this thread can give without a spill; UINT32_MAX when off. The generated
  * stingy_room(stage) is made of these. */
 uint32_t stingy_free_slots(unsigned region);
 
-/* Runs `function` on a stack in the cache slab, with the low slab below it to overflow into; the program's own stack
- * where the map keeps none (or under AddressSanitizer). Returns when it does. Once at a time in each thread. */
+/* Runs `function` on a stack in the cache slab, with the low slab below it for overflow; on the program's own stack
+ * where the map reserves none (or under AddressSanitizer). Returns when it returns. Once at a time in each thread. */
 void stingy_call_on_stack(void (*function)(void *), void *argument);
 
-/* Counted since stingy_init, over all threads; exact when they rest. */
+/* Counts since stingy_init, over all threads; exact while no thread allocates. */
 struct stingy_stats {
-    uint64_t allocations;     /* of blocks, wherever they came from */
+    uint64_t allocations;     /* of blocks, from any source */
     uint64_t in_cache_slab;   /* of those */
     uint64_t spilled_full;    /* no slot was free */
     uint64_t spilled_large;   /* larger than its place */
-    uint64_t spilled_alone;   /* frame: outside of a request, or its place held by an object it should never meet */
-    uint64_t spilled_malloc;  /* of the spilled: not even the high slab had a place */
-    uint64_t foreign_frees;   /* blocks that malloc had given */
+    uint64_t spilled_alone;   /* frame: outside of a request, or its place is held against the analysis */
+    uint64_t spilled_malloc;  /* of the spilled: the high slab had no place either */
+    uint64_t foreign_frees;   /* blocks that came from malloc */
     uint64_t remote_frees;    /* by another thread than the owner */
     uint64_t live, peak_live; /* blocks of the cache slab; the peak is the sum of the threads' peaks */
     uint64_t threads;         /* slabs in use or idle */

@@ -1,13 +1,13 @@
 /* The stage scheduler: runs a server's requests in batches, stage by stage, so that a batch finds its code and its
  * memory in the cache. After Bhatia, Consel and Lawall (2006), section 4.5.2:
  *
- *   1. stages whose waiting requests use up a batch or all the room there is (*full*): nothing more can join them
+ * 1. stages whose waiting requests fill a batch or all the room there is (*full*): no more can join them
  *   2. the others that have room, earlier stages before later ones (weights), as their batches may still grow
- *   3. stages without room: what runs there spills
+ * 3. stages without room: their allocations spill
  *
  * Beyond the paper: a stage ages while others are elected, and one that was passed over `max_age` times is next
- * whatever its class, so nobody starves: every waiting stage is elected within max_age + stages elections. The memory
- * of the requests next in the batch is prefetched.
+ * whatever its class, so no stage starves: every waiting stage is elected within max_age + stages elections. The memory
+ * of the next requests in the batch is prefetched.
  *
  * Electing costs O(stages), queueing and running a request O(1). One scheduler belongs to one thread.
  */
@@ -21,7 +21,7 @@
 enum { STINGY_MAX_STAGES = 64 };
 #define STINGY_NOT_QUEUED UINT32_MAX
 
-/* Lies in the server's request. Zeroed and given to stingy_task_init before use. */
+/* Part of the server's request. Zeroed and passed to stingy_task_init before use. */
 struct stingy_task {
     uint32_t stage;
     uint32_t position; /* in the stage's queue, counted since its beginning; STINGY_NOT_QUEUED */
@@ -29,8 +29,8 @@ struct stingy_task {
 
 struct stingy_stage {
     const char *name;
-    /* Runs the stage for one request. It may queue this request or others, at any stage, cancel others, or free its
-     * own. */
+    /* Runs the stage for one request. It may queue this request or others, at any stage, cancel others, or free its own
+     * request. */
     void (*run)(struct stingy_task *task, void *context);
 };
 
@@ -59,16 +59,16 @@ static inline void stingy_task_init(struct stingy_task *task) {
     task->position = STINGY_NOT_QUEUED;
 }
 
-/* Queues a request at a stage, behind those that wait there. False: no memory (nothing changed), or queued already. */
+/* Queues a request at a stage, after those that wait there. False: no memory (nothing changed), or queued already. */
 bool stingy_sched_add(struct stingy_sched *sched, unsigned stage, struct stingy_task *task);
 /* Takes it out of its queue, if it is in one. */
 void stingy_sched_cancel(struct stingy_sched *sched, struct stingy_task *task);
-/* A request has moved in memory: tells its queue. */
+/* A request has moved in memory: updates its queue. */
 void stingy_sched_moved(struct stingy_sched *sched, struct stingy_task *task);
 
-/* Elects a stage and runs one batch of it. How many requests ran; 0 when none waits. */
+/* Elects a stage and runs one batch of it. Returns how many requests ran; 0 when none waits. */
 uint32_t stingy_sched_run(struct stingy_sched *sched);
-/* Requests that wait. */
+/* The number of waiting requests. */
 uint32_t stingy_sched_waiting(const struct stingy_sched *sched);
 
 struct stingy_sched_stats {

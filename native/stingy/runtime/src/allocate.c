@@ -1,4 +1,5 @@
-/* What a server calls: each block goes to the cache slab, the high slab or malloc, and back to where it came from. */
+/* The functions that a server calls: each block comes from the cache slab, the high slab or malloc, and returns there.
+ * */
 #define _GNU_SOURCE
 #include "slab.h"
 
@@ -32,7 +33,7 @@ static void *spilled(struct slab *slab, unsigned object, size_t bytes, counter *
 static void note_peak(struct object_counters *c) {
     count(&c->in_cache_slab);
     uint64_t live = counted(&c->in_cache_slab) - counted(&c->freed);
-    /* Freed under another name of its region, the difference may wrap; then there is no peak. */
+    /* Freed under another object of its region, the difference may wrap; then there is no peak. */
     if (live < UINT32_MAX && live > counted(&c->peak_live))
         atomic_store_explicit(&c->peak_live, live, memory_order_relaxed);
 }
@@ -49,7 +50,7 @@ void *stingy_alloc_var(unsigned object, size_t bytes) {
     if (has_returns(slab))
         take_back(slab);
     if (bytes > stingy_world.map->objects[object].place_bytes) {
-        /* A request that is too large for its place has no frame; the one before it must not serve in its stead. */
+        /* A request that is too large for its place has no frame; the previous one must not be used instead. */
         if (stingy_world.map->objects[object].is_request)
             slab->frame = NO_FRAME;
         return spilled(slab, object, bytes, &counters->spilled_large);

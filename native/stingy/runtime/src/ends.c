@@ -1,5 +1,5 @@
-/* What is written when the program ends: STINGY_STATS=stderr|FILE and STINGY_PROFILE=FILE, at exit and on the signals
- * that end a program which does not handle them. */
+/* The reports written when the program ends: STINGY_STATS=stderr|FILE and STINGY_PROFILE=FILE, at exit and on the
+ * signals that end a program which does not handle them. */
 #define _GNU_SOURCE
 #include "slab.h"
 
@@ -14,16 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Opened at start, when the program may still write there. `identity` tells whether the descriptor is still ours: a
- * server that closes all of them at start gives the number to a client. */
+/* Opened at start, when the program may still write there. `identity` shows whether the descriptor still belongs to the
+ * report: a server that closes all of them at start gives the number to a client. */
 struct report {
     const char *name;
     int fd;
     struct stat identity;
     char path[PATH_MAX]; /* absolute; empty: standard error */
     _Atomic bool is_on;
-    /* Blocks of the report that was written last, shared with children: of processes with one file the busiest stays.
-     */
+    /* Blocks of the report that was written last, shared with children: of processes with one file the busiest one's
+     * stays. */
     _Atomic uint64_t *blocks_written;
 };
 static struct report stats = {.name = "STINGY_STATS"}, profile = {.name = "STINGY_PROFILE"};
@@ -62,7 +62,7 @@ static bool open_report(struct report *report) {
     return true;
 }
 
-/* Where the report can be written now; -1: nowhere that is ours. */
+/* The descriptor to which the report can be written now; -1: none that is still ours. */
 static int descriptor(const struct report *report) {
     struct stat now;
     if (fstat(report->fd, &now) == 0 && now.st_dev == report->identity.st_dev && now.st_ino == report->identity.st_ino)
@@ -70,14 +70,15 @@ static int descriptor(const struct report *report) {
     return report->path[0] ? open(report->path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
 }
 
-/* Calls nothing but what a signal handler may call. */
+/* Calls only what a signal handler may call. */
 static void end_report(struct report *report, uint64_t blocks, void (*put)(struct text *)) {
     if (!atomic_exchange(&report->is_on, false))
         return;
     struct text text = {.fd = descriptor(report)};
     if (text.fd < 0)
         return;
-    /* All processes of a server may end at once; one that was stopped while it had the lock holds nobody up. */
+    /* All processes of a server may end at once; one that was stopped while it had the lock does not block the others.
+     * */
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     bool is_mine = !report->path[0];
     for (int tries = 0; !is_mine && tries < 200; tries++) {
@@ -92,7 +93,7 @@ static void end_report(struct report *report, uint64_t blocks, void (*put)(struc
         put(&text);
         text_flush(&text);
     }
-    /* Gives the lock back, too. */
+    /* Releases the lock, too. */
     if (report->path[0])
         close(text.fd);
 }
@@ -121,12 +122,12 @@ static void at_exit(void) {
         ends_write();
 }
 
-/* The program ends as it would have ended without us: by this signal. */
+/* The program ends as it would have without this library: by this signal. */
 static void at_signal(int number) {
     int error = errno;
     if (getpid() == pid) {
         if (atomic_exchange(&is_ending, true))
-            return; /* another thread is at it */
+            return; /* another thread is writing */
         ends_write();
     }
     struct sigaction end = {.sa_handler = SIG_DFL};
@@ -143,7 +144,7 @@ void ends_start(void) {
     is_registered = true;
     pid = getpid();
     atexit(at_exit);
-    /* A signal that is ignored stays so, and a server that asks for it later takes it from us. */
+    /* A signal that is ignored stays so, and a server that installs a handler later replaces ours. */
     static const int signals[] = {SIGTERM, SIGINT};
     for (unsigned i = 0; i < sizeof signals / sizeof *signals; i++) {
         struct sigaction old, ours = {.sa_handler = at_signal};

@@ -7,16 +7,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* EVICTED waits, too, but holds no room, or cannot be moved: it is not asked again. */
+/* EVICTED waits, too, but holds no room, or cannot be moved: it is not evicted again. */
 enum state { NONE, IDLE, READY, WAITING, EVICTED, BUSY, STATES };
 enum { NOBODY = -1, ACCEPTS_AT_ONCE = 256, RETRY_MS = 100, ALL_EVENTS = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET };
 
-/* A connection, at the index of its descriptor. Lists are in order of `since`, so whoever is due stands at the head. */
+/* A connection, at the index of its descriptor. Lists are in order of `since`, so the first entry is the next one due.
+ * */
 struct record {
     uint64_t since_ms;
     int32_t next, previous;
     uint8_t state;
-    bool has_news;  /* an edge came that nobody has acted upon */
+    bool has_news;  /* an edge came and is not handled yet */
     bool is_closed; /* the other side has closed: that edge comes only once */
 };
 _Static_assert(sizeof(struct record) == 24, "as small as the header says");
@@ -82,7 +83,7 @@ static uint32_t connections(const struct stingy_gate *gate) {
            gate->lists[EVICTED].count + gate->lists[BUSY].count;
 }
 
-/* Disarmed, the listener is out of epoll altogether: a level that nobody takes would wake the loop again and again. */
+/* Disarmed, the listener is out of epoll altogether: an unhandled level would wake the loop again and again. */
 static void listen_or_not(struct stingy_gate *gate, bool is_listening) {
     if (gate->config.listener < 0 || gate->is_listening == is_listening)
         return;
@@ -150,8 +151,8 @@ bool stingy_gate_adopt(struct stingy_gate *gate, int fd, uint64_t now_ms) {
     return true;
 }
 
-/* Out of descriptors or memory: connections stay in the backlog. To listen on would wake the loop at once,
- * for nothing. */
+/* Out of descriptors or memory: connections stay in the backlog. A listener in epoll would wake the loop at once,
+ * without use. */
 static void accept_failed(struct stingy_gate *gate, uint64_t now_ms) {
     gate->stats.accept_failures++;
     gate->retry_ms = now_ms + RETRY_MS;
@@ -236,7 +237,7 @@ static void expire_due(struct stingy_gate *gate, uint64_t now_ms) {
         }
 }
 
-/* Takes room from the client that has been slow for longest. Its time to expire begins anew. */
+/* Takes room from the client that has been slow for longest. Its timeout restarts. */
 static bool evict_one(struct stingy_gate *gate, uint64_t now_ms) {
     bool is_moved = false;
     while (!is_moved && gate->config.evict && is_due(gate, WAITING, gate->config.grace_ms, now_ms)) {
@@ -251,7 +252,7 @@ static bool evict_one(struct stingy_gate *gate, uint64_t now_ms) {
 void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms) {
     expire_due(gate, now_ms);
     while (gate->lists[READY].count > 0) {
-        /* So many fit, whatever they do: nothing else runs meanwhile. */
+        /* This number fits whatever the requests do, because nothing else runs meanwhile. */
         uint32_t fits = gate->config.room(gate->config.context);
         if (fits > 0) {
             while (fits-- > 0 && gate->lists[READY].count > 0)

@@ -1,4 +1,4 @@
-/* Is a map one that the runtime can obey? See map.h for the invariants. */
+/* Checks that a map keeps the invariants of map.h. */
 #include "slab.h"
 
 static bool regions_fit(const struct stingy_map *map) {

@@ -1,4 +1,4 @@
-/* The sizes that were asked for, by object: STINGY_PROFILE=FILE, for stingygen --profile. */
+/* The requested sizes by object: STINGY_PROFILE=FILE, for stingygen --profile. */
 #include "slab.h"
 
 #include <stdlib.h>

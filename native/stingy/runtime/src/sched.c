@@ -4,7 +4,7 @@
 #include <stingy/runtime.h>
 #include <stingy/sched.h>
 
-/* A queue is a ring of pointers, not a list through the requests: looking ahead does not touch those that wait. `head`
+/* A queue is a ring of pointers, not a list through the requests: looking ahead does not access those that wait. `head`
  * and `tail` only grow; entry i lies at i & (capacity - 1); a cancelled one is NULL. */
 struct queue {
     struct stingy_task **ring;
@@ -15,7 +15,7 @@ struct queue {
 
 struct stingy_sched {
     struct stingy_sched_config config;
-    uint64_t queued; /* stages in which somebody waits */
+    uint64_t queued; /* stages with a waiting request */
     uint32_t waiting;
     struct stingy_sched_stats stats;
     struct queue queues[];
@@ -127,8 +127,7 @@ struct choice {
     uint32_t batch;
 };
 
-/* What a stage would be worth. Full ones and those without room: the latest first, as they give memory back
- * the sooner. */
+/* The rank of a stage. Of full ones and those without room the latest wins, because it gives memory back soonest. */
 static struct choice consider(struct stingy_sched *sched, unsigned stage) {
     const struct stingy_sched_config *c = &sched->config;
     struct queue *queue = &sched->queues[stage];
@@ -185,7 +184,7 @@ uint32_t stingy_sched_run(struct stingy_sched *sched) {
     uint32_t end = queue->tail, ran = 0;
     for (uint32_t i = 0; i < sched->config.prefetch_ahead && i < choice.batch; i++)
         prefetch(sched, queue, queue->head + i);
-    /* Who is queued here meanwhile waits for the next batch. */
+    /* A request queued here meanwhile waits for the next batch. */
     while (ran < choice.batch && queue->waiting > 0 && (int32_t)(end - queue->head) > 0) {
         struct stingy_task *task = *entry(queue, queue->head);
         prefetch(sched, queue, queue->head + sched->config.prefetch_ahead);

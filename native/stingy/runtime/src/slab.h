@@ -1,13 +1,12 @@
-/* What the files of the runtime share: a thread's slab, and the world of all of them.
+/* Structures shared by the files of the runtime: a thread's slab, and the world of all slabs.
  *
  * All slabs lie in one reserved range, `stride` bytes apart, so the owner of a block follows from its address:
  *
  *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one, or so many pages
  *                                         behind it that its part for globals meets their section (map.h)
  *
- * Only the owning thread touches a slab, but for three things: `remote` (a stack to which other threads push what they
- * free), the counters (others read them), and `is_idle` under the world's lock.
- */
+ * Only the owning thread uses a slab, except for three things: `remote` (a stack to which other threads push blocks
+ * that they free), the counters (others read them), and `is_idle`, which the world's lock protects. */
 #ifndef STINGY_SLAB_H
 #define STINGY_SLAB_H
 
@@ -16,7 +15,7 @@
 #include <stddef.h>
 #include <stingy/runtime.h>
 
-/* Clang has other words for what GCC defines. */
+/* Clang has other names for what GCC defines. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1
@@ -47,7 +46,7 @@ enum {
 };
 #define NO_FRAME UINT32_MAX
 
-/* A counter that its owner alone advances. */
+/* A counter that only its owner increments. */
 typedef _Atomic uint64_t counter;
 static inline void count(counter *c) {
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1, memory_order_relaxed);
@@ -61,7 +60,7 @@ struct object_counters {
     counter peak_live;
 };
 
-/* Slots of a region: `free` is a stack, so that the slot that is still in the cache goes out first. */
+/* Slots of a region: `free` is a stack, so that the slot that is still in the cache is given out first. */
 struct region_state {
     char *base;
     uint16_t *free;
@@ -101,7 +100,7 @@ extern struct world stingy_world;
 struct slab *slab_mine(void);
 /* The same, but NULL when it has none yet. */
 struct slab *slab_mine_if_any(void);
-/* The slab that an address lies in; NULL for all others. */
+/* The slab that contains an address; NULL if none does. */
 struct slab *slab_of(const void *address);
 static inline bool slab_is_cache(const struct slab *slab, const void *address) {
     return (const char *)address >= slab->cache && (const char *)address < slab->cache + stingy_world.map->cache_bytes;
@@ -110,10 +109,10 @@ static inline bool slab_is_cache(const struct slab *slab, const void *address) {
 /* Why a map cannot be used; NULL when it can. */
 const char *map_fault(const struct stingy_map *map);
 
-/* STINGY_DIRTY fills memory with this before it is given out, and when it comes back. */
+/* STINGY_DIRTY fills memory with this before it is given out, and when it is freed. */
 enum { DIRT = 0xa5 };
 
-/* slot.c: the cache slab. take: NULL when the object has no place now; `why` says which counter that is. */
+/* slot.c: the cache slab. take: NULL when the object has no place now; `why` is the counter of the reason. */
 enum slot_why { SLOT_TAKEN, SLOT_FULL, SLOT_ALONE };
 void slot_start(struct slab *slab);
 void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why *why);
@@ -121,23 +120,23 @@ void slot_give(struct slab *slab, unsigned object, void *block);
 /* The object that lives at this address and the bytes of its place; ends the program for anything but a
  * live beginning. */
 unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes);
-/* Bytes of the place of a live block in another thread's slab, whose owner may be at work. */
+/* Bytes of the place of a live block in another thread's slab, whose owner may be running. */
 uint32_t slot_bytes_elsewhere(const struct slab *slab, const void *block);
-/* A block in its place has other bytes now. */
+/* A block has changed its size in its place. */
 void slot_resized(void *block, size_t bytes, size_t place_bytes);
 void slot_enter(struct slab *slab, const void *request);
 
-/* spill.c: the high slab, and malloc behind it. */
+/* spill.c: the high slab, and malloc after it. */
 void *spill_take(struct slab *slab, unsigned object, size_t bytes);
 void spill_give(struct slab *slab, void *block);
 size_t spill_bytes(const void *block);
-/* A block has other bytes now. */
+/* A block has changed its size. */
 void spill_resized(void *block, size_t bytes);
 
 /* globals.c: puts the section of globals on huge pages, once, where nothing else lies on these. */
 void globals_place(const struct stingy_map *map);
 
-/* stack.c: how deep the stack in this slab has been, in bytes. */
+/* stack.c: the greatest depth of the stack in this slab, in bytes. */
 size_t stack_peak(const struct slab *slab);
 
 /* text.c: to a file, or to a descriptor if there is none. */
@@ -159,7 +158,7 @@ uint64_t profile_blocks(void);
 void profile_put(struct text *out);
 extern _Atomic bool profile_is_on;
 
-/* ends.c: opens the reports that the environment asks for, and writes them when the program ends. */
+/* ends.c: opens the reports that the environment requests, and writes them when the program ends. */
 void ends_start(void);
 void ends_write(void);
 void ends_write_profile(void);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Slots are handed out from a stack of numbers, not from a list that runs through them: a free slot is not touched. */
+/* Slots are given out from a stack of numbers, not from a list through them: free slots are not accessed. */
 void slot_start(struct slab *slab) {
     const struct stingy_map *map = stingy_world.map;
     for (unsigned r = 0; r < map->region_count; r++) {
@@ -49,13 +49,13 @@ static void *pool_take(struct slab *slab, const struct stingy_object *object, si
     return taken(region->base + (size_t)slot * slot_bytes, bytes, slot_bytes);
 }
 
-/* Other threads look there for a block of theirs (slot_bytes_elsewhere). */
+/* Other threads read it for blocks of theirs (slot_bytes_elsewhere). */
 static void set_live(uint64_t *word, uint64_t live) {
     __atomic_store_n(word, live, __ATOMIC_RELAXED);
 }
 
-/* A place is free when neither it nor any that shares a byte with it is held: should the analysis have been wrong about
- * who lives with whom, the later one spills. */
+/* A place is free when neither it nor any place that shares a byte with it is used. If the analysis was wrong about
+ * objects that are alive together, the later one spills. */
 static void *frame_take(struct slab *slab, const struct stingy_object *object, size_t bytes, enum slot_why *why) {
     const struct stingy_map *map = stingy_world.map;
     struct region_state *region = &slab->regions[0];
@@ -86,7 +86,7 @@ void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why 
     return stingy_world.map->layout == STINGY_POOL ? pool_take(slab, o, bytes) : frame_take(slab, o, bytes, why);
 }
 
-/* Where an address of the cache slab lies. */
+/* The position of an address in the cache slab. */
 struct spot {
     unsigned region;
     uint32_t slot, offset;
@@ -130,7 +130,8 @@ static unsigned object_of_place(unsigned place) {
     return STINGY_ANY;
 }
 
-/* In a pool the slot does not know which of its objects it holds: the caller's word counts if it fits the region. */
+/* In a pool the slot does not record which of its objects it holds: the caller's object counts if it fits the region.
+ * */
 static unsigned object_of_region(unsigned object, unsigned region) {
     const struct stingy_map *map = stingy_world.map;
     if (object < map->object_count && map->objects[object].region == region)

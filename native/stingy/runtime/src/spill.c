@@ -1,5 +1,5 @@
-/* The high slab: where blocks go that found no place in the cache slab. Cut off a range that is touched only as far as
- * it was needed; behind it, malloc.
+/* The high slab: for blocks without a place in the cache slab. Blocks are cut from a range that is used only as far as
+ * needed; when it is full, malloc.
  *
  * Size classes are as fine as malloc's: multiples of 16 bytes up to 4 KiB, then eight steps to the next power of two.
  * With powers of two, the lines of a block that are used (a structure of 288 bytes in 512, the head of a buffer of 1
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before every block of the high slab. 16 bytes, so that blocks are aligned as malloc's. */
+/* Precedes every block of the high slab. 16 bytes, so that blocks are aligned as malloc's. */
 struct spill_header {
     uint32_t size_class, is_live;
     uint64_t object;
@@ -17,7 +17,7 @@ struct spill_header {
 _Static_assert(sizeof(struct spill_header) == 16, "keeps blocks aligned");
 enum { SPILL_LIVE = 0x57a9e1, SPILL_DEAD = 0xdead };
 
-/* Behind a block, poisoned, so that a write beyond its end never meets the next one's header. */
+/* Follows a block, poisoned, so that a write beyond its end never reaches the next one's header. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { SPILL_REDZONE = 16 };
 #else

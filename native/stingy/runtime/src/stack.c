@@ -25,8 +25,8 @@ void stingy_call_on_stack(void (*function)(void *), void *argument) {
         function(argument);
         return;
     }
-    /* From the guard page to the end of the stack's part of the cache slab: what is used first lies in the
-     * cache slab. */
+    /* From the guard page to the end of the stack's part of the cache slab: the top of the stack lies in the cache
+     * slab. */
     there.uc_stack.ss_sp = slab->low + 4096;
     there.uc_stack.ss_size = (size_t)(slab->cache + stingy_world.map->stack_bytes - (slab->low + 4096));
     there.uc_link = &back;
@@ -38,8 +38,7 @@ void stingy_call_on_stack(void (*function)(void *), void *argument) {
 }
 
 /* The slab's memory was all zero at first, so the lowest byte that is not was written; a frame that is never written
- * does not count. Only the owner's thread writes there, and a byte read too early or too late is a figure that is too
- * small. */
+ * does not count. Only the owner's thread writes there; a byte read at another moment makes the figure too small. */
 size_t stack_peak(const struct slab *slab) {
     const struct world *w = &stingy_world;
     if (w->map->stack_bytes == 0)

@@ -1,4 +1,4 @@
-/* Counting over all slabs, and the report. */
+/* Counts over all slabs, and the report. */
 #define _GNU_SOURCE
 #include "slab.h"
 
@@ -39,8 +39,8 @@ static uint64_t number_at(const char **text, unsigned base) {
     }
 }
 
-/* Bytes of huge pages in mappings that lie in a range, as /proc/self/smaps has it: a line of addresses, then its
- * figures. Signal handlers may ask. */
+/* Bytes of huge pages in mappings within a range, from /proc/self/smaps: a line of addresses, then its figures. May be
+ * called in a signal handler. */
 static uint64_t huge_bytes(uintptr_t low, uintptr_t high) {
     int smaps = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
     if (smaps < 0)

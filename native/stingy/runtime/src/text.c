@@ -1,4 +1,5 @@
-/* Text for reports. A signal handler may write it, too: no stdio where the text goes to a descriptor, and no memory. */
+/* Text for reports. A signal handler may write it, too, so text to a descriptor uses no stdio, and no memory is
+ * allocated. */
 #include "slab.h"
 
 #include <errno.h>

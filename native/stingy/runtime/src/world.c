@@ -11,7 +11,7 @@
 
 struct world stingy_world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Which world the thread's slab belongs to: stingy_end makes all of them void. */
+/* The world to which the thread's slab belongs: stingy_end invalidates all slabs. */
 static _Atomic uint32_t generation = 1;
 static _Thread_local struct {
     struct slab *slab;
@@ -49,7 +49,7 @@ static size_t lay_control(char *at) {
     return bytes + (map->object_count + 1u) * sizeof(struct object_counters);
 }
 
-/* Memory of a new slab, touched by the thread that will use it, so that it lies near that thread's CPU. */
+/* Memory of a new slab, first written by the thread that will use it, so that it lies near that thread's CPU. */
 static struct slab *slab_make(uint32_t i) {
     struct world *w = &stingy_world;
     char *at = (char *)slab_at(i);
@@ -108,7 +108,7 @@ struct slab *slab_mine(void) {
     return mine.slab;
 }
 
-/* The slab with what still lives in it waits for the next thread. */
+/* The slab with its live blocks waits for the next thread. */
 static void thread_ends(void *slab) {
     if (slab_mine_if_any() == slab) {
         mine.slab = NULL;
@@ -127,9 +127,9 @@ struct slab *slab_of(const void *address) {
     return i < atomic_load_explicit(&w->threads, memory_order_acquire) ? slab_at((uint32_t)i) : NULL;
 }
 
-/* A fork finds the lock free, whoever held it: a child has no thread but the one that forked. The slabs of the others
- * stay theirs, which never run again: they may have been in the midst of anything, and the kernel copies pages one by
- * one, so that the child does not even see their writes in order. What the child frees of them lies on their stacks of
+/* After a fork the lock is free, whoever held it: a child has only the thread that forked. The slabs of the others keep
+ * owners that never run again: these may have been in the middle of anything, and the kernel copies pages one by one,
+ * so the child does not even see their writes in order. Blocks of them that the child frees go to their stacks of
  * returns, which needs nothing of the slab. */
 static void before_fork(void) {
     pthread_mutex_lock(&stingy_world.lock);
@@ -142,10 +142,10 @@ static void after_fork_in_child(void) {
     ends_in_child();
 }
 
-/* realloc(block, 0) frees the block in glibc, and gives one of no bytes elsewhere (C11, 7.22.3: as the implementation
- * likes). */
+/* realloc(block, 0) frees the block in glibc, and returns an empty one elsewhere (C11, 7.22.3: implementation-defined).
+ * */
 static bool is_freed_by_zero_realloc(void) {
-    /* A compiler may do away with blocks that nobody looks at, and take them for given. */
+    /* A compiler may remove blocks that are never read. */
     volatile size_t zero = 0;
     void *volatile block = malloc(1), *volatile left = block ? realloc(block, zero) : NULL;
     bool is_freed = block && !left;
@@ -180,12 +180,12 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
         w->cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE) +
                           (map->globals ? ((uintptr_t)map->globals - map->stack_bytes) % HUGE_PAGE : 0);
         w->stride = round_up(w->cache_offset + round_up(map->cache_bytes, 4096) + w->high_bytes, HUGE_PAGE);
-        /* Where the address space is limited, most of it stays the program's. */
+        /* Where the address space is limited, most of it is left to the program. */
         struct rlimit limit;
         if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
             while (w->max_threads > 1 && (w->max_threads + 1) * w->stride > limit.rlim_cur / 8)
                 w->max_threads /= 2;
-        /* One more, so that the first slab can begin at a huge page. Nothing of it exists until it is used. */
+        /* One more, so that the first slab can begin at a huge page. Its memory is not allocated until it is used. */
         size_t reserved = (w->max_threads + 1) * w->stride;
         w->reserved = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         status = w->reserved == MAP_FAILED ? -ENOMEM : -pthread_key_create(&w->at_thread_end, thread_ends);

@@ -5,7 +5,7 @@
 
 namespace stingy {
 
-/// False: `error` says which annotation cannot be read, or contradicts the configuration, and where.
+/// False: `error` names the annotation that cannot be read, or that contradicts the configuration, and its place.
 bool apply_annotations(const Facts &facts, Config &config, std::string &error);
 
 } // namespace stingy

@@ -5,7 +5,7 @@
 namespace stingy {
 namespace {
 
-/// One table of the file; remembers which keys were asked for, so that the others can be refused.
+/// One table of the file; records the keys that were read, so that all others can be refused.
 class Reader {
   public:
     Reader(const toml::table &table, std::string where, const std::string &file, std::string &error)
@@ -46,7 +46,7 @@ class Reader {
         wrong(*node, key, "true or false");
         return false;
     }
-    /// A list; `or_one`: a single text will do.
+    /// A list; `or_one`: a single text is allowed, too.
     std::vector<std::string> texts(const char *key, bool or_one = false) {
         std::vector<std::string> all;
         const toml::node *node = find(key);

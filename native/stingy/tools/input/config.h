@@ -1,4 +1,4 @@
-// stingy.toml: what a server's functions, structures and fields are, where its source does not say so.
+// stingy.toml: the meaning of a server's functions, structures and fields, where its source does not show it.
 #pragma once
 #include <map>
 #include <optional>
@@ -32,7 +32,7 @@ struct Allocator {
     Place place;
 };
 
-/// A function of the server that takes a request and a stage.
+/// A function of the server with a request and a stage as arguments.
 struct StageCall {
     int request = -1, stage = -1;
     Place place;
@@ -45,7 +45,7 @@ struct Callback {
     Place place;
 };
 
-/// A function that frees and whose address is given away; what is freed through it, by id or structure.
+/// A function that frees and whose address is given away; the objects freed through it, by id or structure.
 struct HandedOn {
     std::vector<std::string> frees;
     Place place;
@@ -68,7 +68,7 @@ struct StateName {
     std::string type, field;
 };
 
-/// Everything that stingy.toml and the annotations say. Names are those of the source.
+/// The contents of stingy.toml and of the annotations. Names are those of the source.
 struct Config {
     std::string file;
     std::string scheduler, dispatch;
@@ -88,7 +88,7 @@ struct Config {
 
     /// Reads a file. False: `error` says file, line, what is wrong and what to do.
     bool read(const std::string &path, std::string &error);
-    /// The C library's allocators and callbacks, where the file does not say otherwise.
+    /// Adds the C library's allocators and callbacks, unless the file defines them.
     void add_known();
 };
 

@@ -238,8 +238,8 @@ class FactWalk : public Walk {
 
     void visit_cast(CStyleCastExpr *cast) {
         expect(cast->getSubExpr(), cast->getType(), "");
-        // A function that is cast may be called as what it is cast to; one that is made a plain pointer or a number, as
-        // anything.
+        // A function that is cast may be called as the type that it is cast to; one cast to a plain pointer or a
+        // number, as any type.
         const Expr *from = cast->getSubExpr()->IgnoreParenImpCasts();
         bool is_named = isa<DeclRefExpr>(from) && isa<FunctionDecl>(llvm::cast<DeclRefExpr>(from)->getDecl());
         if (const auto *address = dyn_cast<UnaryOperator>(from); address && address->getOpcode() == UO_AddrOf)
@@ -435,7 +435,7 @@ class FactWalk : public Walk {
         }
     }
 
-    /// What a call's result is used as.
+    /// How a call's result is used.
     void expect(const Expr *value, QualType type, const std::string &left) {
         const Expr *plain = value->IgnoreParenCasts();
         if (const auto *call = dyn_cast<CallExpr>(plain)) {

@@ -1,4 +1,4 @@
-// What the syntax tree alone knows: names of states, annotations, layouts, and how allocations are written.
+// Facts that only the syntax tree has: names of states, annotations, layouts, and how allocations are written.
 #pragma once
 #include "input/config.h"
 #include <map>
@@ -14,11 +14,11 @@ class CompilerInstance;
 
 namespace stingy {
 
-/// A function's type as far as calls through pointers can be told apart by it: result, then parameters. Integers by
-/// their width, pointers by what they point to, without qualifiers; `*` points to void. `...` at the end: more may
-/// follow. Empty: any.
+/// A function's type as far as it distinguishes calls through pointers: result, then parameters. Integers by their
+/// width, pointers by what they point to, without qualifiers; `*` points to void. `...` at the end: more may follow.
+/// Empty: any.
 using Signature = std::vector<std::string>;
-/// Whether a function of type `callee` may be what is called as `called`.
+/// Whether a call of type `called` can reach a function of type `callee`.
 bool fits(const Signature &called, const Signature &callee);
 
 struct Field {
@@ -39,7 +39,7 @@ struct Record {
     const Field *find(const std::string &field) const;
 };
 
-/// A function touches a field. `line` is where a macro is used.
+/// An access of a function to a field. `line` is where a macro is used.
 struct Access {
     std::string file, function, record, field;
     unsigned line;
@@ -57,7 +57,7 @@ struct WrittenCall {
     std::string type;   ///< what the result is used as, or what the pointer argument points to; empty: void or unknown
     std::string record; ///< its structure's name, if it is one
     std::string left;   ///< what it is assigned to
-    /// Of the first argument that is a pointer to a pointer: what that points to, its structure, and where it is.
+    /// Of the first argument that is a pointer to a pointer: its target's type and structure, and where the pointer is.
     std::string stored_type, stored_record, stored_left;
     std::vector<std::string> arguments;
     unsigned column = 0;
@@ -70,7 +70,7 @@ struct Note {
     Place place;
 };
 
-/// Facts of one unit, or of all of them added up.
+/// Facts of one unit, or the sum of all units.
 struct Facts {
     std::map<std::string, Record> records;
     std::map<std::string, std::string> aliases; ///< typedef name -> structure
@@ -87,7 +87,7 @@ struct Facts {
     std::map<std::tuple<std::string, unsigned, unsigned>, std::set<Signature>>
         pointer_calls; ///< file, line, column -> type called there
     void add(Facts &&other);
-    /// Whether a call of the type can mean the function: by its own type, or by one that it is cast to.
+    /// Whether a call of this type can reach the function: by its own type, or by one that it is cast to.
     bool can_be_called_as(const std::string &function, const Signature &type) const;
     std::string record_named(const std::string &name) const; ///< resolves typedefs; empty if unknown
 };

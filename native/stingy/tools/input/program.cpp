@@ -112,7 +112,7 @@ std::vector<std::string> parse_arguments(const Unit &unit) {
                 arguments.push_back(unit.command[++i]);
                 break;
             } else if (word.starts_with(flag) && word != flag && StringRef(flag).size() == 2) {
-                // The fortified C library puts calls of its own in the place of the program's.
+                // The fortified C library replaces the program's calls by its own.
                 if (!word.starts_with("-D_FORTIFY_SOURCE"))
                     arguments.push_back(word.str());
                 break;
@@ -160,7 +160,7 @@ struct Parsed {
     bool is_good = false;
 };
 
-/// The optimiser's first step: variables become values, so that the flow of pointers and states can be read off.
+/// The optimiser's first step: variables become values, which shows the flow of pointers and states.
 void make_values(Module &module) {
     PassBuilder builder;
     LoopAnalysisManager loops;
@@ -209,8 +209,7 @@ void parse(const Unit &unit, Parsed &parsed) {
     WriteBitcodeToFile(*module, stream);
 }
 
-/// How much alike two units are compiled: the macros and folders that they have in common, less those that only one
-/// has.
+/// How similarly two units are compiled: the macros and folders that they share, minus those that only one has.
 int likeness(const Unit &a, const Unit &b) {
     int both = 0, all = 0;
     std::vector<std::string> left = meaning(a), right = meaning(b);
@@ -254,7 +253,7 @@ std::set<size_t> linked_with(size_t first, const Program &program, const std::ve
     return linked;
 }
 
-/// Of a file that is compiled in several ways, the one that is most like the main's; said where that does not tell.
+/// Of a file that is compiled in several ways, the one most similar to the main's; reported where that does not decide.
 void choose_ways(Program &program, std::vector<Parsed> &parsed) {
     const Unit *main = nullptr;
     for (size_t i = 0; i < parsed.size(); i++)
@@ -281,7 +280,7 @@ void choose_ways(Program &program, std::vector<Parsed> &parsed) {
     program.units = std::move(units), parsed = std::move(kept);
 }
 
-/// Of several programs, the one asked for: leaves out what only the others are linked of.
+/// Of several programs, the chosen one: leaves out what only the others are linked of.
 bool choose_program(Program &program, std::vector<Parsed> &parsed, const std::string &main_file, std::string &error) {
     std::set<size_t> mains;
     std::string names;
@@ -401,7 +400,7 @@ bool load(Program &program, unsigned jobs, const std::string &main_file, const s
             return false;
         }
     }
-    // An annotation is no use of a function's address.
+    // An annotation does not count as a use of a function's address.
     if (GlobalVariable *notes = program.module->getGlobalVariable("llvm.global.annotations"))
         notes->eraseFromParent();
     return true;

@@ -37,15 +37,15 @@ struct Program {
 
 /// Reads compile_commands.json. False: `error` says what is wrong and what to do.
 bool read_units(const std::string &build, Program &program, std::string &error);
-/// Arguments with which Clang parses a unit: what changes its meaning, and nothing of how code is made.
+/// Arguments with which Clang parses a unit: those that change its meaning, without those that only change its code.
 std::vector<std::string> parse_arguments(const Unit &unit);
-/// Parses and links every unit, `jobs` at a time. `main_file`: whose main is the server's, where the build makes
+/// Parses and links every unit, `jobs` at a time. `main_file`: the file with the server's main, where the build makes
 /// several programs; files that only the others need are left out. `progress` is called with the number of files done.
-/// False: `error` has the compiler's messages, or asks for the program.
+/// False: `error` has the compiler's messages, or asks to name the program.
 bool load(Program &program, unsigned jobs, const std::string &main_file, const std::function<void(size_t)> &progress,
           std::string &error);
 
-/// Where a function's name and an instruction stand in the source; file absolute.
+/// The place of a function's name or of an instruction in the source; the file is absolute.
 Place place_of(const llvm::Function &function);
 Place place_of(const llvm::Instruction &instruction);
 /// A function's name in the source: static ones are renamed when modules are linked.

@@ -1,5 +1,5 @@
-// A walk over the syntax tree of C. It visits declarations, statements and expressions that the source has, each before
-// what is in it. Clang's RecursiveASTVisitor knows C++ too, and every class that is made from it compiles for seconds.
+// A walk over the syntax tree of C. It visits declarations, statements and expressions of the source, each before its
+// parts. It replaces Clang's RecursiveASTVisitor, which also knows C++ and takes seconds to compile for each class.
 #pragma once
 
 namespace clang {

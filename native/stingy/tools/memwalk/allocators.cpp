@@ -7,7 +7,7 @@ namespace stingy {
 
 Allocators::Allocators(Module &module, const Config &config, const Facts &facts)
     : mallocs(config.malloc_like), frees(config.free_like) {
-    // A server's own function may have the name of a known one (its own `memalign`): then its body says what it is.
+    // A server's own function may have the name of a known one (its own `memalign`): then its body decides.
     for (auto *table : {&mallocs, &frees})
         for (auto it = table->begin(); it != table->end();) {
             const Function *function = module.getFunction(it->first);
@@ -166,7 +166,7 @@ bool depends_on_parameter(const Value *value, unsigned depth = 0) {
 
 } // namespace
 
-/// What a wrapper does beside calling its allocator.
+/// The work of a wrapper besides calling its allocator.
 void Allocators::find_manner(const Function &function, const std::vector<const CallBase *> &sites,
                              const Allocator &inner, Allocator &wrapper) const {
     wrapper.place.file = "wrapper";

@@ -1,4 +1,4 @@
-// Which functions allocate and free: those of the C library and of the configuration, and wrappers around them.
+// Finds the functions that allocate and free: those of the C library and of the configuration, and their wrappers.
 #pragma once
 #include "input/config.h"
 #include "input/program.h"
@@ -14,13 +14,13 @@ class Module;
 
 namespace stingy {
 
-/// Functions by their linked name. A wrapper returns what an allocator gave it, or stores it where a parameter points
-/// to, of a size that its caller chose, and keeps it nowhere; a freeing wrapper hands a `void *` parameter on. The
-/// calls of a wrapper are the sites, not the call within.
+/// Functions by their linked name. A wrapper returns a block of an allocator, or stores it where a parameter points to,
+/// with a size that its caller chose, and keeps it nowhere; a freeing wrapper passes a `void *` parameter on. The sites
+/// are the calls of a wrapper, not the call within.
 class Allocators {
   public:
     Allocators(llvm::Module &module, const Config &config, const Facts &facts);
-    /// What the call allocates by, or null. `is_free`: what it frees by.
+    /// The allocator that the call uses, or null. `is_free`: the function by which it frees.
     const Allocator *malloc_of(const llvm::CallBase &call) const;
     const Allocator *free_of(const llvm::CallBase &call) const;
     const Allocator *malloc_of(const llvm::Function &function) const;

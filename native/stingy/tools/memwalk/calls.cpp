@@ -63,7 +63,7 @@ struct Search {
     unsigned steps = 0;
 
     void go(const Value *value, const Instruction *at) {
-        // A search that large says nothing; the result is then named incomplete.
+        // So large a search shows nothing; the result is then reported as incomplete.
         if (++steps > 20000) {
             found.is_complete = false;
             return;
@@ -112,7 +112,7 @@ struct Search {
                 if (stores != calls.stores.end())
                     for (const StoreInst *store : stores->second)
                         go(store->getValueOperand(), at);
-                // Nobody assigns it: tables that are constants.
+                // No code assigns it: tables that are constants.
                 if (stores == calls.stores.end())
                     for (const Target *target : calls.pointers.contents(cell))
                         if (target->kind == Target::function)

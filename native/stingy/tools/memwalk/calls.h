@@ -30,8 +30,8 @@ struct Origin {
     const llvm::Instruction *at = nullptr;
 };
 
-/// Constants that can be in `value` when `at` runs. `within` says which calls count. A load of the field `unchanged`
-/// adds nothing. is_complete: nothing else can be there.
+/// Constants that can be in `value` when `at` runs. `within` decides which calls count. A load of the field `unchanged`
+/// adds nothing. is_complete: no other value is possible.
 struct Origins {
     std::vector<Origin> all;
     bool is_complete = true;

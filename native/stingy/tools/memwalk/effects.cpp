@@ -54,7 +54,7 @@ bool Effects::is_single(unsigned object) const {
     return objects.all[object].per_request == std::optional<uint64_t>(1);
 }
 
-/// Whether a structure is reached by all requests alike: start-up makes it, or a global holds it.
+/// Whether all requests share a structure: start-up makes it, or a global holds it.
 bool Effects::is_common(const std::string &record) const {
     for (const Object &object : objects.all) {
         if (object.record != record || object.is_request)

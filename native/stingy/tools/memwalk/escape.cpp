@@ -5,7 +5,7 @@ using namespace llvm;
 
 namespace stingy {
 
-// A block that is handed about that much is no temporary.
+// A block that is passed on this often is no temporary.
 static constexpr unsigned most_steps = 4000;
 
 Escapes::Escapes(const Calls &calls, const Allocators &allocators, const StageGraph &graph,
@@ -59,7 +59,7 @@ void Escapes::store_to(Walk &walk, const Value *address) {
         walk.course.is_kept = true;
 }
 
-/// Whether a function gives its variable arguments to functions that print them, and to nobody else.
+/// Whether a function passes its variable arguments only to functions that print them.
 bool Escapes::only_prints(const Function &function) {
     auto [known, is_new] = printing.emplace(&function, true);
     if (!is_new)
@@ -195,7 +195,7 @@ void Escapes::follow(Walk &walk) {
     }
 }
 
-/// A block that lives while the program's loop goes on is no stage's own.
+/// A block that lives while the program's loop continues belongs to no stage.
 bool Escapes::may_run_stages(const Instruction &use, const std::vector<unsigned> &stages) const {
     const Function *function = use.getFunction();
     if (graph.dispatchers.count(function) || function == graph.scheduler)

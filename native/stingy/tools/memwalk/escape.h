@@ -1,12 +1,12 @@
-// Which blocks never outlive the call that made them.
+// Finds blocks that never outlive the call that made them.
 #pragma once
 #include "memwalk/stages.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace stingy {
 
-/// What becomes of a block's address, from one value on (after Choi et al., "Escape analysis for Java", 1999: a summary
-/// of each parameter, callees before callers). Kept: a field, a global, or a function from outside may have it.
+/// Where a block's address goes, from one value on (after Choi et al., "Escape analysis for Java", 1999: a summary of
+/// each parameter, callees before callers). Kept: a field, a global, or a function from outside may have it.
 struct Course {
     bool is_kept = false, is_freed = false, is_returned = false;
     std::set<unsigned> into; ///< parameters of this function: it is stored where they point to
@@ -14,7 +14,7 @@ struct Course {
 
 class Escapes {
   public:
-    /// `is_request`: of an allocating call or a local variable, whether it is a request: what a request holds is none.
+    /// `is_request`: whether an allocating call or a local variable is a request: what a request holds is no temporary.
     Escapes(const Calls &calls, const Allocators &allocators, const StageGraph &graph,
             std::function<bool(const llvm::Value &)> is_request);
     /// Whether the block of an allocating call lives in local variables alone, of the function that calls or of callers

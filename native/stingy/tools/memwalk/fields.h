@@ -1,5 +1,5 @@
-// Fields of request structures: which stages touch them, what padding costs, what packing the hot ones together would
-// save.
+// Fields of request structures: the stages that use them, the cost of padding, and the saving if the hot ones lay
+// together.
 #pragma once
 #include "memwalk/objects.h"
 
@@ -18,9 +18,9 @@ struct Layout {
     std::vector<std::string> packed_order;
 };
 
-/// Layouts of request structures and of the structures that requests own. Hot: touched by a stage that is on a cycle of
-/// the graph or on every path from a beginning to an end, or by two stages; beginnings do not count. Cold: by others
-/// only, or annotated.
+/// Layouts of request structures and of the structures that requests own. Hot: used by a stage that is on a cycle of
+/// the graph or on every path from a beginning to an end, or by two stages; beginnings do not count. Cold: used by
+/// others only, or annotated.
 std::vector<Layout> find_layouts(const Program &program, const StageGraph &graph, const Objects &objects,
                                  uint64_t line_bytes);
 

@@ -39,7 +39,7 @@ bool read_report(const std::string &path, const Unit &unit, Frames &frames) {
         for (int i = 0; i < 2; i++)
             if (auto [rest, number] = file.rsplit(':'); !number.empty() && all_of(number, isDigit))
                 file = rest;
-        // Clones that take the function's place (constprop, isra) and parts that it calls.
+        // Clones that replace the function (constprop, isra) and parts that it calls.
         auto [plain, suffix] = function.split('.');
         bool is_part = suffix.contains("part");
         Frames::Frame &frame = frames.of[{absolute_path(unit.directory, file.str()), plain.str()}];

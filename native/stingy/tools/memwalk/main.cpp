@@ -49,11 +49,11 @@ static cl::opt<std::string>
         cl::value_desc("STAGE:FUNCTION"), cl::cat(category));
 static cl::opt<bool> timings("timings", cl::desc("say on standard error how long each step took"), cl::cat(category));
 
-/// The parts of the work: how long each took and the most memory so far (--timings; wall time, counted once, so noise
-/// of the machine is in it), and on a terminal which one is at work.
+/// The steps: how long each took and the most memory so far (--timings; wall time, measured once, so it includes noise
+/// of the machine), and on a terminal the step that is running.
 class Steps {
   public:
-    /// The part that begins now ends the one before.
+    /// Begins a step and ends the one before.
     void begin(const char *step) {
         auto now = std::chrono::steady_clock::now();
         if (timings && name) {
@@ -71,7 +71,7 @@ class Steps {
             errs() << "\r\033[K" << (name ? "memwalk: " + std::string(name) + more : "");
         errs().flush();
     }
-    /// Before anything else is printed.
+    /// Call before printing anything else.
     void hide() {
         if (is_terminal)
             errs() << "\r\033[K";
@@ -91,7 +91,7 @@ static int fail(const std::string &what, int status = 1) {
     return status;
 }
 
-/// Data and unified caches of CPU 0, as the kernel tells.
+/// Data and unified caches of CPU 0, from the kernel.
 static std::vector<Cache> read_caches(uint64_t &line_bytes) {
     std::vector<Cache> caches = {{"L1", 0, ""}, {"L2", 0, ""}, {"L3", 0, ""}};
     auto read = [](const Twine &path) {
@@ -114,7 +114,7 @@ static std::vector<Cache> read_caches(uint64_t &line_bytes) {
     }
     for (Cache &cache : caches)
         if (!cache.bytes)
-            cache.why_not = "the kernel does not tell under /sys/devices/system/cpu/cpu0/cache";
+            cache.why_not = "the kernel reports none under /sys/devices/system/cpu/cpu0/cache";
     return caches;
 }
 
@@ -177,7 +177,7 @@ static bool draw(const Result &result) {
     return false;
 }
 
-/// Why a stage's code is said to reach a function: the question to ask of a report that seems too large.
+/// Prints why a stage's code reaches a function, for reports that seem too large.
 static int print_chain(const Calls &calls, const StageGraph &graph, StringRef question) {
     auto [from, to] = question.split(':');
     const Stage *stage = nullptr;
@@ -334,7 +334,7 @@ int main(int argc, const char **argv) {
     if (outs().has_error())
         outs().clear_error(), is_good = false;
     steps.end();
-    // Exit without taking the program apart piece by piece.
+    // Exit without destroying every object of the program.
     errs().flush();
     _exit(is_good ? 0 : 1);
 }

@@ -1,4 +1,4 @@
-// Objects that requests own: where they are allocated and freed, how large they are, who holds them.
+// Finds the objects that requests own: where they are allocated and freed, how large they are, and what holds them.
 #pragma once
 #include "memwalk/stages.h"
 #include <deque>
@@ -12,7 +12,7 @@ struct Size {
     std::string reason, from; ///< from: empty (analysis) or configuration
 };
 
-/// Why stingify must leave an object alone.
+/// The reason why stingify must leave an object alone.
 struct Hindrance {
     Place place;
     std::string why;
@@ -56,8 +56,8 @@ struct Objects {
     std::vector<Pointers::Warning> doubts;
 };
 
-/// Fills `scope` and `per_request`: a request's are the request structures, what their fields lead to, and what lies in
-/// their pools.
+/// Fills `scope` and `per_request`: request structures belong to a request, and objects to which their fields lead or
+/// that lie in their pools.
 void find_ownership(const Program &program, const Calls &calls, Objects &objects);
 bool find_objects(const Program &program, const Config &config, const Calls &calls, const Allocators &allocators,
                   const StageGraph &graph, Objects &objects, std::string &error);

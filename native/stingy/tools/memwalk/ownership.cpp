@@ -1,4 +1,4 @@
-// Which objects are a request's own, and how many of each it has.
+// Finds which objects belong to a request, and how many of each it has.
 #include "memwalk/objects.h"
 #include "pch.h"
 

@@ -1,4 +1,4 @@
-// Where pointers can point: inclusion constraints over the whole program, solved once.
+// Finds where pointers can point: inclusion constraints over the whole program, solved once.
 #pragma once
 #include "memwalk/allocators.h"
 #include "memwalk/cells.h"
@@ -22,7 +22,7 @@ class Value;
 
 namespace stingy {
 
-/// Functions of the C library that forget their arguments when they return, but for what they return.
+/// Functions of the C library that keep no argument after they return, except in their result.
 bool keeps_nothing(llvm::StringRef function);
 /// The argument into which a function of the C library returns a pointer, or -1.
 int returned_argument(llvm::StringRef function);
@@ -36,8 +36,8 @@ struct Target {
 
 /// Flow-insensitive, fields of a type joined (Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of
 /// C", 2007, with one instance for each type). A call through a pointer reaches functions of the type that the source
-/// calls there, whatever else was put into the same place: a call of another type is undefined (C11, 6.3.2.3). Sound
-/// but for that, for pointers made from integers, and for bytes copied over fields of pointers; `is_sound` drops the
+/// calls there, whatever else is stored in the same place: a call of another type is undefined (C11, 6.3.2.3). Sound
+/// except for that, for pointers made from integers, and for bytes copied over fields of pointers; `is_sound` drops the
 /// condition on types.
 class Pointers {
   public:
@@ -70,11 +70,11 @@ class Pointers {
     const std::set<llvm::Function *> &called_later() const { return later; }
     const std::set<llvm::Function *> &thread_starts() const { return threads; }
     const std::vector<llvm::CallBase *> &indirect_calls() const { return indirect; }
-    /// Calls of functions from outside that may keep what they are given.
+    /// Calls of functions from outside that may keep their arguments.
     const std::vector<llvm::CallBase *> &calls_to_outside() const { return outside; }
-    /// Those of them that are given `free`.
+    /// Those of them with `free` as an argument.
     const std::vector<llvm::CallBase *> &frees_handed_out() const { return handed_out; }
-    /// The function frees, and the configuration does not say what is freed where its address is given away.
+    /// The function frees, and the configuration does not list what is freed through its address.
     bool is_untold_free(const llvm::Function &function) const;
     const Counts &counts() const { return sum; }
     const std::vector<Warning> &warnings() const { return doubts; }

@@ -1,4 +1,4 @@
-// The part of a function that runs for one value of the state.
+// Finds the part of a function that runs for one value of the state.
 #pragma once
 #include "memwalk/state_field.h"
 #include "llvm/ADT/SetVector.h"

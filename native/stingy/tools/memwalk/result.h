@@ -1,4 +1,4 @@
-// Everything that was found, and the forms in which it is given out.
+// The result of all analyses, and its output forms.
 #pragma once
 #include "memwalk/fields.h"
 #include "memwalk/stack.h"
@@ -52,7 +52,7 @@ void write_json(const Result &result, llvm::raw_ostream &out);
 void write_dot(const Result &result, llvm::raw_ostream &out);
 void write_report(const Result &result, const std::vector<Cache> &caches, llvm::raw_ostream &out);
 
-/// What queues a request, as the source has it on one line.
+/// The call that queues a request, as written in the source, on one line.
 std::string event_text(const Edge &edge);
 std::string class_name(const Size &size);
 

@@ -1,4 +1,4 @@
-// How large an allocation is.
+// Finds the size of an allocation.
 #pragma once
 #include "memwalk/objects.h"
 

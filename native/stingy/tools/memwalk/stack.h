@@ -1,4 +1,4 @@
-// How deep the stack can get at each stage.
+// Bounds the depth of the stack at each stage.
 #pragma once
 #include "memwalk/stages.h"
 
@@ -16,8 +16,8 @@ struct Frames {
     Frame find(const llvm::Function &function) const;
 };
 
-/// automatic: reports beside the object files where they are new, else the build's compiler is asked. report: those
-/// alone. compile: the compiler. none: no frames; every bound is then none.
+/// automatic: reports beside the object files where they are new, else the build's compiler is run. report: reports
+/// alone. compile: the compiler. none: no frames; there is then no bound.
 enum class FrameSource { automatic, report, compile, none };
 Frames read_frames(const Program &program, FrameSource source, unsigned jobs, std::vector<Pointers::Warning> &doubts);
 
@@ -26,8 +26,8 @@ struct StackBound {
     std::vector<std::string> why_not, deepest; ///< why_not empty: it is a bound
 };
 
-/// For each stage: frames from the outermost caller down to the deepest callee. Functions from outside of the program
-/// count what the configuration says. Recursion counts once and is named.
+/// For each stage: frames from the outermost caller to the deepest callee. Functions from outside of the program count
+/// what the configuration sets. Recursion counts once and is named.
 std::vector<StackBound> stack_bounds(const Calls &calls, const Config &config, const StageGraph &graph,
                                      const Frames &frames, std::vector<Pointers::Warning> &doubts);
 

@@ -22,10 +22,10 @@ LEAVE_S = 10.0
 
 
 class Driver:
-    """straingauge on the other end of our input and output. It is gone when our input ends, or at a signal."""
+    """straingauge at the other end of the input and output. It has ended when the input ends, or at a signal."""
 
     def __init__(self) -> None:
-        # Whatever else prints goes to the errors: the output is the driver's.
+        # All other prints go to standard error: standard output carries the driver's protocol.
         self._out: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(2, 1)
         self._gone = threading.Event()
@@ -50,7 +50,7 @@ class Driver:
 
 
 async def serve(driver: Driver, cluster: Cluster, folder: str) -> None:
-    """Carries bytes until the driver is gone."""
+    """Carries bytes until the driver ends."""
     relay = Relay(folder, cluster.members)
     paths = await relay.listen()
     names = [member.name for member in cluster.members]
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def leave_at_once(folder: str, code: int = 1) -> None:
-    """Ends the process, whatever of Ray still runs in it."""
+    """Ends the process, even while Ray still runs in it."""
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)
 

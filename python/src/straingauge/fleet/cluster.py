@@ -1,4 +1,4 @@
-"""Which nodes of a Ray cluster take part, and how straingauge comes there."""
+"""Chooses the nodes of a Ray cluster, and brings straingauge to them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ STOP_S = 5.0
 
 
 class Member:
-    """A node that takes part: its name for people, and the actor that holds its worker."""
+    """A node that takes part: its name for messages, and the actor that holds its worker."""
 
     def __init__(self, name: str, actor: Any) -> None:
         self.name = name
         self._actor = actor
 
     def write(self, data: bytes) -> Any:
-        """Awaitable: hands bytes to the worker. Calls of one kind keep their order."""
+        """Awaitable: sends bytes to the worker. Calls of one kind keep their order."""
         return self._actor.write.options(concurrency_group="write").remote(data)
 
     def read(self) -> Any:
@@ -57,7 +57,7 @@ class Cluster:
         self.members: List[Member] = []
 
     def open(self) -> None:
-        """Connects, sets nodes aside and starts the workers. FleetError says in one sentence why not."""
+        """Connects, reserves nodes and starts the workers. FleetError has the reason in one sentence."""
         until = time.monotonic() + self._order.wait_s
         self._connect()
         self._set_aside(until)
@@ -95,7 +95,7 @@ class Cluster:
         if count == 0:
             raise FleetError(f"no node of the Ray cluster has {cpus:g} CPUs: it has {_listed(alive)}")
         self._tell(f"setting {count} nodes aside")
-        # A bundle must hold something.
+        # A bundle must not be empty.
         self._group = placement_group([{"CPU": max(cpus, 0.001)}] * count, strategy="STRICT_SPREAD")
         while not self._group.wait(min(0.5, max(0.0, until - time.monotonic()))):
             if time.monotonic() >= until or self._is_over():
@@ -142,7 +142,7 @@ class Cluster:
         return [one for one in self._ray.nodes() if one["Alive"]]
 
     def close(self) -> None:
-        """Ends the workers and leaves the cluster; whatever of it is there."""
+        """Ends the workers and leaves the cluster, also one that is only partly set up."""
         ray = self._ray
         if not ray.is_initialized():
             return
@@ -163,7 +163,7 @@ class Cluster:
 
 
 def _ray() -> Any:
-    # Ray's own wish to be asked about statistics has no place in a helper.
+    # Ray's question about usage statistics does not belong in a helper's output.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -192,6 +192,6 @@ def _listed(nodes: List[Dict[str, Any]]) -> str:
 
 
 def sentence(why: BaseException) -> str:
-    """What Ray says, in one line of bounded length."""
+    """Ray's message, in one line of bounded length."""
     text = " ".join(str(why).split()) or type(why).__name__
     return text if len(text) <= 300 else text[:300] + "..."

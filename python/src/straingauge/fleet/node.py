@@ -1,4 +1,4 @@
-"""What runs on a node: straingauge as a worker, its pipes within reach of Ray.
+"""Runs straingauge as a worker on a node, and makes its pipes available to Ray.
 
 Only the standard library is used, as the module travels to the nodes by value: they need Ray and nothing else.
 """
@@ -20,14 +20,14 @@ COMPLAINT_BYTES = 4096
 
 
 class WorkerNode:
-    """One worker. Ray calls `write`, `read` and `stop` on threads of their own, so that none waits for another."""
+    """One worker. Ray calls `write`, `read` and `stop` on separate threads, so that none waits for another."""
 
     def __init__(self, prefix: List[str], arguments: List[str]) -> None:
         program = self._program()
         self._complaints = b""
         self._folder: Optional[str]
         try:
-            # A group of its own, so that what the prefix started ends with it.
+            # A separate process group, so that processes started by the prefix end with it.
             self._child = subprocess.Popen(
                 [*prefix, program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 bufsize=0, start_new_session=True,
@@ -59,11 +59,11 @@ class WorkerNode:
             self._complaints = (self._complaints + piece)[-COMPLAINT_BYTES:]
 
     def is_there(self) -> int:
-        """Its process, once it runs."""
+        """The worker's process number, once it runs."""
         return self._child.pid
 
     def write(self, data: bytes) -> bool:
-        """Hands bytes to the worker; False when it takes no more."""
+        """Sends bytes to the worker; False when it takes no more."""
         stdin = self._child.stdin
         assert stdin is not None
         try:
@@ -94,7 +94,7 @@ class WorkerNode:
         return f"{how}: {last[0]}" if last and status != 0 else how
 
     def stop(self, patience_s: float) -> None:
-        """Ends the worker: first its input, then, if that did not help, the worker with what it started."""
+        """Ends the worker: first its input, then, if it still runs, the worker and its children."""
         try:
             if self._child.stdin is not None:
                 self._child.stdin.close()

@@ -1,4 +1,4 @@
-"""What the driver asks the helper for: one JSON object, the first line of its input."""
+"""The driver's order to the helper: one JSON object, the first line of its input."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class FleetError(Exception):
 
 @dataclass(frozen=True)
 class Order:
-    """A fleet that is wanted."""
+    """An ordered fleet."""
 
     binary: str
     """straingauge for the nodes."""
     address: Optional[str]
-    """Ray's, as HOST:PORT; None for the one that Ray finds."""
+    """Ray's address, as HOST:PORT; None for the cluster that Ray finds."""
     workers: Optional[int]
-    """How many; None for one on every node."""
+    """The number of workers; None for one on every node."""
     worker_cpus: float
-    """CPUs that Ray sets aside for each."""
+    """CPUs that Ray reserves for each."""
     prefix: List[str]
-    """Words before the worker's command; {number} stands for its number, from 1."""
+    """Words before the worker's command; {number} is replaced by its number, from 1."""
     arguments: List[str]
     """Words after the program's name."""
     wait_s: float
-    """How long nodes and workers may take to be there."""
+    """How long nodes and workers may take to start."""
 
     @staticmethod
     def read(line: str) -> "Order":
-        """Takes the driver's words; FleetError where they are none."""
+        """Parses the driver's order; FleetError if it is not valid."""
         try:
             content = json.loads(line)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Bytes between the driver's sockets and the workers on the nodes. What they say is not looked at."""
+"""Bytes between the driver's sockets and the workers on the nodes. The bytes are not examined."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Relay:
 
     def _taker(self, member: Member, path: str) -> Any:
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            # One driver: a second one finds no socket. The last one's folder goes, so that nothing is left of a helper
-            # that is killed.
+            # One driver: a second one finds no socket. The last one removes the folder, so that nothing is left of a
+            # helper that is killed.
             with contextlib.suppress(OSError):
                 os.unlink(path)
                 os.rmdir(self._folder)
@@ -58,7 +58,7 @@ class Relay:
 
 
 async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carries until one end is at its end; the worker ends with it, and the driver hears why if it can."""
+    """Carries bytes until one side ends; the worker ends then, and the driver gets the reason if it still reads."""
     ways = [asyncio.ensure_future(_to_worker(member, reader)), asyncio.ensure_future(_from_worker(member, writer))]
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +80,7 @@ async def _to_worker(member: Member, reader: asyncio.StreamReader) -> str:
     try:
         while data := await reader.read(CHUNK_BYTES):
             if not await member.write(data):
-                # Its output says how it ended.
+                # The end of its output has the reason.
                 await asyncio.sleep(STOP_S)
                 return "it takes no more messages"
     except OSError:
@@ -110,7 +110,7 @@ async def _from_worker(member: Member, writer: asyncio.StreamWriter) -> str:
 
 
 def loss(why: Exception) -> str:
-    """What Ray says when an actor is no more, in the words of this room."""
+    """Ray's error for an ended actor, in straingauge's terms."""
     text = sentence(why)
     if "node has died" in text or "node died" in text:
         return "its node is gone from the Ray cluster"

@@ -2,10 +2,12 @@
 
 mod pace;
 mod plain;
+mod reap;
 mod tls;
 
 pub(crate) use pace::{Limited, Pace, Unlimited};
 pub(crate) use plain::Plain;
+pub(crate) use reap::{Arrival, Sampled};
 pub(crate) use tls::Tls;
 
 use super::{Source, Worker};

@@ -5,7 +5,8 @@
 //! heap a thread, on a grid of a millisecond, so that a wake-up serves many connections and nothing polls.
 
 use super::Transport;
-use crate::connection::State;
+use super::reap::Arrival;
+use crate::connection::{Connection, State};
 use crate::socket::{self, Errno};
 use crate::worker::{Report, Source, Worker};
 use record::ClientPlan;
@@ -22,32 +23,59 @@ const GRID_NS: u64 = 1_000_000;
 /// Connections begin in so many groups, spread over the time of one read.
 const GROUPS: u64 = 64;
 
-/// When a connection may read, and how much.
+/// When a connection may read, how much, and whether it is known when the bytes came in. The default: as much as is there,
+/// and it is not.
 pub(crate) trait Pace {
     /// One read a turn, at most of the quantum; else as many as the socket has bytes for.
     const IS_LIMITED: bool;
 
     /// Prepares a new socket; how many system calls that took.
-    fn prepare(&self, fd: i32) -> Result<u64, Errno>;
+    fn prepare(&self, _fd: i32) -> Result<u64, Errno> {
+        Ok(0)
+    }
 
     /// A request leaves on `slot`.
-    fn request_leaves(&mut self, slot: usize, now_ns: u64);
+    #[inline]
+    fn request_leaves(&mut self, _slot: usize, _connection: &mut Connection, _now_ns: u64) {}
+
+    /// Reads what the socket holds, as much as the buffer takes.
+    #[inline]
+    fn receive(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
+        socket::receive(connection.fd, buffer)
+    }
+
+    /// When the last byte of a complete response came in; `None` where that is not timed. `by_bytes`: those of the last
+    /// read have completed it, not the end of the connection, of which nothing is known.
+    #[inline]
+    fn arrival(&mut self, _connection: &mut Connection, _by_bytes: bool) -> Option<Arrival> {
+        None
+    }
 
     /// How many of `most` bytes of a response `slot` may read now; `None` when it rests, with its timer set.
-    fn room(&mut self, slot: usize, now_ns: u64, most: usize) -> Option<usize>;
+    #[inline]
+    fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
+        Some(most)
+    }
 
     /// `slot` has read `bytes` of a response. More may be there: it is looked for when the pace allows, as the event that
     /// announced it does not come again.
-    fn took(&mut self, slot: usize, bytes: usize, now_ns: u64, in_window: bool);
+    #[inline]
+    fn took(&mut self, _slot: usize, _bytes: usize, _now_ns: u64, _in_window: bool) {}
 
     /// When the next timer is due; `u64::MAX` = never.
-    fn next_due_ns(&self) -> u64;
+    #[inline]
+    fn next_due_ns(&self) -> u64 {
+        u64::MAX
+    }
 
     /// A slot whose rest is over.
-    fn take_due(&mut self, now_ns: u64) -> Option<usize>;
+    #[inline]
+    fn take_due(&mut self, _now_ns: u64) -> Option<usize> {
+        None
+    }
 
     /// Adds the bandwidths and the memory.
-    fn report(&self, report: &mut Report);
+    fn report(&self, _report: &mut Report) {}
 }
 
 /// As fast as the socket has bytes.
@@ -55,33 +83,6 @@ pub(crate) struct Unlimited;
 
 impl Pace for Unlimited {
     const IS_LIMITED: bool = false;
-
-    fn prepare(&self, _fd: i32) -> Result<u64, Errno> {
-        Ok(0)
-    }
-
-    #[inline]
-    fn request_leaves(&mut self, _slot: usize, _now_ns: u64) {}
-
-    #[inline]
-    fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
-        Some(most)
-    }
-
-    #[inline]
-    fn took(&mut self, _slot: usize, _bytes: usize, _now_ns: u64, _in_window: bool) {}
-
-    #[inline]
-    fn next_due_ns(&self) -> u64 {
-        u64::MAX
-    }
-
-    #[inline]
-    fn take_due(&mut self, _now_ns: u64) -> Option<usize> {
-        None
-    }
-
-    fn report(&self, _report: &mut Report) {}
 }
 
 /// So many bytes a second.
@@ -143,7 +144,7 @@ impl Pace for Limited {
     }
 
     /// Time before the request cannot be made up for, except for the spread of the first ones.
-    fn request_leaves(&mut self, slot: usize, now_ns: u64) {
+    fn request_leaves(&mut self, slot: usize, _connection: &mut Connection, now_ns: u64) {
         let allowed = &mut self.allowed_ns[slot];
         *allowed = if *allowed < 1_000_000_000 { now_ns + *allowed } else { (*allowed).max(now_ns) };
     }
@@ -233,7 +234,7 @@ mod tests {
         let mut pace = Limited::new(&clients, 2).unwrap();
         assert_eq!(pace.quantum, 5000);
         let now = 10_000_000_000;
-        pace.request_leaves(0, now);
+        pace.request_leaves(0, &mut Connection::new(), now);
         assert_eq!(pace.room(0, now, 64), Some(64));
         pace.took(0, 5000, now, true);
         assert_eq!(pace.room(0, now, 64), None);

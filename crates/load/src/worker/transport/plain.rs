@@ -91,8 +91,11 @@ impl<P: Pace> Transport for Plain<P> {
             let most = if is_skipped { skippable.min(DISCARD_AT_ONCE) as usize } else { worker.buffer.len() };
             let Some(room) = worker.room(slot, now, most) else { return };
             worker.system_calls += 1;
-            let result =
-                if is_skipped { socket::discard(fd, room) } else { socket::receive(fd, &mut worker.buffer[..room]) };
+            let result = if is_skipped {
+                socket::discard(fd, room)
+            } else {
+                worker.transport.pace.receive(&mut worker.connections[slot], &mut worker.buffer[..room])
+            };
             match result {
                 Ok(0) => return worker.on_end(slot, now),
                 Ok(count) => {

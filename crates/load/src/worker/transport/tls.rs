@@ -88,10 +88,11 @@ impl<P: Pace> Transport for Tls<P> {
     fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
-            let connection = &worker.connections[slot];
+            let connection = &mut worker.connections[slot];
             let (state, generation) = (connection.state, connection.generation);
             worker.system_calls += 1;
-            match socket::receive(connection.fd, &mut worker.transport.sessions.raw[..room]) {
+            let Tls { pace, sessions } = &mut worker.transport;
+            match pace.receive(connection, &mut sessions.raw[..room]) {
                 Ok(0) if state == State::Handshaking => return worker.connect_failed(slot, now, Failure::Reset),
                 Ok(0) => return worker.on_end(slot, now),
                 Ok(count) => {

@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 
 /// Bursts of a profile; the spread between them gives the intervals.
 pub const BURSTS: u32 = 10;
-/// The programs need a moment to learn where each thread is before anything counts.
+/// The programs need a moment to learn each thread's state before counting begins.
 const ACQUAINTANCE: Duration = Duration::from_millis(30);
-/// The first hook after the end of a burst is waited for this long.
+/// How long the first hook after the end of a burst is waited for.
 const SETTLE: Duration = Duration::from_millis(8);
 
-/// A burst is tried this often when this program loses its CPU at one of its edges.
+/// How often a burst is tried when this program loses its CPU at one of its edges.
 const ATTEMPTS: u32 = 4;
 
-/// What to profile, and how.
+/// The settings of an exact profile.
 #[derive(Debug, Clone)]
 pub struct BurstOptions {
     /// The server's port.
@@ -35,14 +35,14 @@ pub struct BurstOptions {
     pub burst: Duration,
 }
 
-/// CLOCK_MONOTONIC, which the programs' time stamps are of.
+/// CLOCK_MONOTONIC, the clock of the programs' time stamps.
 pub(super) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// An attached exact profiler: hooks cost time as long as they are there, so let the time until [`finish`](Self::finish)
-/// be short.
+/// An attached exact profiler: hooks cost time as long as they are attached, so the time until [`finish`](Self::finish)
+/// should be short.
 #[derive(Debug)]
 pub struct ExactProfiler {
     options: BurstOptions,
@@ -79,7 +79,7 @@ impl ExactProfiler {
         Ok(profiler)
     }
 
-    /// Measures one burst. One at whose edges this program lost its CPU is measured again, a few times at most.
+    /// Measures one burst. A burst at whose edges this program lost its CPU is measured again, a few times at most.
     pub fn burst(&mut self) -> Result<(), ProfileError> {
         self.admit()?;
         let pids = self.group.pids();
@@ -93,8 +93,8 @@ impl ExactProfiler {
         Ok(())
     }
 
-    /// A burst, and how long the slower of its edges took: between the reading of the scheduler's account and the moment
-    /// from which time counts, or no longer does.
+    /// A burst, and how long the slower of its edges took: between the reading of the scheduler's account and the
+    /// moment from which time counts, or no longer does.
     fn attempt(&self, pids: &[u32]) -> Result<(Burst, u64), ProfileError> {
         let before = self.programs.read(u64::MAX, 0)?;
         let packets_before = self.programs.packets()?;
@@ -109,7 +109,7 @@ impl ExactProfiler {
         let closes_ns = now_ns();
         self.programs.set_gate(opens_ns, closes_ns)?;
         let closing_ns = now_ns() - ending_ns;
-        // A CPU that is awake meets a hook soon; the rest of one that sleeps is added by the reader.
+        // A CPU that is awake reaches a hook soon; the reader adds the rest for one that sleeps.
         std::thread::sleep(SETTLE);
         let after = self.programs.read(opens_ns, closes_ns)?;
         // Processes that ended meanwhile are in neither sum.
@@ -129,7 +129,7 @@ impl ExactProfiler {
         self.programs.add_members(self.group.pids())
     }
 
-    /// Removes the hooks and says what the bursts saw.
+    /// Removes the hooks and returns the result of the bursts.
     pub fn finish(mut self) -> Result<ExactProfile, ProfileError> {
         let hooked = self.programs.hooked();
         let unhooked = std::mem::take(&mut self.programs.unhooked);

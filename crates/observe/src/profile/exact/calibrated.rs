@@ -1,5 +1,5 @@
-//! The sampled profile, corrected by bursts of the exact one: the exact bursts say what each layer's share is, the samples
-//! say how it divides over the layer's parts and functions.
+//! The sampled profile, corrected by bursts of the exact one: the exact bursts give each layer's share, the samples
+//! give its division over the layer's parts and functions.
 
 #[cfg(feature = "bpf")]
 use super::BurstOptions;
@@ -9,13 +9,14 @@ use record::layers::Layer;
 use record::profile::{Calibration, Correction, Estimate, ExactProfile, LayerRow, Profile};
 use record::{Doubt, DoubtKind, Severity};
 
-/// Packets before and after the bursts may differ by so much.
+/// Packets before and after the bursts may differ by this share.
 const LOAD_TOLERANCE: f64 = 0.1;
-/// The part of Other in `record/data/layers.txt` that is this program's own work.
+/// The part of Other in `record/data/layers.txt` that is straingauge's own work.
 const MEASUREMENT: &str = "measurement";
 
-/// Samples half of the window, then measures the bursts, then samples the other half: what changes steadily meanwhile is in
-/// the samples' mean as it is in the bursts. No hook is there while samples are taken, and no sample while hooks are.
+/// Samples half of the window, then measures the bursts, then samples the other half: a steady change affects the
+/// samples' mean as it affects the bursts. No hook is attached while samples are taken, and no sample is taken while
+/// hooks are.
 #[cfg(feature = "bpf")]
 pub fn run(
     options: ProfileOptions,
@@ -41,7 +42,7 @@ pub fn run(
     Ok(profile)
 }
 
-/// Packets by tenth of the window, the bursts in the middle: a load that changed was another one in the bursts.
+/// Packets by tenth of the window, the bursts in the middle: if the load changed, the bursts measured another one.
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 fn load_doubt(packets: &[u64]) -> Option<Doubt> {
     let half = packets.len() / 2;
@@ -63,7 +64,7 @@ fn load_doubt(packets: &[u64]) -> Option<Doubt> {
     })
 }
 
-/// Corrects `profile`. The server's CPU time stays what the scheduler says; samples stay counts of samples.
+/// Corrects `profile`. The server's CPU time stays the scheduler's; samples stay counts of samples.
 pub fn calibrate(profile: &mut Profile, exact: ExactProfile) {
     let sampler_ratio = leave_out_measurement(profile);
     let corrections: Vec<Correction> = exact
@@ -93,7 +94,7 @@ pub fn calibrate(profile: &mut Profile, exact: ExactProfile) {
                 row.us_per_request = scale(row.us_per_request);
                 row.share_ratio = if row.part.is_empty() { Some(share) } else { scale(row.share_ratio) };
             }
-            // No sample fell on the layer, but the bursts saw it.
+            // No sample fell on the layer, but the bursts measured it.
             (None, Some(share)) if row.part.is_empty() => {
                 row.cpu_ns = cpu_ns * share.value;
                 row.us_per_packet = packet_us.map(|whole| scaled(share, whole));
@@ -115,8 +116,8 @@ pub fn calibrate(profile: &mut Profile, exact: ExactProfile) {
     profile.calibration = Some(Calibration { corrections, sampler_ratio, exact });
 }
 
-/// Takes the sampler's own work (the part of Other that the layer table calls measurement) out of the layers, as the bursts
-/// take out theirs, and returns its share.
+/// Takes the sampler's own work (the part of Other that the layer table calls measurement) out of the layers, as the
+/// bursts take out theirs, and returns its share.
 fn leave_out_measurement(profile: &mut Profile) -> f64 {
     let is_own = |row: &LayerRow| row.layer == Some(Layer::Other) && row.part == MEASUREMENT;
     let Some(own) = profile.layers.iter().find(|row| is_own(row)).cloned() else { return 0.0 };
@@ -348,7 +349,7 @@ mod tests {
         calibrate(&mut profile, exact(&[(Some(Layer::User), 0.75), (other, 0.25)]));
         let calibration = profile.calibration.as_ref().expect("it says what was corrected");
         assert!((calibration.sampler_ratio - 0.2).abs() < 1e-9);
-        // Without the sampler, 0.6 and 0.2 of 0.8: what the bursts say, too.
+        // Without the sampler, 0.6 and 0.2 of 0.8: the same as in the bursts.
         for correction in &calibration.corrections {
             assert!(correction.difference.expect("both").value.abs() < 1e-9, "{correction:?}");
         }

@@ -1,5 +1,5 @@
-//! What a hook costs, measured in the run itself: pairs around functions of the kernel that do nothing, and system calls
-//! that do nothing.
+//! The cost of a hook, measured in the run itself: pairs around functions of the kernel that do nothing, and system
+//! calls that do nothing.
 
 #[cfg(feature = "bpf")]
 pub use measure::{bare_call_ns, measure};
@@ -14,7 +14,7 @@ mod measure {
     use record::profile::exact::HookCosts;
     use rustix::process::getppid;
 
-    /// Short batches, of which the median is taken, so that what comes between disturbs few of them.
+    /// Short batches, of which the median is taken, so that interruptions disturb few of them.
     const BATCHES: usize = 15;
     const PAIRS_A_BATCH: u64 = 100;
     const CALLS_A_BATCH: u64 = 200;
@@ -34,8 +34,8 @@ mod measure {
         }
     }
 
-    /// Measures with the tracepoints attached and no function hooked yet. The empty functions stay hooked: nobody else calls them. `bare_call_ns`: what [`bare_call_ns`] said before
-    /// they were.
+    /// Measures with the tracepoints attached and no function hooked yet. The empty functions stay hooked: no other
+    /// code calls them. `bare_call_ns`: the result of [`bare_call_ns`] before they were attached.
     pub fn measure(programs: &mut Programs, bare_call_ns: f64) -> Result<HookCosts, ProfileError> {
         let kernel = |reading: &Reading| own(reading, Charged::To(Layer::SystemCall)).ns as f64;
         let calls = batches(programs, |_| {
@@ -48,7 +48,7 @@ mod measure {
         let one = batches(programs, pairs)?;
         programs.attach_empty_functions(3)?;
         let four = batches(programs, pairs)?;
-        // Three pairs more around calls that else are the same.
+        // Three more pairs around calls that are otherwise the same.
         let outer = median(four.iter().map(kernel)) - median(one.iter().map(kernel));
         let inner = four.iter().map(|batch| {
             let cell = own(batch, Charged::Calibration);
@@ -65,7 +65,7 @@ mod measure {
         })
     }
 
-    /// What this program did in each of some short windows.
+    /// The reading of this program's own work in each of some short windows.
     fn batches(
         programs: &Programs,
         work: impl Fn(&Programs) -> Result<(), ProfileError>,

@@ -1,4 +1,4 @@
-//! The programs in the kernel: one pair for each boundary function that this kernel has, and those of the tracepoints.
+//! The BPF programs: one pair for each boundary function that this kernel has, and those of the tracepoints.
 
 use super::reading::{CALIBRATION, Reading, layer_number};
 use crate::bpf::types::exact::{Cpu, Gate, Options};
@@ -17,14 +17,14 @@ use std::collections::HashMap;
 
 /// Boundary functions that can be hooked at once; [`prepare`] does not compile with another number than the programs'.
 const SLOTS: usize = 96;
-/// Of what libbpf and the verifier wrote, the last lines are part of the error.
+/// Lines of libbpf's and the verifier's last messages in an error.
 const LOG_LINES: usize = 3;
 
-/// Functions of the kernel that do nothing, made for trying programs out (net/bpf/test_run.c).
+/// Functions of the kernel that do nothing, made for testing programs (net/bpf/test_run.c).
 const EMPTY_FUNCTIONS: [&str; 4] = ["bpf_fentry_test1", "bpf_fentry_test2", "bpf_fentry_test3", "bpf_fentry_test4"];
 
-/// Programs of tracepoints that every kernel has, by their order of attachment; ends come before begins, so that nothing
-/// begins unended.
+/// Programs of tracepoints that every kernel has, by their order of attachment; ends come before begins, so that every
+/// begin has an end.
 const TRACEPOINTS: [&str; 11] = [
     "process_forked",
     "switched",
@@ -38,7 +38,7 @@ const TRACEPOINTS: [&str; 11] = [
     "irq_handler_begins",
     "packet_received",
 ];
-/// Programs of tracepoints that depend on the processor, with the type that the kernel's BTF has for each.
+/// Programs of tracepoints that depend on the processor, with the BTF type of each.
 const OPTIONAL: [(&str, &str); 5] = [
     ("local_timer", "btf_trace_local_timer_entry"),
     ("call_function", "btf_trace_call_function_entry"),
@@ -93,7 +93,7 @@ impl Programs {
             .filter(|(_, kind)| btf.type_by_name::<types::Typedef<'_>>(kind).is_some())
             .map(|(name, _)| name)
             .collect();
-        // The kernel may refuse a function for reasons of its own (inlined, too many arguments, not traceable): the loader
+        // The kernel may refuse a function (inlined, too many arguments, not traceable): the loader
         // names the program, and the others are loaded without it.
         loop {
             match load_once(&wanted, &optional, port, netns_inode) {
@@ -146,7 +146,7 @@ impl Programs {
         let mut refused = None;
         self.is_hooked.clear();
         for slot in 0..self.slots.len() {
-            // The function that it stands in for comes earlier in the table.
+            // The function that it replaces comes earlier in the table.
             let first = self.slots[slot].instead_of.as_deref();
             let mut hooked = self.slots.iter().zip(&self.is_hooked).filter(|(_, is_hooked)| **is_hooked);
             if first.is_some_and(|first| hooked.any(|(boundary, _)| boundary.function == first)) {
@@ -180,7 +180,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Both programs or none.
+    /// Attaches both programs or none.
     fn attach_slot(&mut self, slot: usize) -> Result<(), Refusal> {
         let end = bpf::attach(&self.object, &leave_name(slot))?;
         let begin = bpf::attach(&self.object, &enter_name(slot))?;
@@ -188,14 +188,14 @@ impl Programs {
         Ok(())
     }
 
-    /// Has the kernel call its empty functions once.
+    /// Makes the kernel call its empty functions once.
     pub fn call_empty_functions(&self) -> Result<(), ProfileError> {
         let slot = self.empty_slots.first().copied().unwrap_or(SLOTS);
         let program = bpf::program(&self.object, &enter_name(slot))?;
         program.test_run(ProgramInput::default()).map(|_| ()).map_err(|error| refusal(error.into()))
     }
 
-    /// Processes of the server; those that they fork are followed by themselves.
+    /// Processes of the server; the programs follow their forks.
     pub fn add_members(&self, pids: impl IntoIterator<Item = u32>) -> Result<(), ProfileError> {
         let map = bpf::map(&self.object, "members")?;
         for pid in pids {
@@ -211,7 +211,7 @@ impl Programs {
         map.update(&0u32.to_ne_bytes(), bytes_of(&gate), MapFlags::ANY).map_err(|error| refusal(error.into()))
     }
 
-    /// What was counted so far, completed by the time of a window that has ended.
+    /// The counts so far, completed by the time of a window that has ended.
     pub fn read(&self, opens_ns: u64, closes_ns: u64) -> Result<Reading, ProfileError> {
         let map = bpf::map(&self.object, "cpus")?;
         let cpus = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(error.into()))?;
@@ -241,7 +241,7 @@ impl Drop for Programs {
     }
 }
 
-/// Why the exact profile cannot be had here; `None`: it can. Tries a pair of programs on a function that does nothing.
+/// Why an exact profile is not possible here; `None`: it is. Tries a pair of programs on a function that does nothing.
 pub fn why_not_possible() -> Option<String> {
     let attempt = || -> Result<(), ProfileError> {
         let object = load_once(&[], &[], 0, 0).map_err(refusal)?;
@@ -306,13 +306,13 @@ fn prepare(
     bpf::set_constants(open, ".rodata.target", &Target { port: port.into(), netns, period_ns: 0 })
 }
 
-/// The slot of a program, of which the log names the one that the kernel refused.
+/// The slot of a program; the log names the one that the kernel refused.
 fn slot_of(name: &str) -> Option<usize> {
     let digits = name.strip_prefix("enter_").or(name.strip_prefix("leave_"))?;
     usize::from_str_radix(digits, 8).ok()
 }
 
-/// As the macro of `exact.bpf.c` names them.
+/// The name as in the macro of `exact.bpf.c`.
 fn enter_name(slot: usize) -> String {
     format!("enter_0{slot:02o}")
 }

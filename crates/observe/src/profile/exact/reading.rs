@@ -1,4 +1,4 @@
-//! What the programs of `bpf/exact.bpf.c` counted: time and hooks by place.
+//! The counts of the programs of `bpf/exact.bpf.c`: time and hooks by place.
 
 #[cfg(feature = "bpf")]
 use crate::bpf::types::exact::Cpu;
@@ -10,16 +10,16 @@ const LAYERS: usize = 16;
 const PLACES: usize = 4;
 const CELLS: usize = 4 * PLACES * LAYERS;
 
-/// What time is charged to.
+/// The owner of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Charged {
     /// A layer.
     To(Layer),
-    /// The thread was already under way when the programs came, so where it was is not known.
+    /// The thread was already running when the programs were attached, so its place is not known.
     Unknown,
-    /// What the programs themselves do.
+    /// The programs' own work.
     Measurement,
-    /// An empty function of the kernel, called to see what a pair of hooks costs.
+    /// An empty function of the kernel, called to measure the cost of a pair of hooks.
     Calibration,
 }
 
@@ -34,16 +34,16 @@ impl Charged {
     }
 }
 
-/// Who ran.
+/// The process that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Whose {
     /// A process of the server.
     Server,
     /// Another process.
     Others,
-    /// Nobody.
+    /// None.
     Idle,
-    /// This program.
+    /// straingauge itself.
     Tool,
 }
 
@@ -51,12 +51,12 @@ impl Whose {
     const ALL: [Whose; 4] = [Whose::Server, Whose::Others, Whose::Idle, Whose::Tool];
 }
 
-/// A place of time: who ran, the packet's side inside of a network softirq, and the layer.
+/// A place of time: the process that ran, the packet's side inside of a network softirq, and the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// Who ran.
+    /// The process that ran.
     pub whose: Whose,
-    /// In a network softirq: at whose end the packet was received.
+    /// In a network softirq: the end at which the packet was received.
     pub packet: Option<Side>,
     /// The layer.
     pub charged: Charged,
@@ -80,7 +80,7 @@ impl Place {
 pub struct Cell {
     /// Nanoseconds.
     pub ns: u64,
-    /// Pairs of hooks whose inner part lies in here: functions entered.
+    /// Pairs of hooks whose inner part lies here: functions entered.
     pub pairs_in: u64,
     /// Pairs whose outer part lies in here: functions called.
     pub pairs_out: u64,
@@ -88,11 +88,11 @@ pub struct Cell {
     pub marks: u64,
 }
 
-/// What all CPUs counted so far.
+/// The counts of all CPUs so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     cells: Vec<Cell>,
-    /// System calls that began, by who made them.
+    /// System calls that began, by caller.
     pub system_calls: [u64; 4],
     /// Ends of functions whose begin was not seen.
     pub not_entered: u64,
@@ -100,7 +100,7 @@ pub struct Reading {
     pub not_left: u64,
     /// Functions that were called from too deep a stack.
     pub too_deep: u64,
-    /// Threads whose stack gave way to another's.
+    /// Threads whose stack was replaced by another's.
     pub lost_threads: u64,
     /// Programs run.
     pub hooks: u64,
@@ -123,8 +123,8 @@ impl Reading {
         }
     }
 
-    /// Adds one CPU's record. Time that it has not charged yet is added up to `closes_ns` to where it is, from `opens_ns`
-    /// on: a CPU that sleeps meets no hook.
+    /// Adds one CPU's record. Time that it has not charged yet is added up to `closes_ns` to its current place, from
+    /// `opens_ns` on: a CPU that sleeps reaches no hook.
     #[cfg(feature = "bpf")]
     pub fn add_cpu(&mut self, cpu: &Cpu, opens_ns: u64, closes_ns: u64) {
         if cpu.is_known == 0 {
@@ -154,7 +154,7 @@ impl Reading {
         }
     }
 
-    /// What was counted after `earlier`.
+    /// The counts after `earlier`.
     pub fn since(&self, earlier: &Reading) -> Reading {
         let mut new = self.clone();
         for (cell, then) in new.cells.iter_mut().zip(&earlier.cells) {
@@ -174,7 +174,7 @@ impl Reading {
         new
     }
 
-    /// Places with what they hold.
+    /// The places with their counts.
     pub fn places(&self) -> impl Iterator<Item = (Place, &Cell)> {
         self.cells.iter().enumerate().filter_map(|(index, cell)| Some((Place::from_index(index)?, cell)))
     }
@@ -191,7 +191,7 @@ impl Reading {
         sum
     }
 
-    /// System calls of one.
+    /// System calls of one caller.
     pub fn calls_of(&self, whose: Whose) -> u64 {
         self.system_calls[Whose::ALL.iter().position(|one| *one == whose).unwrap_or(0)]
     }

@@ -1,4 +1,4 @@
-//! From bursts to an exact profile: time by layer, the cost of the hooks, and how it was checked.
+//! Converts bursts to an exact profile: time by layer, the cost of the hooks, and the checks.
 
 use super::reading::{Cell, Charged, Place, Reading, Whose};
 use crate::profile::error::ProfileError;
@@ -9,7 +9,7 @@ use record::profile::PacketCounts;
 use record::profile::exact::{ExactProfile, ExactRow, HookCosts, Machine, Perturbation, SumCheck, Unpaired};
 use record::{Doubt, DoubtKind, Severity};
 
-/// The difference between the sum over the layers and the scheduler's account that is not remarked upon.
+/// The difference between the sum over the layers and the scheduler's account that is not mentioned.
 pub const SUM_TOLERANCE: f64 = 0.02;
 /// The share of a layer's measured time that hooks may make up before the rest is doubted.
 const DOUBTFUL_CORRECTION: f64 = 0.5;
@@ -21,13 +21,13 @@ pub struct Burst {
     pub length_ns: u64,
     /// The scheduler's account of the server in it.
     pub scheduler_ns: u64,
-    /// What was counted.
+    /// The counts.
     pub counted: Reading,
     /// The port's packets.
     pub packets: PacketCounts,
 }
 
-/// The server's work: what its processes do for themselves, and its packets' wherever they are handled.
+/// The server's work: that of its processes for themselves, and on its packets wherever they are handled.
 fn is_servers(place: Place) -> bool {
     match (place.packet, place.whose) {
         (Some(Side::Server), _) | (None, Whose::Server) => true,
@@ -57,7 +57,7 @@ fn corrected(layer: Option<Layer>, cell: &Cell, calls: u64, costs: &HookCosts) -
     (cell.ns as f64 - hooks - calls).max(0.0)
 }
 
-/// Puts the bursts together.
+/// Combines the bursts.
 pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<ExactProfile, ProfileError> {
     let sum_of = |of: &dyn Fn(&Burst) -> u64| bursts.iter().map(of).sum::<u64>();
     let measured_ns = sum_of(&|burst| burst.length_ns);
@@ -166,7 +166,7 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
                 DoubtKind::SourcesDisagree,
                 Severity::Warning,
                 what,
-                "use longer bursts (--burst), and keep the clients off the server's CPUs: from the moment at which a server wakes what preempts it, the scheduler charges the woken process",
+                "use longer bursts (--burst), and keep the clients off the server's CPUs: from the moment at which a server wakes a process that preempts it, the scheduler charges the woken process",
             );
         }
     }

@@ -18,19 +18,19 @@ pub fn raise_limit() -> io::Result<u64> {
     Ok(most)
 }
 
-/// So many connections, to be kept, or to be closed at the next order.
+/// Open this many connections, to be kept, or to be closed at the next order.
 #[derive(Clone, Copy)]
 struct Order {
     count: usize,
     is_kept: bool,
 }
 
-/// The descriptors that the calls look at.
+/// The descriptors that the calls check.
 pub struct IdleSet {
     listener: TcpListener,
-    /// What is duplicated. Not one of the descriptors that epoll watches: it watches the file behind them.
+    /// The descriptor to duplicate. Not one of those that epoll watches: epoll watches the open file description.
     source: OwnedFd,
-    /// Taken before the others, so that there is a low number to free.
+    /// Opened before the others, so that there is a low number to free.
     low: Option<OwnedFd>,
     /// Idle connections.
     pub sockets: Vec<TcpStream>,
@@ -87,7 +87,7 @@ impl IdleSet {
                 self.sockets.push(socket);
             }
         }
-        // The ready one comes last again: what scans in order meets it after all others.
+        // The ready one is last again: a scan in order finds it after all others.
         self.ready = ready_descriptor()?;
         self.register(self.ready.as_raw_fd())
     }
@@ -134,12 +134,12 @@ impl Drop for IdleSet {
     }
 }
 
-/// Readable for ever: an event counter that nobody reads.
+/// Always readable: an event counter that is never read.
 fn ready_descriptor() -> io::Result<OwnedFd> {
     Ok(rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC)?)
 }
 
-/// The thread: takes a descriptor table of its own, then opens connections as ordered and keeps them.
+/// The thread: switches to a separate descriptor table, then opens connections as ordered and keeps them.
 fn hold_other_ends(address: SocketAddr, orders: &Receiver<Order>, finished: &Sender<io::Result<()>>) {
     // SAFETY: only this thread's view of descriptors changes; what it inherits it neither uses nor closes.
     let unshared = unsafe { libc::unshare(libc::CLONE_FILES) };

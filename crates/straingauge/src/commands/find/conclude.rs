@@ -77,10 +77,10 @@ impl Search<'_> {
             print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
         } else {
             match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => print(&report::text::side_by_side(a, b, compared.as_ref()))?,
+                ([a, b], Some(compared)) => print(&report::run::side_by_side(a, b, compared.as_ref()))?,
                 _ => {
                     let findings = zones::of_run(first);
-                    print(&report::text::run(first, &findings, &verdict::sentences(first, &findings)))?;
+                    print(&report::run::text(first, &findings, &verdict::sentences(first, &findings)))?;
                     print(&report::predict::what_ifs_text(&predict::kept(first)))?;
                 }
             }

@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
         measured.keep(&mut side.writer)?;
         if sweep != Sweep::Yardstick {
             let elapsed_ns = started.elapsed().as_nanos() as u64;
-            session.progress.say(&report::text::progress_line(&measured.point, elapsed_ns, budget_ns));
+            session.progress.say(&report::run::progress_line(&measured.point, elapsed_ns, budget_ns));
         }
         side.points.push(measured.point);
         if let Some(lost) = session.runner.lost_client() {

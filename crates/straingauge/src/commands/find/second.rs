@@ -18,7 +18,7 @@ pub(super) fn command(with: &str, first: &[String]) -> Result<Vec<String>> {
         })?;
         let found = crate::scale::target::inspect(&crate::scale::target::find_program(&first[0])?)?;
         if let Err(hindrance) = found {
-            bail!("scalable select cannot help: {hindrance}");
+            bail!("scalable select does not apply: {hindrance}");
         }
         crate::scale::library::find(None)?;
         let words = [program, "scale".into(), "--".into()];

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const SHORTEST_POINT: Duration = Duration::from_millis(200);
 const SHORTEST_BUDGET: Duration = Duration::from_secs(1);
-/// A sender that has a CPU to itself sends less.
+/// The highest rate: a sender with a dedicated CPU sends less.
 const MOST_RATE: f64 = 1e7;
 const MOST_CONNECTIONS: u64 = 1_000_000;
 
@@ -74,13 +74,13 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     search(options, plan, &[])
 }
 
-/// This program in its other role.
+/// The command line that runs this program as the sender.
 fn sender() -> Result<Vec<String>> {
     let own = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_string));
     Ok(vec![own.unwrap_or_else(|| "/proc/self/exe".into()), "segment-sender".into(), PORT.to_string()])
 }
 
-/// What is varied, and what is held.
+/// The values that are varied, and those that are held.
 #[derive(Debug)]
 struct Values {
     axis: Axis,
@@ -133,7 +133,7 @@ impl Values {
         let (connections, values) = match (axis, is_server) {
             (Axis::Connections, true) => (1, numbers(defaults::PROFILE_WEB_CONNECTIONS)),
             (Axis::Connections, false) => (1, numbers(defaults::PROFILE_CONNECTIONS)),
-            // Shares of the capacity, which is found during the run.
+            // Shares of the capacity, which is measured during the run.
             (Axis::Rate, _) => (web_held, Vec::new()),
             (Axis::PacketRate, _) => (defaults::PROFILE_HELD_CONNECTIONS, numbers(defaults::PROFILE_PACKET_RATES)),
             (_, is_server) => (

@@ -1,5 +1,5 @@
-//! A server in the guest and the load on it. The load engine there is given what `load` would be given here: a scenario file of what
-//! was typed over what the scenario says, with the files that it names.
+//! A server in the guest and the load on it. The load engine there gets what `load` would get here: a scenario file of
+//! the typed options over the scenario's, with the files that it names.
 
 use crate::cli::{ClientOptions, LoadOptions, PathOptions, ScenarioToml, SimulateArgs, WorkloadOptions};
 use crate::defaults;
@@ -16,30 +16,30 @@ use simulate::guest::{Image, SERVER_ADDRESS};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the load engine and what it reads lie in the guest.
+/// Where the load engine and its files are in the guest.
 const PROGRAM: &str = "/straingauge/straingauge";
 const SCENARIO: &str = "/straingauge/load.toml";
-/// The load goes on a little longer than the count.
+/// How much longer the load runs than the count.
 const LONGER_MS: u64 = 200;
 
-/// A server, its load, and what the scenario says of the points.
+/// A server, its load, and the scenario's settings for the points.
 pub struct Served {
     pub plan: ServerPlan,
-    /// Of the scenario; what is typed wins.
+    /// From the scenario; a typed value wins.
     pub connections: Option<Count>,
     pub rate: Option<Rate>,
     pub delay: Option<Time>,
-    /// What the load engine in the guest is given.
+    /// The options of the load engine in the guest.
     run: RunOptions,
 }
 
-/// The load engine in the guest: this very program.
+/// The load engine in the guest: this program itself.
 #[derive(Debug, Clone)]
 struct Engine {
     program: PathBuf,
-    /// What it is given beside connections, rate and times.
+    /// Its scenario, without connections, rate and times.
     scenario: String,
-    /// With the server's address in the guest.
+    /// The URL, with the server's address in the guest.
     url: String,
     opening: Opening,
     warmup_ms: u64,
@@ -77,14 +77,14 @@ impl GuestLoad for Engine {
             Opening::FirstInClosedLoop => point.rate_per_sec == 0,
             Opening::WhenDue => false,
         };
-        // Before any load it sees whether the server answers, and greets it where it speaks TLS.
+        // Before any load it checks that the server answers, with a handshake where the server speaks TLS.
         let checks = if self.url.starts_with("https") { 2 } else { 1 };
         let opened = checks + if opens_first { point.connections } else { 1 };
         LoadCommand { words: words.into_iter().map(String::from).collect(), opened }
     }
 }
 
-/// What the load engine reads in the guest.
+/// The scenario file of the load engine in the guest.
 #[derive(Serialize)]
 struct InGuest<'a> {
     load: &'a LoadOptions,
@@ -92,7 +92,7 @@ struct InGuest<'a> {
     clients: &'a ClientOptions,
 }
 
-/// The server that was asked for, if one was.
+/// The server on the command line or in the scenario, if there is one.
 pub fn resolve(args: &SimulateArgs, file: ScenarioToml) -> Result<Option<Served>> {
     let mut command = if args.server.is_empty() { file.server.command } else { args.server.clone() };
     let mut workload = args.workload.clone().over(file.workload);
@@ -107,7 +107,7 @@ pub fn resolve(args: &SimulateArgs, file: ScenarioToml) -> Result<Option<Served>
     if args.packets.is_some() || file.simulate.warmup_packets.is_some() {
         return Err(wrong_usage("--packets belongs to the microbenchmark; with a server say --duration"));
     }
-    if (PathOptions { delay: None, quickack: false, ..file.path.clone() }).is_asked() {
+    if (PathOptions { delay: None, quickack: false, ..file.path.clone() }).is_set() {
         return Err(wrong_usage(
             "the guest's path has a delay and nothing else: leave loss, bandwidth and path-by out",
         ));
@@ -148,7 +148,7 @@ pub fn resolve(args: &SimulateArgs, file: ScenarioToml) -> Result<Option<Served>
         return Err(wrong_usage("--duration must be at least 1ms"));
     }
     let mut files = args.file.clone();
-    // What the arguments name is needed by the server, most likely.
+    // The server most likely needs the files that its arguments name.
     files.extend(command[1..].iter().filter(|word| word.starts_with('/') && Path::new(word).exists()).map(Into::into));
     files.extend(files_of(&mut load, &mut workload, &mut clients)?);
     let in_guest = InGuest { load: &load, workload: &workload, clients: &clients };

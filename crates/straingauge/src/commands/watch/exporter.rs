@@ -1,6 +1,6 @@
-//! The Prometheus endpoint: `GET /metrics`, text format 0.0.4 (made by `report::watch::exposition`), without keep-alive. One thread waits for all connections at
-//! once, so one that says nothing holds up no other; reads are bounded, and so is the number of connections: where it is reached,
-//! the oldest gives way to the newest. Whoever scrapes it is trusted as little as anybody else.
+//! The Prometheus endpoint: `GET /metrics`, text format 0.0.4 (made by `report::watch::exposition`), without
+//! keep-alive. One thread waits for all connections at once, so a silent one delays no other. Reads are bounded, and so
+//! is the number of connections: at the limit the newest replaces the oldest. Clients are not trusted.
 
 use anyhow::{Context, Result};
 use std::collections::VecDeque;
@@ -48,7 +48,7 @@ impl Exporter {
     }
 }
 
-/// A connection: its request as far as it was read, then its answer as far as it is to be written.
+/// A connection: the request read so far, then the rest of the answer to write.
 struct Client {
     stream: TcpStream,
     since: Instant,
@@ -57,7 +57,7 @@ struct Client {
 }
 
 impl Client {
-    /// Reads or writes what can be without waiting. Returns whether there is more to do.
+    /// Reads or writes as much as possible without waiting. Returns whether there is more to do.
     fn step(&mut self, page: &SharedPage) -> std::io::Result<bool> {
         let mut chunk = [0; 1024];
         while self.answer.is_none() {
@@ -116,7 +116,7 @@ fn serve(listener: &TcpListener, page: &SharedPage) {
     }
 }
 
-/// Sleeps until a connection comes, one can go on, or the oldest has had its time.
+/// Sleeps until a connection comes, one is ready, or the oldest has timed out.
 fn wait(listener: &TcpListener, clients: &VecDeque<Client>) {
     let poll = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
     let mut fds = vec![poll(listener.as_raw_fd(), libc::POLLIN)];
@@ -144,7 +144,7 @@ fn answer(head: &[u8], page: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// No wait in this test can end but by an answer: none of the idle connections ever says or closes anything.
+    /// No wait in this test ends except by an answer: none of the idle connections sends or closes anything.
     #[test]
     fn idle_connections_hold_up_no_scrape() {
         let mut exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");

@@ -4,13 +4,14 @@ use crate::signals::Stop;
 use std::io::Read;
 use std::sync::atomic::Ordering;
 
-/// The terminal as it was, to be put back.
+/// The terminal's settings, to be restored.
 pub struct Keys {
     before: libc::termios,
 }
 
 impl Keys {
-    /// Takes single keys from the terminal on standard input; `None` where there is none, or where it is another's to read.
+    /// Takes single keys from the terminal on standard input; `None` without one, or when another process group reads
+    /// it.
     pub fn listen(stop: &Stop) -> Option<Self> {
         // SAFETY: an all-zero termios is valid, and is overwritten before it is used.
         let mut before: libc::termios = unsafe { std::mem::zeroed() };

@@ -1,6 +1,7 @@
-//! Once the programs are attached, little privilege is needed: windows attach and detach (CAP_BPF, CAP_PERFMON) and a
-//! server that is started anew is looked up among other users' processes (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Probes in
-//! functions (a pack) want CAP_SYS_ADMIN, too. Everything else is given up for good.
+//! Drops the privileges that a watch no longer needs once its programs are attached. It keeps those for attaching and
+//! detaching in windows (CAP_BPF, CAP_PERFMON) and for finding a restarted server among other users' processes
+//! (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Probes in functions (a pack) need CAP_SYS_ADMIN, too. Everything else is
+//! given up for good.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! A watch kept in a run directory: `run.json`, and `watch.jsonl` with one reading a line, appended as it is taken. A line
-//! that was written is in the kernel's hands: kill -9 loses none, a crash of the machine the last few.
+//! A watch kept in a run directory: `run.json`, and `watch.jsonl` with one reading a line, appended as it is taken. The
+//! kernel has each written line: kill -9 loses none, a crash of the machine the last few.
 
 use super::super::session::repeat_command;
 use anyhow::{Context, Result};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// A run directory that grows.
+/// A run directory that is written to during the watch.
 pub struct Recording {
     writer: RunWriter,
     lines: File,
@@ -51,7 +51,7 @@ impl Recording {
         self.line(&super::view::line_of(reading, rates, watcher.doubts()))
     }
 
-    /// Ends it; returns where it lies.
+    /// Ends it; returns its path.
     pub fn finish(mut self, _last: &Reading, doubts: &[Doubt], is_cut_short: bool) -> Result<String> {
         self.lines.sync_all().context("cannot write watch.jsonl")?;
         self.writer.record_mut().doubts = doubts.to_vec();

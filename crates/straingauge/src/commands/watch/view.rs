@@ -1,5 +1,5 @@
-//! Where a watch is shown: one screen that is drawn anew on a terminal, plain lines elsewhere with the tables at the end, JSON lines
-//! on request.
+//! The output of a watch: one screen that is redrawn on a terminal, plain lines elsewhere with the tables at the end,
+//! or JSON lines.
 
 use super::emit;
 use super::keys::Keys;
@@ -11,25 +11,25 @@ use record::watch::{Line, Rates, Reading, Taken};
 use report::watch::{Screen, live, screen};
 use std::io::IsTerminal;
 
-/// Where it goes.
+/// The destination of the readings.
 pub struct View {
     is_json: bool,
     is_terminal: bool,
-    /// The machine's counters at the last two of their readings.
+    /// The machine's counters at their last two readings.
     machine: [SystemTotals; 2],
     /// Held for as long as the screen is drawn.
     _keys: Option<Keys>,
 }
 
 impl View {
-    /// For this invocation.
+    /// The view for these options and this standard output.
     pub fn new(is_json: bool, stop: &Stop) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let machine = [SystemTotals::default(), SystemTotals::default()];
         View { is_json, is_terminal, machine, _keys: if is_terminal && !is_json { Keys::listen(stop) } else { None } }
     }
 
-    /// Shows a reading; after the last one, everything.
+    /// Shows a reading; after the last one, all tables.
     pub fn show(&mut self, frame: &Screen<'_>, is_last: bool) -> Result<()> {
         if self.is_json {
             return emit(&line_of(frame.now, frame.rates, frame.doubts.to_vec()).text());
@@ -54,7 +54,7 @@ pub fn line_of(reading: &Reading, rates: &Rates, doubts: Vec<Doubt>) -> Line {
     Line::Reading(Box::new(Taken { totals: reading.clone(), rates: rates.clone(), doubts }))
 }
 
-/// Size of the terminal on standard output, columns and rows; 80 and 24 where it does not tell.
+/// Size of the terminal on standard output, columns and rows; 80 and 24 if the terminal does not report it.
 fn terminal_size() -> (usize, usize) {
     // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
     let size = unsafe {

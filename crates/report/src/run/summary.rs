@@ -1,16 +1,17 @@
-//! What `straingauge load` prints unless all figures are asked for: at most [`MAX_LINES`] lines.
+//! The output of `straingauge load` without `--full`: at most [`MAX_LINES`] lines.
 
 use super::point::{connections, heading, percentile};
 use super::workload::{class_words, replay_facts};
-use super::{grouped, not_measured, plain, wrap};
 use crate::doubt;
+use crate::text::{not_measured, wrap};
 use analyze::zones::percent;
-use record::units::{format_bytes, format_si};
+use record::text::plain;
+use record::units::{format_bytes, format_si, grouped};
 use record::workload::Grouping;
 use record::{Doubt, Latency, Point, Severity, names};
 use std::collections::BTreeMap;
 
-/// Lines of a summary at most.
+/// The most lines of a summary.
 pub const MAX_LINES: usize = 15;
 /// Different status codes, and kinds of errors, that are named.
 const MAX_KINDS: usize = 5;

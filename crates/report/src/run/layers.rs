@@ -1,11 +1,11 @@
 //! Layers per packet along an axis, laid out like Kim and Rixner's Table 1 (2005): a group of rows for each value, a column
 //! for each layer.
 
-use super::table::Table;
-use super::{grouped, wrap};
+use crate::text::table::Table;
+use crate::text::wrap;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
 use analyze::axis::{AxisFindings, Estimate, value_words};
-use record::units::{format_bits_per_sec, format_nanos, format_si};
+use record::units::{format_bits_per_sec, format_nanos, format_si, grouped};
 
 /// A quantity of the table: its row's name and the cell of a layer.
 struct Quantity {
@@ -71,7 +71,7 @@ pub(crate) fn rows(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>
     (headings.map(str::to_string).collect(), rows)
 }
 
-/// What the numbers rest on, at each value.
+/// The counts that the numbers are based on, at each value.
 pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>, Vec<Vec<String>>) {
     let headings = ["", "packets sent", "in per out", "segments", "payload", "late p99", "samples"];
     let ratio = |value: Option<f64>| value.map_or("-".into(), |ratio| format!("{ratio:.2}"));
@@ -99,8 +99,12 @@ pub(crate) fn missing(layers: &AxisLayers) -> String {
         }
     }
     let words = reasons.iter().map(|(why, events)| {
-        super::not_measured(
-            Some(&format!("{} per packet: {}", super::plain(&events.join(", "), 200), super::plain(why, 200))),
+        crate::text::not_measured(
+            Some(&format!(
+                "{} per packet: {}",
+                record::text::plain(&events.join(", "), 200),
+                record::text::plain(why, 200)
+            )),
             500,
         )
     });

@@ -1,9 +1,10 @@
 //! The server's side of the requests: a table by load for a run, lines for one point.
 
-use super::table::Table;
-use super::{grouped, not_measured, plain, wrap};
+use crate::text::table::Table;
+use crate::text::{not_measured, wrap};
 use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
-use record::units::format_si;
+use record::text::plain;
+use record::units::{format_si, grouped};
 use record::{Axis, Point, RunDir, Sweep, names};
 
 /// The tables of every sweep that was watched.

@@ -1,7 +1,7 @@
 //! The table of an axis.
 
-use super::table::Table;
-use super::wrap;
+use crate::text::table::Table;
+use crate::text::wrap;
 use analyze::axis::{AxisFindings, AxisLevel, Estimate, value_cell};
 use analyze::zones::percent;
 use record::units::{format_bytes, format_nanos, format_si};
@@ -30,7 +30,7 @@ fn time(us: f64) -> String {
 
 /// Columns in order; one without any content is left out by the table.
 pub(crate) const COLUMNS: &[Column] = &[
-    ("present", "counted", |level| cell(level.present, super::grouped)),
+    ("present", "counted", |level| cell(level.present, record::units::grouped)),
     ("conform", "of connections", |level| cell(level.conforming_ratio, percent)),
     ("each", "bit/s", |level| cell(level.connection_bits_per_sec, format_si)),
     ("req/s", "1/s", |level| cell(level.throughput_per_sec, format_si)),
@@ -41,6 +41,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     }),
     ("p50", "response", |level| cell(level.response_p50_us, time)),
     ("p99", "response", |level| cell(level.response_p99_us, time)),
+    ("reap p99", "of the client", |level| cell(level.reap_p99_us, time)),
     ("CPU", "us/request", |level| cell(level.cpu_us_per_request, us)),
     ("interval", "us/request", |level| range(level.cpu_us_per_request, us)),
     ("user", "us/request", |level| cell(level.cpu_user_us_per_request, us)),

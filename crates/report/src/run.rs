@@ -1,22 +1,35 @@
-//! The summary of a run, as `straingauge find` prints it, and its progress line.
+//! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the tables of
+//! a point.
 
-use super::table::Table;
-use super::{grouped, plain, wrap};
+pub(crate) mod axis;
+pub(crate) mod layers;
+mod point;
+mod summary;
+pub(crate) mod watched;
+mod workload;
+
+pub use point::point;
+pub use summary::{MAX_LINES, summary};
+pub(crate) use workload::replay_facts;
+
 use crate::doubt;
+use crate::text::table::Table;
+use crate::text::wrap;
 use analyze::axis::Estimate;
 use analyze::compare::{CompareError, Comparison};
 use analyze::unloading::Unloading;
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
-use record::units::{format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_nanos, format_si, grouped};
 use record::{Doubt, Point, RunDir, Severity, Sweep, names};
 use std::cmp::Reverse;
 
 /// Doubts that are printed; the others are counted.
 const MAX_DOUBTS: usize = 5;
 
-/// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, where the run lies.
-pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
+/// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, the run's directory.
+pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if !verdict.sentences.is_empty() {
         out.push('\n');
@@ -35,9 +48,9 @@ pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     }
     for axis in &findings.axes {
         out.push('\n');
-        out.push_str(&super::axis::table(axis));
+        out.push_str(&axis::table(axis));
     }
-    out.push_str(&super::watched::run(run));
+    out.push_str(&watched::run(run));
     out.push_str(&gravest(&verdict.doubts));
     if let Some(path) = run.record.scenario.path() {
         out.push_str(&format!("\npath    {}\n", path.words()));
@@ -68,14 +81,14 @@ fn gravest(all: &[Doubt]) -> String {
     out
 }
 
-/// Two runs that took turns: what is said of each, then the ratio at each load.
+/// Two runs that took turns: the findings of each, then the ratio at each load.
 pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &CompareError>) -> String {
     let mut out = String::new();
     for (name, one) in [("A", a), ("B", b)] {
         let findings = analyze::zones::of_run(one);
         let verdict = analyze::verdict::sentences(one, &findings);
         out.push_str(&wrap(&format!("{name}: {}", analyze::compare::server_words(one)), "", "   "));
-        out.push_str(&run(one, &findings, &verdict));
+        out.push_str(&text(one, &findings, &verdict));
         out.push('\n');
     }
     out.push_str("B against A, in turn, pairs of one round\n");
@@ -89,13 +102,17 @@ pub fn side_by_side(a: &RunDir, b: &RunDir, comparison: Result<&Comparison, &Com
 fn sweep_table(sweep: &SweepFindings) -> String {
     let is_rate = sweep.sweep == Sweep::Rate;
     let (title, load) = if is_rate { ("open loop", "offered") } else { ("closed loop", "conns") };
-    let headings = [load, "zone", "req/s", "range", "p50", "p99", "CPU", "user", "sys", "soft", "busy", "failed"];
+    let headings =
+        [load, "zone", "req/s", "range", "p50", "p99", "reap", "CPU", "user", "sys", "soft", "busy", "failed"];
     let mut table = Table::new(&headings, 0);
     for level in &sweep.levels {
         table.row(row(level, is_rate));
     }
     let repeats = if sweep.repeats == 1 { "once".into() } else { format!("{} repeats", sweep.repeats) };
-    let title = format!("{title}, {repeats}: medians; CPU, user, sys, soft(irq) in us per request; points that failed");
+    let has_reap = sweep.levels.iter().any(|level| level.reap_of_p99_ratio.is_some());
+    let reap = if has_reap { " reap: the client's own share of p99;" } else { "" };
+    let title =
+        format!("{title}, {repeats}: medians;{reap} CPU, user, sys, soft(irq) in us per request; points that failed");
     wrap(&title, "", "") + &table.lines()
 }
 
@@ -138,6 +155,7 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
         range.unwrap_or_default(),
         cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        level.reap_of_p99_ratio.map(|spread| percent(spread.median)).unwrap_or_default(),
         part(level.cpu_us_per_request),
         part(level.cpu_user_us_per_request),
         part(level.cpu_system_us_per_request),
@@ -156,7 +174,7 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
         }
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
-            super::grouped(point.connections as f64)
+            grouped(point.connections as f64)
                 + if point.connections == 1 { " connection" } else { " connections" }
                 + if point.sweep == Sweep::Unloading { ", down" } else { "" }
         }

@@ -1,13 +1,14 @@
 //! Results by class, and what was replayed.
 
-use super::table::Table;
-use super::{grouped, plain, wrap};
+use crate::text::table::Table;
+use crate::text::wrap;
 use analyze::zones::percent;
 use record::Figure;
-use record::units::{format_bytes, format_nanos};
+use record::text::plain;
+use record::units::{format_bytes, format_nanos, grouped};
 use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};
 
-/// Classes listed at most: a point may come from a file that anyone wrote.
+/// The most classes listed: a point may come from a file that anyone wrote.
 const LISTED: usize = 40;
 /// A percentile that rests on fewer samples beyond it than this is not printed.
 const SAMPLES_BEYOND: f64 = 10.0;
@@ -175,6 +176,6 @@ mod tests {
         for words in ["2,000", "all of it sent", "3 of 4 have the log's size", "access.log: line 3"] {
             assert!(text.contains(words), "'{words}' is not in\n{text}");
         }
-        assert!(text.lines().all(|line| line.chars().count() <= super::super::WIDTH), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= crate::text::WIDTH), "{text}");
     }
 }

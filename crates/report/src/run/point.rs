@@ -1,10 +1,11 @@
 //! The table of one load point, as `straingauge load` prints it.
 
-use super::table::Table;
-use super::{grouped, not_measured, plain, wrap};
 use crate::doubt;
+use crate::text::table::Table;
+use crate::text::{not_measured, wrap};
 use analyze::zones::percent;
-use record::units::{format_bytes, format_nanos, format_si};
+use record::text::plain;
+use record::units::{format_bytes, format_nanos, format_si, grouped};
 use record::{Arrival, Figure, Latency, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
@@ -13,7 +14,7 @@ const QUANTILES: &[(&str, f64)] =
 const SAMPLES_BEYOND: f64 = 10.0;
 
 /// The table of a point: outcomes, throughput, percentiles side by side, the server's CPU, doubts with remedies.
-/// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`), as
+/// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`, `reap`), as
 /// [`record::RunDir::latencies`] gives them; without them the percentiles come from the figures.
 pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
     let mut out = heading(point);
@@ -112,6 +113,10 @@ fn rates(point: &Point) -> String {
     if point.value(names::SILENT).is_some_and(|count| count > 0.0) {
         row("never answered", names::SILENT, |count| format!("{} connections", grouped(count)));
     }
+    // Where it was measured it is a column of the times.
+    if point.figures.get(names::REAP_P99).is_some_and(|figure| figure.value.is_none()) {
+        row("reap delay", names::REAP_P99, |us| format_nanos(us * 1e3));
+    }
     row("received", names::RECEIVED, |value| format!("{}/s", format_bytes(value)));
     row("client CPU", names::CLIENT_CPU, |value| format!("{value:.1} us/request"));
     row("client busy", names::CLIENT_UTILISATION, |value| format!("{} of a CPU", percent(value)));
@@ -159,6 +164,8 @@ const TIMES: &[TimeColumn] = &[
     ("lag", "lag", &[("p50", names::LAG_P50), ("p99", names::LAG_P99), ("max", names::LAG_MAX)]),
     ("first byte", "first-byte", &[("p50", names::FIRST_BYTE_P50), ("p99", names::FIRST_BYTE_P99)]),
     ("connect", "connect", &[("p50", names::CONNECT_P50), ("p99", names::CONNECT_P99)]),
+    ("reap", "reap", &[("p50", names::REAP_P50), ("p99", names::REAP_P99), ("max", names::REAP_MAX)]),
+    ("without it", "response-arrived", &[("p50", names::ARRIVED_P50), ("p99", names::ARRIVED_P99)]),
 ];
 
 fn times(point: &Point, latencies: &[(String, Latency)]) -> String {

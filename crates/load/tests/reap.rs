@@ -1,0 +1,227 @@
+//! Reap delay: what the client adds to a response time by not taking up an answer that has come in.
+//!
+//! The engine asks for the arrivals of a rate series on its own thread, one after another. So what gives them can stop
+//! the engine, and can be the server, too: then it is known to the microsecond when answers came in and how long the
+//! engine did nothing.
+
+use crate::servers::*;
+use load::{LoadEvents, LoadResult, Supply};
+use record::time::monotonic_ns;
+use record::workload::SeriesSource;
+use record::{Arrival, ClientPlan, LoadPlan, Share, names};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Requests that are sent at once, each on its own connection. One of 32 is sampled; no gap is longer than 63.
+const REQUESTS: usize = 100;
+const REST: Duration = Duration::from_millis(300);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stalls {
+    /// Before it answers.
+    Server,
+    /// When the answers are there.
+    Client,
+}
+
+/// When what happened, on the monotonic clock.
+#[derive(Default)]
+struct Diary {
+    start_ns: u64,
+    answering_ns: u64,
+    answered_ns: u64,
+    stalled_ns: u64,
+}
+
+struct Stage {
+    stalls: Stalls,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+    diary: Arc<Mutex<Diary>>,
+}
+
+impl Stage {
+    /// All requests but the last are on their way.
+    fn all_are_sent(&self) {
+        while self.streams.lock().unwrap().len() <= REQUESTS {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.stalls == Stalls::Server {
+            std::thread::sleep(REST);
+        }
+        let mut diary = self.diary.lock().unwrap();
+        diary.answering_ns = monotonic_ns();
+        for stream in self.streams.lock().unwrap().iter_mut() {
+            stream.set_nonblocking(true).unwrap();
+            if stream.read(&mut [0; 4096]).is_ok() {
+                stream.write_all(SMALL).unwrap();
+                continue;
+            }
+            let mut last = stream.try_clone().unwrap();
+            std::thread::spawn(move || {
+                last.set_nonblocking(false).unwrap();
+                read_request(&mut last);
+                last.write_all(SMALL).unwrap();
+            });
+        }
+        diary.answered_ns = monotonic_ns();
+        if self.stalls == Stalls::Client {
+            std::thread::sleep(REST);
+        }
+        diary.stalled_ns = monotonic_ns();
+    }
+}
+
+impl Supply for Stage {
+    /// All at once, and a last one that is asked for when they have left.
+    fn arrivals<'a>(&'a self, _: &LoadPlan, _: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
+        let end = std::iter::from_fn(move || {
+            self.all_are_sent();
+            None
+        });
+        Some(Box::new(std::iter::repeat_n(0, REQUESTS).chain([50 * MS]).chain(end.take(1))))
+    }
+}
+
+impl LoadEvents for Stage {
+    fn starts_at(&mut self, earliest_ns: u64) -> u64 {
+        self.diary.lock().unwrap().start_ns = earliest_ns;
+        earliest_ns
+    }
+}
+
+/// Plays it once; the instant at which the engine had taken up the last answer, too.
+fn play(stalls: Stalls) -> (LoadResult, Diary, u64) {
+    let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let accepted = streams.clone();
+    let server = serve(move |stream| accepted.lock().unwrap().push(stream));
+    let diary: Arc<Mutex<Diary>> = Arc::default();
+    let stage = || Stage { stalls, streams: streams.clone(), diary: diary.clone() };
+    let mut plan = open(server.address, 1000.0, Arrival::Series);
+    (plan.connections, plan.duration_ns) = (REQUESTS as u64 + 1, 100 * MS);
+    plan.workload.series = Some(SeriesSource {
+        file: "made up".into(),
+        intervals: 1,
+        interval_ns: 100 * MS,
+        peak_ratio: 1.0,
+        speed: None,
+    });
+    let result = load::run_supplied(&plan, &stage(), &AtomicBool::new(false), &mut stage()).expect("the load runs");
+    assert_books(&result);
+    assert_eq!(result.counts.outcomes.ok, REQUESTS as u64 + 1, "{:?}", result.counts.outcomes);
+    let diary = std::mem::take(&mut *diary.lock().unwrap());
+    // All but one were meant to leave at the start, and the one's answer came soon.
+    let taken_up_ns = diary.start_ns + result.counts.times.response.max_ns().unwrap();
+    (result, diary, taken_up_ns)
+}
+
+/// Histograms keep three digits.
+fn about(nanos: u64) -> u64 {
+    nanos - nanos / 500
+}
+
+#[test]
+fn a_planted_stall_of_the_client_is_its_reap_delay() {
+    let (result, diary, taken_up_ns) = play(Stalls::Client);
+    let times = &result.counts.times;
+    assert!(!times.reap.is_empty() && result.counts.arrivals_unknown == 0, "{} sampled", times.reap.len());
+    let planted_ns = diary.stalled_ns - diary.answered_ns;
+    let (least, most) = (times.reap.min_ns().unwrap(), times.reap.max_ns().unwrap());
+    assert!(least >= about(planted_ns), "{least} ns of {planted_ns} ns");
+    // The engine's own record: from the first answer's departure until it had taken up the last.
+    let stalled_ns = taken_up_ns - diary.answering_ns;
+    assert!(about(most) <= stalled_ns, "{most} ns of {stalled_ns} ns");
+    // Without it nothing of the stall is left: every answer was there before it.
+    assert!(about(times.arrived.max_ns().unwrap()) <= diary.answered_ns - diary.start_ns);
+    assert!(times.sampled.min_ns().unwrap() >= about(diary.stalled_ns - diary.start_ns - 50 * MS));
+    let doubt = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::ReapDelay);
+    assert!(times.reap.len() < 20 || doubt.is_some(), "{:?}", result.doubts);
+}
+
+#[test]
+fn a_slow_server_is_no_reap_delay() {
+    let (result, diary, taken_up_ns) = play(Stalls::Server);
+    let times = &result.counts.times;
+    assert!(!times.reap.is_empty() && result.counts.arrivals_unknown == 0, "{} sampled", times.reap.len());
+    assert!(about(times.reap.max_ns().unwrap()) <= taken_up_ns - diary.answering_ns);
+    assert!(times.arrived.quantile_ns(0.5).unwrap() >= about(diary.answering_ns - diary.start_ns));
+}
+
+#[test]
+fn the_time_that_a_server_thinks_is_not_the_clients() {
+    let server = serve(|mut stream| {
+        while read_request(&mut stream).is_some() {
+            std::thread::sleep(Duration::from_millis(5));
+            if stream.write_all(SMALL).is_err() {
+                return;
+            }
+        }
+    });
+    let mut plan = plan(server.address);
+    (plan.connections, plan.duration_ns) = (16, 500 * MS);
+    let result = run(&plan);
+    let times = &result.counts.times;
+    assert!(!times.reap.is_empty());
+    assert!(times.arrived.min_ns().unwrap() >= about(5 * MS), "{:?}", times.arrived.min_ns());
+    assert_eq!((times.sampled.len(), times.arrived.len()), (times.reap.len(), times.reap.len()));
+}
+
+#[test]
+fn a_body_that_comes_in_pieces_is_timed_by_its_last_byte() {
+    let server = serve(|mut stream| {
+        while read_request(&mut stream).is_some() {
+            let head = b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n";
+            let (first, rest) = (vec![b'x'; 39_000], vec![b'y'; 1_000]);
+            if stream.write_all(&[head.as_slice(), &first].concat()).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(3));
+            if stream.write_all(&rest).is_err() {
+                return;
+            }
+        }
+    });
+    let mut plan = plan(server.address);
+    (plan.connections, plan.duration_ns) = (16, 500 * MS);
+    let result = run(&plan);
+    let times = &result.counts.times;
+    assert!(!times.reap.is_empty() && result.counts.arrivals_unknown == 0);
+    assert!(times.arrived.min_ns().unwrap() >= about(3 * MS), "{:?}", times.arrived.min_ns());
+}
+
+/// The end of the connection, which has no time of arrival, is the end of the response.
+#[test]
+fn where_no_arrival_is_known_the_figure_says_so() {
+    let served = Arc::new(AtomicBool::new(false));
+    let seen = served.clone();
+    let server = serve(move |mut stream| {
+        seen.store(true, Ordering::SeqCst);
+        if read_request(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end");
+        }
+    });
+    let mut plan = plan(server.address);
+    plan.connections = 8;
+    let result = run(&plan);
+    assert!(served.load(Ordering::SeqCst) && result.counts.times.reap.is_empty());
+    assert!(result.counts.arrivals_unknown > 0, "{:?}", result.counts.outcomes);
+    let why = result.figures(&plan).get(names::REAP_P99).unwrap().not_measured.clone().unwrap();
+    assert!(why.contains("did not say when"), "{why}");
+}
+
+#[test]
+fn clients_that_read_slowly_on_purpose_have_no_reap_delay() {
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n".to_vec();
+    answer.resize(answer.len() + 10_000, b'x');
+    let server = answering(answer);
+    let mut plan = plan(server.address);
+    plan.connections = 64;
+    plan.clients = ClientPlan { read_bytes_per_sec: 200_000, ..Default::default() };
+    let result = run(&plan);
+    assert!(result.counts.outcomes.ok > 0 && result.counts.times.reap.is_empty());
+    let figure = result.figures(&plan).get(names::REAP_P50).unwrap().clone();
+    assert_eq!(figure.value, None);
+    assert!(figure.not_measured.unwrap().contains("on purpose"));
+}
