@@ -1,0 +1,95 @@
+"""What is found of which server, what is true of it, and how it is started."""
+import json
+import os
+import shutil
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TRUTH = os.path.join(ROOT, "testbed/truth/build/truth")
+FAULTY = os.path.join(ROOT, "testbed/faults/build/faulty")
+PORT = 18290
+
+# What `find --json` has of a sweep: our name, its member. Peaks have their value under another name.
+POINTS = {"yield": "yield_point", "knee": "knee", "failure": "failure_point", "capacity": "capacity"}
+QUANTITIES = [(sweep, name) for sweep in ("connections", "rate") for name in (*POINTS, "peak")]
+# The member of the truth of the closed loop that is named otherwise.
+TRUTH_NAMES = {("connections", "peak"): "peak_per_sec"}
+
+
+class Server:
+    """A server: the sweep that is made of it, and the quantities that the certificate may be about: the first that `find` has is."""
+
+    def __init__(self, name, sweep, quantities, needs=None):
+        self.name, self.sweep, self.quantities, self.needs = name, sweep, quantities, needs
+
+    def why_not(self):
+        return f"{self.needs} is not installed" if self.needs and not shutil.which(self.needs, path=PATH) else None
+
+
+PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+
+# Over connections where the server waits, over rate where it is busy or a bucket: there its truth is defined.
+ELASTIC = [("connections", "knee"), ("connections", "yield")]
+TRUTHS = [
+    Server("bucket", "rate", [("rate", "failure")]),
+    Server("thread", "rate", [("rate", "yield")]),
+    Server("workers", "connections", ELASTIC),
+    Server("growing", "connections", ELASTIC),
+    Server("exponential", "connections", ELASTIC),
+]
+# Found only when it is asked for: what it answers depends on what came before, and `find` does not yet walk down again.
+METASTABLE = Server("metastable", "connections", ELASTIC)
+REAL = [
+    Server("nginx", "connections", ELASTIC, "nginx"),
+    Server("haproxy", "connections", ELASTIC, "haproxy"),
+    # Answers from memory, as memcached does, over HTTP.
+    Server("memory", "connections", ELASTIC),
+]
+SERVERS = {server.name: server for server in [*TRUTHS, METASTABLE, *REAL]}
+GROUPS = {"truth": [server.name for server in TRUTHS], "real": [server.name for server in REAL]}
+
+
+def is_truth(name):
+    return name in GROUPS["truth"] or name == METASTABLE.name
+
+
+def words(name, draw, sealed, folder, share=None):
+    """The command of a server. `share`: of its capacity, of a server of known truth."""
+    at = ["--port", str(PORT), "--address", "0.0.0.0"]
+    if is_truth(name):
+        return [TRUTH, name, "--sealed", sealed, "--draw", str(draw), *(["--at", str(share)] if share else []), *at]
+    if name == "memory":
+        return [FAULTY, "none", *at]
+    serve = [os.path.join(ROOT, "testbed/serve"), name, *at, "--state", os.path.join(folder, name), "--print"]
+    return subprocess.run(serve, capture_output=True, text=True, check=True).stdout.split()
+
+
+def url(name):
+    return f"http://127.0.0.1:{PORT}/{'1k.bin' if name in ('nginx', 'haproxy') else ''}"
+
+
+def opened(name, draw, sealed):
+    """The truth of a drawn server: its parameters, and the value of each quantity (None where it has none)."""
+    command = [TRUTH, name, "--sealed", sealed, "--draw", str(draw), "--truth"]
+    truth = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    values = {quantity: truth[quantity[0]].get(TRUTH_NAMES.get(quantity, quantity[1])) for quantity in QUANTITIES}
+    return truth["parameters"], values
+
+
+def estimates(findings):
+    """Estimate, low and high of each quantity in what `find --json` found; None for what is not there.
+
+    A yield point is either where a doubling of the connections gains too little, or the knee itself, where two lines meet: its reason
+    says which, and they have different truths.
+    """
+    found = {}
+    for sweep, name in QUANTITIES:
+        of_sweep = findings.get(sweep) or {}
+        point = of_sweep.get("peak" if name == "peak" else POINTS[name]) or {}
+        if name == "yield" and "the plateau" in point.get("reason", ""):
+            found[sweep, "knee"] = (point["estimate"], point["low"], point["high"])
+            point = {}
+        elif name == "knee" and (sweep, "knee") in found:
+            continue
+        found[sweep, name] = (point.get("per_sec" if name == "peak" else "estimate"), point.get("low"), point.get("high"))
+    return found

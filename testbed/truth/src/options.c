@@ -1,0 +1,247 @@
+/* The command line, and parameters in words. */
+#include "truth.h"
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char USAGE[] =
+    "usage: truth KIND PARAMETERS --port N [--address A] [--count]\n"
+    "       truth KIND PARAMETERS --truth\n"
+    "  bucket       --rate R [--burst B]                       R requests a second; up to B at once (1)\n"
+    "  thread       --time D                                   one thread that works D of CPU for a request\n"
+    "  workers      --workers K --time D                       K that take D each\n"
+    "  growing      --workers K --time D --growth G            K that take D (1 + G (n - K)) where n > K connections "
+    "are open\n"
+    "  exponential  --workers K --time D [--seed N]            K that take an exponentially distributed time of mean "
+    "D\n"
+    "  metastable   --workers K --time D --timeout T --retries N\n"
+    "                                                          K that take D; who waits longer than T asks N times "
+    "more\n"
+    "or, of any kind, --sealed FILE --draw N                   drawn from the seed in FILE\n"
+    "--at SHARE makes it slower: this share of its capacity is left. "
+    "Times are as 200us, 5ms or 1s. --count says at the end what was served. --truth prints parameters and truths.\n";
+
+static _Noreturn void refuse(const char *format, ...) {
+    va_list rest;
+    va_start(rest, format);
+    fputs("truth: ", stderr);
+    vfprintf(stderr, format, rest);
+    fputc('\n', stderr);
+    va_end(rest);
+    exit(2);
+}
+
+/* A number, and what follows it. */
+static double number(const char *name, const char *text, const char **rest) {
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || errno || !isfinite(value))
+        refuse("%s %s is not a number", name, text);
+    *rest = end;
+    return value;
+}
+
+static double within(const char *name, const char *text, double least, double most) {
+    const char *rest;
+    double value = number(name, text, &rest);
+    if (*rest)
+        refuse("%s %s is not a number", name, text);
+    if (!(value >= least && value <= most))
+        refuse("%s is %s; give %g to %g", name, text, least, most);
+    return value;
+}
+
+static int64_t whole(const char *name, const char *text, double least, double most) {
+    double value = within(name, text, least, most);
+    if (value != floor(value))
+        refuse("%s is %s; give a whole number", name, text);
+    return (int64_t)value;
+}
+
+static int64_t length_ns(const char *name, const char *text) {
+    const char *unit;
+    double value = number(name, text, &unit);
+    value *= !strcmp(unit, "us") ? 1e3 : !strcmp(unit, "ms") ? 1e6 : !strcmp(unit, "s") ? 1e9 : NAN;
+    if (isnan(value))
+        refuse("%s %s has no unit; write it as 200us, 5ms or 1s", name, text);
+    if (!(value >= 1e4 && value <= 1e10))
+        refuse("%s is %s; give 10us to 10s", name, text);
+    return (int64_t)llround(value);
+}
+
+/* 16 hexadecimal digits and a newline, and nothing else. */
+static uint64_t sealed(const char *path) {
+    char text[32] = "";
+    FILE *file = fopen(path, "re");
+    if (!file)
+        refuse("--sealed %s cannot be read: %s", path, strerror(errno));
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    size_t digits = 0;
+    while (isxdigit((unsigned char)text[digits]))
+        digits++;
+    if (digits != 16 || length != 17 || text[16] != '\n')
+        refuse("--sealed %s does not hold a seed: 16 hexadecimal digits and a newline", path);
+    return strtoull(text, NULL, 16);
+}
+
+enum option { RATE, BURST, TIME, HOW_MANY, GROWTH, TIMEOUT, RETRIES, SEED, SEALED, DRAW, AT, PORT, ADDRESS, OPTIONS };
+static const char *const OPTION_NAMES[OPTIONS] = {"--rate",    "--burst",   "--time",   "--workers", "--growth",
+                                                  "--timeout", "--retries", "--seed",   "--sealed",  "--draw",
+                                                  "--at",      "--port",    "--address"};
+#define BIT(option) (1u << (option))
+static const struct {
+    unsigned needs, may;
+} USES[KINDS] = {
+    [BUCKET] = {BIT(RATE), BIT(BURST)},
+    [THREAD] = {BIT(TIME), 0},
+    [WORKERS] = {BIT(HOW_MANY) | BIT(TIME), 0},
+    [GROWING] = {BIT(HOW_MANY) | BIT(TIME) | BIT(GROWTH), 0},
+    [EXPONENTIAL] = {BIT(HOW_MANY) | BIT(TIME), BIT(SEED)},
+    [METASTABLE] = {BIT(HOW_MANY) | BIT(TIME) | BIT(TIMEOUT) | BIT(RETRIES), 0},
+};
+
+static void set(struct parameters *of, enum option option, const char *name, const char *text) {
+    switch (option) {
+    case RATE:
+        of->rate_per_sec = within(name, text, 1, 1e6);
+        break;
+    case BURST:
+        of->burst = whole(name, text, 1, 1e6);
+        break;
+    case TIME:
+        of->time_ns = length_ns(name, text);
+        break;
+    case HOW_MANY:
+        of->workers = whole(name, text, 1, MAX_WORKERS);
+        break;
+    case GROWTH:
+        of->growth = within(name, text, 0, 1);
+        break;
+    case TIMEOUT:
+        of->timeout_ns = length_ns(name, text);
+        break;
+    case RETRIES:
+        of->retries = whole(name, text, 1, 100);
+        break;
+    default:
+        of->seed = (uint64_t)whole(name, text, 0, 0x1p53);
+    }
+}
+
+static void slow_down(struct parameters *of, double share) {
+    int64_t before_ns = of->time_ns;
+    of->rate_per_sec *= share;
+    of->time_ns = (int64_t)llround((double)of->time_ns / share);
+    /* As many fit into the timeout as before. */
+    if (before_ns)
+        of->timeout_ns = of->timeout_ns / before_ns * of->time_ns + of->timeout_ns % before_ns;
+}
+
+/* What no single option shows. */
+static void check(const struct parameters *of) {
+    if (of->kind == METASTABLE && of->timeout_ns < (1 + of->retries) * of->time_ns)
+        refuse("--timeout is shorter than %lld times --time: a storm would never end", (long long)(1 + of->retries));
+}
+
+struct options options_read(int count, char **words) {
+    struct options options = {.of.burst = 0, .address = "127.0.0.1", .port = -1};
+    struct parameters *of = &options.of;
+    const char *values[OPTIONS] = {NULL};
+    int kind = 0;
+    if (count < 2) {
+        fputs(USAGE, stderr);
+        exit(2);
+    }
+    while (kind < KINDS && strcmp(words[1], KIND_NAMES[kind]))
+        kind++;
+    if (kind == KINDS)
+        refuse("there is no kind %s; there are bucket, thread, workers, growing, exponential and metastable", words[1]);
+    of->kind = (enum kind)kind;
+    for (int at = 2; at < count; at++) {
+        int option = 0;
+        if (!strcmp(words[at], "--truth") || !strcmp(words[at], "--count")) {
+            *(words[at][2] == 't' ? &options.is_truth : &options.is_counted) = 1;
+            continue;
+        }
+        while (option < OPTIONS && strcmp(words[at], OPTION_NAMES[option]))
+            option++;
+        if (option == OPTIONS)
+            refuse("there is no option %s", words[at]);
+        if (++at == count)
+            refuse("%s needs a value", words[at - 1]);
+        values[option] = words[at];
+    }
+    for (int option = 0; option < SEALED; option++) {
+        int is_used = ((USES[kind].needs | USES[kind].may) >> option) & 1;
+        if (values[option] && values[SEALED])
+            refuse("%s cannot be given with --sealed, which draws it", OPTION_NAMES[option]);
+        if (values[option] && !is_used)
+            refuse("%s has no %s", KIND_NAMES[kind], OPTION_NAMES[option]);
+        if (!values[option] && !values[SEALED] && (USES[kind].needs >> option & 1))
+            refuse("%s needs %s", KIND_NAMES[kind], OPTION_NAMES[option]);
+        if (values[option])
+            set(of, (enum option)option, OPTION_NAMES[option], values[option]);
+    }
+    if (!values[SEALED] != !values[DRAW])
+        refuse("--sealed and --draw go together");
+    if (values[SEALED])
+        *of = draw(sealed(values[SEALED]), of->kind, (uint64_t)whole("--draw", values[DRAW], 0, 1e6));
+    if (kind == BUCKET && !of->burst)
+        of->burst = 1;
+    if (kind == THREAD)
+        of->workers = 1;
+    if (values[AT])
+        slow_down(of, within("--at", values[AT], 0.1, 1));
+    check(of);
+    if (values[PORT])
+        options.port = (int)whole("--port", values[PORT], 1, 65535);
+    if (values[ADDRESS])
+        options.address = values[ADDRESS];
+    if (options.port < 0 && !options.is_truth)
+        refuse("give --port N to serve, or --truth to print what is true");
+    return options;
+}
+
+void parameters_print(FILE *to, const struct parameters *of) {
+    unsigned uses = USES[of->kind].needs | USES[of->kind].may;
+    const char *between = "";
+    fputc('{', to);
+    for (int option = 0; option < SEALED; option++) {
+        if (!(uses & BIT(option)))
+            continue;
+        fprintf(to, "%s\"", between);
+        between = ", ";
+        switch (option) {
+        case RATE:
+            fprintf(to, "rate_per_sec\": %.17g", of->rate_per_sec);
+            break;
+        case BURST:
+            fprintf(to, "burst\": %lld", (long long)of->burst);
+            break;
+        case TIME:
+            fprintf(to, "time_ns\": %lld", (long long)of->time_ns);
+            break;
+        case HOW_MANY:
+            fprintf(to, "workers\": %lld", (long long)of->workers);
+            break;
+        case GROWTH:
+            fprintf(to, "growth\": %.17g", of->growth);
+            break;
+        case TIMEOUT:
+            fprintf(to, "timeout_ns\": %lld", (long long)of->timeout_ns);
+            break;
+        case RETRIES:
+            fprintf(to, "retries\": %lld", (long long)of->retries);
+            break;
+        default:
+            /* As text: JSON's numbers do not hold 64 bits. */
+            fprintf(to, "seed\": \"%llu\"", (unsigned long long)of->seed);
+        }
+    }
+    fputc('}', to);
+}
