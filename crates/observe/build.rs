@@ -1,10 +1,16 @@
 //! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`, and generates the types that they share with
-//! this crate, into `OUT_DIR/<name>.skel.rs`.
+//! this crate, into `OUT_DIR/<name>.skel.rs`. The numbers of the watch's counters are written for them into `OUT_DIR/counters.h`.
 
 use std::path::Path;
 
+#[cfg(feature = "bpf")]
+#[allow(dead_code)] // the programs need names and numbers only
+#[path = "../record/src/watch/counters.rs"]
+mod counters;
+
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-changed=../record/src/watch/counters.rs");
     println!("cargo::rerun-if-env-changed=CLANG");
     if std::env::var_os("CARGO_FEATURE_BPF").is_some() {
         compile();
@@ -32,6 +38,11 @@ fn compile() {
              another with CLANG=, or build without them (--no-default-features)"
         );
     }
+    let counters =
+        counters::Counter::ALL.map(|counter| format!("COUNT_{}, ", counter.declaration().name.to_uppercase()));
+    let header = format!("enum counter {{ {}COUNTERS }};\n", counters.concat());
+    std::fs::write(Path::new(&out).join("counters.h"), header).expect("OUT_DIR can be written");
+    let include_out = format!("-I{}", Path::new(&out).display());
     for entry in std::fs::read_dir("bpf").expect("bpf/ is part of the crate").flatten() {
         let source = entry.path();
         let Some(name) = source.file_name().and_then(OsStr::to_str).filter(|name| name.ends_with(".bpf.c")) else {
@@ -45,7 +56,14 @@ fn compile() {
             .reference_obj(true)
             .clang(&clang)
             // Version 3 of the instruction set: atomic operations and 32-bit jumps (Linux 5.12).
-            .clang_args([format!("-D__TARGET_ARCH_{arch}").as_str(), "-mcpu=v3", "-Wall", "-Werror", "-Ibpf"])
+            .clang_args([
+                format!("-D__TARGET_ARCH_{arch}").as_str(),
+                "-mcpu=v3",
+                "-Wall",
+                "-Werror",
+                "-Ibpf",
+                &include_out,
+            ])
             .build_and_generate(&skeleton);
         if let Err(error) = built {
             panic!("{}: {error:#}", source.display());

@@ -9,6 +9,7 @@ mod words;
 
 pub use words::{headline, sentences, value_cell, value_words};
 
+use crate::disturbance::quiet_first;
 use crate::point::{client_is_saturated, cpu_us, softirq_beside_us};
 use crate::statistics::{bootstrap, median};
 use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
@@ -174,7 +175,7 @@ fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, dema
 }
 
 /// A figure over the repeats of one value; `None` if nothing was measured.
-fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
+pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let interval = bootstrap(&values, criteria.confidence_ratio, SEED, median);
     Some(Estimate {
@@ -186,8 +187,9 @@ fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
 }
 
 fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> AxisLevel {
+    let quiet = quiet_first(points);
     let over = |read: &dyn Fn(&Point) -> Option<f64>| {
-        let values: Vec<f64> = points.iter().filter_map(|point| read(point)).collect();
+        let values: Vec<f64> = quiet.iter().filter_map(|point| read(point)).collect();
         estimate(&values, criteria)
     };
     let named = |name: &'static str| over(&|point: &Point| point.value(name));
@@ -227,8 +229,8 @@ fn change(groups: &[(f64, Vec<&Point>)], read: impl Fn(&Point) -> Option<f64>, c
         return None;
     }
     let of_repeat = |points: &[&Point], repeat: u32| {
-        let values: Vec<f64> =
-            points.iter().filter(|point| point.repeat == repeat).filter_map(|point| read(point)).collect();
+        let of_repeat: Vec<&Point> = points.iter().copied().filter(|point| point.repeat == repeat).collect();
+        let values: Vec<f64> = quiet_first(&of_repeat).into_iter().filter_map(&read).collect();
         median(&values)
     };
     let mut repeats: Vec<u32> = first.iter().map(|point| point.repeat).collect();

@@ -11,12 +11,14 @@ mod words;
 pub use subjects::server_words;
 pub use words::{headline, load_words};
 
+use crate::disturbance::quiet_first;
 use crate::doubted;
 use crate::predict::regression::student;
 use crate::statistics::Interval;
 use record::{Pace, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::collections::BTreeMap;
 
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -246,6 +248,15 @@ fn same_load(a: (Sweep, f64), b: (Sweep, f64)) -> bool {
     a.0 == b.0 && (a.1 / b.1 - 1.0).abs() < 5e-4
 }
 
+/// Of each repeat the last point, one that nothing disturbed where there is one: a disturbed point was measured again.
+fn one_a_repeat<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
+    let mut by_repeat: BTreeMap<u32, Vec<&Point>> = BTreeMap::new();
+    for point in points {
+        by_repeat.entry(point.repeat).or_default().push(point);
+    }
+    by_repeat.into_values().filter_map(|same| quiet_first(&same).last().copied()).collect()
+}
+
 fn difference(
     (sweep, load): (Sweep, f64),
     (figure, word, better): &(&'static str, &'static str, Better),
@@ -258,11 +269,15 @@ fn difference(
     let is_invalid = half_invalid(a) || half_invalid(b);
     let log = |point: &Point| point.value(figure).filter(|value| value.is_finite() && *value > 0.0).map(f64::ln);
     let logs = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| log(point)).collect() };
-    let pairs: Vec<(f64, f64)> = a
-        .iter()
-        .filter(|_| is_paired)
-        .filter_map(|point| Some((log(point)?, log(b.iter().find(|other| other.repeat == point.repeat)?)?)))
-        .collect();
+    let pairs: Vec<(f64, f64)> = match is_paired {
+        true => {
+            let (a, b) = (one_a_repeat(a), one_a_repeat(b));
+            a.iter()
+                .filter_map(|point| Some((log(point)?, log(b.iter().find(|other| other.repeat == point.repeat)?)?)))
+                .collect()
+        }
+        false => Vec::new(),
+    };
     let (a, b) = if is_paired { pairs.iter().copied().unzip() } else { (logs(a), logs(b)) };
     if a.is_empty() || b.is_empty() {
         return None;

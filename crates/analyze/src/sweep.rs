@@ -6,6 +6,7 @@ mod capacity;
 mod connections;
 mod rate;
 mod schedule;
+mod sure;
 mod turns;
 
 use record::scenario::SweepPlan;
@@ -15,6 +16,7 @@ pub use axis::{AxisSweep, COLD, DELAYS_MS, TIME_WAIT};
 pub use capacity::{Capacity, capacity};
 pub use connections::ConnectionSweep;
 pub use rate::RateSearch;
+pub use sure::{least_ns, width_ratio};
 pub use turns::Turns;
 
 /// Chooses what is measured, from what was measured before. The same points and times give the same steps: what is random comes
@@ -27,7 +29,15 @@ pub trait Planner {
     ///
     /// A planner takes a share of what is left of the budget at its first call. After [`Step::Done`] it gives nothing else.
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step;
+
+    /// What is known so far, in words, as of the last yardstick: where a width is asked for ([`SweepPlan::until_sure_ratio`]).
+    fn known(&self) -> Option<&str> {
+        None
+    }
 }
+
+/// An interval rests on at least so many repeats (or all, if fewer are asked for).
+const MIN_REPEATS: u32 = 3;
 
 /// What a planner wants next.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +76,8 @@ pub struct Trial {
 pub enum Load {
     /// So many connections in a closed loop.
     Connections(u64),
+    /// So many connections in a closed loop, on the way down.
+    Unloading(u64),
     /// So many connections in a closed loop, to learn the capacity before an axis of rates.
     Capacity(u64),
     /// So many requests per second in an open loop.
@@ -79,6 +91,7 @@ impl Load {
     pub fn sweep(self) -> Sweep {
         match self {
             Load::Connections(_) => Sweep::Connections,
+            Load::Unloading(_) => Sweep::Unloading,
             Load::Capacity(_) => Sweep::Single,
             Load::Rate(_) => Sweep::Rate,
             Load::Place(_) => Sweep::Axis,
@@ -96,17 +109,39 @@ fn ladder(plan: &SweepPlan) -> Vec<u64> {
     loads
 }
 
-/// Whether the last two loads of the first pass over connections both failed: more would say nothing new.
+/// Whether the last two loads of the first pass over connections both failed: more would say nothing new. Of a load that was
+/// measured again, the last point counts.
 fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
     let is_first_pass = |point: &&Point| point.sweep == Sweep::Connections && point.repeat == 0;
-    let mut last = points.iter().rev().filter(is_first_pass).take(2).map(|point| crate::zones::fails(point, criteria));
-    last.next() == Some(true) && last.next() == Some(true)
+    let mut last: Vec<&Point> = points.iter().rev().filter(is_first_pass).collect();
+    last.dedup_by_key(|point| point.connections);
+    last.len() >= 2 && last[..2].iter().all(|point| crate::zones::fails(point, criteria))
 }
 
-/// Whether fewer than half of a sweep's points are disturbed: only then may measuring one again help.
-fn is_mostly_quiet(points: &[Point], sweep: Sweep) -> bool {
-    let of_sweep = || points.iter().filter(|point| point.sweep == sweep);
-    2 * of_sweep().filter(|point| crate::disturbance::is_disturbed(point)).count() < of_sweep().count()
+/// What a planner measures once more, as other work disturbed its point: each load once in a repeat, and none where most points are
+/// disturbed, which measuring again would not mend.
+#[derive(Debug, Default)]
+struct Again(Vec<Load>);
+
+impl Again {
+    /// Forgets the loads of the repeat before.
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether to measure this load once more: it was the last one measured, in this repeat, and was disturbed.
+    fn wants(&mut self, load: Load, points: &[Point], repeat: u32) -> bool {
+        let of_sweep = || points.iter().filter(|point| point.sweep == load.sweep());
+        let disturbed = of_sweep().filter(|point| crate::disturbance::is_disturbed(point)).count();
+        let is_last = points.last().is_some_and(|last| {
+            last.sweep == load.sweep() && last.repeat == repeat && crate::disturbance::is_disturbed(last)
+        });
+        let wants = is_last && 2 * disturbed < of_sweep().count() && !self.0.contains(&load);
+        if wants {
+            self.0.push(load);
+        }
+        wants
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod evidence;
 mod growth;
 mod judge;
 pub mod rules;
+mod sure;
 mod waits;
 
 use crate::growth::Growth;
@@ -127,6 +128,12 @@ pub fn sentences(run: &RunDir, findings: &Findings) -> Verdict {
             findings.connections.as_ref().and_then(|closed| definitions_sentence(closed, open, &findings.criteria)),
         );
     }
+    if let Some(unloading) = &findings.unloading
+        && !causes.iter().any(|cause| cause.rule == "stays-down")
+    {
+        said.push(unloading.sentence());
+    }
+    said.extend(sure::sentence(run, findings));
     said.extend(unquiet_sentence(run, findings));
     said.extend(causes.iter().map(Cause::sentence));
     said.extend(findings.axes.iter().flat_map(crate::axis::sentences));
@@ -249,8 +256,11 @@ fn words(load: f64, sweep: Sweep) -> String {
 
 /// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
 pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
+    // Two ends that would read alike get a decimal.
+    let is_one_number = found.low.zip(found.high).is_some_and(|(low, high)| grouped(low) == grouped(high));
     let number = |load: f64| match sweep {
         Sweep::Rate => format_si(load),
+        _ if is_one_number => format!("{load:.1}"),
         _ => grouped(load),
     };
     match (found.low, found.high) {
@@ -402,6 +412,14 @@ fn open_sentences(open: &SweepFindings, said: &mut Vec<String>) {
     match (found.estimate, found.held, found.failed) {
         (Some(_), Some(_), Some(_)) => said.push(format!("At fixed rates (open loop) {}.", found.reason)),
         _ => said.push(format!("At fixed rates (open loop) the failure point was {}.", found.reason)),
+    }
+    if let Some(found @ PointFinding { estimate: Some(estimate), .. }) = &open.capacity {
+        said.push(format!(
+            "Its capacity is about {}{}: {}.",
+            words(*estimate, Sweep::Rate),
+            interval(found, Sweep::Rate),
+            found.reason
+        ));
     }
     match &open.yield_point {
         point @ PointFinding { estimate: Some(estimate), .. } => said.push(format!(

@@ -1,7 +1,8 @@
 //! Elastic, plastic and failure zones, the yield point and the failure point: found from points by stated criteria.
 //!
-//! - **elastic**: throughput follows load. Closed loop: doubling the connections still raises throughput by at least
-//!   [`Criteria::elastic_gain_ratio`]. Open loop: no CPU of the server is saturated.
+//! - **elastic**: throughput follows load. Closed loop: up to the knee, where the line of the low loads meets that of the high ones;
+//!   there is one where doubling the connections raises throughput by less than [`Criteria::elastic_gain_ratio`]. Open loop: no CPU
+//!   of the server is saturated.
 //! - **plastic**: throughput no longer follows (closed loop) or a CPU of the server is saturated (open loop). At first the cost of a
 //!   request stays flat; from the efficiency point on it rises by more than [`Criteria::efficiency_loss_ratio`].
 //! - **failure**: more than half of the trials crossed a criterion of failure (errors, goodput, p99 limit).
@@ -9,18 +10,23 @@
 //! The **yield point** is where elastic ends, the **failure point** where failure begins. Loads are compared within a
 //! repeat only, as the machine's speed drifts between repeats; `docs/zones.md` says how intervals are made.
 
+mod capacity;
 mod curve;
 mod doubts;
 mod failure;
 mod figures;
 mod find;
+mod knee;
 mod levels;
 
 pub use crate::point::{client_is_saturated, cpu_us, server_is_saturated};
 pub(crate) use crate::point::{client_limited, softirq_beside_us};
 pub use crate::shown::percent;
+pub(crate) use failure::recovery;
 pub use failure::{crossed, fails};
+pub(crate) use find::of_sweep;
 pub use find::{find, load_words, of_run};
+pub(crate) use knee::{knee_of, speaks_for};
 
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};
@@ -218,6 +224,9 @@ pub struct SweepFindings {
     pub efficiency_point: PointFinding,
     /// Where failure begins.
     pub failure_point: PointFinding,
+    /// Open loop only: the most that is answered, whatever is offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<PointFinding>,
     /// Highest throughput; absent when nothing was completed.
     pub peak: Option<Peak>,
     /// CPU per request, its growth; absent when the server's CPU was not measured.
@@ -229,8 +238,8 @@ pub struct SweepFindings {
 }
 
 impl SweepFindings {
-    /// The level that shows what the yield point is made of: the first one clearly beyond it (half a doubling), else the
-    /// first one beyond.
+    /// The level that shows what the yield point is made of: the first one clearly beyond it (a doubling), else the first one
+    /// beyond.
     pub(crate) fn beyond_yield(&self) -> Option<&Level> {
         first_beyond(&self.levels, self.yield_point.estimate?)
     }
@@ -238,7 +247,8 @@ impl SweepFindings {
 
 fn first_beyond(levels: &[Level], estimate: f64) -> Option<&Level> {
     let first = |above: f64| levels.iter().find(|level| level.load > above);
-    first(estimate * std::f64::consts::SQRT_2).or_else(|| first(estimate))
+    // A little less than a doubling: the loads that were measured double, too.
+    first(estimate * 1.9).or_else(|| first(estimate))
 }
 
 /// How much the machine's speed moved between repeats, by the yardstick.
@@ -261,6 +271,9 @@ pub struct Findings {
     pub connections: Option<SweepFindings>,
     /// Open loop over rate.
     pub rate: Option<SweepFindings>,
+    /// The way down beside the way up, where it was walked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unloading: Option<crate::unloading::Unloading>,
     /// What each axis showed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<crate::axis::AxisFindings>,

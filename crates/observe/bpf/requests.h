@@ -46,6 +46,8 @@ struct {
 /* One object a section: each becomes a map of its own that the reader maps into its memory. */
 const volatile struct watch_options options SEC(".rodata.options") = {};
 struct port_counts counts SEC(".bss.counts");
+#define COUNT_BY(name, number) __sync_fetch_and_add(&counts.counters[COUNT_##name], number)
+#define COUNT(name) COUNT_BY(name, 1)
 struct control control SEC(".bss.control");
 struct sweep swept SEC(".bss.swept");
 
@@ -251,9 +253,9 @@ static __always_inline struct request *claim(__u64 sk, __u32 hash, __u32 *slot) 
 
         if (at != r->written) {
             record_finished_atomically(r, at - r->written, sent_ns);
-            __sync_fetch_and_add(&counts.displaced, 1);
+            COUNT(DISPLACED_ANSWERED);
         } else {
-            __sync_fetch_and_add(&counts.lost_open, 1);
+            COUNT(DISPLACED_OPEN);
         }
     }
     forget(r);

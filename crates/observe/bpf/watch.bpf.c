@@ -241,10 +241,8 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev) {
     if (!c || c->pid != prev->pid || !c->sk || !prev->__state)
         return 0;
     r = request_at(c->slot);
-    if (r && r->sk == c->sk && has_phases(r) && r->phase == PHASE_LOG && !r->end_ns) {
+    if (r && r->sk == c->sk && has_phases(r) && r->phase == PHASE_LOG && !r->end_ns)
         r->end_ns = bpf_ktime_get_ns();
-        __sync_fetch_and_add(&counts.switches_seen, 1);
-    }
     return 0;
 }
 
@@ -276,7 +274,6 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     r->parsed_ns = now_ns;
     r->phase = PHASE_PROCESS;
     r->is_split = 1;
-    __sync_fetch_and_add(&counts.syscalls_seen, 1);
     return 0;
 }
 
@@ -313,7 +310,7 @@ static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, s
     if (!r || !r->bytes_in)
         return;
     if (at == r->written) {
-        __sync_fetch_and_add(&counts.unanswered, 1);
+        COUNT(UNANSWERED);
     } else {
         /* What was held back (TCP_CORK) departs with this close. Else the last segment may not be acknowledged yet:
          * then its departure is the last that TCP did. */
@@ -336,14 +333,13 @@ static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, s
 }
 
 static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old_state, struct request *r) {
-    __sync_fetch_and_add(&counts.closed, 1);
-    __sync_fetch_and_add(&counts.closed_bytes_received, tp->bytes_received);
-    __sync_fetch_and_add(&counts.closed_bytes_acked, tp->bytes_acked);
-    __sync_fetch_and_add(&counts.closed_data_segs_in, tp->data_segs_in);
-    __sync_fetch_and_add(&counts.closed_data_segs_out, tp->data_segs_out);
-    __sync_fetch_and_add(&counts.closed_retransmits, tp->total_retrans);
+    COUNT(CLOSED);
+    COUNT_BY(CLOSED_BYTES_RECEIVED, tp->bytes_received);
+    COUNT_BY(CLOSED_BYTES_ACKED, tp->bytes_acked);
+    COUNT_BY(CLOSED_DATA_SEGMENTS_IN, tp->data_segs_in);
+    COUNT_BY(CLOSED_DATA_SEGMENTS_OUT, tp->data_segs_out);
     if (sk->sk_err)
-        __sync_fetch_and_add(&counts.aborted, 1);
+        COUNT(ABORTED);
     else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING)
         enter_time_wait(sk);
     if (!r)
@@ -354,7 +350,7 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
         if (at != r->written && (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT))
             record_finished_atomically(r, at - r->written, tp->first_tx_mstamp * 1000);
         else
-            __sync_fetch_and_add(&counts.unanswered, 1);
+            COUNT(UNANSWERED);
     }
     forget(r);
     r->sk = 0;
@@ -379,7 +375,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
 
     hash = sk->__sk_common.skc_hash;
     if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV) {
-        __sync_fetch_and_add(&counts.accepted, 1);
+        COUNT(ACCEPTED);
         end_time_wait(sk);
         r = claim((__u64)sk, hash, &slot);
         if (r) {
@@ -388,6 +384,8 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
         }
         return 0;
     }
+    if (old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1)
+        COUNT(CLOSED_BY_SERVER);
     r = find((__u64)sk, hash, &slot);
     if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
         (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
@@ -417,7 +415,6 @@ int BPF_PROG(on_missed_state, struct sock *sk, int old_state, int new_state) {
     RAN_ATOMICALLY(others);
     if (!is_of_port(sk, tp) || was_seen(sk, old_state, new_state))
         return 0;
-    __sync_fetch_and_add(&counts.states_missed, 1);
     return changed_state(sk, tp, old_state, new_state);
 }
 
@@ -427,7 +424,7 @@ SEC("tp_btf/tcp_retransmit_skb")
 int BPF_PROG(on_retransmit, const struct sock *sk) {
     RAN_ATOMICALLY(others);
     if (sk->__sk_common.skc_num == options.port && is_ours(sk))
-        __sync_fetch_and_add(&counts.retransmits, 1);
+        COUNT(RETRANSMITS);
     return 0;
 }
 
@@ -435,7 +432,7 @@ SEC("tp_btf/tcp_send_reset")
 int BPF_PROG(on_send_reset, const struct sock *sk) {
     RAN_ATOMICALLY(others);
     if (sk && sk->__sk_common.skc_num == options.port && is_ours(sk))
-        __sync_fetch_and_add(&counts.resets_sent, 1);
+        COUNT(RESETS_SENT);
     return 0;
 }
 
@@ -443,7 +440,7 @@ SEC("tp_btf/tcp_receive_reset")
 int BPF_PROG(on_receive_reset, const struct sock *sk) {
     RAN_ATOMICALLY(others);
     if (sk->__sk_common.skc_num == options.port && is_ours(sk))
-        __sync_fetch_and_add(&counts.resets_received, 1);
+        COUNT(RESETS_RECEIVED);
     return 0;
 }
 

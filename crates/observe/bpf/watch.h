@@ -5,6 +5,8 @@
 #ifndef STRAINGAUGE_WATCH_H
 #define STRAINGAUGE_WATCH_H
 
+#include "counters.h" /* written by build.rs */
+
 #define SIZE_CLASSES 8     /* at most; the last one in use is open above */
 #define BUCKETS 40         /* log2 of ns >> 6: bucket b holds [2^(b+5), 2^(b+6)) ns, bucket 0 everything below 64 ns */
 #define WAYS 4             /* places where a connection's record may lie */
@@ -106,30 +108,20 @@ struct port_counts {
     /* Sockets in TIME_WAIT that entered it since attach, by the step of the timer wheel at which they leave: the number
      * of the step in the upper half, a signed count in the lower one. Valid for as long as the step is to come. */
     __u64 time_waits[TIME_WAIT_SLOTS];
-    __u64 states_missed; /* transitions that came while the program that counts them was interrupted; counted, too */
-    __u64 accepted;      /* -> ESTABLISHED from SYN_RECV */
-    __u64 closed;
     __u64 time_wait_entered;
-    __u64 time_wait_reused; /* left TIME_WAIT before their time: their client connected from the same port */
-    __u64 unanswered;       /* requests whose connection closed before a byte of response was written */
-    __u64 aborted;          /* -> CLOSE with an error on the socket: a reset came, or a timeout */
-    __u64 retransmits, resets_sent, resets_received;
-    /* sums over connections that closed, from their tcp_sock */
-    __u64 closed_bytes_received, closed_bytes_acked, closed_data_segs_in, closed_data_segs_out, closed_retransmits;
+    __u64 time_wait_reused;   /* left TIME_WAIT before their time: their client connected from the same port */
+    __u64 counters[COUNTERS]; /* COUNT(NAME); declared in crates/record/src/watch/counters.rs */
     /* from establishment to the first byte read; CPU where the thread did nothing else between */
     __u64 connects, connect_elapsed_ns;
     __s64 connect_cpu_ns;
     __u64 connects_with_cpu;
     struct histogram connect_elapsed;
-    /* what was lost, never silently */
-    __u64 lost_open; /* records displaced while their request had no response yet */
-    __u64 displaced; /* records displaced after their response, closed then */
+    /* threads whose place was taken by others */
     __s64 displaced_thread_other_cpu_ns;
     __u64 displaced_thread_requests, displaced_thread_bytes_in, displaced_thread_bytes_out;
     __u64 displaced_thread_timed, displaced_thread_elapsed_ns[PHASES];
     __s64 displaced_thread_phase_cpu_ns[PHASES];
-    __u64 switches_seen, syscalls_seen; /* events that ended a phase */
-    __u64 boundaries_seen;              /* functions of the server that were hit, in windows */
+    __u64 boundaries_seen; /* functions of the server that were hit, in windows */
 };
 
 /* How often programs ran on one CPU, whether the event was the port's or not: each run costs. */

@@ -2,14 +2,22 @@
 //!
 //! `response` times count from the intended send, `service` times from the actual send (see the crate documentation).
 
+use crate::watch::Counter;
+use std::sync::LazyLock;
+
 macro_rules! names {
     ($($(#[doc = $doc:literal])+ $constant:ident = $name:literal, $unit:literal;)+) => {
         $($(#[doc = $doc])+ pub const $constant: &str = $name;)+
 
-        /// Every known figure: name, unit, meaning.
-        pub const ALL: &[(&str, &str, &str)] = &[$(($name, $unit, concat!($($doc),+))),+];
+        const NAMED: &[(&str, &str, &str)] = &[$(($name, $unit, concat!($($doc),+))),+];
     };
 }
+
+/// Every known figure: name, unit, meaning. Those of the watch's counters are declared with the counter.
+pub static ALL: LazyLock<Vec<(&str, &str, &str)>> = LazyLock::new(|| {
+    let of_counter = |counter: Counter| Some((counter.declaration().figure?, "1/s", counter.declaration().help));
+    NAMED.iter().copied().chain(Counter::ALL.into_iter().filter_map(of_counter)).collect()
+});
 
 /// The unit of a figure of this name; empty where the name is not known.
 pub fn unit(name: &str) -> &'static str {
@@ -355,16 +363,6 @@ names! {
     WATCH_IN_FLIGHT = "watch.in_flight", "requests";
     /// The most of them in one reading.
     WATCH_IN_FLIGHT_MAX = "watch.in_flight_max", "requests";
-    /// Connections established per second.
-    WATCH_ACCEPTED = "watch.accepted_per_sec", "1/s";
-    /// Connections ended by a reset or a timeout, per second.
-    WATCH_ABORTED = "watch.aborted_per_sec", "1/s";
-    /// Segments of the port that the server's side sent again, per second.
-    WATCH_RETRANSMITS = "watch.retransmits_per_sec", "1/s";
-    /// Resets that the port sent, per second.
-    WATCH_RESETS_SENT = "watch.resets_sent_per_sec", "1/s";
-    /// Resets that the port received, per second.
-    WATCH_RESETS_RECEIVED = "watch.resets_received_per_sec", "1/s";
     /// Requests whose connection ended before a byte of response was written.
     WATCH_UNANSWERED = "watch.unanswered", "count";
     /// Requests whose record was displaced by another connection's: not in any count.
@@ -431,7 +429,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_carry_their_unit() {
         let mut seen = std::collections::HashSet::new();
-        for (name, unit, meaning) in ALL {
+        for (name, unit, meaning) in ALL.iter() {
             assert!(seen.insert(*name), "{name} appears twice");
             assert!(meaning.trim().ends_with('.'), "{name} needs a sentence");
             let suffix = match *unit {

@@ -19,6 +19,8 @@ pub enum Sweep {
     Single,
     /// Closed loop over connections.
     Connections,
+    /// Closed loop over connections, downward again through the loads of [`Sweep::Connections`].
+    Unloading,
     /// Open loop over rate.
     Rate,
     /// One quantity varied ([`Point::axis`]), everything else held.

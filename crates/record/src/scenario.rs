@@ -143,7 +143,7 @@ impl LoadPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Criteria {
-    /// Closed loop: elastic while doubling the connections raises throughput by at least this share (0.2 = 20 %).
+    /// Closed loop: there is a yield point where doubling the connections raises throughput by less than this share (0.2 = 20 %).
     pub elastic_gain_ratio: f64,
     /// A server CPU this busy or more counts as saturated (share of the CPUs it may use).
     pub saturation_ratio: f64,
@@ -201,6 +201,13 @@ pub struct SweepPlan {
     pub arrival: Arrival,
     /// Zone criteria.
     pub criteria: Criteria,
+    /// Repeat until the intervals of the yield point and of the failing rate are at most this share of them (0.05 = 5 %); `repeats` and
+    /// `budget_ns` bound it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_sure_ratio: Option<f64>,
+    /// Whether each repeat over connections goes up in order, and down again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unload: bool,
     /// One quantity to vary instead of the two sweeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub axis: Option<AxisPlan>,

@@ -1,12 +1,16 @@
 //! The watch of a running server: what a reading holds, the rates between two, and the lines in which a watch is printed as JSON
 //! and kept in a run directory (`watch.jsonl`). `straingauge watch` writes them, `straingauge report` reads them.
 
+pub mod counters;
+mod counts;
 mod demand;
 mod line;
 mod rates;
 mod reading;
 pub mod system;
 
+pub use counters::Counter;
+pub use counts::Counts;
 pub use demand::{Demand, UtilisationCheck};
 pub use line::{Beginning, Line, Taken, Watching};
 pub use rates::{ClassRates, Rates};

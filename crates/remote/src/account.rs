@@ -131,7 +131,7 @@ mod tests {
     fn every_cost_of_a_request_that_the_client_counts_is_known() {
         // Counted on the server's side, or by the same client that the cost is charged to.
         let has_requests_of_its_own = |name: &str| name.starts_with("watch.") || name == names::CLIENT_CPU;
-        for (name, ..) in names::ALL {
+        for (name, ..) in names::ALL.iter() {
             let is_per_request = name.contains("per_request");
             assert!(!is_per_request || has_requests_of_its_own(name) || needs_every_request(name), "{name}");
         }

@@ -155,7 +155,7 @@ fn section(
     counter: &mut usize,
     unreadable: &mut Vec<Doubt>,
 ) -> Section {
-    let mut figures = charts::of_sweep(run, sweep, &findings.criteria);
+    let mut figures = charts::of_sweep(run, sweep, findings);
     figures.extend(latency::of_sweep(run, sweep, unreadable));
     figures.extend(watched::figures(run, sweep));
     let is_rate = sweep.sweep == Sweep::Rate;
@@ -217,8 +217,15 @@ fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
             });
         }
     }
+    if let Some(unloading) = findings.unloading.as_ref().filter(|unloading| unloading.recovery_point.estimate.is_some())
+    {
+        numbers.push(key_point("recovery point", &unloading.recovery_point, Sweep::Connections));
+    }
     if let Some(open) = &findings.rate {
         numbers.push(key_point("failing rate", &open.failure_point, open.sweep));
+        if let Some(capacity) = open.capacity.as_ref().filter(|capacity| capacity.estimate.is_some()) {
+            numbers.push(key_point("capacity", capacity, open.sweep));
+        }
     }
     for axis in &findings.axes {
         numbers.extend(axis::key_numbers(axis));

@@ -15,7 +15,9 @@ pub(crate) use workload::replay_facts;
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::wrap;
+use analyze::axis::Estimate;
 use analyze::compare::{CompareError, Comparison};
+use analyze::unloading::Unloading;
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::text::plain;
@@ -39,6 +41,10 @@ pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     for sweep in findings.sweeps() {
         out.push('\n');
         out.push_str(&sweep_table(sweep));
+    }
+    if let Some(unloading) = &findings.unloading {
+        out.push('\n');
+        out.push_str(&unloading_table(unloading));
     }
     for axis in &findings.axes {
         out.push('\n');
@@ -110,6 +116,29 @@ fn sweep_table(sweep: &SweepFindings) -> String {
     wrap(&title, "", "") + &table.lines()
 }
 
+/// Both ways at each load; a load at which they are apart is marked.
+fn unloading_table(unloading: &Unloading) -> String {
+    let mut table = Table::new(&["conns", "up req/s", "down req/s", "down/up", "interval", ""], 0);
+    let rate = |estimate: Option<Estimate>| estimate.map_or("-".into(), |estimate| format_si(estimate.median));
+    for level in &unloading.levels {
+        let interval =
+            level.change.and_then(|change| Some(format!("{}..{}", percent(change.low?), percent(change.high?))));
+        table.row(vec![
+            grouped(level.load),
+            rate(level.loading_per_sec),
+            rate(level.unloading_per_sec),
+            level.change.map_or("-".into(), |change| percent(change.ratio)),
+            interval.unwrap_or_default(),
+            if level.is_apart { "apart" } else { "" }.into(),
+        ]);
+    }
+    let repeats = if unloading.repeats == 1 { "once".into() } else { format!("{} repeats", unloading.repeats) };
+    let title = format!(
+        "up and down again, {repeats}: good answers, medians; down/up within repeats, where the load held on the way up"
+    );
+    wrap(&title, "", "") + &table.lines()
+}
+
 fn row(level: &Level, is_rate: bool) -> Vec<String> {
     let load = if is_rate { format_si(level.load) } else { grouped(level.load) };
     let cell =
@@ -145,7 +174,9 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
         }
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
-            grouped(point.connections as f64) + if point.connections == 1 { " connection" } else { " connections" }
+            grouped(point.connections as f64)
+                + if point.connections == 1 { " connection" } else { " connections" }
+                + if point.sweep == Sweep::Unloading { ", down" } else { "" }
         }
     };
     let mut parts = Vec::new();

@@ -121,6 +121,8 @@ defaults! {
     OPEN_CONNECTIONS: u64 = 1024;
     /// Time of `find`.
     BUDGET: Duration = seconds(90);
+    /// Time limit of `find --until-sure`.
+    UNTIL_SURE_BUDGET: Duration = seconds(1800);
     /// Repeats of a point.
     REPEATS: u64 = 5;
     /// Highest rate of an axis, as a multiple of the capacity.

@@ -26,6 +26,10 @@ use std::path::Path;
 const MAX_SCENARIO_BYTES: u64 = 1 << 20;
 const MAX_BODY_BYTES: u64 = 256 << 20;
 const MAX_CONNECTIONS: u64 = 1_000_000;
+const MOST_REPEATS: u32 = 1000;
+/// Widths that `--until-sure` takes: the knee's interval is never narrower than 4.5 %.
+const SUREST: f64 = 0.05;
+const LEAST_SURE: f64 = 0.5;
 
 /// Reads a scenario file.
 pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
@@ -346,16 +350,38 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
             "--min-connections {connections_min} and --max-connections {connections_max} are not a range up to {MAX_CONNECTIONS}"
         )));
     }
-    let budget_ns = Time::nanos_or(options.budget, defaults::BUDGET);
+    let until_sure_ratio = options.until_sure.map(|share| share.0);
+    let mut criteria = criteria;
+    if let Some(width) = until_sure_ratio {
+        refuse_beside_until_sure(options, axis.is_some())?;
+        if !(SUREST..=LEAST_SURE).contains(&width) {
+            return Err(wrong_usage(format!(
+                "--until-sure {} cannot be waited for: give 5% to 50%, as a share of the yield point (its interval is never narrower, \
+                 and coarser needs no repeats)",
+                analyze::zones::percent(width)
+            )));
+        }
+        criteria.yield_interval_ratio = width;
+        // The interval holds at least the bounds of the search.
+        criteria.bracket_ratio = criteria.bracket_ratio.min(width / 2.0);
+    }
+    if options.unload && axis.is_some() {
+        return Err(wrong_usage("--unload walks down the connections of the closed loop: leave --axis out"));
+    }
+    let default_budget = if until_sure_ratio.is_some() { defaults::UNTIL_SURE_BUDGET } else { defaults::BUDGET };
+    let budget_ns = Time::nanos_or(options.budget, default_budget);
     if budget_ns < 5_000_000_000 {
         return Err(wrong_usage("--budget must be at least 5s: less finds nothing"));
     }
     Ok(SweepPlan {
         connections_min,
         connections_max,
-        repeats: u32::try_from(positive("--repeats", options.repeats, defaults::REPEATS)?)
-            .unwrap_or(u32::MAX)
-            .min(1000),
+        repeats: match until_sure_ratio {
+            Some(_) => MOST_REPEATS,
+            None => u32::try_from(positive("--repeats", options.repeats, defaults::REPEATS)?)
+                .unwrap_or(u32::MAX)
+                .min(MOST_REPEATS),
+        },
         point_duration_ns: Time::nanos_or(load.duration, defaults::POINT_DURATION).max(10_000_000),
         warmup_ns: load.warmup.map(|time| time.nanos()),
         budget_ns,
@@ -365,8 +391,25 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
             ArrivalWord::Poisson => Arrival::Poisson,
         },
         criteria,
+        until_sure_ratio,
+        unload: options.unload,
         axis,
     })
+}
+
+/// What leaves `--until-sure` nothing to narrow. The command line is refused by its parser; this is what a scenario file adds.
+fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()> {
+    let typed = [
+        (has_axis, "--axis"),
+        (options.compare_with.is_some(), "--compare-with"),
+        (options.repeats.is_some(), "--repeats"),
+    ];
+    match typed.into_iter().find(|(is_typed, _)| *is_typed) {
+        Some((_, option)) => Err(wrong_usage(format!(
+            "--until-sure repeats the sweeps over connections and rate as often as needed: leave {option} out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The plan of a load of this URL, for tests.
@@ -392,6 +435,27 @@ mod tests {
         assert!(plan(&owned).is_err());
         let fine = LoadOptions { header: vec!["X-Test: a: b".into()], ..Default::default() };
         assert_eq!(plan(&fine).unwrap().headers, vec![("X-Test".to_string(), "a: b".to_string())]);
+    }
+
+    #[test]
+    fn what_cannot_be_sure_is_refused_and_a_time_limit_stands_in() {
+        let plan = |find: FindOptions| sweep_plan(&find, &LoadOptions::default());
+        let sure = |share| FindOptions { until_sure: Some(crate::quantity::Share(share)), ..Default::default() };
+        let made = plan(sure(0.05)).unwrap();
+        assert_eq!((made.until_sure_ratio, made.repeats, made.budget_ns), (Some(0.05), 1000, 1_800_000_000_000));
+        assert_eq!(
+            plan(FindOptions { budget: Some("60s".parse().unwrap()), ..sure(0.1) }).unwrap().budget_ns,
+            60_000_000_000
+        );
+        for (refused, word) in [
+            (sure(0.01), "5% to 50%"),
+            (sure(0.9), "5% to 50%"),
+            (FindOptions { repeats: Some(Count(3)), ..sure(0.1) }, "--repeats"),
+            (FindOptions { compare_with: Some("scale".into()), ..sure(0.1) }, "--compare-with"),
+        ] {
+            let why = plan(refused).unwrap_err().to_string();
+            assert!(why.contains(word), "{why}");
+        }
     }
 
     #[test]

@@ -191,6 +191,13 @@ fn wrong_usage_of_find_is_said() {
         (&["--repeats", "0"], &["--repeats"]),
         (&["--bracket", "1%"], &["--bracket", "bracket = ...", "[find]", "--scenario"]),
         (&["--isolate", "sometimes"], &["sometimes", "never"]),
+        (&["--until-sure", "1%"], &["--until-sure", "5% to 50%"]),
+        (&["--until-sure", "sure"], &["--until-sure", "share"]),
+        (&["--until-sure", "-5%"], &["--until-sure"]),
+        (&["--until-sure", "5%", "--repeats", "3"], &["--until-sure", "--repeats"]),
+        (&["--until-sure", "5%", "--axis", "cold"], &["--until-sure", "--axis"]),
+        (&["--unload", "--sweep", "rate"], &["--unload", "--sweep rate"]),
+        (&["--unload", "--axis", "cold"], &["--unload", "--axis"]),
     ];
     for (options, words) in cases {
         let said = find(&url, options);

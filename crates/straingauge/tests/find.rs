@@ -83,6 +83,41 @@ fn find_with_namespaces_leaves_a_whole_run_and_no_namespace() {
 }
 
 #[test]
+fn find_goes_up_and_down_again_until_it_is_sure_or_its_time_is_spent() {
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command = straingauge(["find", &url, "--isolate", "never", "--sweep", "connections", "--unload"]);
+    command.args(["--until-sure", "50%", "--budget", "20s", "--duration", "50ms", "--max-connections", "8", "--out"]);
+    command.arg(&out).arg("--").args(serve_words(Kind::Nginx, port, &state, "127.0.0.1"));
+    let said = run(&mut command).exits_with(0);
+    for announced in ["until intervals are at most 50 % wide: about ", "half of its time is for the way down"] {
+        assert!(said.err.contains(announced), "no '{announced}' in\n{}", said.err);
+    }
+    let measured = points(&out);
+    let of_repeat = |sweep: &str| -> Vec<u64> {
+        let is_there = |point: &&serde_json::Value| point["sweep"] == sweep && point["repeat"] == 1;
+        measured.iter().filter(is_there).filter_map(|point| point["connections"].as_u64()).collect()
+    };
+    let (mut up, mut down) = (of_repeat("connections"), of_repeat("unloading"));
+    // A disturbed point was measured twice.
+    up.dedup();
+    down.dedup();
+    down.reverse();
+    assert!(up.is_sorted() && up.len() >= 4, "{up:?}");
+    assert_eq!(down, up[..up.len() - 1], "down through the same loads");
+    // Reached, or the reason why not.
+    let is_said = ["As narrow as asked for", "not as narrow as asked for"]
+        .iter()
+        .any(|words| std::fs::read_to_string(out.join("report.html")).expect("report.html is there").contains(words));
+    assert!(is_said && said.out.contains("up and down again"), "{}", said.out);
+    let page = std::fs::read_to_string(out.join("report.html")).expect("report.html is there");
+    assert!(page.contains("Loading and unloading"), "the loop is drawn");
+}
+
+#[test]
 fn points_are_profiled_by_layer_where_that_is_permitted() {
     skip_unless!(is_root(), "needs root, to sample stacks with BPF");
     needs_server!(Kind::Nginx);

@@ -146,7 +146,7 @@ fn a_watcher_that_cannot_watch_is_one_sentence_before_any_request() {
         (watcher(9), "nothing listens on port 9"),
         ("echo hello".into(), "no message of the worker protocol"),
         ("exit 7".into(), "exit status: 7"),
-        (worker(), "does not say that it can watch"),
+        (worker(), "does not report that it can watch"),
     ] {
         let said = run(&mut load("http://127.0.0.1:9/", &bad, "600ms")).exits_with(1);
         said.complains_of(&["watcher (", "cannot be used", words]);

@@ -49,7 +49,7 @@ class Point:
     """One load point (points/NNN/point.json)."""
 
     index: int
-    #: single, connections, rate or yardstick
+    #: single, connections, unloading, rate or yardstick
     sweep: str
     repeat: int
     connections: int

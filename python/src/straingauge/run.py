@@ -55,7 +55,7 @@ class Run:
         return found
 
     def sweep(self, name: str) -> List[Point]:
-        """The points of one sweep: single, connections, rate or yardstick."""
+        """The points of one sweep: single, connections, unloading, rate or yardstick."""
         return [point for point in self.points if point.sweep == name]
 
     def point_path(self, index: int) -> Path:

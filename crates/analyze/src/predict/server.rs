@@ -295,11 +295,9 @@ impl Server {
         demand / self.free_ratio()
     }
 
-    /// The connections at which doubling them gains less than `gain` (the criterion of the yield point).
+    /// The knee, as the sweep over connections finds it; `gain` is the criterion of the yield point.
     pub fn yield_connections(&self, gain: f64, cold: f64) -> Option<f64> {
-        let half = std::f64::consts::SQRT_2;
-        let rate = |n: f64| self.closed(n, cold).throughput_per_sec;
-        first(half, 1e6, |n| rate(n * half) / rate(n / half) < 1.0 + gain)
+        crate::zones::knee_of(|n| self.closed(n, cold).throughput_per_sec, gain)
     }
 }
 

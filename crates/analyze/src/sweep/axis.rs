@@ -2,8 +2,9 @@
 //! fall on all values alike. Conforming connections are searched first: outward by doubling, then by bisection.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, Step, ladder};
+use super::{Again, Load, Planner, Step, ladder};
 use crate::axis::conforms;
+use crate::disturbance::quiet_first;
 use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -27,6 +28,7 @@ pub struct AxisSweep {
     values: Vec<f64>,
     queue: Vec<f64>,
     repeat: u32,
+    again: Again,
     /// The search for conforming connections: smallest and largest number, and how near the bounds must come.
     search: Option<Search>,
     done: Option<String>,
@@ -63,6 +65,7 @@ impl AxisSweep {
             values: if is_searched { Vec::new() } else { values },
             queue: Vec::new(),
             repeat: 0,
+            again: Again::default(),
             search,
             done: None,
         }
@@ -86,11 +89,11 @@ impl AxisSweep {
     /// The next value of the search; `None` when it is over, with the values to repeat set.
     fn searched(&mut self, search: Search, points: &[Point]) -> Option<f64> {
         let verdict = |value: f64| {
-            let shares: Vec<f64> = points
-                .iter()
-                .filter(|point| point.sweep == Sweep::Axis && point.axis.is_some_and(|place| place.value == value))
-                .filter_map(|point| point.value(names::CONFORMING))
-                .collect();
+            let is_there =
+                |point: &&Point| point.sweep == Sweep::Axis && point.axis.is_some_and(|place| place.value == value);
+            let there: Vec<&Point> = points.iter().filter(is_there).collect();
+            let shares: Vec<f64> =
+                quiet_first(&there).iter().filter_map(|point| point.value(names::CONFORMING)).collect();
             conforms(&shares, self.axis.conforming_ratio)
         };
         let mut tried: Vec<f64> = self.values.clone();
@@ -141,14 +144,22 @@ impl Planner for AxisSweep {
             };
             return self.end(format!("the time budget was spent {during}"));
         }
+        let last = points.last().and_then(|last| last.axis);
+        if let Some(place) = last
+            && self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1) <= left_ns
+            && self.again.wants(Load::Place(place), points, self.repeat)
+        {
+            self.queue.insert(0, place.value);
+        }
+        // Of a search, too: its next step depends on what the last one showed.
+        if let Some(value) = self.queue.pop() {
+            return self.measure(value);
+        }
         if let Some(search) = self.search {
             match self.searched(search, points) {
                 Some(value) => return self.measure(value),
                 None => self.search = None,
             }
-        }
-        if let Some(value) = self.queue.pop() {
-            return self.measure(value);
         }
         if self.values.is_empty() {
             return self.end("there is no value to measure".into());
@@ -162,6 +173,7 @@ impl Planner for AxisSweep {
             return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
         }
         self.repeat += 1;
+        self.again.clear();
         self.queue = self.values.clone();
         self.queue.shuffle(&mut self.random);
         Step::Yardstick

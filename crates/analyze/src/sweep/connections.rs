@@ -1,9 +1,9 @@
 //! The sweep over connections: a quick geometric pass finds the region, then repeats in random order, refined where zones
-//! change, until the yield point's interval is narrow or the time is spent.
+//! change, until the yield point's interval is narrow or the time is spent. With an unloading curve a repeat goes up in order, and
+//! down again, on the server as it is then.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, Step, failed_twice, is_mostly_quiet, ladder};
-use crate::disturbance::is_disturbed;
+use super::{Again, Load, MIN_REPEATS, Planner, Step, failed_twice, ladder, sure};
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -18,8 +18,6 @@ const BUDGET_SHARE: f64 = 0.5;
 const FINEST_RATIO: f64 = 1.25;
 /// At most so many loads in one repeat.
 const MAX_LOADS: usize = 24;
-/// An interval rests on at least so many repeats (or all, if fewer are asked for).
-const MIN_REPEATS: u32 = 3;
 
 #[derive(Debug)]
 enum Phase {
@@ -37,10 +35,12 @@ pub struct ConnectionSweep {
     random: ChaCha8Rng,
     phase: Phase,
     loads: BTreeSet<u64>,
-    queue: Vec<u64>,
+    /// What is left of the repeat, from its end.
+    queue: Vec<Load>,
+    known: Option<String>,
     repeat: u32,
     /// Loads of this repeat that are measured again, as other work disturbed their point.
-    again: BTreeSet<u64>,
+    again: Again,
 }
 
 impl ConnectionSweep {
@@ -53,8 +53,9 @@ impl ConnectionSweep {
             phase: Phase::FirstPass(ladder(plan).into_iter()),
             loads: BTreeSet::new(),
             queue: Vec::new(),
+            known: None,
             repeat: 0,
-            again: BTreeSet::new(),
+            again: Again::default(),
         }
     }
 
@@ -64,17 +65,17 @@ impl ConnectionSweep {
         self
     }
 
-    /// Puts the load just measured at the end of the repeat once more, where other work disturbed it and there is time: not
-    /// where most points are disturbed, which measuring again would not mend.
+    /// Puts the load just measured at the end of the repeat once more, where other work disturbed it and there is time: at once
+    /// where the order matters.
     fn measure_again(&mut self, points: &[Point], left_ns: u64, elapsed_ns: u64) {
-        let Some(last) = points.last().filter(|last| last.sweep == Sweep::Connections && last.repeat == self.repeat)
-        else {
-            return;
+        let load = match points.last() {
+            Some(last) if last.sweep == Sweep::Unloading => Load::Unloading(last.connections),
+            Some(last) => Load::Connections(last.connections),
+            None => return,
         };
         let fits = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1) <= left_ns;
-        let load = last.connections;
-        if is_disturbed(last) && fits && is_mostly_quiet(points, Sweep::Connections) && self.again.insert(load) {
-            self.queue.insert(0, load);
+        if fits && self.again.wants(load, points, self.repeat) {
+            self.queue.insert(if self.plan.unload { self.queue.len() } else { 0 }, load);
         }
     }
 
@@ -85,27 +86,57 @@ impl ConnectionSweep {
     fn spent(&self) -> String {
         match &self.phase {
             Phase::FirstPass(_) => "the time budget was spent during the first pass".into(),
+            _ if self.plan.until_sure_ratio.is_some() => {
+                format!("the time limit was spent in repeat {}", self.repeat.max(1))
+            }
             _ => format!("the time budget was spent in repeat {} of {}", self.repeat.max(1), self.repeats()),
         }
     }
 
-    fn measure(&mut self, connections: u64, duration_ns: u64) -> Step {
-        self.schedule.measure(Load::Connections(connections), self.repeat, duration_ns)
+    fn measure(&mut self, load: Load, duration_ns: u64) -> Step {
+        self.schedule.measure(load, self.repeat, duration_ns)
+    }
+
+    /// Points that each load takes in a repeat.
+    fn ways(&self) -> u64 {
+        if self.plan.unload { 2 } else { 1 }
+    }
+
+    /// The loads of the next repeat, in the order in which they are measured.
+    fn order(&mut self, findings: &SweepFindings) -> Vec<Load> {
+        // Once every load was measured often enough, only those that speak for the knee make its interval narrower.
+        let knee = findings.yield_point.estimate.filter(|_| self.plan.until_sure_ratio.is_some());
+        let knee = knee.filter(|_| self.repeat > MIN_REPEATS && !self.plan.unload);
+        let is_far = |load: u64| knee.is_some_and(|knee| !zones::speaks_for(knee, load as f64));
+        let mut up: Vec<u64> = self.loads.iter().copied().filter(|load| !is_far(*load)).collect();
+        if self.plan.unload {
+            let down = up.iter().rev().skip(1).map(|load| Load::Unloading(*load));
+            return up.iter().map(|load| Load::Connections(*load)).chain(down).collect();
+        }
+        up.shuffle(&mut self.random);
+        up.into_iter().map(Load::Connections).collect()
     }
 
     fn findings(&self, points: &[Point]) -> Option<SweepFindings> {
-        zones::find(points, &self.plan.criteria).connections
+        zones::of_sweep(points, Sweep::Connections, &self.plan.criteria)
     }
 
     fn start_repeat(&mut self, findings: &SweepFindings, left_ns: u64, elapsed_ns: u64) {
         self.refine(findings);
         let wanted = u64::from(self.repeats().min(MIN_REPEATS).saturating_sub(self.repeat).max(1));
-        let fits = left_ns / self.schedule.point_ns(elapsed_ns).saturating_mul(wanted).max(1);
+        let fits = left_ns / self.schedule.point_ns(elapsed_ns).saturating_mul(wanted * self.ways()).max(1);
         self.thin(findings, usize::try_from(fits).unwrap_or(usize::MAX).max(5));
         self.repeat += 1;
         self.again.clear();
-        self.queue = self.loads.iter().copied().collect();
-        self.queue.shuffle(&mut self.random);
+        self.queue = self.order(findings);
+        self.queue.reverse();
+        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
+        let name = ("yield point", Sweep::Connections);
+        let measured = self.repeat - 1;
+        self.known = match measured {
+            0 => None,
+            _ => sure::words(&self.plan, &findings.yield_point, name, measured, (repeat_ns, left_ns)),
+        };
     }
 
     /// Adds the geometric middle between the loads on either side of the yield point and of the failure point.
@@ -148,11 +179,11 @@ impl ConnectionSweep {
         if self.repeat >= self.repeats().min(MIN_REPEATS) {
             if let (Some(estimate), Some(low), Some(high)) = (found.estimate, found.low, found.high) {
                 let width = (high - low) / estimate;
-                if width <= criteria.yield_interval_ratio || high.round() - low.round() <= 1.0 {
+                let is_whole = self.plan.until_sure_ratio.is_none() && high.round() - low.round() <= 1.0;
+                if width <= criteria.yield_interval_ratio || is_whole {
                     return Some(format!(
-                        "the yield point's interval is narrow enough ({:.0} to {:.0} connections, {} of it) after {} repeats",
-                        low,
-                        high,
+                        "the yield point's interval is narrow enough ({} connections, {} of it) after {} repeats",
+                        crate::verdict::interval(found, Sweep::Connections).trim_matches([' ', '(', ')']),
                         percent(width),
                         self.repeat
                     ));
@@ -173,6 +204,10 @@ impl Planner for ConnectionSweep {
         "connections"
     }
 
+    fn known(&self) -> Option<&str> {
+        self.known.as_deref()
+    }
+
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
         let left_ns = self.schedule.left_ns(elapsed_ns);
         loop {
@@ -185,9 +220,15 @@ impl Planner for ConnectionSweep {
             }
             match &mut self.phase {
                 Phase::FirstPass(rest) => {
+                    // A load that only seemed to fail must not end the pass.
+                    if let Some(load) = points.last().map(|last| last.connections)
+                        && self.again.wants(Load::Connections(load), points, 0)
+                    {
+                        return self.measure(Load::Connections(load), self.schedule.short_ns());
+                    }
                     if let Some(load) = rest.next().filter(|_| !failed_twice(points, &self.plan.criteria)) {
                         self.loads.insert(load);
-                        return self.measure(load, self.schedule.short_ns());
+                        return self.measure(Load::Connections(load), self.schedule.short_ns());
                     }
                     let Some(findings) = self.findings(points) else {
                         self.phase = Phase::Done("nothing could be measured".into());
@@ -203,7 +244,8 @@ impl Planner for ConnectionSweep {
                         return self.measure(load, self.schedule.full_ns());
                     }
                     let findings = self.findings(points);
-                    let point_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.loads.len() as u64);
+                    let loads = (self.loads.len() as u64).saturating_mul(self.ways());
+                    let point_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(loads);
                     self.phase = match findings {
                         None => Phase::Done("nothing could be measured".into()),
                         Some(findings) => match self.stop(&findings) {

@@ -2,10 +2,9 @@
 //! the bracket narrows; then blocks in random order that confirm both bounds and draw the curve.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, Step, is_mostly_quiet};
-use crate::disturbance::is_disturbed;
+use super::{Again, Load, MIN_REPEATS, Planner, Step, sure};
 use crate::statistics::random;
-use crate::zones::{self, SweepFindings, percent};
+use crate::zones::{self, PointFinding, SweepFindings, percent};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
@@ -14,12 +13,13 @@ use record::{Point, Sweep};
 /// Points of the curve, as shares of the lower bound (elastic part) and of the upper bound (beyond failure).
 const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
+/// Of the rates below, those that are left out once only the bounds matter; of those beyond, one.
+const NEAREST: usize = 4;
 /// Where to begin without a hint, requests per second.
 const BLIND_START_PER_SEC: f64 = 100.0;
 /// Bounds on the search: more steps than this mean that it is not converging.
 const MAX_OUTWARD: u32 = 40;
 const MAX_BISECTIONS: u32 = 16;
-const MIN_CONFIRMATIONS: u32 = 3;
 const HIGHEST_PER_SEC: f64 = 1e8;
 const LOWEST_PER_SEC: f64 = 0.1;
 
@@ -37,7 +37,8 @@ pub struct RateSearch {
     repeat: u32,
     queue: Vec<f64>,
     /// Rates of this block that are measured again, as other work disturbed their point.
-    again: Vec<f64>,
+    again: Again,
+    known: Option<String>,
     done: Option<String>,
 }
 
@@ -55,20 +56,19 @@ impl RateSearch {
             bisections: 0,
             repeat: 0,
             queue: Vec::new(),
-            again: Vec::new(),
+            again: Again::default(),
+            known: None,
             done: None,
         }
     }
 
-    /// Puts the rate just measured at the end of the block once more, where other work disturbed it and there is time.
+    /// Puts the rate just measured at the end of the block once more, where other work disturbed it and there is time. While the
+    /// region is searched that is at once: the next step depends on it.
     fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
-        let last =
-            points.last().filter(|last| last.sweep == Sweep::Rate && last.repeat == self.repeat && self.repeat > 0);
-        let Some((last, rate)) = last.and_then(|last| Some((last, last.offered_per_sec()?))) else { return };
+        let Some(rate) = points.last().and_then(|last| last.offered_per_sec()) else { return };
         let needed_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
         let fits = needed_ns <= self.schedule.left_ns(elapsed_ns);
-        if is_disturbed(last) && fits && is_mostly_quiet(points, Sweep::Rate) && !self.again.contains(&rate) {
-            self.again.push(rate);
+        if fits && self.again.wants(Load::Rate(rate), points, self.repeat) {
             self.queue.insert(0, rate);
         }
     }
@@ -92,7 +92,7 @@ impl RateSearch {
     }
 
     /// Both bounds are known: bisect while they are apart, else confirm them block by block.
-    fn between(&mut self, points: &[Point], lower: f64, upper: f64) -> Step {
+    fn between(&mut self, points: &[Point], found: &PointFinding, (lower, upper): (f64, f64), elapsed_ns: u64) -> Step {
         let width = upper / lower - 1.0;
         let wanted = self.plan.criteria.bracket_ratio.max(0.001);
         if width > wanted * (1.0 + 1e-9) && self.bisections < MAX_BISECTIONS {
@@ -106,9 +106,14 @@ impl RateSearch {
             };
             return self.measure((lower * upper).sqrt(), duration_ns);
         }
-        let needed = self.blocks().min(MIN_CONFIRMATIONS);
+        let needed = self.blocks().min(MIN_REPEATS);
         let confirmed = self.full_trials(points, lower).min(self.full_trials(points, upper));
-        if confirmed >= needed && self.repeat >= needed && width <= wanted * (1.0 + 1e-9) {
+        let is_sure = match (self.plan.until_sure_ratio, sure::width_ratio(found)) {
+            (None, _) => true,
+            (Some(asked), Some(known)) => known <= asked,
+            (Some(_), None) => false,
+        };
+        if confirmed >= needed && self.repeat >= needed && width <= wanted * (1.0 + 1e-9) && is_sure {
             return self.finish(format!(
                 "the failure point is bracketed within {} and both bounds were confirmed by {confirmed} trials",
                 percent(width)
@@ -124,10 +129,20 @@ impl RateSearch {
         self.repeat += 1;
         self.again.clear();
         self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
-        self.queue = BELOW.iter().map(|share| share * lower).chain(BEYOND.iter().map(|share| share * upper)).collect();
+        // Once the curve is drawn, only rates near the bounds make the interval narrower.
+        let drawn = if self.plan.until_sure_ratio.is_some() && self.repeat > needed { NEAREST } else { 0 };
+        let (below, beyond) = (&BELOW[drawn.min(BELOW.len())..], &BEYOND[..BEYOND.len() - drawn / NEAREST]);
+        self.queue = below.iter().map(|share| share * lower).chain(beyond.iter().map(|share| share * upper)).collect();
         self.queue.extend([lower, upper]);
         self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
         self.queue.shuffle(&mut self.random);
+        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
+        let times = (repeat_ns, self.schedule.left_ns(elapsed_ns));
+        let measured = self.repeat - 1;
+        self.known = match measured {
+            0 => None,
+            _ => sure::words(&self.plan, found, ("failing rate", Sweep::Rate), measured, times),
+        };
         Step::Yardstick
     }
 
@@ -165,6 +180,10 @@ impl Planner for RateSearch {
         "rate"
     }
 
+    fn known(&self) -> Option<&str> {
+        self.known.as_deref()
+    }
+
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
         if let Some(reason) = &self.done {
             return Step::Done { reason: reason.clone() };
@@ -178,7 +197,7 @@ impl Planner for RateSearch {
         if let Some(rate) = self.queue.pop() {
             return self.measure(rate, self.schedule.full_ns());
         }
-        let Some(findings) = zones::find(points, &self.plan.criteria).rate else {
+        let Some(findings) = zones::of_sweep(points, Sweep::Rate, &self.plan.criteria) else {
             if self.outward > 0 {
                 return self.finish("nothing could be measured".into());
             }
@@ -193,7 +212,7 @@ impl Planner for RateSearch {
         }
         let Bounds { lower, upper } = bounds(&findings);
         match (lower, upper) {
-            (Some(lower), Some(upper)) => self.between(points, lower, upper),
+            (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, (lower, upper), elapsed_ns),
             (Some(lower), None) => self.outward(lower * self.step()),
             (None, Some(upper)) => self.outward(upper / self.step()),
             (None, None) => self.finish("no trial could be judged".into()),

@@ -63,10 +63,15 @@ impl Schedule {
         self.warmup_ns.unwrap_or((duration_ns / 5).clamp(50_000_000, 2_000_000_000).min(duration_ns))
     }
 
+    /// A window of this length with the load before it.
+    pub fn with_warmup_ns(&self, duration_ns: u64) -> u64 {
+        duration_ns.saturating_add(self.warmup_before_ns(duration_ns))
+    }
+
     /// The step that measures a point of this length.
     pub fn measure(&mut self, load: Load, repeat: u32, duration_ns: u64) -> Step {
         let warmup_ns = self.warmup_before_ns(duration_ns);
-        self.planned_ns = self.planned_ns.saturating_add(duration_ns.saturating_add(warmup_ns));
+        self.planned_ns = self.planned_ns.saturating_add(self.with_warmup_ns(duration_ns));
         self.issued += 1;
         Step::Measure(Trial { load, repeat, duration_ns, warmup_ns })
     }
@@ -75,6 +80,6 @@ impl Schedule {
     pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
         let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
         let overhead_ns = spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1);
-        self.full_ns.saturating_add(self.warmup_before_ns(self.full_ns)).saturating_add(overhead_ns)
+        self.with_warmup_ns(self.full_ns).saturating_add(overhead_ns)
     }
 }

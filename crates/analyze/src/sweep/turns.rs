@@ -4,7 +4,7 @@
 //! that what drifts falls on both. The loads are those that the first server takes in its first turn.
 
 use super::schedule::Schedule;
-use super::{Load, Planner, Step, failed_twice, ladder};
+use super::{Again, Load, Planner, Step, failed_twice, ladder};
 use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -37,6 +37,8 @@ pub struct Turns {
     order: Vec<u64>,
     /// Turns that began.
     turns: u32,
+    /// Of this turn.
+    again: Again,
     round_began_ns: u64,
     longest_round_ns: u64,
 }
@@ -52,6 +54,7 @@ impl Turns {
             loads: Vec::new(),
             order: Vec::new(),
             turns: 0,
+            again: Again::default(),
             round_began_ns: 0,
             longest_round_ns: 0,
         }
@@ -84,6 +87,7 @@ impl Turns {
             return None;
         }
         self.turns += 1;
+        self.again.clear();
         if self.turns == 1 {
             // The run began with this server.
             self.phase = Phase::Search(ladder(&self.plan).into_iter());
@@ -109,6 +113,17 @@ impl Planner for Turns {
     }
 
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step {
+        let round = self.turns.saturating_sub(1) / 2;
+        if let Some(load) = points.last().map(|last| last.connections)
+            && elapsed_ns < self.plan.budget_ns
+            && self.again.wants(Load::Connections(load), points, round)
+        {
+            match &mut self.phase {
+                Phase::Search(_) => return self.measure(load, round),
+                Phase::Measure(rest) => rest.insert(0, load),
+                Phase::Begin | Phase::Done(_) => {}
+            }
+        }
         loop {
             let round = self.turns.saturating_sub(1) / 2;
             match &mut self.phase {
@@ -156,6 +171,8 @@ pub(super) mod tests {
             open_connections: 1024,
             arrival: Arrival::Poisson,
             criteria: Criteria::default(),
+            until_sure_ratio: None,
+            unload: false,
             axis: None,
         }
     }

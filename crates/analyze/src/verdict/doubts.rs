@@ -16,6 +16,8 @@ pub(super) fn collect(run: &RunDir, findings: &Findings) -> Vec<Doubt> {
     all.extend(run.record.doubts.iter().cloned());
     all.extend(run.reading_doubts.iter().cloned());
     all.extend(findings.sweeps().flat_map(|sweep| sweep.doubts.iter().cloned()));
+    all.extend(findings.unloading.iter().flat_map(|unloading| unloading.doubts.iter().cloned()));
+    all.extend(super::sure::doubt(run, findings));
     all.extend(findings.axes.iter().flat_map(|axis| axis.doubts.iter().cloned()));
     all.extend(drift(findings));
     all.extend(of_points(run));

@@ -27,6 +27,29 @@ pub(super) fn finding(because: String, remedy: String, commands: &[String]) -> O
     Some(Finding { because, remedy, commands: commands.to_vec(), certainty: Certainty::Cause })
 }
 
+/// A way down that lies below the way up.
+pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
+    let unloading = evidence.findings.unloading.as_ref()?;
+    unloading.widest()?;
+    let below = match (&unloading.recovery_point.held, &unloading.recovery_point.failed) {
+        (Some(back), _) => {
+            format!("until then it comes back when the load falls to {}", load_words(*back, Sweep::Connections))
+        }
+        _ => "until then only a load below the lowest one measured, or a restart, brings it back".into(),
+    };
+    let mut found = finding(
+        format!("Overload outlives its cause here. {}", unloading.sentence()),
+        format!(
+            "To try: bound what waits (a limit of requests under way, a timeout for queued work), and give retries a budget and a backoff; {below}."
+        ),
+        &[],
+    )?;
+    if !unloading.doubts.is_empty() {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
+}
+
 /// Requests that the client could not send for lack of a port.
 pub fn client_ports(evidence: &Evidence<'_>) -> Option<Finding> {
     let limit = evidence.criteria().error_ratio;

@@ -115,7 +115,7 @@ pub const HELPER_THREADS: u8 = 2;
 pub const POOL_EVENTS: f64 = 0.6;
 
 /// All rules.
-pub const RULES: [Rule; 17] = [
+pub const RULES: [Rule; 18] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -151,6 +151,18 @@ pub const RULES: [Rule; 17] = [
         is_counted: true,
         hidden_by: &[],
         judge: judge::descriptors,
+    },
+    Rule {
+        id: "stays-down",
+        cause: "the server stays down after overload",
+        evidence: "good answers per second on the way down against those on the way up, load by load within repeats (`find --unload`)",
+        threshold: "at a load that held on the way up, three quarters or less in the median of 3 repeats or more, 90 % at the upper end of the interval",
+        refuted_by: "the way up after it is as slow: then the server slows with time",
+        remedy: "bound what waits (a limit of requests under way, a timeout of queued work), retries with a budget and backoff; until then let the load fall below the recovery point",
+        source: "Huang and others, \"Metastable Failures in the Wild\" (OSDI 2022): overload that outlives its cause",
+        is_counted: false,
+        hidden_by: &["client", "client-ports", "slows-with-time"],
+        judge: judge::stays_down,
     },
     Rule {
         id: "server-errors",

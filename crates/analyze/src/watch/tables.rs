@@ -4,7 +4,7 @@
 
 use super::recording::Recording;
 use record::watch::system::{DiskCounts, GroupIo, Kind, Paging};
-use record::watch::{Estimate, Reading};
+use record::watch::{Counter, Estimate, Reading};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -101,6 +101,7 @@ pub fn of(recording: &Recording) -> Tables {
     tables.extend(super::processes::table(last));
     tables.extend(machine(&span));
     tables.extend(states(recording));
+    tables.extend(counters(&span));
     let (check, cpu_check) = sources(recording, &span);
     tables.extend(check);
     Tables { tables, cpu_check }
@@ -359,6 +360,20 @@ fn states(recording: &Recording) -> Option<Table> {
     })
 }
 
+fn counters(span: &Span<'_>) -> Option<Table> {
+    let row = |counter: Counter| {
+        let count = span.last.count(counter);
+        let cells = vec![count.map(|n| n as f64).into(), count.map(|n| span.per_sec(0, n)).into()];
+        (counter.declaration().help.trim_end_matches('.').into(), cells)
+    };
+    Counter::ALL.iter().any(|counter| span.last.count(*counter).is_some()).then(|| Table {
+        title: "Counters",
+        note: "Since the watch began; each event is counted.".into(),
+        columns: vec![("total", "n"), ("rate", "1/s")],
+        rows: Counter::ALL.into_iter().map(row).collect(),
+    })
+}
+
 /// Two sources for the same thing, and their difference.
 fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<CpuCheck>) {
     let mut rows: Vec<(String, Vec<Cell>)> = Vec::new();
@@ -394,8 +409,9 @@ fn sources(recording: &Recording, span: &Span<'_>) -> (Option<Table>, Option<Cpu
             ],
         ));
     }
-    if let Some(counted) = &span.last.connections.counted {
-        let (accepted, closed) = (span.per_sec(0, counted.accepted), span.per_sec(0, counted.closed));
+    let count = |counter| span.last.count(counter);
+    if let Some((accepted, closed)) = count(Counter::Accepted).zip(count(Counter::Closed)) {
+        let (accepted, closed) = (span.per_sec(0, accepted), span.per_sec(0, closed));
         rows.push((
             "connections per second: closed against accepted".into(),
             vec![closed.into(), accepted.into(), (accepted > 0.0).then(|| (closed / accepted - 1.0) * 100.0).into()],

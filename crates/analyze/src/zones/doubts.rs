@@ -5,12 +5,17 @@ use super::find::load_words;
 use super::{Level, PointFinding};
 use record::{Doubt, DoubtKind, Severity, Sweep};
 
+/// With fewer disturbed points than this share, the quiet ones and what was measured again outweigh them.
+const DISTURBED_RATIO: f64 = 0.2;
+
+/// `disturbed`: how many points other work disturbed, of how many.
 pub(super) fn of_sweep(
     levels: &[Level],
     trials: &[Trial],
     yield_point: &PointFinding,
     failure_point: &PointFinding,
     repeats: usize,
+    disturbed: (usize, usize),
     sweep: Sweep,
 ) -> Vec<Doubt> {
     let mut found = Vec::new();
@@ -43,6 +48,18 @@ pub(super) fn of_sweep(
             Severity::Warning,
             format!("{which}: the yield point's interval is not bounded above by the loads measured"),
             "raise --max-connections, or allow more time with --budget",
+        ));
+    }
+    let (points, of_them) = disturbed;
+    if points > 0 && points as f64 >= DISTURBED_RATIO * of_them as f64 {
+        found.push(Doubt::new(
+            DoubtKind::NoisyNeighbour,
+            Severity::Warning,
+            format!(
+                "{which}: {points} of {of_them} points were disturbed by other work, so the truth may lie outside of the intervals: they \
+                 hold what this machine gave meanwhile"
+            ),
+            "stop the other work and repeat it, or give the server and the client CPUs of their own",
         ));
     }
     if let Some(level) = levels.iter().find(|level| level.client_limited) {

@@ -1,6 +1,7 @@
 //! When a trial counts as failed, and between which loads failure begins.
 
 use super::curve::isotonic;
+use super::{Place, PointFinding};
 use crate::shown::{nanos_against, percent_against};
 use crate::statistics::{interval_of, random};
 use rand::RngExt;
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// More connections than this without a byte of an answer are failure: at their 99th percentile nobody is served.
 const SILENT_RATIO: f64 = 0.01;
+const RECOVERY_SEED: u64 = 0x5245;
 
 /// Whether a point crossed a criterion of failure; one that cannot be judged did not.
 pub fn fails(point: &Point, criteria: &Criteria) -> bool {
@@ -76,7 +78,7 @@ fn server_failures(point: &Point) -> u64 {
 }
 
 /// What was really offered: requests issued over the window. A Poisson schedule's count varies, the nominal rate does not.
-fn offered_per_sec(point: &Point) -> Option<f64> {
+pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
     let nominal = point.offered_per_sec()?;
     let seconds = point.duration_ns as f64 / 1e9;
     let issued = point.outcomes.sent as f64 / seconds;
@@ -172,6 +174,33 @@ pub(super) fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> 
     let low = found.lower.unwrap_or(lowest).min(drawn.low);
     let high = found.upper.map(|upper| upper.max(drawn.high));
     Some((low, high))
+}
+
+/// The recovery point between loads that are off the loading curve and those that are back, by the same bounds as the failure
+/// point. `trials`: load, repeat, and whether it was off.
+pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &Criteria) -> PointFinding {
+    let trial = |(load, repeat, failed): &(f64, u32, bool)| Trial {
+        load: *load,
+        repeat: *repeat,
+        failed: *failed,
+        weight: 1.0,
+    };
+    let trials: Vec<Trial> = trials.iter().map(trial).collect();
+    let found = bracket(&trials);
+    let mut point = PointFinding::none(criteria, repeats, "");
+    (point.held, point.failed) = (found.lower, found.upper);
+    match (found.lower, found.upper) {
+        (Some(lower), Some(upper)) => {
+            (point.place, point.estimate) = (Place::Within, Some((lower * upper).sqrt()));
+            (point.low, point.high) = (Some(lower), Some(upper));
+            if let Some((low, high)) = bracket_interval(&trials, criteria.confidence_ratio, RECOVERY_SEED) {
+                (point.low, point.high) = (Some(low), high);
+            }
+        }
+        (None, Some(upper)) => (point.place, point.high) = (Place::Below, Some(upper)),
+        _ => {}
+    }
+    point
 }
 
 /// How many different repeats the trials at the bracket's two loads come from.

@@ -1,9 +1,10 @@
 //! The finding itself: levels, curves and trials put together into zones and points.
 
 use super::curve::{BlockCurve, Crossing};
-use super::doubts;
 use super::failure::{self, Bracket, Trial};
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
+use super::{capacity, doubts};
+use crate::disturbance::is_disturbed;
 use crate::shown::{cost_us, percent, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
 use record::{Criteria, Point, RunDir, Sweep, names};
@@ -13,15 +14,20 @@ const YIELD_SEED: u64 = 0x5947;
 const FAILURE_SEED: u64 = 0x4641;
 const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
+/// The knee's interval is at least this wide below and above: the response time at low loads holds what the service does not (the
+/// path, a timer's slack, a wake-up), which puts the knee a little too high, and no number of repeats shows by how much.
+const KNEE_ERRORS: (f64, f64) = (0.03, 0.015);
 /// Other work of this size can saturate a CPU in the server's stead.
 const NOISY_CPUS: f64 = 0.2;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
+    let connections = of_sweep(points, Sweep::Connections, criteria);
     Findings {
         criteria: *criteria,
-        connections: sweep(points, Sweep::Connections, criteria),
-        rate: sweep(points, Sweep::Rate, criteria),
+        unloading: crate::unloading::find(points, connections.as_ref(), criteria),
+        connections,
+        rate: of_sweep(points, Sweep::Rate, criteria),
         axes: crate::axis::of_points(points, criteria, 1.0),
         drift: drift(points),
     }
@@ -33,7 +39,8 @@ pub fn of_run(run: &RunDir) -> Findings {
     Findings { axes: crate::axis::find(run), ..find(&run.points, &criteria) }
 }
 
-fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {
+/// What one sweep showed, without the others; `None` where it has no point.
+pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {
     let groups = levels::group(points, sweep);
     if groups.is_empty() {
         return None;
@@ -70,6 +77,8 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
             level.zone = Zone::Unknown;
         }
     }
+    let all = || groups.iter().flat_map(|(_, points)| points);
+    let disturbed = (all().filter(|point| is_disturbed(point)).count(), all().count());
     let mut repeats: Vec<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
     repeats.sort_unstable();
     repeats.dedup();
@@ -78,7 +87,8 @@ fn sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFin
         sweep,
         load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
         efficiency_point: efficiency_point(cpu.as_ref(), &levels, sweep, criteria),
-        doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), sweep),
+        doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), disturbed, sweep),
+        capacity: capacity::find(&groups, &failure_point, sweep, criteria),
         peak: throughput.as_ref().and_then(|curve| peak(curve, &levels, criteria)),
         cpu: grown,
         levels,
@@ -176,14 +186,18 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
         return PointFinding::none(criteria, 0, "no throughput was measured");
     };
     let gain = criteria.elastic_gain_ratio;
-    let (found, mut point) = crossing(curve, criteria, YIELD_SEED, |curve| curve.gain_falls_below(gain));
+    let (found, mut point) = crossing(curve, criteria, YIELD_SEED, |curve| curve.knee(gain));
+    if let Some(knee) = point.estimate {
+        point.low = point.low.map(|low| low.min(knee * (1.0 - KNEE_ERRORS.0)));
+        point.high = point.high.map(|high| high.max(knee * (1.0 + KNEE_ERRORS.1)));
+    }
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = percent(gain);
     point.reason = match found {
         Some(Crossing::At(load)) => {
             let cause =
                 super::first_beyond(levels, load).map(|level| saturation_words(level, criteria)).unwrap_or_default();
-            format!("from here on doubling the connections raises throughput by less than {limit}{cause}")
+            format!("the line through the low loads meets the plateau there{cause}")
         }
         Some(Crossing::Below) => format!(
             "already at {} doubling the connections raises throughput by less than {limit}",

@@ -14,6 +14,8 @@ mod rules;
 mod search;
 mod server;
 mod simulation;
+mod sure;
+mod unloading;
 
 /// Whether what is long by nature runs at its full length (`make test-long`).
 fn long_run() -> bool {

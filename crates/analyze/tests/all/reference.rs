@@ -53,14 +53,14 @@ pub fn points() -> Vec<Point> {
 }
 
 #[test]
-fn the_measured_nginx_sweep_is_elastic_to_about_four_and_loses_efficiency_after_256() {
+fn the_measured_nginx_sweep_is_elastic_to_about_three_and_loses_efficiency_after_256() {
     let found = zones::find(&points(), &plan(90).criteria).connections.unwrap();
     let zone = |load: f64| found.levels.iter().find(|level| level.load == load).unwrap().zone;
-    assert_eq!((zone(1.0), zone(2.0), zone(4.0)), (Zone::Elastic, Zone::Elastic, Zone::Elastic));
+    assert_eq!((zone(1.0), zone(2.0), zone(4.0)), (Zone::Elastic, Zone::Elastic, Zone::Plastic));
     assert_eq!((zone(8.0), zone(256.0), zone(1024.0)), (Zone::Plastic, Zone::Plastic, Zone::Plastic));
     assert_eq!(zone(4096.0), Zone::Failure, "p99 was 110 ms, the limit is 100 ms");
     let estimate = found.yield_point.estimate.unwrap();
-    assert!((3.0..5.0).contains(&estimate), "{:?}", found.yield_point);
+    assert!((2.2..3.5).contains(&estimate), "80k/s over 30k/s for each connection: {:?}", found.yield_point);
     let efficiency = found.efficiency_point.estimate.unwrap();
     assert!((256.0..1024.0).contains(&efficiency), "{:?}", found.efficiency_point);
     let failure = &found.failure_point;

@@ -26,6 +26,14 @@ pub struct Server {
     pub client_limit: f64,
     /// Requests wait for something that is not the CPU: at most this many per second.
     pub hidden_limit: f64,
+    /// Requests that are served at once, each by a worker that sleeps for the demand; 1: a queue in front of one CPU.
+    pub workers: f64,
+    /// Share of the points that other work disturbs: they answer 10 to 60 % less, and say so.
+    pub disturbed: f64,
+    /// Overload outlives its cause: so many connections bring the server down, and only so few bring it back.
+    pub metastable: Option<(f64, f64)>,
+    /// Each point leaves it this much slower.
+    pub slows: f64,
 }
 
 impl Default for Server {
@@ -39,11 +47,20 @@ impl Default for Server {
             refuses_beyond: f64::INFINITY,
             client_limit: f64::INFINITY,
             hidden_limit: f64::INFINITY,
+            workers: 1.0,
+            disturbed: 0.0,
+            metastable: None,
+            slows: 0.0,
         }
     }
 }
 
 impl Server {
+    /// A pool of workers that sleep: the path is short beside that.
+    pub fn pool(workers: f64, demand: f64) -> Server {
+        Server { demand, path: demand / 100.0, workers, ..Server::default() }
+    }
+
     fn demand_at(&self, connections: f64) -> f64 {
         self.demand * (1.0 + connections / self.doubles_at)
     }
@@ -51,6 +68,9 @@ impl Server {
     /// Closed-loop throughput by Schweitzer's approximate mean value analysis, for any real number of connections.
     pub fn throughput(&self, connections: f64) -> f64 {
         let demand = self.demand_at(connections);
+        if self.workers > 1.0 {
+            return (connections / (demand + self.path)).min(self.workers / demand).min(self.hidden_limit);
+        }
         let mut queue = connections / 2.0;
         let mut rate = 0.0;
         for _ in 0..200 {
@@ -61,19 +81,13 @@ impl Server {
         rate.min(self.hidden_limit)
     }
 
-    /// The load at which doubling the connections stops gaining 20 %, from the formula.
+    /// The knee by operational analysis: as many connections as keep the bottleneck busy where none waits for another.
     pub fn true_yield(&self) -> f64 {
-        let half = std::f64::consts::SQRT_2;
-        let gain = |x: f64| self.throughput(x * half) / self.throughput(x / half);
-        let mut x = half;
-        while gain(x) >= 1.2 && x < 1e6 {
-            x *= 1.002;
-        }
-        x
+        self.workers * (self.demand + self.path) / self.demand
     }
 
     pub fn capacity(&self) -> f64 {
-        (1.0 / self.demand).min(self.hidden_limit)
+        (self.workers / self.demand).min(self.hidden_limit)
     }
 }
 
@@ -83,6 +97,8 @@ pub struct Bench {
     drifts: Vec<f64>,
     pub points: Vec<Point>,
     pub elapsed_ns: u64,
+    /// Whether a metastable server is down.
+    is_down: bool,
 }
 
 impl Bench {
@@ -90,7 +106,13 @@ impl Bench {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let drift = server.drift.max(1e-9);
         let drifts = (0..200).map(|_| 1.0 + random.random_range(-drift..drift)).collect();
-        Bench { server, random, drifts, points: Vec::new(), elapsed_ns: 0 }
+        Bench { server, random, drifts, points: Vec::new(), elapsed_ns: 0, is_down: false }
+    }
+
+    /// What other work leaves of the server in the next point.
+    fn left_over(&mut self) -> f64 {
+        let is_disturbed = self.server.disturbed > 0.0 && self.random.random_range(0.0..1.0) < self.server.disturbed;
+        if is_disturbed { self.random.random_range(0.4..0.9) } else { 1.0 }
     }
 
     fn noisy(&mut self, value: f64, duration_ns: u64) -> f64 {
@@ -126,18 +148,31 @@ impl Bench {
 
     /// Measures a closed-loop point.
     pub fn closed(&mut self, connections: u64, repeat: u32, duration_ns: u64) {
+        self.closed_on(Sweep::Connections, connections, repeat, duration_ns);
+    }
+
+    fn closed_on(&mut self, sweep: Sweep, connections: u64, repeat: u32, duration_ns: u64) {
         let drift = self.drifts[repeat as usize % 200];
         let load = connections as f64;
         let server = self.server.clone();
         let seconds = duration_ns as f64 / 1e9;
-        let rate = self.noisy(server.throughput(load) * drift, duration_ns).min(server.client_limit);
+        let mut left = self.left_over();
+        if let Some((down, back)) = server.metastable {
+            self.is_down = load >= down || (self.is_down && load > back);
+        }
+        let is_disturbed = left < 1.0;
+        left *= (1.0 - server.slows).powi(self.points.len() as i32) * if self.is_down { 0.3 } else { 1.0 };
+        let rate = self.noisy(server.throughput(load) * drift * left, duration_ns).min(server.client_limit);
         let cpu_us = self.noisy(server.demand_at(load) * 1e6 / drift, duration_ns);
         let busy = (rate * cpu_us / 1e6).min(1.0);
         let response_us = load / rate * 1e6;
         let p99_us = self.noisy(response_us * 2.0, duration_ns);
         let refused = ((load - server.refuses_beyond) / load).max(0.0);
-        let point = self.push(Sweep::Connections, repeat, connections, Pace::Closed, duration_ns);
+        let point = self.push(sweep, repeat, connections, Pace::Closed, duration_ns);
         fill(point, rate, seconds, cpu_us, busy, response_us, p99_us);
+        if is_disturbed {
+            disturb(point);
+        }
         point.outcomes.refused = (refused * point.outcomes.sent as f64) as u64;
         point.outcomes.ok = point.outcomes.sent - point.outcomes.refused;
         if rate >= server.client_limit * 0.99 {
@@ -155,7 +190,8 @@ impl Bench {
     pub fn open(&mut self, rate: f64, repeat: u32, duration_ns: u64) {
         let drift = self.drifts[repeat as usize % 200];
         let seconds = duration_ns as f64 / 1e9;
-        let capacity = self.noisy(self.server.capacity() * drift, duration_ns);
+        let left = self.left_over();
+        let capacity = self.noisy(self.server.capacity() * drift * left, duration_ns);
         let load = rate / capacity;
         let cpu_us = self.noisy(self.server.demand * 1e6 / drift, duration_ns);
         let service_us = 1e6 / capacity;
@@ -168,6 +204,9 @@ impl Bench {
         let pace = Pace::Open { rate_per_sec: rate, arrival: Arrival::Poisson };
         let point = self.push(Sweep::Rate, repeat, 1024, pace, duration_ns);
         fill(point, done, seconds, cpu_us, busy, p99_us / 6.0, p99_us);
+        if left < 1.0 {
+            disturb(point);
+        }
         point.outcomes.sent = (rate * seconds) as u64;
         point.outcomes.unfinished = point.outcomes.sent.saturating_sub(point.outcomes.ok);
         point.figures.set(names::OFFERED, Figure::new(rate, "1/s", point.outcomes.sent, Origin::Counted));
@@ -183,6 +222,9 @@ impl Bench {
     pub fn measure(&mut self, trial: Trial) {
         match trial.load {
             Load::Connections(connections) => self.closed(connections, trial.repeat, trial.duration_ns),
+            Load::Unloading(connections) => {
+                self.closed_on(Sweep::Unloading, connections, trial.repeat, trial.duration_ns)
+            }
             Load::Rate(rate_per_sec) => self.open(rate_per_sec, trial.repeat, trial.duration_ns),
             other => panic!("{other:?}"),
         }
@@ -216,6 +258,12 @@ impl Bench {
     }
 }
 
+/// Says of a point that other work disturbed it.
+pub fn disturb(point: &mut Point) {
+    let what = "other work used 0.50 CPUs during the window";
+    point.doubts.push(Doubt::new(DoubtKind::NoisyNeighbour, Severity::Warning, what, "stop it"));
+}
+
 fn fill(point: &mut Point, rate: f64, seconds: f64, cpu_us: f64, busy: f64, p50_us: f64, p99_us: f64) {
     let n = (rate * seconds).max(1.0) as u64;
     point.outcomes.sent = n;
@@ -247,6 +295,8 @@ pub fn plan(budget_s: u64) -> SweepPlan {
         open_connections: 1024,
         arrival: Arrival::Poisson,
         criteria: Criteria::default(),
+        until_sure_ratio: None,
+        unload: false,
         axis: None,
     }
 }

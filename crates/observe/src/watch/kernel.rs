@@ -3,6 +3,7 @@
 use super::error::WatchError;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
+use record::watch::counters::Source;
 
 /// How reads of requests are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,15 @@ impl KernelHooks {
             has_retransmits: has_event("tcp_retransmit_skb"),
             has_disk_reads: has_event("block_bio_queue"),
         })
+    }
+
+    /// Whether a counter's events are seen.
+    pub fn see(&self, source: Source) -> bool {
+        match source {
+            Source::States | Source::Requests => true,
+            Source::Retransmissions => self.has_retransmits,
+            Source::Resets => self.has_resets,
+        }
     }
 
     /// What is seen by what, in a few words.

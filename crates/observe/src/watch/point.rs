@@ -6,7 +6,7 @@ use super::shares::Shares;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
 use record::watch::system::{DiskCounts, Kind, Paging};
-use record::watch::{ClassTotals, ConnectionCounts, Estimate, Losses, Mode, PackTotals, PhaseTotals, Reading};
+use record::watch::{ClassTotals, Counter, Estimate, Mode, PackTotals, PhaseTotals, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
 use std::collections::BTreeMap;
 
@@ -123,12 +123,9 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     phases_of_all(&mut seen.figures, readings, &classes);
     phases_by_pack(&mut seen.figures, readings);
     seen.figures.measured(names::WATCH_OWN_CPUS, readings.own_cpu_ns as f64 / window_ns as f64, 1, Origin::Timed);
-    let since = |of: fn(&Losses) -> u64| {
-        let losses = |reading: &Reading| reading.losses.as_ref().map_or(0, of);
-        losses(end).saturating_sub(losses(begin))
-    };
-    let lost = since(|losses| losses.displaced_open);
-    let unanswered = since(|losses| losses.unanswered);
+    let since = |counter| end.count(counter).unwrap_or(0).saturating_sub(begin.count(counter).unwrap_or(0));
+    let lost = since(Counter::DisplacedOpen);
+    let unanswered = since(Counter::Unanswered);
     seen.figures.measured(names::WATCH_LOST, lost as f64, lost, Origin::Counted);
     seen.figures.measured(names::WATCH_UNANSWERED, unanswered as f64, unanswered, Origin::Counted);
     seen.watched.classes = by_class(&classes, readings, sizes, span_ns, user);
@@ -355,28 +352,23 @@ fn by_class(
 }
 
 fn connections(figures: &mut Figures, readings: &PointReadings) {
-    let (begin, end) = (&readings.begin.connections, &readings.end.connections);
-    let window_ns = readings.end.at_ns.saturating_sub(readings.begin.at_ns).max(1) as f64;
-    let mut rate = |name: &str, counts: Option<(u64, u64)>| match counts {
-        Some((now, earlier)) => {
-            let n = now.saturating_sub(earlier);
-            figures.measured(name, n as f64 * 1e9 / window_ns, n, Origin::Counted);
+    let (begin, end) = (&readings.begin, &readings.end);
+    let window_ns = end.at_ns.saturating_sub(begin.at_ns).max(1) as f64;
+    for counter in Counter::ALL {
+        let Some(name) = counter.declaration().figure else { continue };
+        match end.count(counter).zip(begin.count(counter)) {
+            Some((now, earlier)) => {
+                let n = now.saturating_sub(earlier);
+                figures.measured(name, n as f64 * 1e9 / window_ns, n, Origin::Counted);
+            }
+            None => figures.not_measured(name, "this kernel has no tracepoint for it"),
         }
-        None => figures.not_measured(name, "this kernel has no tracepoint for it"),
-    };
-    let both = |of: fn(&ConnectionCounts) -> Option<u64>| {
-        end.counted.as_ref().and_then(of).zip(begin.counted.as_ref().and_then(of))
-    };
-    rate(names::WATCH_ACCEPTED, both(|counted| Some(counted.accepted)));
-    rate(names::WATCH_ABORTED, both(|counted| Some(counted.aborted)));
-    rate(names::WATCH_RETRANSMITS, both(|counted| counted.retransmits));
-    rate(names::WATCH_RESETS_SENT, both(|counted| counted.resets_sent));
-    rate(names::WATCH_RESETS_RECEIVED, both(|counted| counted.resets_received));
+    }
     let mut each = |name: &str, total_ns: f64, n: u64| match n {
         0 => figures.not_measured(name, "no new connection was read from in the window"),
         _ => figures.measured(name, total_ns / 1e3 / n as f64, n, Origin::Timed),
     };
-    let (begin, end) = (begin.connects.clone().unwrap_or_default(), end.connects.clone().unwrap_or_default());
+    let (begin, end) = [begin, end].map(|reading| reading.connections.connects.clone().unwrap_or_default()).into();
     let connects = end.connects.saturating_sub(begin.connects);
     let elapsed_ns = end.connect_elapsed_ns.saturating_sub(begin.connect_elapsed_ns);
     each(names::WATCH_CONNECT, elapsed_ns as f64, connects);

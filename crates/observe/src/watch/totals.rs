@@ -5,7 +5,7 @@ use super::kernel::KernelHooks;
 use super::states::Transitions;
 use super::watcher::Counted;
 use crate::bpf::types::watch::{ClassRow, PortCounts, Sweep};
-use record::watch::{ClassTotals, ConnectTotals, ConnectionCounts, Log2Histogram, Losses, OpenRequest, OpenTotals};
+use record::watch::{ClassTotals, ConnectTotals, Counter, Counts, Log2Histogram, OpenRequest, OpenTotals};
 
 /// Longest requests that a reading lists.
 const LISTED: usize = 10;
@@ -35,10 +35,13 @@ pub fn classes(rows: impl Iterator<Item = ClassRow>, swept: &Sweep, count: usize
     totals
 }
 
-/// Connections.
+/// Connections and losses.
 pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
     let mut connect_elapsed = Log2Histogram::default();
     connect_elapsed.add(&counts.connect_elapsed.buckets);
+    let is_seen = |counter: Counter| hooks.see(counter.declaration().source);
+    let number = |counter: Counter| is_seen(counter).then(|| counts.counters[counter as usize]);
+    let of = |is_loss| Counts::of(|counter| number(counter).filter(|_| counter.is_loss() == is_loss));
     Counted {
         transitions: Transitions {
             entered: counts.entered,
@@ -47,29 +50,14 @@ pub fn counted(counts: &PortCounts, hooks: KernelHooks) -> Counted {
             time_wait_entered: counts.time_wait_entered,
             time_wait_reused: counts.time_wait_reused,
         },
-        connections: ConnectionCounts {
-            accepted: counts.accepted,
-            closed: counts.closed,
-            aborted: counts.aborted,
-            retransmits: hooks.has_retransmits.then_some(counts.retransmits),
-            resets_sent: hooks.has_resets.then_some(counts.resets_sent),
-            resets_received: hooks.has_resets.then_some(counts.resets_received),
-            closed_bytes_received: counts.closed_bytes_received,
-            closed_bytes_acked: counts.closed_bytes_acked,
-            closed_data_segments_in: counts.closed_data_segs_in,
-            closed_data_segments_out: counts.closed_data_segs_out,
-        },
+        connections: of(false),
+        losses: of(true),
         connects: ConnectTotals {
             connects: counts.connects,
             connect_elapsed_ns: counts.connect_elapsed_ns,
             connect_elapsed,
             connect_cpu_ns: counts.connect_cpu_ns,
             connects_with_cpu: counts.connects_with_cpu,
-        },
-        losses: Losses {
-            displaced_open: counts.lost_open,
-            displaced_answered: counts.displaced,
-            unanswered: counts.unanswered,
         },
     }
 }

@@ -18,7 +18,7 @@ use super::timer_wheel::TimerWheel;
 use super::totals;
 use super::watcher::{Charged, Counted, WatchOptions};
 use record::time::monotonic_ns;
-use record::watch::{AddedCost, ClassTotals, Mode, PackTotals, PhaseTotals, Reading, Traffic};
+use record::watch::{AddedCost, ClassTotals, Counter, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
 
 /// Events on the state hook of one connection's life.
@@ -471,7 +471,7 @@ impl Tracer {
         let away_ns = away_events as f64 * self.costs.away_ns;
         let added_ns = counted
             + away_ns
-            + counts.accepted as f64 * TRANSITIONS_PER_CONNECTION * self.costs.receive_ns
+            + counts.counters[Counter::Accepted as usize] as f64 * TRANSITIONS_PER_CONNECTION * self.costs.receive_ns
             + self.sends_in_windows() as f64 * self.costs.send_ns
             + window_receives as f64 * self.costs.window_receive_ns
             + self.windows as f64 * WINDOW_COST_PER_CPU_NS * cpus

@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
-use record::watch::{ChargedCpu, ConnectTotals, ConnectionCounts, ConnectionTotals, CpuTotals, Losses, Mode, Reading};
+use record::watch::{ChargedCpu, ConnectTotals, ConnectionTotals, Counter, Counts, CpuTotals, Mode, Reading};
 use record::{Doubt, DoubtKind, Severity};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -109,13 +109,13 @@ pub struct Watcher {
     slow: Slow,
 }
 
-/// What the programs counted of the port's connections at one moment; all zero without programs.
+/// What the programs counted of the port's connections at one moment; nothing without programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counted {
     pub transitions: Transitions,
-    pub connections: ConnectionCounts,
+    pub connections: Counts,
+    pub losses: Counts,
     pub connects: ConnectTotals,
-    pub losses: Losses,
 }
 
 /// CPU time that the programs charged.
@@ -322,7 +322,7 @@ impl Watcher {
         let mut reading =
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
         let counted = self.counted();
-        reading.losses = self.has_counted.then_some(counted.losses);
+        reading.losses = if self.has_counted { counted.losses } else { Counts::default() };
         let charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
         let server = self.server.read();
         reading.connections = self.connections(now_ns, counted, &server);
@@ -365,7 +365,7 @@ impl Watcher {
                 .map(|(name, count)| (name.into(), count))
                 .collect(),
             reconciliation: self.has_programs().then(|| self.states.reconciliation()),
-            counted: self.has_programs().then_some(counted.connections),
+            counted: counted.connections,
             connects: self.has_counted.then_some(counted.connects),
             accept_queue: server.accept_queue,
             accept_queue_limit: server.accept_queue_limit,
@@ -408,7 +408,7 @@ impl Watcher {
                 tracer.pack_note().map(|why| format!("phases are not timed by functions of the server: {why}")),
                 "phases by reads and sends need no symbols; docs/watching.md says how a pack is made",
             );
-            let lost = self.last.losses.map_or(0, |losses| losses.displaced_open);
+            let lost = self.last.count(Counter::DisplacedOpen).unwrap_or(0);
             if lost > 0 {
                 let slots = tracer.slots();
                 doubts.push(Doubt::new(

@@ -5,7 +5,7 @@ use crate::rig::{Server, watch};
 use observe::sock_diag::{DiagSocket, STATES, Scope};
 use observe::watch::{WatchOptions, Watcher};
 use record::time::monotonic_ns;
-use record::watch::Mode;
+use record::watch::{Counter, Mode};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ fn a_client_that_comes_back_from_its_port_leaves_time_wait() {
     }
     crate::rig::settle(&mut watcher);
     let connections = watcher.read().connections;
-    assert_eq!(connections.counted.unwrap().accepted, 20);
+    assert_eq!(connections.counted.get(Counter::Accepted).unwrap(), 20);
     assert_eq!(connections.states.get("time-wait"), Some(&5), "{connections:?}");
     assert_eq!(scanned(server.port).get("time-wait"), Some(&5));
     assert_eq!(connections.reconciliation.unwrap().largest_difference, 0, "known without a scan: {connections:?}");

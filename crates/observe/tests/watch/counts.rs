@@ -2,6 +2,7 @@
 
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
+use record::watch::Counter;
 
 fn check_keep_alive(test: &str, name: &str, paths: &'static [&'static str]) {
     let Some(server) = Server::start(test, name) else { return };
@@ -16,11 +17,11 @@ fn check_keep_alive(test: &str, name: &str, paths: &'static [&'static str]) {
     let reading = watcher.read();
     println!("{name}: {reading:#?}");
     assert_eq!(counted(&reading), count, "after the connections closed");
-    assert_eq!(reading.losses.unwrap().displaced_open, 0);
-    assert_eq!(reading.connections.counted.unwrap().accepted, 8);
-    assert_eq!(reading.connections.counted.unwrap().closed, 8);
+    assert_eq!(reading.count(Counter::DisplacedOpen).unwrap(), 0);
+    assert_eq!(reading.count(Counter::Accepted).unwrap(), 8);
+    assert_eq!(reading.count(Counter::Closed).unwrap(), 8);
     assert_eq!(
-        reading.connections.counted.unwrap().closed_bytes_received,
+        reading.count(Counter::ClosedBytesReceived).unwrap(),
         count.bytes_sent + 8,
         "each end of stream counts one"
     );
@@ -44,10 +45,23 @@ fn closing_after_each_request_counts_each() {
     let reading = watcher.read();
     println!("{reading:#?}");
     assert_eq!(counted(&reading), count);
-    assert_eq!(
-        (reading.connections.counted.unwrap().accepted, reading.connections.counted.unwrap().closed),
-        (500, 500)
-    );
+    assert_eq!((reading.count(Counter::Accepted).unwrap(), reading.count(Counter::Closed).unwrap()), (500, 500));
+}
+
+#[test]
+fn connections_that_nginx_closes_before_its_client_are_counted() {
+    let test = "connections_that_nginx_closes_before_its_client_are_counted";
+    let Some(server) = Server::start(test, "nginx") else { return };
+    let Some(mut watcher) = watch(test, counting(server.port)) else { return };
+    let (open, _) = keep_alive(server.port, 5, 10, &["/1k.bin"]);
+    drop(open);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!([Counter::Closed, Counter::ClosedByServer].map(|counter| reading.count(counter)), [Some(5), Some(0)]);
+    close_each(server.port, 30, "/1k.bin");
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!([Counter::Closed, Counter::ClosedByServer].map(|counter| reading.count(counter)), [Some(35), Some(30)]);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::client::{Count, keep_alive};
 use crate::rig::{counting, settle};
 use observe::watch::{WatchOptions, Watcher};
-use record::watch::Mode;
+use record::watch::{Counter, Mode};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 
@@ -51,7 +51,7 @@ pub fn counts_every_request() {
         settle(&mut watcher);
         let reading = watcher.read();
         assert_eq!(
-            (reading.connections.counted.unwrap().accepted, reading.connections.counted.unwrap().closed),
+            (reading.count(Counter::Accepted).unwrap(), reading.count(Counter::Closed).unwrap()),
             (4, 4),
             "{mode:?}"
         );

@@ -4,7 +4,7 @@ use crate::client::{Connection, Count, close_each};
 use crate::rig::{Server, check_states, counted, counting, settle, watch};
 use observe::watch::WatchOptions;
 use record::DoubtKind;
-use record::watch::ProcessTotals;
+use record::watch::{Counter, ProcessTotals};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -29,7 +29,7 @@ fn ten_thousand_connections_of_nginx_at_once_are_counted() {
     open.iter().for_each(|connection| count.add(connection.count));
     let reading = watcher.read();
     println!("{test}: {:?}", reading.losses);
-    assert_eq!(reading.losses.unwrap().displaced_open, 0, "a record is displaced after its response");
+    assert_eq!(reading.count(Counter::DisplacedOpen).unwrap(), 0, "a record is displaced after its response");
     assert_eq!(counted(&reading), count);
     assert_eq!(reading.connections.states.get("established"), Some(&(CONNECTIONS as u64)));
     check_states(&mut watcher);
@@ -37,13 +37,13 @@ fn ten_thousand_connections_of_nginx_at_once_are_counted() {
     // Ten thousand ends take nginx a while where it has no CPU to itself.
     let mut reading = watcher.read();
     for _ in 0..100 {
-        if reading.connections.counted.unwrap().closed == CONNECTIONS as u64 {
+        if reading.count(Counter::Closed).unwrap() == CONNECTIONS as u64 {
             break;
         }
         settle(&mut watcher);
         reading = watcher.read();
     }
-    assert_eq!(reading.connections.counted.unwrap().closed, CONNECTIONS as u64);
+    assert_eq!(reading.count(Counter::Closed).unwrap(), CONNECTIONS as u64);
     assert_eq!(counted(&reading), count);
     check_states(&mut watcher);
 }
@@ -67,7 +67,7 @@ fn a_full_table_loses_requests_and_says_how_many() {
     }
     settle(&mut watcher);
     let reading = watcher.read();
-    let (lost, waiting) = (reading.losses.unwrap().displaced_open, reading.open.as_ref().unwrap().waiting);
+    let (lost, waiting) = (reading.count(Counter::DisplacedOpen).unwrap(), reading.open.as_ref().unwrap().waiting);
     println!("{test}: {lost} lost, {waiting} waiting");
     assert!(waiting <= 16, "{waiting} in sixteen places");
     assert_eq!(lost + waiting, CONNECTIONS as u64, "each is in progress or lost");
@@ -82,7 +82,7 @@ fn a_full_table_loses_requests_and_says_how_many() {
     }
     settle(&mut watcher);
     let reading = watcher.read();
-    assert_eq!(reading.all().requests + reading.losses.unwrap().displaced_open, CONNECTIONS as u64);
+    assert_eq!(reading.all().requests + reading.count(Counter::DisplacedOpen).unwrap(), CONNECTIONS as u64);
     check_states(&mut watcher);
 }
 
@@ -104,7 +104,7 @@ fn with_enough_room_the_same_loses_nothing() {
     }
     settle(&mut watcher);
     let reading = watcher.read();
-    assert_eq!((reading.losses.unwrap().displaced_open, reading.open.as_ref().unwrap().waiting), (0, 400));
+    assert_eq!((reading.count(Counter::DisplacedOpen).unwrap(), reading.open.as_ref().unwrap().waiting), (0, 400));
     // More are in progress than are listed one by one: the oldest is among the listed.
     let longest = &reading.open.as_ref().unwrap().longest;
     assert!(longest.is_sorted_by(|one, next| one.age_ns >= next.age_ns), "{longest:?}");
@@ -143,7 +143,7 @@ fn more_threads_than_are_told_apart_are_counted_together() {
     println!("{test}: {told_apart} of threads in the table, {together} of others");
     assert_eq!(told_apart + together, THREADS, "{:?}", reading.processes);
     assert!(together > 0, "no place was wanted twice");
-    assert_eq!(reading.losses.unwrap().displaced_open, 0);
+    assert_eq!(reading.count(Counter::DisplacedOpen).unwrap(), 0);
 }
 
 #[test]
@@ -155,10 +155,7 @@ fn a_server_that_forks_for_each_connection_is_counted() {
     settle(&mut watcher);
     let reading = watcher.read();
     assert_eq!(counted(&reading), count);
-    assert_eq!(
-        (reading.connections.counted.unwrap().accepted, reading.connections.counted.unwrap().closed),
-        (150, 150)
-    );
+    assert_eq!((reading.count(Counter::Accepted).unwrap(), reading.count(Counter::Closed).unwrap()), (150, 150));
     // Each process that a connection had is told apart, though all of them have ended; the first process, which serves none, and
     // 63 others are listed, and the rest is one row: their CPU time is all there, though the scheduler knows them no more.
     let (listed, others) = reading.processes.split_at(64);
@@ -174,7 +171,7 @@ fn a_server_that_forks_for_each_connection_is_counted() {
     assert_eq!(reading.processes.iter().filter_map(|process| process.cpu_ns).sum::<u64>(), cpu.group_ns);
     println!("{test}: {cpu:?}");
     assert!(cpu.group_ns > 0 && cpu.charged.unwrap().elsewhere_ns as f64 > -0.01 * cpu.group_ns as f64, "{cpu:?}");
-    assert_eq!(reading.losses.unwrap().displaced_open, 0);
+    assert_eq!(reading.count(Counter::DisplacedOpen).unwrap(), 0);
     check_states(&mut watcher);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
+use record::watch::Counter;
 
 #[test]
 fn haproxy_and_the_nginx_behind_it_are_watched_at_once() {
@@ -25,9 +26,9 @@ fn haproxy_and_the_nginx_behind_it_are_watched_at_once() {
     assert!(
         back_count.bytes_received > bodies && back_count.bytes_received < count.bytes_received + count.requests * 64
     );
-    assert_eq!(front_reading.connections.counted.unwrap().accepted, 6 + 50);
+    assert_eq!(front_reading.count(Counter::Accepted).unwrap(), 6 + 50);
     assert!(
-        back_reading.connections.counted.unwrap().accepted < 50,
+        back_reading.count(Counter::Accepted).unwrap() < 50,
         "connections to nginx are shared: {:?}",
         back_reading.connections
     );

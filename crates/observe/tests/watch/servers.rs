@@ -3,7 +3,7 @@
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
 use observe::watch::WatchOptions;
-use record::watch::{CpuTotals, Mode, ProcessCounts};
+use record::watch::{Counter, CpuTotals, Mode, ProcessCounts};
 use std::process::Command;
 
 /// Counts and bytes are the client's; the CPU time charged is within the scheduler's account.
@@ -30,7 +30,7 @@ fn check_server(
     settle(&mut watcher);
     let reading = watcher.read();
     assert_eq!(counted(&reading), count);
-    assert_eq!(reading.losses.unwrap().displaced_open, 0);
+    assert_eq!(reading.count(Counter::DisplacedOpen).unwrap(), 0);
     let cpu = reading.cpu.unwrap();
     let of_requests = cpu.charged.unwrap().requests_ns as f64 / cpu.group_ns as f64;
     println!("{test}: {cpu:?}: {of_requests:.3} of the CPU time is of requests");

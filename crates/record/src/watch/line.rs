@@ -94,8 +94,25 @@ mod tests {
         let taken = read(r#"{"kind":"reading","totals":{"elapsed_ns":5,"connections":{},"cpu":{},"cost":{}}}"#);
         assert_eq!(taken.totals, Reading { elapsed_ns: 5, cpu: Some(CpuTotals::default()), ..Reading::default() });
         let taken = read(r#"{"kind":"reading","totals":{"connections":{"accepted":3},"processes":[{"pid":7}]}}"#);
-        assert_eq!(taken.totals.connections.counted, Some(ConnectionCounts { accepted: 3, ..Default::default() }));
+        assert_eq!(taken.totals.connections.counted, Counts::of(|counter| (counter == Counter::Accepted).then_some(3)));
         assert_eq!((taken.totals.processes[0].pid, taken.totals.processes[0].counted), (7, None));
+    }
+
+    #[test]
+    fn counters_keep_the_names_and_places_that_runs_on_disk_have() {
+        let kept = r#"{"kind":"reading","totals":{"elapsed_ns":5,"connections":{"states":{"listen":1},"accepted":10,"closed":9,
+            "aborted":8,"retransmits":null,"resets_sent":6,"resets_received":5,"closed_bytes_received":4,"closed_bytes_acked":3,
+            "closed_data_segments_in":2,"closed_data_segments_out":1,"connects":10,"connect_elapsed_ns":7},
+            "losses":{"displaced_open":11,"displaced_answered":12,"unanswered":13}}}"#;
+        let written: serde_json::Value = serde_json::from_str(&Line::Reading(Box::new(read(kept))).text()).unwrap();
+        let kept: serde_json::Value = serde_json::from_str(kept).unwrap();
+        for object in ["connections", "losses"] {
+            for (name, number) in kept["totals"][object].as_object().unwrap() {
+                assert_eq!(&written["totals"][object][name], number, "{object}.{name}");
+            }
+        }
+        assert_eq!(read(&kept.to_string()).totals.count(Counter::Retransmits), None);
+        assert_eq!(read(&kept.to_string()).totals.connections.connects.unwrap().connect_elapsed_ns, 7);
     }
 
     #[test]
@@ -112,12 +129,13 @@ mod tests {
             open: Some(OpenTotals { waiting: 1, sending: 0, longest: vec![OpenRequest::default()] }),
             traffic: Some(Traffic { tls: 2, ..Traffic::default() }),
             cpu: Some(CpuTotals { group_ns: 9, charged: Some(ChargedCpu::default()), ..CpuTotals::default() }),
-            losses: Some(Losses::default()),
+            losses: Counts::of(|counter| counter.is_loss().then_some(0)),
             ..Reading::default()
         };
         totals.cost.added = Some(AddedCost { added_ns: 0.5, ..AddedCost::default() });
         totals.connections.states.insert("established".into(), 4);
-        totals.connections.counted = Some(ConnectionCounts { accepted: 5, retransmits: Some(0), ..Default::default() });
+        let is_there = |counter: &Counter| !counter.is_loss() && *counter != Counter::Retransmits;
+        totals.connections.counted = Counts::of(|counter| is_there(&counter).then_some(5));
         totals.connections.connects = Some(ConnectTotals { connects: 5, ..ConnectTotals::default() });
         totals.processes.push(ProcessTotals { pid: 1, counted: Some(ProcessCounts::default()), ..Default::default() });
         totals.system.read_at_ns.insert("cpu".into(), 3);

@@ -1,5 +1,6 @@
 //! What happened between two readings, per second.
 
+use super::counters::Counter;
 use super::reading::{ClassTotals, Reading};
 use serde::{Deserialize, Serialize};
 
@@ -59,15 +60,15 @@ impl Rates {
         let duration_ns = now.at_ns.saturating_sub(earlier.at_ns);
         let per_sec = |now: u64, earlier: u64| ratio(now.saturating_sub(earlier) as f64 * 1e9, duration_ns as f64);
         let cpus = |now: i64, earlier: i64| ratio((now - earlier).max(0) as f64, duration_ns as f64);
-        let connections = earlier.connections.counted.zip(now.connections.counted);
+        let rate = |counter| Some(per_sec(now.count(counter)?, earlier.count(counter)?));
         let server = earlier.cpu.zip(now.cpu);
         let charged = earlier.charged().zip(now.charged());
         Rates {
             duration_ns,
             all: (!now.classes.is_empty()).then(|| class(&now.all().since(&earlier.all()), duration_ns)),
             classes: now.classes_since(earlier).iter().map(|gained| class(gained, duration_ns)).collect(),
-            accepted_per_sec: connections.map(|(before, after)| per_sec(after.accepted, before.accepted)),
-            closed_per_sec: connections.map(|(before, after)| per_sec(after.closed, before.closed)),
+            accepted_per_sec: rate(Counter::Accepted),
+            closed_per_sec: rate(Counter::Closed),
             server_cpus: server.map(|(before, after)| cpus(after.group_ns as i64, before.group_ns as i64)),
             request_cpus: charged.map(|(before, after)| cpus(after.requests_ns, before.requests_ns)),
             own_cpus: cpus(now.cost.own_cpu_ns as i64, earlier.cost.own_cpu_ns as i64),
@@ -97,17 +98,17 @@ fn class(gained: &ClassTotals, duration_ns: u64) -> ClassRates {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ConnectionCounts;
+    use super::super::Counts;
     use super::*;
 
     #[test]
     fn rates_are_differences_by_time() {
         let mut earlier = Reading { at_ns: 0, classes: vec![ClassTotals::default()], ..Reading::default() };
-        earlier.connections.counted = Some(ConnectionCounts::default());
+        earlier.connections.counted = Counts::of(|_| Some(0));
         let mut now = Reading { at_ns: 2_000_000_000, ..earlier.clone() };
         now.classes[0].requests = 10;
         now.classes[0].cpu_ns = 50_000;
-        now.connections.counted = Some(ConnectionCounts { accepted: 4, ..ConnectionCounts::default() });
+        now.connections.counted = Counts::of(|_| Some(4));
         let rates = Rates::between(&earlier, &now);
         let all = rates.all.unwrap();
         assert_eq!(all.requests_per_sec, 5.0);

@@ -1,6 +1,8 @@
 //! What a reading holds: totals since the watch began, so that any two readings give rates. Plain data; JSON as it stands. Where
 //! a reading is read back, what is absent is as it was when nothing was counted, and unknown members are passed over.
 
+use super::counters::Counter;
+use super::counts::Counts;
 use super::system::{ControlGroupTotals, GroupIo, SystemTotals};
 use crate::Outside;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -173,9 +175,9 @@ pub struct ConnectionTotals {
     /// How the states compare with scans; absent where all there is are scans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconciliation: Option<Reconciliation>,
-    /// Transitions and TCP's own counters; absent without programs.
+    /// Transitions and TCP's own counters; empty without programs.
     #[serde(flatten)]
-    pub counted: Option<ConnectionCounts>,
+    pub counted: Counts,
     /// From establishment to the first read; absent where reads are not seen.
     #[serde(flatten)]
     pub connects: Option<ConnectTotals>,
@@ -192,40 +194,6 @@ pub struct ConnectionTotals {
     pub listen_overflows: Option<u64>,
     /// SYNs dropped at listeners, in the whole network namespace.
     pub listen_drops: Option<u64>,
-}
-
-/// Connections as the programs count them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectionCounts {
-    /// Connections established.
-    pub accepted: u64,
-    /// Connections closed.
-    #[serde(default)]
-    pub closed: u64,
-    /// Closed by a reset or a timeout.
-    #[serde(default)]
-    pub aborted: u64,
-    /// Segments retransmitted by the server's side; absent where the kernel has no hook for it.
-    #[serde(default)]
-    pub retransmits: Option<u64>,
-    /// Resets sent and received.
-    #[serde(default)]
-    pub resets_sent: Option<u64>,
-    /// See `resets_sent`.
-    #[serde(default)]
-    pub resets_received: Option<u64>,
-    /// From TCP's own counters of connections that closed.
-    #[serde(default)]
-    pub closed_bytes_received: u64,
-    /// See `closed_bytes_received`; bytes that the client acknowledged, with at most one for each connection's end.
-    #[serde(default)]
-    pub closed_bytes_acked: u64,
-    /// Segments with data received: requests, where each came in one segment.
-    #[serde(default)]
-    pub closed_data_segments_in: u64,
-    /// Segments with data sent.
-    #[serde(default)]
-    pub closed_data_segments_out: u64,
 }
 
 /// From the establishment of connections to their first read.
@@ -425,18 +393,6 @@ pub struct AddedCost {
     pub window_ns: u64,
 }
 
-/// What was lost or could not be told apart. All 0 in a sound run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Losses {
-    /// Requests whose record was displaced by another connection before their response was written.
-    pub displaced_open: u64,
-    /// Records displaced after the response was written: counted, and closed then.
-    pub displaced_answered: u64,
-    /// Requests whose connection ended before a byte of response was written.
-    pub unanswered: u64,
-}
-
 /// A reading. Counts are totals since the watch began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -468,9 +424,9 @@ pub struct Reading {
     pub cpu: Option<CpuTotals>,
     /// Cost of watching.
     pub cost: CostTotals,
-    /// Losses; absent when requests were never counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub losses: Option<Losses>,
+    /// What was lost or could not be told apart, all 0 in a sound run; empty when requests were never counted.
+    #[serde(skip_serializing_if = "Counts::is_empty")]
+    pub losses: Counts,
     /// The machine, at its own interval; the last reading with its own moment.
     pub system: SystemTotals,
     /// What the server's processes read and wrote, at the same interval; absent where they may not be looked into.
@@ -539,6 +495,11 @@ pub struct Traffic {
 }
 
 impl Reading {
+    /// The number of a counter; absent where it is not measured.
+    pub fn count(&self, counter: Counter) -> Option<u64> {
+        if counter.is_loss() { self.losses.get(counter) } else { self.connections.counted.get(counter) }
+    }
+
     /// CPU time of the server by the scheduler.
     pub fn group_ns(&self) -> Option<u64> {
         self.cpu.map(|cpu| cpu.group_ns)

@@ -1,10 +1,12 @@
 //! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on each.
 
 use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series, stacked, tops};
+use analyze::axis::Estimate;
 use analyze::growth::LAYERS;
+use analyze::unloading::{Unloading, UnloadingLevel};
 use analyze::verdict::interval;
-use analyze::zones::{Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
-use record::units::{format_nanos, format_si};
+use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
+use record::units::{format_nanos, format_si, grouped};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// A chart with what stands around it on the page.
@@ -15,10 +17,12 @@ pub(crate) struct Figure {
 }
 
 /// All charts of a sweep that have something to show.
-pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, criteria: &Criteria) -> Vec<Figure> {
+pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, findings: &Findings) -> Vec<Figure> {
+    let (criteria, unloaded) = (&findings.criteria, findings.unloading.as_ref());
     let points = of(run, sweep.sweep);
     let all = [
         throughput(sweep, &points),
+        unloading(run, sweep, unloaded),
         response(sweep, &points, criteria),
         cpu(sweep, &points),
         stack_layers(sweep, &points),
@@ -158,6 +162,42 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         "Each dot is one point, the line their median."
     };
     Some(Figure { title: "Throughput", caption: caption.into(), chart })
+}
+
+/// The loop of loading and unloading, as for a bar that is pulled beyond its yield point and let go.
+fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
+    let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
+    let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
+    // The points of the first pass are too short to compare.
+    let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(|point| point.repeat > 0).collect::<Vec<_>>();
+    let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<(f64, f64)> {
+        found.levels.iter().filter_map(|level| Some((level.load, pick(level)?.median))).collect()
+    };
+    let up_points = dots(&whole(Sweep::Connections), good);
+    let down_points = dots(&whole(Sweep::Unloading), good);
+    let mut up = way(|level| level.loading_per_sec);
+    let mut down = way(|level| level.unloading_per_sec);
+    // The top was measured once, at the turn: both ways meet there.
+    let highest = down.last()?.0;
+    let top: Vec<f64> = up_points.iter().filter(|(load, _)| *load > highest).map(|(_, rate)| *rate).collect();
+    let turn = up_points.iter().map(|(load, _)| *load).fold(highest, f64::max);
+    if let Some(rate) = analyze::statistics::median(&top) {
+        up.push((turn, rate));
+        down.push((turn, rate));
+    }
+    let y = Scale::linear(up_points.iter().chain(&down_points).map(|(_, y)| *y), format_si);
+    let mut chart = frame(sweep, "Loading and unloading", "good answers per second", y);
+    chart.series.push(Series { name: "up".into(), class: "s1", line: up, dots: up_points, is_reference: false });
+    chart.series.push(Series { name: "down".into(), class: "s2", line: down, dots: down_points, is_reference: false });
+    let recovery = &found.recovery_point;
+    if let Some(at) = recovery.estimate {
+        let label = format!("recovery {}{}", grouped(at), interval(recovery, Sweep::Connections));
+        chart.markers =
+            vec![Marker { label: label.replace(" to ", "\u{2013}"), at, interval: (recovery.low, recovery.high) }];
+    }
+    let caption =
+        format!("Up through the loads and down again on the same server; lines are medians. {}", found.sentence());
+    Some(Figure { title: "Loading and unloading", caption, chart })
 }
 
 fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Option<Figure> {

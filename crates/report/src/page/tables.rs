@@ -181,6 +181,7 @@ fn point_row(point: &Point) -> PointRow {
         sweep: match point.sweep {
             Sweep::Single => "single",
             Sweep::Connections => "closed loop",
+            Sweep::Unloading => "closed loop, down",
             Sweep::Rate => "open loop",
             Sweep::Axis => "axis",
             Sweep::Yardstick => "yardstick",
@@ -242,7 +243,7 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
         (
             "elastic gain",
             percent(criteria.elastic_gain_ratio),
-            "closed loop: doubling the connections raises throughput by at least this",
+            "closed loop: it yields where doubling the connections raises throughput by less than this",
         ),
         (
             "saturation",

@@ -5,6 +5,7 @@ use crate::text::{not_measured, wrap};
 use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
 use record::text::plain;
 use record::units::{format_si, grouped};
+use record::watch::Counter;
 use record::{Axis, Point, RunDir, Sweep, names};
 
 /// The tables of every sweep that was watched.
@@ -99,7 +100,8 @@ pub(super) fn point(point: &Point) -> String {
     if let (Some(mean), Some(most)) = (value(names::WATCH_IN_FLIGHT), value(names::WATCH_IN_FLIGHT_MAX)) {
         more.push(format!("{mean:.1} requests in flight, {} at most", grouped(most)));
     }
-    if let Some(accepted) = value(names::WATCH_ACCEPTED).filter(|rate| *rate > 0.0) {
+    let accepted = Counter::Accepted.declaration().figure.and_then(value);
+    if let Some(accepted) = accepted.filter(|rate| *rate > 0.0) {
         more.push(format!("{} connections/s accepted", format_si(accepted)));
     }
     let pack = point.figures.get(names::WATCH_PACK_PARSE);

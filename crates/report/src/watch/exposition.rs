@@ -1,7 +1,7 @@
 //! A reading in the text format of Prometheus (version 0.0.4).
 
 use record::Doubt;
-use record::watch::{Log2Histogram, Reading, Watching, bucket_end_ns};
+use record::watch::{Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 use std::fmt::Write as _;
 
 struct Page {
@@ -94,18 +94,9 @@ pub fn page(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> String {
     for (state, count) in &connections.states {
         page.sample("connections", &format!("state=\"{state}\""), *count as f64);
     }
-    if let Some(counted) = &connections.counted {
-        page.one("connections_accepted_total", "counter", "Connections established.", counted.accepted as f64);
-        page.one("connections_closed_total", "counter", "Connections closed.", counted.closed as f64);
-        page.one(
-            "connections_aborted_total",
-            "counter",
-            "Connections ended by a reset or a timeout.",
-            counted.aborted as f64,
-        );
-        page.maybe("retransmits_total", "counter", "Segments retransmitted by the server.", counted.retransmits);
-        page.maybe("resets_sent_total", "counter", "Resets sent.", counted.resets_sent);
-        page.maybe("resets_received_total", "counter", "Resets received.", counted.resets_received);
+    for counter in Counter::ALL {
+        let declaration = counter.declaration();
+        page.maybe(declaration.metric, "counter", declaration.help, reading.count(counter));
     }
     page.maybe("accept_queue", "gauge", "Connections waiting to be accepted.", connections.accept_queue);
     page.maybe("accept_queue_limit", "gauge", "How many may wait.", connections.accept_queue_limit);
@@ -161,14 +152,6 @@ pub fn page(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> String {
         "CPU time of this process.",
         reading.cost.own_cpu_ns as f64 / 1e9,
     );
-    if let Some(losses) = &reading.losses {
-        page.one(
-            "watch_lost_requests_total",
-            "counter",
-            "Requests lost by the bounded table.",
-            losses.displaced_open as f64,
-        );
-    }
     page.one("watch_doubts", "gauge", "Reasons not to trust these figures.", doubts.len() as f64);
     page.text
 }

@@ -8,7 +8,7 @@ use crate::doubt;
 use record::Outside;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::system::SystemTotals;
-use record::watch::{Estimate, Reading};
+use record::watch::{Counter, Estimate, Reading};
 use std::fmt::Write;
 
 /// Rows of the table of processes, those of all others beside.
@@ -91,8 +91,8 @@ fn requests(out: &mut String, frame: &Screen<'_>) {
             let _ = write!(out, "  oldest {}", format_nanos(longest.age_ns as f64));
         }
     }
-    let lost = frame.now.losses.filter(|losses| losses.displaced_open > 0);
-    let _ = writeln!(out, "{}", lost.map_or(String::new(), |lost| format!("  lost {}", lost.displaced_open)));
+    let lost = frame.now.count(Counter::DisplacedOpen).filter(|lost| *lost > 0);
+    let _ = writeln!(out, "{}", lost.map_or(String::new(), |lost| format!("  lost {lost}")));
 }
 
 fn server(out: &mut String, frame: &Screen<'_>) {

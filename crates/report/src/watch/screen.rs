@@ -6,7 +6,8 @@ use crate::text::estimate;
 use crate::text::table::Table;
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
-use record::watch::{ConnectionCounts, Estimate, Mode, PhaseTotals, Rates, Reading};
+use record::watch::counters::Row;
+use record::watch::{Counter, Estimate, Mode, PhaseTotals, Reading};
 use std::fmt::Write;
 
 /// In place of a number.
@@ -62,14 +63,14 @@ pub(super) fn number(value: Option<f64>) -> String {
 pub fn tables(frame: &Screen<'_>, span: &str) -> String {
     let mut out = String::new();
     head(&mut out, frame);
-    connections(&mut out, frame.now, frame.rates);
+    connections(&mut out, frame);
     if !frame.now.classes.is_empty() {
         requests(&mut out, frame, span);
         phases(&mut out, frame);
         pack(&mut out, frame);
         demands(&mut out, frame);
         cpu(&mut out, frame);
-        open(&mut out, frame.now);
+        open(&mut out, frame);
         traffic(&mut out, frame.now);
     }
     processes::screen(&mut out, frame.now);
@@ -124,25 +125,36 @@ pub(super) fn mode_words(mode: Mode, now: &Reading) -> &'static str {
     }
 }
 
-fn connections(out: &mut String, now: &Reading, rates: &Rates) {
-    let seen = &now.connections;
-    let known = |value: Option<u64>| value.map_or(NOT_MEASURED.to_string(), |value| value.to_string());
+fn known(value: Option<u64>) -> String {
+    value.map_or(NOT_MEASURED.to_string(), |value| value.to_string())
+}
+
+/// The counters of a row.
+fn counters(frame: &Screen<'_>, row: Row) -> Vec<String> {
+    let words = |counter: Counter| {
+        let (_, words) = counter.declaration().on_screen.filter(|(place, _)| *place == row)?;
+        let rate = match counter {
+            Counter::Accepted => frame.rates.accepted_per_sec,
+            Counter::Closed => frame.rates.closed_per_sec,
+            _ => None,
+        };
+        let rate = rate.map_or(String::new(), |rate| format!(" ({}/s)", format_si(rate)));
+        Some(words.replace("{}", &(known(frame.now.count(counter)) + &rate)))
+    };
+    Counter::ALL.into_iter().filter_map(words).collect()
+}
+
+fn connections(out: &mut String, frame: &Screen<'_>) {
+    let (now, seen) = (frame.now, &frame.now.connections);
     let queue = match (seen.accept_queue, seen.accept_queue_limit) {
         (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
         _ => format!("{NOT_MEASURED}: nobody listens"),
     };
-    let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(" ({}/s)", format_si(rate)));
-    let counted = seen.counted;
-    let of = |part: fn(&ConnectionCounts) -> Option<u64>| known(counted.as_ref().and_then(part));
     let _ = writeln!(out, "\nconnections  {}", states(now));
     let _ = writeln!(
         out,
-        "  accepted {}{}  closed {}{}  aborted {}  accept queue {queue}  SYN backlog {}  dropped here {} (in the namespace: overflows {}, drops {})",
-        of(|counted| Some(counted.accepted)),
-        rate(rates.accepted_per_sec),
-        of(|counted| Some(counted.closed)),
-        rate(rates.closed_per_sec),
-        of(|counted| Some(counted.aborted)),
+        "  {}  accept queue {queue}  SYN backlog {}  dropped here {} (in the namespace: overflows {}, drops {})",
+        counters(frame, Row::Connections).join("  "),
         seen.syn_backlog,
         known(seen.port_drops),
         known(seen.listen_overflows),
@@ -159,13 +171,7 @@ fn connections(out: &mut String, now: &Reading, rates: &Rates) {
         ),
         None => "states by scan at each reading".into(),
     };
-    let _ = writeln!(
-        out,
-        "  retransmits {}  resets sent {}  received {}  {scans}",
-        of(|counted| counted.retransmits),
-        of(|counted| counted.resets_sent),
-        of(|counted| counted.resets_received),
-    );
+    let _ = writeln!(out, "  {}  {scans}", counters(frame, Row::Segments).join("  "));
 }
 
 fn requests(out: &mut String, frame: &Screen<'_>, span: &str) {
@@ -322,8 +328,8 @@ fn cpu(out: &mut String, frame: &Screen<'_>) {
     out.push('\n');
 }
 
-fn open(out: &mut String, now: &Reading) {
-    let (Some(open), Some(losses)) = (&now.open, &now.losses) else { return };
+fn open(out: &mut String, frame: &Screen<'_>) {
+    let Some(open) = &frame.now.open else { return };
     let _ = write!(out, "in progress  {} waiting, {} sending", open.waiting, open.sending);
     for request in open.longest.iter().take(3) {
         let _ = write!(
@@ -337,7 +343,7 @@ fn open(out: &mut String, now: &Reading) {
             },
         );
     }
-    let _ = writeln!(out, "\nlost  {} requests (table full), unanswered {}", losses.displaced_open, losses.unanswered);
+    let _ = writeln!(out, "\nlost  {}", counters(frame, Row::Lost).join(", "));
 }
 
 fn traffic(out: &mut String, now: &Reading) {

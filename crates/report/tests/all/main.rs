@@ -2,6 +2,7 @@
 
 mod browser;
 mod compare;
+mod counters;
 mod doubt;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/fixture.rs"]

@@ -65,6 +65,18 @@ pub struct FindOptions {
     /// At least 3 for an interval; fewer where the budget ends before.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
+    /// Repeat until the intervals are this narrow, as 5%
+    ///
+    /// In place of a number of repeats: until the intervals of the yield point and of the failing rate are at most this share of the
+    /// points. --budget is then the limit [default: {until_sure_budget}].
+    #[arg(long, value_name = "WIDTH", conflicts_with_all = ["axis", "compare_with", "repeats"], allow_hyphen_values = true)]
+    pub until_sure: Option<Share>,
+    /// Walk up and down again through the connections
+    ///
+    /// Each repeat goes up in order and then down again, on the same server: where is it back on its loading curve after overload?
+    /// Half of the closed loop's time is for the way down.
+    #[arg(long, conflicts_with_all = ["axis", "compare_with"])]
+    pub unload: bool,
     /// Failure: response time beyond this at the 99th percentile [default: {p99_limit}]
     #[arg(long, value_name = "TIME")]
     pub p99_limit: Option<Time>,
@@ -130,7 +142,8 @@ impl FindOptions {
     /// The typed options; what is missing comes from a scenario file.
     pub fn over(mut self, file: FindOptions) -> Self {
         let typed = &mut self;
-        overlay!(typed, file; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections, open_connections, budget, repeats, p99_limit,
+        typed.unload |= file.unload;
+        overlay!(typed, file; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections, open_connections, budget, repeats, until_sure, p99_limit,
             error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile, compare_with, threshold);
         self
     }

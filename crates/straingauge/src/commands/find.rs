@@ -11,10 +11,12 @@ use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;
-use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, Turns, capacity};
+use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, Turns, capacity, least_ns};
+use analyze::zones::percent;
 use anyhow::Result;
 use record::run::RunWriter;
 use record::scenario::SweepPlan;
+use record::units::format_nanos;
 use record::{Arrival, Axis, names};
 use search::{Ended, Search};
 use std::path::Path;
@@ -42,6 +44,11 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         _ => Ok(()),
     };
     let limits = parse_limits(&args.fail_if, has)?;
+    if sweep.unload && options.sweep == Some(SweepWord::Rate) {
+        return Err(wrong_usage(
+            "--unload walks down the connections of the closed loop, which --sweep rate leaves out",
+        ));
+    }
     if drive.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
     }
@@ -62,6 +69,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
 /// What two servers in turn cannot be measured with. The command line is refused by its parser; this is what a scenario file adds.
 fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, fleet: &FleetOptions) -> Result<()> {
     let typed = [
+        (sweep.unload, "--unload"),
         (which.is_some_and(|which| which != SweepWord::Connections), "--sweep"),
         (sweep.axis.is_some(), "--axis"),
         (!fleet.client.is_empty(), "--client"),
@@ -120,6 +128,25 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
     search.conclude(ended, limits)
 }
 
+/// What is said before the sweeps over connections and rate: how long they take, and what the time is for.
+fn announced(plan: &SearchPlan) -> Vec<String> {
+    let sweep = &plan.sweep;
+    let mut said = Vec::new();
+    if let Some(width) = sweep.until_sure_ratio {
+        let least_ns = least_ns(sweep, plan.which != SweepWord::Rate, plan.which != SweepWord::Connections);
+        said.push(format!(
+            "until intervals are at most {} wide: about {} if three repeats are enough, at most {}",
+            percent(width),
+            format_nanos(least_ns.min(sweep.budget_ns) as f64),
+            format_nanos(sweep.budget_ns as f64)
+        ));
+    }
+    if sweep.unload {
+        said.push("each repeat over connections goes up and down again: half of its time is for the way down".into());
+    }
+    said
+}
+
 /// One planner after another, as the plan wants them.
 fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     let (sweep, seed) = (&plan.sweep, search.seed());
@@ -137,6 +164,7 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
         search.highest_value = planner.most();
         return search.run(&mut planner);
     }
+    search.announce(&announced(plan))?;
     if plan.which != SweepWord::Rate {
         let share = if plan.which == SweepWord::Both { 0.5 } else { 1.0 };
         match search.run(&mut ConnectionSweep::new(sweep, seed).with_budget_share(share))? {

@@ -77,7 +77,12 @@ impl<'a> Search<'a> {
             let ended = match planner.next(self.points(), elapsed_ns) {
                 Step::Serve { server } => self.change(server)?,
                 Step::Measure(trial) => self.trial(trial)?,
-                Step::Yardstick => self.yardstick()?,
+                Step::Yardstick => {
+                    if let Some(known) = planner.known() {
+                        self.announce(&[format!("{}: {known}", planner.subject())])?;
+                    }
+                    self.yardstick()?
+                }
                 Step::Done { reason } => {
                     self.session()?.progress.say(&format!("{}: {reason}", planner.subject()));
                     return Ok(Ended::Complete);
@@ -87,6 +92,13 @@ impl<'a> Search<'a> {
                 return Ok(ended);
             }
         }
+    }
+
+    /// Lines of progress.
+    pub fn announce(&mut self, said: &[String]) -> Result<()> {
+        let progress = &mut self.session()?.progress;
+        said.iter().for_each(|line| progress.say(line));
+        Ok(())
     }
 
     fn elapsed_ns(&self) -> u64 {
@@ -197,7 +209,7 @@ impl<'a> Search<'a> {
         let (is_microbenchmark, base) = (self.is_microbenchmark(), &self.session()?.plan);
         let (mut plan, mut place) = (base.clone(), None);
         match trial.load {
-            Load::Connections(connections) | Load::Capacity(connections) => {
+            Load::Connections(connections) | Load::Unloading(connections) | Load::Capacity(connections) => {
                 (plan.connections, plan.pace) = (connections, Pace::Closed);
             }
             Load::Rate(rate_per_sec) => {

@@ -180,6 +180,8 @@ impl Values {
             open_connections: self.connections,
             arrival: if is_server { Arrival::Poisson } else { Arrival::Constant },
             criteria: Criteria::default(),
+            until_sure_ratio: None,
+            unload: false,
             axis: Some(AxisPlan {
                 axis: self.axis,
                 values: self.values.clone(),

@@ -1,0 +1,73 @@
+//! How sure a search is: how wide its interval is already, and how long a narrower one takes.
+
+use super::schedule::Schedule;
+use super::{MIN_REPEATS, ladder};
+use crate::zones::{PointFinding, load_words, percent};
+use record::scenario::SweepPlan;
+use record::units::format_nanos;
+use record::{Sweep, units};
+
+/// The interval as a share of the estimate; `None` where it has no estimate or an open end.
+pub fn width_ratio(found: &PointFinding) -> Option<f64> {
+    Some((found.high? - found.low?) / found.estimate?)
+}
+
+/// What is known so far, in words, where a width is asked for. `left_ns`: until the time limit; `repeat_ns`: what a repeat takes.
+pub(super) fn words(
+    plan: &SweepPlan,
+    found: &PointFinding,
+    (name, sweep): (&str, Sweep),
+    repeat: u32,
+    (repeat_ns, left_ns): (u64, u64),
+) -> Option<String> {
+    let wanted = plan.until_sure_ratio?;
+    let known = match (width_ratio(found), found.estimate) {
+        (Some(width), _) => format!(
+            "{name} {} to {}, {} wide",
+            number(found.low?, sweep),
+            load_words(found.high?, sweep),
+            percent(width)
+        ),
+        (None, Some(estimate)) => format!("{name} about {}, its interval is still open", load_words(estimate, sweep)),
+        (None, None) => return Some(format!("so far no {name}: {}", found.reason)),
+    };
+    let after = format!("after {repeat} {}", if repeat == 1 { "repeat" } else { "repeats" });
+    let Some(width) = width_ratio(found).filter(|width| *width > wanted) else {
+        return Some(format!("{known} {after}"));
+    };
+    // An interval narrows with the root of the repeats.
+    let more = (f64::from(repeat.max(1)) * ((width / wanted).powi(2) - 1.0)).ceil().max(1.0);
+    let needed_ns = more * repeat_ns as f64;
+    let at_most = if needed_ns > left_ns as f64 { "; the time limit comes first" } else { "" };
+    Some(format!(
+        "{known} {after}; {} wanted: about {} more{at_most}",
+        percent(wanted),
+        format_nanos(needed_ns.min(left_ns as f64))
+    ))
+}
+
+fn number(load: f64, sweep: Sweep) -> String {
+    match sweep {
+        Sweep::Rate => units::format_si(load),
+        _ => units::grouped(load),
+    }
+}
+
+/// What the sweeps take at least, nanoseconds: the first pass and the fewest repeats that an interval needs, on a server that answers
+/// at once and fails nowhere.
+pub fn least_ns(plan: &SweepPlan, is_closed: bool, is_open: bool) -> u64 {
+    /// Connecting and writing, for each point.
+    const OVERHEAD_NS: u64 = 60_000_000;
+    /// Loads that refinement adds; steps of the search over rate before its blocks; rates of a block.
+    const REFINED: u64 = 4;
+    const STEPS: u64 = 10;
+    const BLOCK: u64 = 9;
+    let schedule = Schedule::new(plan, 1.0);
+    let point = |duration_ns: u64| schedule.with_warmup_ns(duration_ns) + OVERHEAD_NS;
+    let repeats = u64::from(plan.repeats.clamp(1, MIN_REPEATS));
+    let loads = ladder(plan).len() as u64;
+    let ways = if plan.unload { 2 } else { 1 };
+    let closed = loads * point(schedule.short_ns()) + repeats * ways * (loads + REFINED) * point(schedule.full_ns());
+    let open = STEPS * point(schedule.middle_ns()) + repeats * BLOCK * point(schedule.full_ns());
+    (if is_closed { closed } else { 0 }) + (if is_open { open } else { 0 })
+}

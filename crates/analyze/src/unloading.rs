@@ -1,0 +1,257 @@
+//! The unloading curve: what the server gave on the way down through the loads that it had climbed, beside the way up. Where it gave
+//! less, overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
+//!
+//! Both ways belong to one repeat, and each load of the way down is compared with the ways up before and after it, interpolated over
+//! time: a machine that drifts, or a server that slows with each request, moves all three alike and shows no loop.
+
+use crate::axis::{Change, Estimate, estimate};
+use crate::disturbance::{is_disturbed, quiet_first};
+use crate::statistics::{bootstrap, median};
+use crate::zones::{Place, PointFinding, SweepFindings, load_words, percent, recovery};
+use record::{Criteria, Doubt, DoubtKind, Point, Severity, Sweep, names, units};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Fixed, so that a run always reads the same.
+const SEED: u64 = 0x554e;
+/// The two ways are apart at a load where the way down gave this share of the way up, or less, ...
+pub const APART_RATIO: f64 = 0.75;
+/// ... and all of the interval lies below this, ...
+pub const APART_AT_MOST: f64 = 0.9;
+/// ... over so many repeats.
+pub const LEAST_REPEATS: usize = 3;
+/// In one repeat a load counts as off the loading curve from half of that on.
+const OFF_RATIO: f64 = 0.866;
+/// With fewer disturbed points than this share, the quiet ones outweigh them.
+const DISTURBED_RATIO: f64 = 0.2;
+
+/// One load on both ways.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnloadingLevel {
+    /// Connections.
+    pub load: f64,
+    /// Good answers per second on the way up.
+    pub loading_per_sec: Option<Estimate>,
+    /// The same on the way down.
+    pub unloading_per_sec: Option<Estimate>,
+    /// From the way up to the way down, within repeats. Absent where the load had failed on the way up.
+    pub change: Option<Change>,
+    /// Whether the two ways are apart: the way down lies below by more than chance.
+    pub is_apart: bool,
+}
+
+/// What the way down showed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Unloading {
+    /// Ascending by load.
+    pub levels: Vec<UnloadingLevel>,
+    /// Where the server is back on its loading curve: `held` is the highest load that is, `failed` the lowest that is not.
+    /// [`Place::Beyond`]: it never left the curve; [`Place::Below`]: it was not back at the lowest load.
+    pub recovery_point: PointFinding,
+    /// Repeats with both ways.
+    pub repeats: u64,
+    /// Reasons not to trust it.
+    pub doubts: Vec<Doubt>,
+}
+
+impl Unloading {
+    /// The load at which the two ways are furthest apart.
+    pub fn widest(&self) -> Option<(f64, Change)> {
+        let apart = self.levels.iter().filter(|level| level.is_apart);
+        apart.filter_map(|level| Some((level.load, level.change?))).min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
+    }
+
+    /// One sentence on both ways.
+    pub fn sentence(&self) -> String {
+        let unit = Sweep::Connections;
+        let Some((load, change)) = self.widest() else {
+            let compared: Vec<&Change> = self.levels.iter().filter_map(|level| level.change.as_ref()).collect();
+            let Some(n) = compared.iter().map(|change| change.n).max() else {
+                return "The way down could not be compared with the way up: no load held on the way up and was measured on both."
+                    .into();
+            };
+            let furthest = compared.iter().map(|change| (change.ratio - 1.0).abs()).fold(0.0, f64::max);
+            return format!(
+                "On the way down the server lay on its loading curve at every load that held on the way up (medians within {}, n = {n}).",
+                percent(furthest)
+            );
+        };
+        let range = match (change.low, change.high) {
+            (Some(low), Some(high)) => format!(" ({} to {}, n = {})", percent(low), percent(high), change.n),
+            _ => String::new(),
+        };
+        let back = match &self.recovery_point {
+            found @ PointFinding { estimate: Some(estimate), held: Some(held), failed: Some(failed), .. } => format!(
+                "It was back on its loading curve at {}, not yet at {}: the recovery point is about {}{}",
+                load_words(*held, unit),
+                units::grouped(*failed),
+                units::grouped(*estimate),
+                crate::verdict::interval(found, unit)
+            ),
+            _ => format!("It was not back on its loading curve at the lowest load, {}", {
+                load_words(self.levels.first().map_or(0.0, |level| level.load), unit)
+            }),
+        };
+        format!(
+            "On the way down the server gave {} of what it gave on the way up with {}{range}. {back}.",
+            percent(change.ratio),
+            load_words(load, unit)
+        )
+    }
+}
+
+/// One repeat at one load: when it was measured, and the logarithm of what was answered well.
+#[derive(Debug, Clone, Copy)]
+struct Visit {
+    at_ms: f64,
+    log: f64,
+}
+
+type Visits = BTreeMap<u32, Visit>;
+
+/// What the way down showed beside the way up; `None` without one.
+pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteria) -> Option<Unloading> {
+    let down = of_sweep(points, Sweep::Unloading);
+    if down.is_empty() {
+        return None;
+    }
+    let up = of_sweep(points, Sweep::Connections);
+    let held = |load: u64| {
+        let level = closed.and_then(|closed| closed.levels.iter().find(|level| level.load == load as f64));
+        level.is_some_and(|level| 2 * level.failing < level.points)
+    };
+    let nothing = Visits::new();
+    let (mut levels, mut pairs) = (Vec::new(), Vec::new());
+    for (load, visits) in &down {
+        let ups = up.get(load).unwrap_or(&nothing);
+        let compared: Vec<Pair> = if held(*load) { compared(ups, visits) } else { Vec::new() };
+        let rates = |visits: &Visits| visits.values().map(|visit| visit.log.exp()).collect::<Vec<f64>>();
+        let change = change(&compared, criteria);
+        levels.push(UnloadingLevel {
+            load: *load as f64,
+            loading_per_sec: estimate(&rates(ups), criteria),
+            unloading_per_sec: estimate(&rates(visits), criteria),
+            change,
+            is_apart: change.is_some_and(|change| {
+                change.n as usize >= LEAST_REPEATS
+                    && change.ratio <= APART_RATIO
+                    && change.high.is_some_and(|high| high <= APART_AT_MOST)
+            }),
+        });
+        pairs.extend(compared.iter().map(|pair| (*load as f64, pair.repeat, pair.ratio() <= OFF_RATIO)));
+    }
+    let repeats = down.values().map(|visits| visits.len()).max().unwrap_or(0);
+    let recovery_point = recovery_point(&levels, &pairs, repeats, criteria);
+    let doubts = doubts(points, repeats);
+    Some(Unloading { levels, recovery_point, repeats: repeats as u64, doubts })
+}
+
+/// By load, the visits of each repeat; those of the first pass are too short to compare.
+fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
+    let mut by_load: BTreeMap<u64, BTreeMap<u32, Vec<&Point>>> = BTreeMap::new();
+    for point in points.iter().filter(|point| point.sweep == sweep && point.repeat > 0) {
+        by_load.entry(point.connections).or_default().entry(point.repeat).or_default().push(point);
+    }
+    let rate = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
+    let visit = |(repeat, same): (u32, Vec<&Point>)| {
+        let quiet = quiet_first(&same);
+        let rates: Vec<f64> = quiet.iter().filter_map(|point| rate(point)).collect();
+        // A server that answers nothing is as far down as can be told.
+        let log = median(&rates)?.max(1e-3).ln();
+        Some((repeat, Visit { at_ms: quiet.first()?.started_unix_ms as f64, log }))
+    };
+    by_load.into_iter().map(|(load, repeats)| (load, repeats.into_iter().filter_map(visit).collect())).collect()
+}
+
+/// A load of one repeat on both ways, as logarithms.
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    repeat: u32,
+    up: f64,
+    down: f64,
+}
+
+impl Pair {
+    fn ratio(&self) -> f64 {
+        (self.down - self.up).exp()
+    }
+}
+
+fn compared(ups: &Visits, downs: &Visits) -> Vec<Pair> {
+    let pair = |(repeat, down): (&u32, &Visit)| {
+        let before = ups.get(repeat)?;
+        let up = match ups.get(&(repeat + 1)) {
+            Some(after) if after.at_ms > before.at_ms => {
+                let share = ((down.at_ms - before.at_ms) / (after.at_ms - before.at_ms)).clamp(0.0, 1.0);
+                before.log + share * (after.log - before.log)
+            }
+            _ => before.log,
+        };
+        Some(Pair { repeat: *repeat, up, down: down.log })
+    };
+    downs.iter().filter_map(pair).collect()
+}
+
+fn change(pairs: &[Pair], criteria: &Criteria) -> Option<Change> {
+    let middle = |of: fn(&Pair) -> f64| median(&pairs.iter().map(of).collect::<Vec<_>>());
+    let ratio = |pairs: &[Pair]| median(&pairs.iter().map(Pair::ratio).collect::<Vec<_>>());
+    let interval = bootstrap(pairs, criteria.confidence_ratio, SEED, ratio);
+    Some(Change {
+        from: middle(|pair| pair.up)?.exp(),
+        to: middle(|pair| pair.down)?.exp(),
+        ratio: ratio(pairs)?,
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        n: pairs.len() as u64,
+    })
+}
+
+/// `pairs`: each load and repeat, and whether the way down was off the loading curve there.
+fn recovery_point(
+    levels: &[UnloadingLevel],
+    pairs: &[(f64, u32, bool)],
+    repeats: usize,
+    criteria: &Criteria,
+) -> PointFinding {
+    let Some(highest) = levels.iter().rfind(|level| level.is_apart).map(|level| level.load) else {
+        let reason = "the way down did not leave the loading curve";
+        return PointFinding { place: Place::Beyond, ..PointFinding::none(criteria, repeats, reason) };
+    };
+    // Where the server is down on both ways, they meet again.
+    let below: Vec<(f64, u32, bool)> = pairs.iter().copied().filter(|(load, ..)| *load <= highest).collect();
+    let mut point = recovery(&below, repeats, criteria);
+    point.reason = match (point.held, point.failed) {
+        (Some(back), Some(off)) => format!(
+            "back on the loading curve at {}, not yet at {}",
+            load_words(back, Sweep::Connections),
+            load_words(off, Sweep::Connections)
+        ),
+        _ => "not back on the loading curve at the lowest load".into(),
+    };
+    point
+}
+
+fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
+    let mut found = Vec::new();
+    if repeats < LEAST_REPEATS {
+        found.push(Doubt::new(
+            DoubtKind::TooFewSamples,
+            Severity::Warning,
+            format!(
+                "the way down was walked {repeats} times: whether it differs from the way up cannot be told from chance"
+            ),
+            "allow more time with --budget, or fewer loads with --max-connections",
+        ));
+    }
+    let both = || points.iter().filter(|point| matches!(point.sweep, Sweep::Unloading | Sweep::Connections));
+    let (disturbed, all) = (both().filter(|point| is_disturbed(point)).count(), both().count());
+    if disturbed as f64 >= DISTURBED_RATIO * all as f64 && disturbed > 0 {
+        found.push(Doubt::new(
+            DoubtKind::NoisyNeighbour,
+            Severity::Warning,
+            format!("{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference may be its doing"),
+            "stop the other work and repeat it, or give the server and the client CPUs of their own",
+        ));
+    }
+    found
+}

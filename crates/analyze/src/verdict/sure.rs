@@ -1,0 +1,61 @@
+//! Whether the intervals are as narrow as was asked for (`find --until-sure`), and why not.
+
+use crate::sweep::width_ratio;
+use crate::zones::{Findings, PointFinding, percent};
+use record::units::format_nanos;
+use record::{Doubt, DoubtKind, RunDir, Severity, Status};
+
+/// What was asked for, and each point with its width.
+fn widths(run: &RunDir, findings: &Findings) -> Option<(f64, Vec<(&'static str, PointFinding)>)> {
+    let wanted = run.record.scenario.sweep()?.until_sure_ratio?;
+    let closed = findings.connections.iter().map(|sweep| ("the yield point", sweep.yield_point.clone()));
+    let open = findings.rate.iter().map(|sweep| ("the failing rate", sweep.failure_point.clone()));
+    Some((wanted, closed.chain(open).collect()))
+}
+
+fn is_reached(point: &PointFinding, wanted: f64) -> bool {
+    width_ratio(point).is_some_and(|width| width <= wanted)
+}
+
+/// Where all that was asked for was reached.
+pub(super) fn sentence(run: &RunDir, findings: &Findings) -> Option<String> {
+    let (wanted, points) = widths(run, findings)?;
+    if points.is_empty() || !points.iter().all(|(_, point)| is_reached(point, wanted)) {
+        return None;
+    }
+    let each: Vec<String> = points
+        .iter()
+        .filter_map(|(name, point)| Some(format!("{name} to {} of it", percent(width_ratio(point)?))))
+        .collect();
+    Some(format!("As narrow as asked for ({}): {}.", percent(wanted), each.join(", ")))
+}
+
+/// Where something was not.
+pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
+    let (wanted, points) = widths(run, findings)?;
+    let budget_ns = run.record.scenario.sweep()?.budget_ns;
+    let why = |point: &PointFinding| match width_ratio(point) {
+        Some(width) => {
+            let ended = match run.record.status {
+                Status::Complete => format!("when the time limit of {} was spent", format_nanos(budget_ns as f64)),
+                _ => "when the run ended early".into(),
+            };
+            format!("{} wide after {} repeats, {ended}", percent(width), point.n_repeats)
+        }
+        None if point.estimate.is_some() => "its interval has an open end".into(),
+        None => format!("there is none: {}", point.reason),
+    };
+    let missed: Vec<String> = points
+        .iter()
+        .filter(|(_, point)| !is_reached(point, wanted))
+        .map(|(name, point)| format!("{name} ({})", why(point)))
+        .collect();
+    (!missed.is_empty()).then(|| {
+        Doubt::new(
+            DoubtKind::SearchEndedEarly,
+            Severity::Warning,
+            format!("not as narrow as asked for, {} of the point: {}", percent(wanted), missed.join("; ")),
+            "allow more time with --budget, run it on a quieter machine, or ask for less",
+        )
+    })
+}

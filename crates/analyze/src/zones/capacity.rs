@@ -1,0 +1,57 @@
+//! The capacity of the open loop, which is its knee: where what is offered meets the most that is answered.
+
+use super::find::load_words;
+use super::{Place, PointFinding, failure};
+use crate::disturbance::quiet_first;
+use crate::statistics::{bootstrap, median};
+use record::{Criteria, Point, Sweep, names};
+use std::collections::BTreeMap;
+
+const SEED: u64 = 0x4341;
+/// Of the rates beyond the capacity, those up to this multiple of the lowest: far beyond it many servers answer less.
+const UP_TO: f64 = 1.3;
+
+/// `groups`: the points by rate. `None` for a closed loop, or where no rate was answered.
+pub(super) fn find(
+    groups: &[(f64, Vec<&Point>)],
+    failure_point: &PointFinding,
+    sweep: Sweep,
+    criteria: &Criteria,
+) -> Option<PointFinding> {
+    if sweep != Sweep::Rate {
+        return None;
+    }
+    let answered = |point: &Point| point.value(names::THROUGHPUT).filter(|rate| rate.is_finite() && *rate > 0.0);
+    let is_behind = |point: &&Point| {
+        let offered = failure::offered_per_sec(point);
+        answered(point).zip(offered).is_some_and(|(rate, offered)| rate < criteria.goodput_ratio * offered)
+    };
+    let from = failure_point.held.unwrap_or(0.0);
+    let mostly_behind = groups
+        .iter()
+        .filter(|(load, points)| *load > from && 2 * points.iter().filter(|p| is_behind(p)).count() > points.len());
+    let Some((lowest, _)) = mostly_behind.clone().next() else {
+        let most = groups.iter().flat_map(|(_, points)| points).filter_map(|point| answered(point)).reduce(f64::max)?;
+        let reason = format!("not reached: up to {} all that was offered was answered", load_words(most, sweep));
+        return Some(PointFinding { place: Place::Beyond, low: Some(most), ..PointFinding::none(criteria, 0, reason) });
+    };
+    let near: Vec<&Point> = mostly_behind
+        .filter(|(load, _)| *load <= lowest * UP_TO)
+        .flat_map(|(_, points)| points.iter().copied())
+        .collect();
+    let mut by_repeat: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for point in quiet_first(&near).into_iter().filter(is_behind) {
+        by_repeat.entry(point.repeat).or_default().extend(answered(point));
+    }
+    let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
+    let estimate = median(&of_repeats)?;
+    let interval = bootstrap(&of_repeats, criteria.confidence_ratio, SEED, median);
+    let reason = format!("offered {} and more, it answered no more than this", load_words(*lowest, sweep));
+    Some(PointFinding {
+        place: Place::Within,
+        estimate: Some(estimate),
+        low: interval.map(|found| found.low),
+        high: interval.map(|found| found.high),
+        ..PointFinding::none(criteria, of_repeats.len(), reason)
+    })
+}

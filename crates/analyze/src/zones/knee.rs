@@ -1,0 +1,212 @@
+//! The knee: where the line that throughput follows at low loads meets the one that it follows at high loads.
+//!
+//! Over logarithms both lines are straight. The first has slope 1 (throughput in proportion to the connections), the second any
+//! slope below the criterion's, so that neither a cost that grows with the connections nor a plateau that still creeps up moves the
+//! knee. Between them the curve may be bent sharply (a pool of workers) or gently (a queue): X = (L1^-p + L2^-p)^(-1/p), of which
+//! p is fitted, too. The knee is where the two lines meet, which is operational analysis's N* = (service + path) / service for each
+//! worker, whatever the bend (Lazowska and others, 1984, section 5.2).
+
+use super::curve::{BlockCurve, Crossing};
+
+/// How sharply the curve may be bent: a queue in front of one CPU is about 2 on a short path, 5 on a long one; a pool is without bound.
+const BENDS: [f64; 6] = [2.0, 3.0, 4.5, 7.0, 12.0, 50.0];
+/// Loads that speak for the knee, as shares of it: a far plateau is another server's (its cost grew), far below it the same.
+const FROM: f64 = 1.0 / 16.0;
+const UP_TO: f64 = 5.0;
+/// A sum of squares up to this multiple of the least fits about as well.
+const AS_WELL: f64 = 1.5;
+/// Damped steps of a fit at most.
+const STEPS: usize = 25;
+
+impl BlockCurve {
+    /// The knee. Whether there is one is decided by [`gain_falls_below`](Self::gain_falls_below). One connection waits for no
+    /// other, so a curve that begins with it has a knee also where the second brings nothing.
+    pub fn knee(&self, gain_ratio: f64) -> Option<Crossing> {
+        let (first, last) = (*self.loads.first()?, *self.loads.last()?);
+        let guess = match self.gain_falls_below(gain_ratio)? {
+            Crossing::Beyond => return Some(Crossing::Beyond),
+            Crossing::Below if first > 1.0 => return Some(Crossing::Below),
+            Crossing::Below => first,
+            // Of a sharp knee, doublings centred up to here still gain that much.
+            Crossing::At(load) => load * (1.0 + gain_ratio) / std::f64::consts::SQRT_2,
+        };
+        let measured: Vec<(f64, f64)> = self
+            .loads
+            .iter()
+            .zip(&self.levels)
+            .filter(|(load, _)| speaks_for(guess, **load))
+            .map(|(load, level)| (load.ln(), *level))
+            .collect();
+        let most_slope = (1.0 + gain_ratio).log2();
+        let fits = BENDS.map(|bend| Fit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
+        let least = fits.iter().map(|fit| fit.squares).fold(f64::INFINITY, f64::min);
+        // Noise alone bends a curve gently; the sharpest of those that fit about as well is taken.
+        let best = fits.iter().rfind(|fit| fit.squares <= AS_WELL * least + 1e-9)?;
+        Some(Crossing::At(best.knee.exp().clamp(first, last)))
+    }
+}
+
+/// Whether a load is near enough to speak for a knee.
+pub(crate) fn speaks_for(knee: f64, load: f64) -> bool {
+    (knee * FROM..=knee * UP_TO).contains(&load)
+}
+
+/// A curve with a bend: `level + x - softplus(bend (1 - slope) (x - knee)) / bend` over x = ln(load).
+#[derive(Debug, Clone, Copy)]
+struct Fit {
+    /// ln of the throughput of one connection.
+    level: f64,
+    /// ln of the load where the lines meet.
+    knee: f64,
+    /// Of the second line.
+    slope: f64,
+    bend: f64,
+    /// Sum of squared residuals.
+    squares: f64,
+}
+
+impl Fit {
+    fn new(measured: &[(f64, f64)], knee: f64, bend: f64) -> Fit {
+        let level = measured.iter().take(3).map(|(x, level)| level - x).fold(f64::NEG_INFINITY, f64::max);
+        let fit = Fit { level, knee, slope: 0.0, bend, squares: 0.0 };
+        Fit { squares: fit.squares_of(measured), ..fit }
+    }
+
+    /// The bent part at x: what the curve lies below the first line, and how much of the second line it is.
+    fn bent(&self, x: f64) -> (f64, f64) {
+        let z = self.bend * (1.0 - self.slope) * (x - self.knee);
+        let softplus = z.max(0.0) + (-z.abs()).exp().ln_1p();
+        (softplus / self.bend, 1.0 / (1.0 + (-z).exp()))
+    }
+
+    fn residual(&self, (x, level): (f64, f64)) -> f64 {
+        level - (self.level + x - self.bent(x).0)
+    }
+
+    fn squares_of(&self, measured: &[(f64, f64)]) -> f64 {
+        measured.iter().map(|at| self.residual(*at).powi(2)).sum()
+    }
+
+    /// The fit of least squares nearby (Levenberg and Marquardt), its slope at most this.
+    fn improved(mut self, measured: &[(f64, f64)], most_slope: f64) -> Fit {
+        let mut damping = 1e-3;
+        for _ in 0..STEPS {
+            let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
+            for at in measured {
+                let share = self.bent(at.0).1;
+                let row = [1.0, share * (1.0 - self.slope), share * (at.0 - self.knee)];
+                let residual = self.residual(*at);
+                for i in 0..3 {
+                    right[i] += row[i] * residual;
+                    for j in 0..3 {
+                        matrix[i][j] += row[i] * row[j];
+                    }
+                }
+            }
+            for (i, row) in matrix.iter_mut().enumerate() {
+                row[i] = row[i] * (1.0 + damping) + 1e-9;
+            }
+            let Some([level, knee, slope]) = solved(matrix, right) else { break };
+            let mut next = Fit {
+                level: self.level + level,
+                knee: self.knee + knee,
+                slope: (self.slope + slope).clamp(-1.5, most_slope),
+                ..self
+            };
+            next.squares = next.squares_of(measured);
+            if next.squares < self.squares {
+                let is_enough = self.squares - next.squares < 1e-12;
+                self = next;
+                damping /= 4.0;
+                if is_enough {
+                    break;
+                }
+            } else {
+                damping *= 8.0;
+                if damping > 1e8 {
+                    break;
+                }
+            }
+        }
+        self
+    }
+}
+
+/// The solution of three linear equations; `None` where they have none (Cramer's rule).
+fn solved(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
+    let determinant = |m: [[f64; 3]; 3]| {
+        m[0][0] * (m[1][1] * m[2][2] - m[1][2] * m[2][1]) - m[0][1] * (m[1][0] * m[2][2] - m[1][2] * m[2][0])
+            + m[0][2] * (m[1][0] * m[2][1] - m[1][1] * m[2][0])
+    };
+    let whole = determinant(matrix);
+    let with_column = |column: usize| {
+        let mut replaced = matrix;
+        for (row, value) in replaced.iter_mut().zip(right) {
+            row[column] = value;
+        }
+        determinant(replaced) / whole
+    };
+    let found = [with_column(0), with_column(1), with_column(2)];
+    found.iter().all(|value| value.is_finite()).then_some(found)
+}
+
+/// The knee of a throughput that is known for any number of connections; `None` without one below some millions.
+pub(crate) fn knee_of(throughput: impl Fn(f64) -> f64, gain_ratio: f64) -> Option<f64> {
+    const MOST: f64 = 4e6;
+    /// Half doublings beyond the end of the gain: up to five times the knee.
+    const BEYOND: usize = 5;
+    let (mut loads, mut levels): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    let mut ends = usize::MAX;
+    while loads.len() < ends && loads.last().is_none_or(|last| *last < MOST) {
+        let load = (loads.len() as f64 / 2.0).exp2();
+        loads.push(load);
+        levels.push(throughput(load).max(f64::MIN_POSITIVE).ln());
+        if let [.., before, _, now] = levels[..]
+            && ends == usize::MAX
+            && now - before < (1.0 + gain_ratio).ln()
+        {
+            ends = loads.len() + BEYOND;
+        }
+    }
+    match BlockCurve::exact(loads, levels).knee(gain_ratio) {
+        Some(Crossing::At(load)) => Some(load),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The knee of a curve without noise, measured at so many loads for each doubling.
+    fn knee(per_doubling: u32, throughput: impl Fn(f64) -> f64) -> f64 {
+        let loads: Vec<f64> =
+            (0..=11 * per_doubling).map(|step| (f64::from(step) / f64::from(per_doubling)).exp2()).collect();
+        let levels = loads.iter().map(|load| throughput(*load).ln()).collect();
+        let Some(Crossing::At(at)) = BlockCurve::exact(loads, levels).knee(0.2) else { panic!("no knee") };
+        at
+    }
+
+    #[test]
+    fn the_knee_of_a_pool_is_its_workers() {
+        for workers in [1.0, 2.0, 3.0, 5.0, 7.0, 8.0, 9.0, 11.0, 15.0, 32.0, 100.0] {
+            let sharp = |n: f64| n.min(workers) * 200.0;
+            let (at, continuous) = (knee(1, sharp), knee_of(sharp, 0.2).unwrap());
+            assert!((at / workers - 1.0).abs() < 0.02, "{at} for {workers}");
+            assert!((continuous / workers - 1.0).abs() < 0.02, "{continuous} for {workers}");
+            let dearer = knee(2, |n| sharp(n) / (1.0 + n / (16.0 * workers)));
+            assert!((dearer / workers - 1.0).abs() < 0.05, "{dearer} for {workers} whose time grows with connections");
+        }
+    }
+
+    #[test]
+    fn throughput_that_still_creeps_up_does_not_move_the_knee() {
+        let knee = knee(1, |n| if n <= 8.0 { n } else { 8.0 * (n / 8.0).powf(0.15) });
+        assert!((knee / 8.0 - 1.0).abs() < 0.02, "{knee}");
+    }
+
+    #[test]
+    fn a_curve_that_goes_on_rising_has_no_knee() {
+        assert_eq!(knee_of(|n| n.powf(0.9), 0.2), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! Up through the loads and down again: a server that stays down after overload is found, others are not.
+
+use crate::fixture;
+use crate::server::{Bench, Server, disturb, plan};
+use analyze::verdict::{self, Certainty};
+use analyze::zones::{self, Findings, Place};
+use record::scenario::{FindRun, SweepPlan};
+use record::{DoubtKind, Point, RunKind, Sweep};
+
+fn seeds() -> u64 {
+    if crate::long_run() { 60 } else { 10 }
+}
+
+fn walking(budget_s: u64) -> SweepPlan {
+    SweepPlan { unload: true, connections_max: 1024, ..plan(budget_s) }
+}
+
+fn walked(server: &Server, seed: u64, budget_s: u64) -> (Vec<Point>, Findings) {
+    let mut bench = Bench::new(server.clone(), seed);
+    bench.sweep_connections(&walking(budget_s), seed);
+    let findings = zones::find(&bench.points, &walking(budget_s).criteria);
+    (bench.points, findings)
+}
+
+/// A pool of 8 that comes down at 40 connections and is back at 10.
+fn metastable(noise: f64, drift: f64) -> Server {
+    Server { metastable: Some((40.0, 10.0)), noise, drift, ..Server::pool(8.0, 5e-3) }
+}
+
+#[test]
+fn a_repeat_goes_up_in_order_and_down_again_on_the_same_server() {
+    let (points, _) = walked(&Server::pool(8.0, 5e-3), 1, 300);
+    let of_repeat: Vec<(Sweep, u64)> = points
+        .iter()
+        .filter(|point| point.repeat == 2 && point.sweep != Sweep::Yardstick)
+        .map(|point| (point.sweep, point.connections))
+        .collect();
+    let loads = |wanted: Sweep| -> Vec<u64> {
+        of_repeat.iter().filter(|(sweep, _)| *sweep == wanted).map(|(_, load)| *load).collect()
+    };
+    let (up, mut down) = (loads(Sweep::Connections), loads(Sweep::Unloading));
+    assert!(up.is_sorted() && up.len() >= 8, "{up:?}");
+    assert_eq!(of_repeat[..up.len()].iter().filter(|(sweep, _)| *sweep == Sweep::Connections).count(), up.len());
+    down.reverse();
+    assert_eq!(down, up[..up.len() - 1], "the same loads, downward, without the turn");
+}
+
+#[test]
+fn a_metastable_server_is_found_with_its_recovery_point_in_every_seed() {
+    for (noise, drift) in [(0.02, 0.05), (0.06, 0.2)] {
+        for seed in 0..seeds() {
+            let (_, findings) = walked(&metastable(noise, drift), seed, 300);
+            let found = findings.unloading.unwrap();
+            let (load, change) = found.widest().unwrap_or_else(|| panic!("seed {seed}: {found:#?}"));
+            assert!((10.0..40.0).contains(&load) && change.ratio < 0.5, "seed {seed}: {load}, {change:?}");
+            let recovery = &found.recovery_point;
+            assert_eq!(recovery.place, Place::Within, "seed {seed}: {recovery:?}");
+            assert!(recovery.low.unwrap() <= 10.0 && 10.0 <= recovery.high.unwrap(), "seed {seed}: {recovery:?}");
+        }
+    }
+}
+
+#[test]
+fn healthy_servers_are_silent_in_every_seed() {
+    let servers = [
+        ("pool", Server { noise: 0.08, ..Server::pool(8.0, 5e-3) }),
+        ("queue", Server { path: 300e-6, noise: 0.08, ..Server::default() }),
+        ("refuses", Server { path: 2e-3, refuses_beyond: 200.0, ..Server::default() }),
+        ("slows with time", Server { slows: 0.004, ..Server::pool(8.0, 5e-3) }),
+    ];
+    for (name, server) in servers {
+        for seed in 0..seeds() {
+            let (_, findings) = walked(&server, seed, 300);
+            let found = findings.unloading.unwrap();
+            assert_eq!(found.widest().map(|(load, _)| load), None, "{name}, seed {seed}: {:#?}", found.levels);
+            assert_eq!(found.recovery_point.place, Place::Beyond, "{name}, seed {seed}");
+            assert!(found.sentence().contains("lay on its loading curve"), "{}", found.sentence());
+        }
+    }
+}
+
+#[test]
+fn the_verdict_names_a_server_that_stays_down_and_doubts_it_beside_other_work() {
+    let judged = |points: &[Point]| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = fixture::record();
+        let RunKind::Find(FindRun { sweep, .. }) = &mut record.scenario.kind else { panic!("a find") };
+        *sweep = walking(300);
+        let run = fixture::write(folder.path(), record, points);
+        let findings = zones::of_run(&run);
+        verdict::sentences(&run, &findings)
+    };
+    let (mut points, findings) = walked(&metastable(0.02, 0.05), 3, 300);
+    let said = judged(&points);
+    let cause = said.causes.iter().find(|cause| cause.rule == "stays-down").unwrap_or_else(|| panic!("{said:#?}"));
+    assert_eq!(cause.certainty, Certainty::Cause);
+    let back = findings.unloading.unwrap().recovery_point.held.unwrap();
+    assert!(cause.remedy.contains(&format!("when the load falls to {back} connections")), "{}", cause.remedy);
+    assert!(cause.because.contains("on the way up with"), "{}", cause.because);
+    // The same, where every third point was disturbed.
+    points.iter_mut().step_by(3).for_each(disturb);
+    let said = judged(&points);
+    let cause = said.causes.iter().find(|cause| cause.rule == "stays-down");
+    assert!(cause.is_none_or(|cause| cause.certainty == Certainty::Possibility), "{cause:?}");
+    assert!(
+        said.doubts
+            .iter()
+            .any(|doubt| doubt.kind == DoubtKind::NoisyNeighbour && doubt.what.contains("ways up and down"))
+    );
+    let (healthy, _) = walked(&Server::pool(8.0, 5e-3), 3, 300);
+    let said = judged(&healthy);
+    assert!(said.causes.iter().all(|cause| cause.rule != "stays-down"), "{said:#?}");
+    assert!(said.sentences.iter().any(|sentence| sentence.contains("lay on its loading curve")), "{said:#?}");
+}
+
+#[test]
+fn two_walks_say_that_they_are_too_few() {
+    let few = SweepPlan { repeats: 2, ..walking(300) };
+    let mut bench = Bench::new(metastable(0.02, 0.05), 1);
+    bench.sweep_connections(&few, 1);
+    let found = zones::find(&bench.points, &few.criteria).unloading.unwrap();
+    assert_eq!(found.widest().map(|(load, _)| load), None);
+    assert!(found.doubts.iter().any(|doubt| doubt.kind == DoubtKind::TooFewSamples), "{:?}", found.doubts);
+}

@@ -1,0 +1,121 @@
+//! The counters of the watch, each declared in one place. A program counts one with `COUNT(NAME)` (`observe/bpf`). Readings,
+//! JSON, Prometheus, the report, the screen and the figures of a point take everything else from here.
+//!
+//! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses the standard library only.
+
+/// What a counter needs. Where it is missing, the counter is not measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Transitions between the states of connections.
+    States,
+    /// The tracepoint of retransmissions.
+    Retransmissions,
+    /// The tracepoints of resets.
+    Resets,
+    /// Reads of requests. These counters are in `losses` in JSON, all others in `connections`.
+    Requests,
+}
+
+/// Where the screen shows a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    /// First line of the connections.
+    Connections,
+    /// Second line of the connections.
+    Segments,
+    /// What was lost.
+    Lost,
+}
+
+/// What is declared of a counter.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration {
+    /// In JSON; in capitals with `COUNT_` before it in the programs.
+    pub name: &'static str,
+    /// In Prometheus, after `straingauge_`.
+    pub metric: &'static str,
+    /// A sentence: Prometheus's help, and the label in the report's tables.
+    pub help: &'static str,
+    /// See [`Source`].
+    pub source: Source,
+    /// Row and words of the screen, `{}` for the number; without them only the report shows it.
+    pub on_screen: Option<(Row, &'static str)>,
+    /// Figure of a load point that is its rate.
+    pub figure: Option<&'static str>,
+}
+
+macro_rules! counters {
+    ($(
+        #[doc = $help:literal]
+        $counter:ident = $name:literal, $metric:literal, $source:ident, $on_screen:expr, $figure:expr;
+    )+) => {
+        /// A counter.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Counter {
+            $(#[doc = $help] $counter),+
+        }
+
+        impl Counter {
+            /// All, in the order in which they are shown.
+            pub const ALL: [Counter; COUNTERS] = [$(Counter::$counter),+];
+
+            /// What is declared of it.
+            pub const fn declaration(self) -> &'static Declaration {
+                &DECLARED[self as usize]
+            }
+        }
+
+        /// How many there are.
+        pub const COUNTERS: usize = DECLARED.len();
+
+        const DECLARED: &[Declaration] = &[$(Declaration {
+            name: $name,
+            metric: $metric,
+            help: $help.trim_ascii_start(),
+            source: Source::$source,
+            on_screen: $on_screen,
+            figure: $figure,
+        }),+];
+    };
+}
+
+use Row::{Connections, Lost, Segments};
+
+// Name in JSON, name in Prometheus, what it needs, row and words of the screen, figure of a point.
+counters! {
+    /// Connections established.
+    Accepted = "accepted", "connections_accepted_total", States,
+        Some((Connections, "accepted {}")), Some("watch.accepted_per_sec");
+    /// Connections closed.
+    Closed = "closed", "connections_closed_total", States, Some((Connections, "closed {}")), None;
+    /// Connections that the server closed first.
+    ClosedByServer = "closed_by_server", "connections_closed_by_server_total", States,
+        Some((Connections, "by the server first {}")), Some("watch.closed_by_server_per_sec");
+    /// Connections ended by a reset or a timeout.
+    Aborted = "aborted", "connections_aborted_total", States,
+        Some((Connections, "aborted {}")), Some("watch.aborted_per_sec");
+    /// Segments retransmitted by the server.
+    Retransmits = "retransmits", "retransmits_total", Retransmissions,
+        Some((Segments, "retransmits {}")), Some("watch.retransmits_per_sec");
+    /// Resets sent.
+    ResetsSent = "resets_sent", "resets_sent_total", Resets,
+        Some((Segments, "resets sent {}")), Some("watch.resets_sent_per_sec");
+    /// Resets received.
+    ResetsReceived = "resets_received", "resets_received_total", Resets,
+        Some((Segments, "received {}")), Some("watch.resets_received_per_sec");
+    /// Bytes received on connections that closed, one more for the end of each.
+    ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes_total", States, None, None;
+    /// Bytes that clients acknowledged on connections that closed, at most one more for the end of each.
+    ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes_total", States, None, None;
+    /// Segments with data received on connections that closed.
+    ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments_total", States, None, None;
+    /// Segments with data sent on connections that closed.
+    ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments_total", States, None, None;
+    /// Requests lost by the bounded table.
+    DisplacedOpen = "displaced_open", "watch_lost_requests_total", Requests,
+        Some((Lost, "{} requests (table full)")), None;
+    /// Requests closed early by the bounded table, after their answer.
+    DisplacedAnswered = "displaced_answered", "watch_displaced_requests_total", Requests, None, None;
+    /// Requests whose connection ended before a byte of response was written.
+    Unanswered = "unanswered", "unanswered_requests_total", Requests, Some((Lost, "unanswered {}")), None;
+}

@@ -1,0 +1,50 @@
+//! The counters of a reading.
+
+use super::counters::{COUNTERS, Counter, Source};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The counters that one object of a reading's JSON holds; a counter without a number is not measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts([Option<u64>; COUNTERS]);
+
+impl Counter {
+    /// Whether it is in `losses`.
+    pub fn is_loss(self) -> bool {
+        self.declaration().source == Source::Requests
+    }
+}
+
+impl Counts {
+    /// The number of each counter.
+    pub fn of(number: impl FnMut(Counter) -> Option<u64>) -> Counts {
+        Counts(Counter::ALL.map(number))
+    }
+
+    /// The number of one.
+    pub fn get(&self, counter: Counter) -> Option<u64> {
+        self.0[counter as usize]
+    }
+
+    /// Whether none is measured.
+    pub fn is_empty(&self) -> bool {
+        *self == Counts::default()
+    }
+}
+
+impl Serialize for Counts {
+    /// Where one is measured, the others of its object are there, too: `null` says that they are not.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let is_measured = |object| Counter::ALL.iter().any(|one| one.is_loss() == object && self.get(*one).is_some());
+        let members = Counter::ALL.into_iter().filter(|counter| is_measured(counter.is_loss()));
+        serializer.collect_map(members.map(|counter| (counter.declaration().name, self.get(counter))))
+    }
+}
+
+impl<'de> Deserialize<'de> for Counts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let members = BTreeMap::<String, Value>::deserialize(deserializer)?;
+        Ok(Counts::of(|counter| members.get(counter.declaration().name).and_then(Value::as_u64)))
+    }
+}
