@@ -18,7 +18,6 @@ mod shown;
 pub mod simulated;
 pub mod statistics;
 pub mod sweep;
-pub mod unloading;
 pub mod verdict;
 pub mod watch;
 pub mod watched;

@@ -16,7 +16,7 @@ pub use axis::{AxisSweep, COLD, DELAYS_MS, TIME_WAIT};
 pub use capacity::{Capacity, capacity};
 pub use connections::ConnectionSweep;
 pub use rate::RateSearch;
-pub use sure::{least_ns, width_ratio};
+pub use sure::least_ns;
 pub use turns::Turns;
 
 /// Chooses what is measured, from what was measured before. The same points and times give the same steps: what is random comes

@@ -12,7 +12,7 @@ mod waits;
 
 use crate::growth::Growth;
 use crate::shown;
-use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, Zone, percent};
+use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, Zone, interval, percent};
 use record::text::plain;
 use record::units::grouped;
 use record::units::{format_nanos, format_si};
@@ -252,23 +252,6 @@ fn single_headline(run: &RunDir) -> Option<String> {
 
 fn words(load: f64, sweep: Sweep) -> String {
     crate::zones::load_words(load, sweep)
-}
-
-/// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
-pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
-    // Two ends that would read alike get a decimal.
-    let is_one_number = found.low.zip(found.high).is_some_and(|(low, high)| grouped(low) == grouped(high));
-    let number = |load: f64| match sweep {
-        Sweep::Rate => format_si(load),
-        _ if is_one_number => format!("{load:.1}"),
-        _ => grouped(load),
-    };
-    match (found.low, found.high) {
-        (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
-        (Some(low), None) => format!(" ({} or more)", number(low)),
-        (None, Some(high)) => format!(" (at most {})", number(high)),
-        (None, None) => String::new(),
-    }
 }
 
 fn closed_sentences(

@@ -18,6 +18,7 @@ mod figures;
 mod find;
 mod knee;
 mod levels;
+pub mod unloading;
 
 pub use crate::point::{client_is_saturated, cpu_us, server_is_saturated};
 pub(crate) use crate::point::{client_limited, softirq_beside_us};
@@ -25,7 +26,7 @@ pub use crate::shown::percent;
 pub(crate) use failure::recovery;
 pub use failure::{crossed, fails};
 pub(crate) use find::of_sweep;
-pub use find::{find, load_words, of_run};
+pub use find::{find, interval, load_words, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
 
 use record::{Criteria, Doubt, Sweep};
@@ -97,6 +98,11 @@ pub struct PointFinding {
 }
 
 impl PointFinding {
+    /// The interval as a share of the estimate; `None` where it has no estimate or an open end.
+    pub fn width_ratio(&self) -> Option<f64> {
+        Some((self.high? - self.low?) / self.estimate?)
+    }
+
     pub(crate) fn none(criteria: &Criteria, n_repeats: usize, reason: impl Into<String>) -> Self {
         PointFinding {
             place: Place::Unknown,
@@ -273,7 +279,7 @@ pub struct Findings {
     pub rate: Option<SweepFindings>,
     /// The way down beside the way up, where it was walked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unloading: Option<crate::unloading::Unloading>,
+    pub unloading: Option<crate::zones::unloading::Unloading>,
     /// What each axis showed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<crate::axis::AxisFindings>,

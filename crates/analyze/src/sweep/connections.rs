@@ -183,7 +183,7 @@ impl ConnectionSweep {
                 if width <= criteria.yield_interval_ratio || is_whole {
                     return Some(format!(
                         "the yield point's interval is narrow enough ({} connections, {} of it) after {} repeats",
-                        crate::verdict::interval(found, Sweep::Connections).trim_matches([' ', '(', ')']),
+                        crate::zones::interval(found, Sweep::Connections).trim_matches([' ', '(', ')']),
                         percent(width),
                         self.repeat
                     ));

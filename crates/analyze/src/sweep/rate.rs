@@ -108,7 +108,7 @@ impl RateSearch {
         }
         let needed = self.blocks().min(MIN_REPEATS);
         let confirmed = self.full_trials(points, lower).min(self.full_trials(points, upper));
-        let is_sure = match (self.plan.until_sure_ratio, sure::width_ratio(found)) {
+        let is_sure = match (self.plan.until_sure_ratio, found.width_ratio()) {
             (None, _) => true,
             (Some(asked), Some(known)) => known <= asked,
             (Some(_), None) => false,

@@ -7,11 +7,6 @@ use record::scenario::SweepPlan;
 use record::units::format_nanos;
 use record::{Sweep, units};
 
-/// The interval as a share of the estimate; `None` where it has no estimate or an open end.
-pub fn width_ratio(found: &PointFinding) -> Option<f64> {
-    Some((found.high? - found.low?) / found.estimate?)
-}
-
 /// What is known so far, in words, where a width is asked for. `left_ns`: until the time limit; `repeat_ns`: what a repeat takes.
 pub(super) fn words(
     plan: &SweepPlan,
@@ -21,7 +16,7 @@ pub(super) fn words(
     (repeat_ns, left_ns): (u64, u64),
 ) -> Option<String> {
     let wanted = plan.until_sure_ratio?;
-    let known = match (width_ratio(found), found.estimate) {
+    let known = match (found.width_ratio(), found.estimate) {
         (Some(width), _) => format!(
             "{name} {} to {}, {} wide",
             number(found.low?, sweep),
@@ -32,7 +27,7 @@ pub(super) fn words(
         (None, None) => return Some(format!("so far no {name}: {}", found.reason)),
     };
     let after = format!("after {repeat} {}", if repeat == 1 { "repeat" } else { "repeats" });
-    let Some(width) = width_ratio(found).filter(|width| *width > wanted) else {
+    let Some(width) = found.width_ratio().filter(|width| *width > wanted) else {
         return Some(format!("{known} {after}"));
     };
     // An interval narrows with the root of the repeats.

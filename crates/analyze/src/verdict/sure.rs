@@ -1,6 +1,5 @@
 //! Whether the intervals are as narrow as was asked for (`find --until-sure`), and why not.
 
-use crate::sweep::width_ratio;
 use crate::zones::{Findings, PointFinding, percent};
 use record::units::format_nanos;
 use record::{Doubt, DoubtKind, RunDir, Severity, Status};
@@ -14,7 +13,7 @@ fn widths(run: &RunDir, findings: &Findings) -> Option<(f64, Vec<(&'static str, 
 }
 
 fn is_reached(point: &PointFinding, wanted: f64) -> bool {
-    width_ratio(point).is_some_and(|width| width <= wanted)
+    point.width_ratio().is_some_and(|width| width <= wanted)
 }
 
 /// Where all that was asked for was reached.
@@ -25,7 +24,7 @@ pub(super) fn sentence(run: &RunDir, findings: &Findings) -> Option<String> {
     }
     let each: Vec<String> = points
         .iter()
-        .filter_map(|(name, point)| Some(format!("{name} to {} of it", percent(width_ratio(point)?))))
+        .filter_map(|(name, point)| Some(format!("{name} to {} of it", percent(point.width_ratio()?))))
         .collect();
     Some(format!("As narrow as asked for ({}): {}.", percent(wanted), each.join(", ")))
 }
@@ -34,7 +33,7 @@ pub(super) fn sentence(run: &RunDir, findings: &Findings) -> Option<String> {
 pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
     let (wanted, points) = widths(run, findings)?;
     let budget_ns = run.record.scenario.sweep()?.budget_ns;
-    let why = |point: &PointFinding| match width_ratio(point) {
+    let why = |point: &PointFinding| match point.width_ratio() {
         Some(width) => {
             let ended = match run.record.status {
                 Status::Complete => format!("when the time limit of {} was spent", format_nanos(budget_ns as f64)),

@@ -25,7 +25,7 @@ pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
     let connections = of_sweep(points, Sweep::Connections, criteria);
     Findings {
         criteria: *criteria,
-        unloading: crate::unloading::find(points, connections.as_ref(), criteria),
+        unloading: crate::zones::unloading::find(points, connections.as_ref(), criteria),
         connections,
         rate: of_sweep(points, Sweep::Rate, criteria),
         axes: crate::axis::of_points(points, criteria, 1.0),
@@ -104,6 +104,26 @@ pub fn load_words(load: f64, sweep: Sweep) -> String {
         Sweep::Rate => format!("{}/s", record::units::format_si(load)),
         _ if load.round() == 1.0 => "1 connection".into(),
         _ => format!("{} connections", record::units::grouped(load)),
+    }
+}
+
+/// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
+pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
+    // Two ends that would read alike get a decimal.
+    let is_one_number = found
+        .low
+        .zip(found.high)
+        .is_some_and(|(low, high)| record::units::grouped(low) == record::units::grouped(high));
+    let number = |load: f64| match sweep {
+        Sweep::Rate => record::units::format_si(load),
+        _ if is_one_number => format!("{load:.1}"),
+        _ => record::units::grouped(load),
+    };
+    match (found.low, found.high) {
+        (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
+        (Some(low), None) => format!(" ({} or more)", number(low)),
+        (None, Some(high)) => format!(" (at most {})", number(high)),
+        (None, None) => String::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server, plan};
-use analyze::sweep::{self, ConnectionSweep, Planner, RateSearch, Step, width_ratio};
+use analyze::sweep::{self, ConnectionSweep, Planner, RateSearch, Step};
 use analyze::{verdict, zones};
 use record::scenario::{FindRun, SweepPlan};
 use record::{DoubtKind, Point, RunKind};
@@ -58,7 +58,7 @@ fn intervals_become_as_narrow_as_asked_for_and_still_hold_the_truth() {
         let found = zones::find(&bench.points, &plan.criteria);
         let (closed, open) = (found.connections.unwrap().yield_point, found.rate.unwrap().failure_point);
         for point in [&closed, &open] {
-            assert!(width_ratio(point).unwrap() <= 0.08, "seed {seed}: {point:?}");
+            assert!(point.width_ratio().unwrap() <= 0.08, "seed {seed}: {point:?}");
         }
         covered +=
             usize::from(closed.low.unwrap() <= server.true_yield() && server.true_yield() <= closed.high.unwrap());

@@ -3,8 +3,8 @@
 use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series, stacked, tops};
 use analyze::axis::Estimate;
 use analyze::growth::LAYERS;
-use analyze::unloading::{Unloading, UnloadingLevel};
-use analyze::verdict::interval;
+use analyze::zones::interval;
+use analyze::zones::unloading::{Unloading, UnloadingLevel};
 use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
 use record::units::{format_nanos, format_si, grouped};
 use record::{Criteria, Point, RunDir, Sweep, names};

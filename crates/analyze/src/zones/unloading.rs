@@ -86,7 +86,7 @@ impl Unloading {
                 load_words(*held, unit),
                 units::grouped(*failed),
                 units::grouped(*estimate),
-                crate::verdict::interval(found, unit)
+                crate::zones::interval(found, unit)
             ),
             _ => format!("It was not back on its loading curve at the lowest load, {}", {
                 load_words(self.levels.first().map_or(0.0, |level| level.load), unit)
