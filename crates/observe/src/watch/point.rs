@@ -63,7 +63,7 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
     if readings.end.at_ns == 0 {
         return seen;
     }
-    seen.watched.mode = readings.mode.map_or("", mode_word).into();
+    seen.watched.mode = readings.mode.map_or("", Mode::word).into();
     if why_nothing.is_none() {
         requests(&mut seen, readings, sizes, client);
     }
@@ -73,15 +73,6 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
     }
     machine(&mut seen.figures, readings);
     seen
-}
-
-fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Zero => "zero",
-        Mode::Counts => "counts",
-        Mode::Default => "default",
-        Mode::Exact => "exact",
-    }
 }
 
 fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide) {
