@@ -256,7 +256,10 @@ fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumbe
     let detail = match point.estimate {
         Some(_) => {
             let range = interval(point, sweep);
-            let range = range.trim_start_matches([' ', '(']).trim_end_matches(')');
+            let range = match range.trim_start_matches([' ', '(']).trim_end_matches(')') {
+                "" => "no interval",
+                range => range,
+            };
             format!("{range}; n = {}", point.n_repeats)
         }
         None => point.reason.clone(),
