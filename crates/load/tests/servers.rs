@@ -49,15 +49,16 @@ pub fn serve_on(address: IpAddr, handle: impl Fn(TcpStream) + Send + Sync + 'sta
     Server { address, requests: Arc::default(), stop }
 }
 
-/// Answers every request on a connection with `answer`, until the client closes.
+/// Answers every request on a connection with `answer`, until the client closes; after one if the answer says so.
 pub fn answering(answer: impl Into<Vec<u8>>) -> Server {
     let answer = answer.into();
+    let says_close = answer.windows(17).any(|words| words == b"Connection: close");
     let requests = Arc::new(AtomicU64::new(0));
     let counted = requests.clone();
     let mut server = serve(move |mut stream| {
         while read_request(&mut stream).is_some() {
             counted.fetch_add(1, Ordering::SeqCst);
-            if stream.write_all(&answer).is_err() {
+            if stream.write_all(&answer).is_err() || says_close {
                 return;
             }
         }
