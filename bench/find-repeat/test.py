@@ -8,16 +8,16 @@ import random
 import re
 import sys
 import tempfile
-import traceback
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
+sys.path[:0] = [HERE, os.path.join(HERE, "../../testbed")]
 
 import certificate  # noqa: E402
 import drawing  # noqa: E402
 import servers  # noqa: E402
 from certificate import Find, Judgement  # noqa: E402
+from run_tests import run_tests  # noqa: E402
 
 
 def the_run():
@@ -185,20 +185,5 @@ def a_summary_is_made_of_what_is_there():
         assert os.path.exists(os.path.join(folder, "finds.svg"))
 
 
-def main():
-    passed = failed = 0
-    for name, test in list(globals().items()):
-        if callable(test) and getattr(test, "__module__", "") == "__main__" and name.count("_") >= 4:
-            try:
-                test()
-                passed += 1
-                print(f"ok {name}")
-            except Exception:  # noqa: BLE001 the next test runs
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}")
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

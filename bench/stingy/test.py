@@ -6,12 +6,13 @@ import os
 import random
 import sys
 import tempfile
-import traceback
 
 sys.dont_write_bytecode = True
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../testbed"))
 
 import failure  # noqa: E402
 import record  # noqa: E402
+from run_tests import run_tests  # noqa: E402
 
 CHOSEN = random.Random(8)
 
@@ -125,20 +126,5 @@ def a_ramp_that_ran_out_of_time_tells_no_load():
     assert found["failure_per_sec"] == "" and found["recovery_per_sec"] == "", found
 
 
-def main():
-    passed = failed = 0
-    for name, test in list(globals().items()):
-        if callable(test) and getattr(test, "__module__", "") == "__main__" and name.count("_") >= 4:
-            try:
-                test()
-                passed += 1
-                print(f"ok {name}")
-            except Exception:
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}")
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

@@ -4,8 +4,8 @@
  *
  * The thread's CPU clock needs no context-switch hook: clock_task + sum_exec_runtime - exec_start grows only while it
  * runs (kernel/sched/fair.c, update_curr). clock_task is kept by each CPU and stops during interrupts and stolen time,
- * so it differs from CPU to CPU by seconds on a virtual machine; its lag behind the common clock is read from the
- * runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
+ * so it differs from CPU to CPU by seconds on a virtual machine; how far it is late against the common clock is read
+ * from the runqueue. It is signed: stolen time is noticed late, and a difference may be negative. */
 #ifndef STRAINGAUGE_CPU_TIME_H
 #define STRAINGAUGE_CPU_TIME_H
 

@@ -89,106 +89,46 @@ pub struct LoadTimes {
     pub own_lag: Latency,
 }
 
-adds_up!(LoadTimes {
-    response,
-    service,
-    first_byte,
-    lag,
-    connection_wait,
-    connect,
-    unfinished_age,
-    reap,
-    sampled,
-    arrived,
-    own_lag
-});
+/// `tagged!(field: tag, ...)` adds up the times and gives each its tag. A field that is not listed does not compile.
+macro_rules! tagged {
+    ($($field:ident: $tag:literal),+ $(,)?) => {
+        adds_up!(LoadTimes { $($field),+ });
 
-/// Histograms in a [`LoadTimes`].
-pub const LOAD_TIMES: usize = 11;
+        /// Histograms in a [`LoadTimes`].
+        pub const LOAD_TIMES: usize = [$($tag),+].len();
+
+        impl LoadTimes {
+            /// The histograms by their tags in `latency.hlog`, in its order; `own-lag`, which is not in it, comes last.
+            pub fn tagged(&self) -> [(&'static str, &Latency); LOAD_TIMES] {
+                [$(($tag, &self.$field)),+]
+            }
+
+            fn tagged_mut(&mut self) -> [(&'static str, &mut Latency); LOAD_TIMES] {
+                [$(($tag, &mut self.$field)),+]
+            }
+        }
+    };
+}
+
+tagged! {
+    response: "response",
+    service: "service",
+    first_byte: "first-byte",
+    lag: "lag",
+    connection_wait: "connection-wait",
+    connect: "connect",
+    unfinished_age: "unfinished-age",
+    reap: "reap",
+    sampled: "response-sampled",
+    arrived: "response-arrived",
+    own_lag: "own-lag",
+}
+
 /// An upper bound: no load sends more pairs.
 const MOST_PAIRS: usize = 1000;
 
-impl LoadTimes {
-    /// The histograms by their tags in `latency.hlog`, in its order; `own-lag`, which is not in it, comes last.
-    pub fn tagged(&self) -> [(&'static str, &Latency); LOAD_TIMES] {
-        let LoadTimes {
-            response,
-            service,
-            first_byte,
-            lag,
-            connection_wait,
-            connect,
-            unfinished_age,
-            reap,
-            sampled,
-            arrived,
-            own_lag,
-        } = self;
-        with_tags([
-            response,
-            service,
-            first_byte,
-            lag,
-            connection_wait,
-            connect,
-            unfinished_age,
-            reap,
-            sampled,
-            arrived,
-            own_lag,
-        ])
-    }
-
-    fn tagged_mut(&mut self) -> [(&'static str, &mut Latency); LOAD_TIMES] {
-        let LoadTimes {
-            response,
-            service,
-            first_byte,
-            lag,
-            connection_wait,
-            connect,
-            unfinished_age,
-            reap,
-            sampled,
-            arrived,
-            own_lag,
-        } = self;
-        with_tags([
-            response,
-            service,
-            first_byte,
-            lag,
-            connection_wait,
-            connect,
-            unfinished_age,
-            reap,
-            sampled,
-            arrived,
-            own_lag,
-        ])
-    }
-}
-
-const TAGS: [&str; LOAD_TIMES] = [
-    "response",
-    "service",
-    "first-byte",
-    "lag",
-    "connection-wait",
-    "connect",
-    "unfinished-age",
-    "reap",
-    "response-sampled",
-    "response-arrived",
-    "own-lag",
-];
 /// Those that the first workers did not send.
 const LATER_TAGS: [&str; 3] = ["reap", "response-sampled", "response-arrived"];
-
-fn with_tags<T>(fields: [T; LOAD_TIMES]) -> [(&'static str, T); LOAD_TIMES] {
-    let mut tags = TAGS.into_iter();
-    fields.map(|field| (tags.next().unwrap_or_default(), field))
-}
 
 /// A histogram as HdrHistogram's V2 compressed encoding in base64.
 #[derive(Serialize, Deserialize)]

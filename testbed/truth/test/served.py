@@ -10,6 +10,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+
+from run_tests import run_tests  # noqa: E402
+
 # With sanitizers where they are; the plain one simulates faster.
 PROGRAM, PLAIN = sys.argv[1], sys.argv[2]
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -209,20 +214,5 @@ def a_server_can_be_slowed_down_to_a_share_of_its_capacity():
             assert before == after or abs(before - after) < 1e-6 * before, (kind, name)
 
 
-def main():
-    failed = passed = 0
-    for name, test in list(globals().items()):
-        if callable(test) and getattr(test, "__module__", "") == "__main__" and name.count("_") >= 4:
-            try:
-                test()
-                passed += 1
-                print(f"ok {name}")
-            except Exception as why:  # noqa: BLE001 the next test runs
-                failed += 1
-                print(f"FAILED {name}\n{type(why).__name__}: {why}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(globals()))

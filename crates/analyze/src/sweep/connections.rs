@@ -132,11 +132,7 @@ impl ConnectionSweep {
         self.queue.reverse();
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
         let name = ("yield point", Sweep::Connections);
-        let measured = self.repeat - 1;
-        self.known = match measured {
-            0 => None,
-            _ => sure::words(&self.plan, &findings.yield_point, name, measured, (repeat_ns, left_ns)),
-        };
+        self.known = sure::words(&self.plan, &findings.yield_point, name, self.repeat - 1, (repeat_ns, left_ns));
     }
 
     /// Adds the geometric middle between the loads on either side of the yield point and of the failure point.
@@ -177,8 +173,7 @@ impl ConnectionSweep {
         let criteria = &self.plan.criteria;
         let found = &findings.yield_point;
         if self.repeat >= self.repeats().min(MIN_REPEATS) {
-            if let (Some(estimate), Some(low), Some(high)) = (found.estimate, found.low, found.high) {
-                let width = (high - low) / estimate;
+            if let (Some(width), Some(low), Some(high)) = (found.width_ratio(), found.low, found.high) {
                 let is_whole = self.plan.until_sure_ratio.is_none() && high.round() - low.round() <= 1.0;
                 if width <= criteria.yield_interval_ratio || is_whole {
                     return Some(format!(

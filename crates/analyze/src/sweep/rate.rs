@@ -138,11 +138,7 @@ impl RateSearch {
         self.queue.shuffle(&mut self.random);
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
         let times = (repeat_ns, self.schedule.left_ns(elapsed_ns));
-        let measured = self.repeat - 1;
-        self.known = match measured {
-            0 => None,
-            _ => sure::words(&self.plan, found, ("failing rate", Sweep::Rate), measured, times),
-        };
+        self.known = sure::words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
         Step::Yardstick
     }
 

@@ -7,7 +7,7 @@ use record::scenario::SweepPlan;
 use record::units::format_nanos;
 use record::{Sweep, units};
 
-/// What is known so far, in words, where a width is asked for. `left_ns`: until the time limit; `repeat_ns`: what a repeat takes.
+/// What is known after these repeats, in words, where a width is asked for. `left_ns`: until the time limit; `repeat_ns`: what a repeat takes.
 pub(super) fn words(
     plan: &SweepPlan,
     found: &PointFinding,
@@ -15,7 +15,7 @@ pub(super) fn words(
     repeat: u32,
     (repeat_ns, left_ns): (u64, u64),
 ) -> Option<String> {
-    let wanted = plan.until_sure_ratio?;
+    let wanted = plan.until_sure_ratio.filter(|_| repeat > 0)?;
     let known = match (found.width_ratio(), found.estimate) {
         (Some(width), _) => format!(
             "{name} {} to {}, {} wide",
