@@ -1,7 +1,7 @@
 /* Servers whose capacity, knee, yield and failure are known, because a stated law decides when each answer leaves.
  *
- * The law and its queue take the time as an argument and read no clock. So the same code serves requests (serve.c) and is
- * simulated (test/law.c, solve.c). README.md has the laws and the formulas. */
+ * The law and its queue take the time as an argument and read no clock. So the same code serves requests (serve.c) and
+ * is simulated (test/law.c, solve.c). README.md has the laws and the formulas. */
 #ifndef TRUTH_H
 #define TRUTH_H
 
