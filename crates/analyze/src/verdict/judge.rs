@@ -87,6 +87,7 @@ pub fn client(evidence: &Evidence<'_>) -> Option<Finding> {
         &[command],
     )
 }
+    let whose = if level.crowded { ", much of it with other work" } else { "" };
 
 /// accept() fails for lack of a descriptor.
 pub fn descriptors(evidence: &Evidence<'_>) -> Option<Finding> {

@@ -2,6 +2,7 @@
 
 mod axis;
 mod comparison;
+mod crowded;
 mod fits;
 mod fixture;
 mod prediction;
