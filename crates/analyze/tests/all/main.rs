@@ -5,6 +5,7 @@ mod comparison;
 mod crowded;
 mod fits;
 mod fixture;
+mod grid;
 mod prediction;
 mod prediction_limits;
 mod properties;
