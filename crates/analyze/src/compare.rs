@@ -3,7 +3,7 @@
 //! measured in turn, round by round, the points of a round are compared with each other, so drift cancels.
 //!
 //! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of
-//! it. If the interval holds the threshold, the comparison cannot tell.
+//! it. If the interval contains the threshold, the result is "could not tell".
 
 mod subjects;
 mod words;

@@ -1,8 +1,9 @@
-//! The unloading curve: what the server gave on the way down through the loads that it had climbed, beside the way up. Where it gave
-//! less, overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
+//! The unloading curve: throughput on the way down through the loads, compared with the way up. Where it is lower,
+//! overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
 //!
-//! Both ways belong to one repeat, and each load of the way down is compared with the ways up before and after it, interpolated over
-//! time: a machine that drifts, or a server that slows with each request, moves all three alike and shows no loop.
+//! Both ways belong to one repeat. Each load of the way down is compared with the ways up before and after it,
+//! interpolated over time, so drift of the machine, or a server that slows with each request, does not look like a
+//! difference.
 
 use crate::axis::{Change, Estimate, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
@@ -12,17 +13,17 @@ use record::{Criteria, Doubt, DoubtKind, Point, Severity, Sweep, names, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Fixed, so that a run always reads the same.
+/// Fixed, so that a run always gives the same findings.
 const SEED: u64 = 0x554e;
-/// The two ways are apart at a load where the way down gave this share of the way up, or less, ...
+/// The two ways are apart at a load where throughput on the way down is at most this share of the way up,
 pub const APART_RATIO: f64 = 0.75;
-/// ... and all of the interval lies below this, ...
+/// the whole interval is below this,
 pub const APART_AT_MOST: f64 = 0.9;
-/// ... over so many repeats.
+/// and it was measured in at least this many repeats.
 pub const LEAST_REPEATS: usize = 3;
-/// In one repeat a load counts as off the loading curve from half of that on.
+/// In one repeat a load counts as off the loading curve at half of that difference.
 const OFF_RATIO: f64 = 0.866;
-/// With fewer disturbed points than this share, the quiet ones outweigh them.
+/// Below this share of disturbed points, the undisturbed ones outweigh them.
 const DISTURBED_RATIO: f64 = 0.2;
 
 /// One load on both ways.
@@ -34,19 +35,20 @@ pub struct UnloadingLevel {
     pub loading_per_sec: Option<Estimate>,
     /// The same on the way down.
     pub unloading_per_sec: Option<Estimate>,
-    /// From the way up to the way down, within repeats. Absent where the load had failed on the way up.
+    /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up.
     pub change: Option<Change>,
-    /// Whether the two ways are apart: the way down lies below by more than chance.
+    /// Whether the two ways are apart: the way down is lower by more than chance.
     pub is_apart: bool,
 }
 
-/// What the way down showed.
+/// The findings of the way down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unloading {
     /// Ascending by load.
     pub levels: Vec<UnloadingLevel>,
-    /// Where the server is back on its loading curve: `held` is the highest load that is, `failed` the lowest that is not.
-    /// [`Place::Beyond`]: it never left the curve; [`Place::Below`]: it was not back at the lowest load.
+    /// Where the server is back on its loading curve: `held` is the highest load at which it is, `failed` the lowest at
+    /// which it is not. [`Place::Beyond`]: it never left the curve. [`Place::Below`]: it was not back at the lowest
+    /// load.
     pub recovery_point: PointFinding,
     /// Repeats with both ways.
     pub repeats: u64,
@@ -100,7 +102,7 @@ impl Unloading {
     }
 }
 
-/// One repeat at one load: when it was measured, and the logarithm of what was answered well.
+/// One repeat at one load: its time, and the logarithm of the good answers per second.
 #[derive(Debug, Clone, Copy)]
 struct Visit {
     at_ms: f64,
@@ -109,7 +111,7 @@ struct Visit {
 
 type Visits = BTreeMap<u32, Visit>;
 
-/// What the way down showed beside the way up; `None` without one.
+/// Compares the way down with the way up; `None` without a way down.
 pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteria) -> Option<Unloading> {
     let down = of_sweep(points, Sweep::Unloading);
     if down.is_empty() {
@@ -146,7 +148,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
     Some(Unloading { levels, recovery_point, repeats: repeats as u64, doubts })
 }
 
-/// By load, the visits of each repeat; those of the first pass are too short to compare.
+/// The visits of each repeat by load, without the first pass, whose points are too short to compare.
 fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
     let mut by_load: BTreeMap<u64, BTreeMap<u32, Vec<&Point>>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == sweep && point.repeat > 0) {
@@ -156,7 +158,7 @@ fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
     let visit = |(repeat, same): (u32, Vec<&Point>)| {
         let quiet = quiet_first(&same);
         let rates: Vec<f64> = quiet.iter().filter_map(|point| rate(point)).collect();
-        // A server that answers nothing is as far down as can be told.
+        // A server that answers nothing counts as at the lowest measurable throughput.
         let log = median(&rates)?.max(1e-3).ln();
         Some((repeat, Visit { at_ms: quiet.first()?.started_unix_ms as f64, log }))
     };
@@ -206,7 +208,7 @@ fn change(pairs: &[Pair], criteria: &Criteria) -> Option<Change> {
     })
 }
 
-/// `pairs`: each load and repeat, and whether the way down was off the loading curve there.
+/// `pairs`: load and repeat, and whether the way down was off the loading curve there.
 fn recovery_point(
     levels: &[UnloadingLevel],
     pairs: &[(f64, u32, bool)],
@@ -217,7 +219,7 @@ fn recovery_point(
         let reason = "the way down did not leave the loading curve";
         return PointFinding { place: Place::Beyond, ..PointFinding::none(criteria, repeats, reason) };
     };
-    // Where the server is down on both ways, they meet again.
+    // Where the server fails on both ways, they meet again.
     let below: Vec<(f64, u32, bool)> = pairs.iter().copied().filter(|(load, ..)| *load <= highest).collect();
     let mut point = recovery(&below, repeats, criteria);
     point.reason = match (point.held, point.failed) {
@@ -237,9 +239,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
         found.push(Doubt::new(
             DoubtKind::TooFewSamples,
             Severity::Warning,
-            format!(
-                "the way down was walked {repeats} times: whether it differs from the way up cannot be told from chance"
-            ),
+            format!("the way down was measured {repeats} times, too few to show whether it differs from the way up"),
             "allow more time with --budget, or fewer loads with --max-connections",
         ));
     }
@@ -250,7 +250,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
             DoubtKind::NoisyNeighbour,
             Severity::Warning,
             format!("{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference may be its doing"),
-            "stop the other work and repeat it, or give the server and the client CPUs of their own",
+            "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));
     }
     found

@@ -8,19 +8,19 @@ use record::units::{format_bytes, format_nanos, format_si, grouped};
 use record::{Criteria, LoadPlan, Pace, Point, RunDir, names};
 use serde::Serialize;
 
-/// Points whose figures are listed one by one; beyond it the page would grow without bound.
+/// The most points whose figures are listed one by one, which bounds the size of the page.
 const LISTED_POINTS: usize = 400;
 
 /// A table of a section, for the template `table.html`.
 #[derive(Serialize)]
 pub(super) struct Table {
-    /// Empty where the section's own says it.
+    /// Empty where the section's title is enough.
     pub title: &'static str,
     pub headings: Vec<String>,
-    /// Below the headings; empty where the rows name theirs.
+    /// Units, below the headings; empty where the rows contain theirs.
     pub units: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
-    /// What stands below it.
+    /// A note below the table.
     pub note: String,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct ClassRow {
     n: String,
 }
 
-/// Classes listed for a point at most.
+/// The most classes listed for a point.
 const LISTED_CLASSES: usize = 80;
 
 /// The results by class of a point.
@@ -152,7 +152,7 @@ struct FigureRow {
     origin: &'static str,
 }
 
-/// Every point, with how many were left out of the listing.
+/// The points, and the number of those left out of the listing.
 pub(super) fn points(run: &RunDir) -> (Vec<PointRow>, usize) {
     let rows = run.points.iter().take(LISTED_POINTS).map(point_row).collect();
     (rows, run.points.len().saturating_sub(LISTED_POINTS))
@@ -211,7 +211,7 @@ fn figures(point: &Point) -> Vec<FigureRow> {
         .collect()
 }
 
-/// A number in four significant digits, thousands grouped.
+/// A number with four significant digits and grouped thousands.
 fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {
@@ -295,7 +295,7 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         .collect()
 }
 
-/// What asked for it.
+/// The client.
 fn client(load: &LoadPlan) -> Vec<(String, String)> {
     let text = |text: &str| plain(text, 300);
     let mut client = vec![
@@ -317,7 +317,7 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
         ("seed".into(), load.seed.to_string()),
     ];
     if load.targets.is_empty() {
-        // The microbenchmark's reader asks for nothing.
+        // The microbenchmark's reader sends no requests.
         client = vec![("reads".into(), "full segments, and acknowledges each".into())];
     }
     let workload = &load.workload;

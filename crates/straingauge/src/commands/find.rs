@@ -66,7 +66,8 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     search(drive, SearchPlan { sweep, which, purpose, second }, &limits)
 }
 
-/// What two servers in turn cannot be measured with. The command line is refused by its parser; this is what a scenario file adds.
+/// Checks a scenario file for options that a comparison of two servers does not support. The parser of the command line
+/// has refused them there.
 fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, fleet: &FleetOptions) -> Result<()> {
     let typed = [
         (sweep.unload, "--unload"),
@@ -83,41 +84,41 @@ fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, fleet: &F
     }
 }
 
-/// What is searched for, and how.
+/// The search.
 pub(super) struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
     pub purpose: Purpose,
-    /// Measured in turn with the first.
+    /// A server to measure in turn with the first.
     pub second: Option<Second>,
 }
 
 /// The server that the first one is compared with.
 pub(super) struct Second {
     pub command: Vec<String>,
-    /// Worse by more than this ends with the code of a crossed limit.
+    /// If the second server is worse by more than this, the exit code is that of a crossed limit.
     pub threshold_ratio: f64,
 }
 
-/// What the points are measured for.
+/// The purpose of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 pub(super) enum Purpose {
-    /// Where the server yields; layers beside it.
+    /// The yield point; also layers.
     Zones(ProfileWord),
-    /// What the layers of a web server cost per packet.
+    /// The cost of a web server's layers per packet.
     Profile {
         /// Samples a second.
         frequency_hz: u32,
     },
-    /// The same of the microbenchmark's sender.
+    /// The same for the microbenchmark's sender.
     Microbenchmark {
         /// Samples a second.
         frequency_hz: u32,
     },
 }
 
-/// Measures all points into a run directory, and says what they mean.
+/// Measures all points into a run directory and prints the verdict.
 pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
     if let Some(axis) = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Delay) {
         axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
@@ -128,7 +129,7 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
     search.conclude(ended, limits)
 }
 
-/// What is said before the sweeps over connections and rate: how long they take, and what the time is for.
+/// Lines printed before the sweeps over connections and rate: their duration, and what it is spent on.
 fn announced(plan: &SearchPlan) -> Vec<String> {
     let sweep = &plan.sweep;
     let mut said = Vec::new();
@@ -147,7 +148,7 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
     said
 }
 
-/// One planner after another, as the plan wants them.
+/// The planners of the plan, one after another.
 fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     let (sweep, seed) = (&plan.sweep, search.seed());
     if plan.second.is_some() {
