@@ -33,29 +33,19 @@ pub(crate) use knee::{knee_of, speaks_for};
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};
 
-/// The zone of a load level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Zone {
-    /// Throughput follows load.
-    Elastic,
-    /// Saturated: throughput no longer follows.
-    Plastic,
-    /// Work is refused, dropped or late.
-    Failure,
-    /// Unknown: the client was the limit, or too little was measured.
-    Unknown,
-}
-
-impl Zone {
-    /// The word used in tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Zone::Elastic => "elastic",
-            Zone::Plastic => "plastic",
-            Zone::Failure => "failure",
-            Zone::Unknown => "unknown",
-        }
+record::worded! {
+    /// The zone of a load level.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Zone {
+        /// Throughput follows load.
+        Elastic = "elastic",
+        /// Saturated: throughput no longer follows.
+        Plastic = "plastic",
+        /// Work is refused, dropped or late.
+        Failure = "failure",
+        /// Unknown: the client was the limit, or too little was measured.
+        Unknown = "unknown",
     }
 }
 

@@ -5,8 +5,7 @@ use crate::text::not_measured;
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si, grouped};
-use record::workload::Grouping;
-use record::{Criteria, LoadPlan, Pace, Point, RunDir, Sweep, names};
+use record::{Criteria, LoadPlan, Pace, Point, RunDir, names};
 use serde::Serialize;
 
 /// The most points whose figures are listed one by one, which bounds the size of the page.
@@ -126,11 +125,7 @@ pub(super) fn classes(point: &Point) -> Vec<ClassRow> {
         .map(|class| {
             let all = point.workload.by(class.grouping).fold(0, |sum: u64, one| sum.saturating_add(one.requests));
             ClassRow {
-                grouping: match class.grouping {
-                    Grouping::Size => "size",
-                    Grouping::Kind => "kind",
-                    Grouping::Other => "other",
-                },
+                grouping: class.grouping.word(),
                 label: plain(&class.label, 60),
                 requests: grouped(class.requests as f64),
                 share: if all == 0 { String::new() } else { percent(class.requests as f64 / all as f64) },
@@ -178,15 +173,7 @@ fn point_row(point: &Point) -> PointRow {
     }
     PointRow {
         index: format!("{:03}", point.index),
-        sweep: match point.sweep {
-            Sweep::Single => "single",
-            Sweep::Connections => "closed loop",
-            Sweep::Unloading => "closed loop, down",
-            Sweep::Rate => "open loop",
-            Sweep::Axis => "axis",
-            Sweep::Yardstick => "yardstick",
-            Sweep::Other => "other",
-        },
+        sweep: point.sweep.word(),
         load: match point.pace {
             Pace::Closed => grouped(point.connections as f64),
             Pace::Open { rate_per_sec, .. } => format!("{}/s", format_si(rate_per_sec)),

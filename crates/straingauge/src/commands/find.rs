@@ -25,8 +25,8 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
-    let options = args.find.over(std::mem::take(&mut drive.find_in_file));
-    let mut sweep = plan::sweep_plan(&options, &drive.load)?;
+    let options = args.find.over(std::mem::take(&mut drive.options.find));
+    let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
     let has = |figure: &str| match figure {
         _ if !figure.starts_with("find.") => Err(
             "find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others",
@@ -49,16 +49,16 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
             "--unload walks down the connections of the closed loop, which --sweep rate leaves out",
         ));
     }
-    if drive.workload.rate_series.is_some() {
+    if drive.options.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
     }
     let mut which = options.sweep.unwrap_or_default();
     let second = match &options.compare_with {
         Some(with) => {
-            refuse_beside_a_second(&sweep, options.sweep, &drive.fleet)?;
+            refuse_beside_a_second(&sweep, options.sweep, &drive.options.fleet)?;
             which = SweepWord::Connections;
             let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
-            Some(Second { command: second::command(with, &drive.command)?, threshold_ratio })
+            Some(Second { command: second::command(with, drive.command())?, threshold_ratio })
         }
         None => None,
     };
@@ -121,7 +121,7 @@ pub(super) enum Purpose {
 /// Measures all points into a run directory and prints the verdict.
 pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
     if let Some(axis) = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Delay) {
-        axis::make_room_for_delay(&mut drive.path, &axis.values)?;
+        axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
     }
     RunWriter::check(Path::new("runs"), drive.output.out.as_deref())?;
     let mut search = Search::begin(&drive, &plan)?;

@@ -121,7 +121,7 @@ impl<P: Pace> Transport for Tls<P> {
 
     fn report(&self, report: &mut crate::worker::Report) {
         self.pace.report(report);
-        report.tls = Some(self.sessions.tally());
+        report.tls = Some(self.sessions.tally.clone());
     }
 }
 
@@ -129,18 +129,18 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
     fn handshake_done(&mut self, slot: usize, now: u64) {
         let in_window = self.tally.covers(now);
         let sessions = &mut self.transport.sessions;
-        sessions.times.record_ns(now.saturating_sub(sessions.began_ns[slot]));
-        sessions.completed_in_window += u64::from(in_window);
+        sessions.tally.times.record_ns(now.saturating_sub(sessions.began_ns[slot]));
+        sessions.tally.completed_in_window += u64::from(in_window);
         let kind = sessions.of_slot[slot].as_ref().and_then(|session| session.handshake_kind());
-        sessions.resumed += u64::from(kind == Some(rustls::HandshakeKind::Resumed));
+        sessions.tally.resumed += u64::from(kind == Some(rustls::HandshakeKind::Resumed));
         self.ready(slot, now);
     }
 
     /// Ends an unusable session: the attempt, or the request under way, has failed.
     fn tls_failed(&mut self, slot: usize, now: u64, error: &rustls::Error) {
         let sessions = &mut self.transport.sessions;
-        sessions.failed += 1;
-        sessions.example.get_or_insert_with(|| words(error));
+        sessions.tally.failed += 1;
+        sessions.tally.example.get_or_insert_with(|| words(error));
         self.lost(slot, now, Failure::Tls);
     }
 

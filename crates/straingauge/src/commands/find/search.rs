@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
     fn serve(&mut self, server: usize) -> Result<()> {
         let command = match (&self.plan.second, server) {
             (Some(second), 1) => &second.command,
-            _ => &self.drive.command,
+            _ => self.drive.command(),
         };
         let session = self.open(command)?;
         if self.sides.len() <= server {
@@ -150,7 +150,9 @@ impl<'a> Search<'a> {
         let (drive, plan) = (self.drive, self.plan);
         let is_microbenchmark = self.is_microbenchmark();
         let kind = if is_microbenchmark { LoadKind::Microbenchmark } else { LoadKind::Sweep };
-        let mut session = Session::open(&RunOptions { command: command.to_vec(), ..drive.clone() }, kind)?;
+        let mut run = drive.clone();
+        run.options.server.command = command.to_vec();
+        let mut session = Session::open(&run, kind)?;
         let connections = most_connections(plan, &session.plan);
         if !session.runner.has_clients() {
             load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
@@ -161,7 +163,7 @@ impl<'a> Search<'a> {
                 let words = |path: record::PathPlan| format!("{}; the delay is varied", path.words());
                 session.path = session.path_plan().map_or(String::new(), words);
             }
-            axis::adapt(&mut session.plan, axis, &drive.load)?;
+            axis::adapt(&mut session.plan, axis, &drive.options.load)?;
         }
         if is_microbenchmark {
             prepare_sender(&mut session);
@@ -184,7 +186,7 @@ impl<'a> Search<'a> {
         }
         let sweep = self.plan.sweep.clone();
         let kind = match self.plan.purpose {
-            Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.what_ifs.clone() }),
+            Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.options.predict.0.clone() }),
             _ => RunKind::Profile(ProfileRun { base, sweep }),
         };
         session.scenario(self.drive, kind)
