@@ -92,8 +92,8 @@ impl Window {
         self.end.at_ns.saturating_sub(self.begin.at_ns)
     }
 
-    /// CPU time of the group in the window, nanoseconds: its control group's account where that saw more (processes that
-    /// nobody waited for and that ended between two readings), else the sum of its processes' clocks.
+    /// CPU time of the group in the window, nanoseconds: its control group's account where that is larger (processes
+    /// without a waiting parent that ended between two readings), else the sum of its processes' clocks.
     pub fn server_cpu_ns(&self) -> u64 {
         let by_clocks = self.by_clocks_ns();
         match self.by_cgroup_ns() {

@@ -1,8 +1,8 @@
-//! The search over rate, in the spirit of MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971): outward in
-//! growing steps with short trials, then bisection with trials that grow to full length as the bracket narrows; then blocks in
-//! random order that confirm both bounds and draw the curve.
+//! The search over rate, similar to MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971):
+//! outward in growing steps with short trials, then bisection with trials that grow to full length as the bracket
+//! narrows, then blocks in random order that confirm both bounds and measure the curve.
 //!
-//! All rates lie on one grid, so that what is measured again is measured at the same rate: [`Grid`].
+//! All rates lie on one grid, so that a rate that is measured again is exactly the same: [`Grid`].
 
 use super::schedule::Schedule;
 use super::{Again, Load, MIN_REPEATS, Planner, Step, sure};
@@ -18,11 +18,11 @@ use std::collections::BTreeSet;
 /// rate was measured before.
 const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
-/// Of the rates below, those that are left out once only the bounds matter; of those beyond, one.
+/// The number of rates below the bounds that are left out once only the bounds matter; beyond them it is one.
 const NEAREST: usize = 4;
-/// Where to begin without a hint, requests per second.
+/// The first rate without a hint, requests per second.
 const BLIND_START_PER_SEC: f64 = 100.0;
-/// Bounds on the search: more steps than this mean that it is not converging.
+/// The most steps of the search: with more it does not converge.
 const MAX_OUTWARD: u32 = 40;
 const MAX_BISECTIONS: u32 = 16;
 const HIGHEST_PER_SEC: f64 = 1e8;
@@ -30,8 +30,8 @@ const LOWEST_PER_SEC: f64 = 0.1;
 /// Rates of the grid in an octave, at least; neighbours are 4.4 % apart.
 const LEAST_IN_OCTAVE: i64 = 16;
 
-/// The rates that a search may ask for: the first one, and octaves from it that are halved until neighbours are as near as the bounds
-/// are wanted. So rates that are asked for again, in whatever way, are the same to the last bit.
+/// The rates that a search may ask for: the first one, and octaves from it, each divided into steps that are halved until they are
+/// no larger than the wanted width. So a rate that is asked for again is the same to the last bit.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     anchor_per_sec: f64,
@@ -70,13 +70,13 @@ pub struct RateSearch {
     grid: Grid,
     /// Places of the rates of the blocks so far.
     in_blocks: BTreeSet<i64>,
-    /// With a hint the first steps are small, blind ones double.
+    /// The factor of the first steps: small with a hint, 2 without one.
     outward_factor: f64,
     outward: u32,
     bisections: u32,
     repeat: u32,
     queue: Vec<f64>,
-    /// Rates of this block that are measured again, as other work disturbed their point.
+    /// Rates of this block that are measured again because other work disturbed their point.
     again: Again,
     known: Option<String>,
     done: Option<String>,
@@ -106,8 +106,8 @@ impl RateSearch {
         }
     }
 
-    /// Puts the rate just measured at the end of the block once more, where other work disturbed it and there is time. While the
-    /// region is searched that is at once: the next step depends on it.
+    /// Appends the rate just measured to the block once more, if other work disturbed it and there is time. During the
+    /// search it is measured again at once, because the next step depends on it.
     fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
         let Some(rate) = points.last().and_then(|last| last.offered_per_sec()) else { return };
         let needed_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
@@ -121,7 +121,7 @@ impl RateSearch {
         self.plan.repeats.max(1)
     }
 
-    /// Steps grow, so that a wrong hint costs few trials.
+    /// Takes growing steps, so that a wrong hint costs few trials.
     fn steps(&self) -> i64 {
         self.grid.steps(self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0))
     }
@@ -136,7 +136,7 @@ impl RateSearch {
         self.measure(rate, self.schedule.short_ns())
     }
 
-    /// Both bounds are known: bisect while they are apart, else confirm them block by block.
+    /// With both bounds known: bisects while they are apart, else confirms them block by block.
     fn between(&mut self, points: &[Point], found: &PointFinding, (lower, upper): (f64, f64), elapsed_ns: u64) -> Step {
         let width = upper / lower - 1.0;
         let wanted = wanted_ratio(&self.plan);
@@ -175,7 +175,7 @@ impl RateSearch {
         self.repeat += 1;
         self.again.clear();
         self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
-        // Once the curve is drawn, only rates near the bounds make the interval narrower.
+        // After the curve is measured, only rates near the bounds make the interval narrower.
         let drawn = if self.plan.until_sure_ratio.is_some() && self.repeat > needed { NEAREST } else { 0 };
         self.queue = self.block((lower, upper), drawn);
         self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
@@ -215,7 +215,7 @@ impl RateSearch {
         points.iter().filter(full).count() as u32
     }
 
-    /// The rate of the last trial, when the client could not offer it: trying more would measure the client.
+    /// The rate of the last trial if the client could not offer it: a higher one would measure the client.
     fn client_limit(&self, points: &[Point], findings: &SweepFindings) -> Option<f64> {
         let last = points.iter().rev().find(|point| point.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;

@@ -1,11 +1,13 @@
-//! The unloading curve: what the server gave on the way down through the loads that it had climbed, beside the way up. Where it gave
-//! less, overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
+//! The unloading curve: throughput on the way down through the loads, compared with the way up. Where it is lower,
+//! overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
 //!
-//! Both ways belong to one repeat, and each load of the way down is compared with the ways up before and after it, interpolated over
-//! time: a machine that drifts, or a server that slows with each request, moves all three alike and shows no loop.
+//! Both ways belong to one repeat. Each load of the way down is compared with the ways up before and after it,
+//! interpolated over time, so drift of the machine, or a server that slows with each request, does not look like a
+//! difference.
 //!
-//! A server that never comes back shows no loop either: both ways are down from then on. It is found by what it gave before
-//! (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when its trigger is gone).
+//! A server that never comes back shows no difference either: both ways are down from then on. It is found by what it gave
+//! before (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when its trigger
+//! is gone).
 
 use crate::axis::{Change, Estimate, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
@@ -15,14 +17,16 @@ use record::{Criteria, Doubt, DoubtKind, Point, Severity, Sweep, names, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Fixed, so that a run always reads the same.
+/// Fixed, so that a run always gives the same findings.
 const SEED: u64 = 0x554e;
-/// The two ways are apart at a load where the way down gave this share of the way up, or less, ...
+/// The two ways are apart at a load where throughput on the way down is at most this share of the way up,
 pub const APART_RATIO: f64 = 0.75;
-/// ... and all of the interval lies below this, ...
+/// the whole interval is below this,
 pub const APART_AT_MOST: f64 = 0.9;
-/// ... over so many repeats.
+/// and it was measured in at least this many repeats.
 pub const LEAST_REPEATS: usize = 3;
+/// In one repeat a load counts as off the loading curve at half of that difference.
+const OFF_RATIO: f64 = 0.866;
 /// A server that never came back was down at so many of the lowest loads, ...
 const LEAST_LOADS: usize = 2;
 /// ... at each of them in all of so many visits: their smallest and largest hold the median 15 times of 16, ...
@@ -30,9 +34,7 @@ const LEAST_VISITS: usize = 5;
 /// ... and fell at once: between the earlier and the later of these visits it moved by at most this share of the fall. One that
 /// slows steadily moves by half of it.
 const STEADY_RATIO: f64 = 0.25;
-/// In one repeat a load counts as off the loading curve from half of that on.
-const OFF_RATIO: f64 = 0.866;
-/// With fewer disturbed points than this share, the quiet ones outweigh them.
+/// Below this share of disturbed points, the undisturbed ones outweigh them.
 const DISTURBED_RATIO: f64 = 0.2;
 
 /// One load on both ways.
@@ -44,20 +46,21 @@ pub struct UnloadingLevel {
     pub loading_per_sec: Option<Estimate>,
     /// The same on the way down.
     pub unloading_per_sec: Option<Estimate>,
-    /// From the way up to the way down, within repeats. Absent where the load had failed on the way up. Of a server that
+    /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a server that
     /// never came back: from before it came down to ever since.
     pub change: Option<Change>,
-    /// Whether the two ways are apart: the way down lies below by more than chance.
+    /// Whether the two ways are apart: the way down is lower by more than chance.
     pub is_apart: bool,
 }
 
-/// What the way down showed.
+/// The findings of the way down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unloading {
     /// Ascending by load.
     pub levels: Vec<UnloadingLevel>,
-    /// Where the server is back on its loading curve: `held` is the highest load that is, `failed` the lowest that is not.
-    /// [`Place::Beyond`]: it never left the curve; [`Place::Below`]: it was not back at the lowest load.
+    /// Where the server is back on its loading curve: `held` is the highest load at which it is, `failed` the lowest at
+    /// which it is not. [`Place::Beyond`]: it never left the curve. [`Place::Below`]: it was not back at the lowest
+    /// load.
     pub recovery_point: PointFinding,
     /// Whether it came down once and never came back: on all later ways, up and down, it was down at the lowest loads, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -121,7 +124,7 @@ impl Unloading {
     }
 }
 
-/// One repeat at one load: when it was measured, and the logarithm of what was answered well.
+/// One repeat at one load: its time, and the logarithm of the good answers per second.
 #[derive(Debug, Clone, Copy)]
 struct Visit {
     at_ms: f64,
@@ -130,7 +133,7 @@ struct Visit {
 
 type Visits = BTreeMap<u32, Visit>;
 
-/// What the way down showed beside the way up; `None` without one.
+/// Compares the way down with the way up; `None` without a way down.
 pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteria) -> Option<Unloading> {
     let down = of_sweep(points, Sweep::Unloading);
     if down.is_empty() {
@@ -239,13 +242,13 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
     is_down.then_some(Fallen { before, change, moved })
 }
 
-/// Good answers per second; a server that answers nothing is as far down as can be told.
+/// Good answers per second; a server that answers nothing counts as at the lowest measurable throughput.
 fn good_per_sec(point: &Point) -> Option<f64> {
     let rate = point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
     rate.or((point.outcomes.completed() == 0).then_some(0.0)).map(|rate| rate.max(1e-3))
 }
 
-/// By load, the visits of each repeat; those of the first pass are too short to compare.
+/// The visits of each repeat by load, without the first pass, whose points are too short to compare.
 fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
     let mut by_load: BTreeMap<u64, BTreeMap<u32, Vec<&Point>>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == sweep && point.repeat > 0) {
@@ -303,7 +306,7 @@ fn change(pairs: &[Pair], criteria: &Criteria) -> Option<Change> {
     })
 }
 
-/// `pairs`: each load and repeat, and whether the way down was off the loading curve there.
+/// `pairs`: load and repeat, and whether the way down was off the loading curve there.
 fn recovery_point(
     levels: &[UnloadingLevel],
     pairs: &[(f64, u32, bool)],
@@ -314,7 +317,7 @@ fn recovery_point(
         let reason = "the way down did not leave the loading curve";
         return PointFinding { place: Place::Beyond, ..PointFinding::none(criteria, repeats, reason) };
     };
-    // Where the server is down on both ways, they meet again.
+    // Where the server fails on both ways, they meet again.
     let below: Vec<(f64, u32, bool)> = pairs.iter().copied().filter(|(load, ..)| *load <= highest).collect();
     let mut point = recovery(&below, repeats, criteria);
     point.reason = match (point.held, point.failed) {
@@ -334,9 +337,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
         found.push(Doubt::new(
             DoubtKind::TooFewSamples,
             Severity::Warning,
-            format!(
-                "the way down was walked {repeats} times: whether it differs from the way up cannot be told from chance"
-            ),
+            format!("the way down was measured {repeats} times, too few to show whether it differs from the way up"),
             "allow more time with --budget, or fewer loads with --max-connections",
         ));
     }
@@ -347,7 +348,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
             DoubtKind::NoisyNeighbour,
             Severity::Warning,
             format!("{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference may be its doing"),
-            "stop the other work and repeat it, or give the server and the client CPUs of their own",
+            "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));
     }
     found
