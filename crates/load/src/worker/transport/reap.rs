@@ -1,5 +1,5 @@
-//! Reap delay: how long a response lay in the client's kernel before the engine took it up. It is the client's own part
-//! of a response time.
+//! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part of
+//! a response time.
 //!
 //! While one socket of the machine asks for it, the kernel dates every packet where the device hands it over, and a read
 //! can ask when its last byte came in (`SO_TIMESTAMPING`). So the delay includes the client's own protocol work, its
@@ -23,7 +23,7 @@ const PERIOD_NS: u64 = 500_000_000;
 const BURST_NS: u64 = 20_000_000;
 /// A shorter load has too few bursts: it is one burst.
 const SHORT_NS: u64 = 1_000_000_000;
-/// Two clocks read within this time of each other are compared exactly enough.
+/// Two clocks read within this time of each other can be compared.
 const EXACT_NS: u64 = 5_000;
 const TRIES: u32 = 3;
 /// Both clocks run at the same speed: their difference changes only when the wall clock is set.
@@ -34,7 +34,7 @@ const STEP_NS: u64 = 20_000;
 pub(crate) enum Arrival {
     /// On the monotonic clock.
     At(u64),
-    /// The kernel gave no stamp with the last read, or the wall clock, which stamps are of, was set meanwhile.
+    /// The kernel gave no stamp with the last read, or the wall clock, to which stamps refer, was set meanwhile.
     Unknown,
 }
 
@@ -108,16 +108,16 @@ impl Pace for Sampled {
 }
 
 impl Sampled {
-    /// Every read of the response asks for a stamp: which one is the last is known after it.
+    /// Every read of the response requests a stamp, because the last one is known only afterwards.
     #[cold]
     fn receive_stamped(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
         if !connection.has(STAMPED) {
-            // The packets are stamped already, this has the socket tell. Here and not where the request leaves, so that
-            // its cost is in no response time.
+            // The packets are stamped already; this makes the socket return the stamps. It is done here and not when
+            // the request leaves, so that its cost is in no response time.
             let _ = socket::set_stamps(connection.fd);
             connection.set(STAMPED, true);
         }
-        // What an earlier read left behind is not this response's.
+        // A stamp left by an earlier read does not belong to this response.
         self.stamp_ns = None;
         let (count, stamp_ns) = socket::receive_stamped(connection.fd, buffer)?;
         self.stamp_ns = stamp_ns;
@@ -246,10 +246,10 @@ impl Bursts {
     }
 }
 
-/// The wall clock, as far as it can be trusted: stamps are of it, and everything else is of the monotonic clock.
+/// The wall clock, to which stamps refer, relative to the monotonic clock, to which all other times refer.
 struct WallClock {
     offset: Offset,
-    /// The wall clock was set before this; when exactly is not known.
+    /// The wall clock was set some time before this.
     stepped_ns: u64,
 }
 
@@ -258,8 +258,8 @@ impl WallClock {
         WallClock { offset: Offset::now(), stepped_ns: 0 }
     }
 
-    /// A stamp on the monotonic clock. The request left at `sent_ns`: a stamp that may be older than the last step of
-    /// the wall clock, or that does not lie between then and now, says nothing.
+    /// A stamp on the monotonic clock. The request left at `sent_ns`. A stamp that may be older than the last step of
+    /// the wall clock, or is not between `sent_ns` and now, is not used.
     fn arrival(&mut self, stamp_ns: u64, sent_ns: u64) -> Arrival {
         self.convert(stamp_ns, sent_ns, Offset::now(), monotonic_ns())
     }
@@ -284,7 +284,7 @@ impl WallClock {
     }
 }
 
-/// Wall clock less monotonic clock, and by how much that may be wrong: other work may run between two readings.
+/// Wall clock minus monotonic clock, and the possible error: other work may run between two readings.
 #[derive(Debug, Clone, Copy)]
 struct Offset {
     ns: i64,
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     const SENT_NS: u64 = 5_000_000_000;
-    /// Of the wall clock, which is ahead by `offset_ns`.
+    /// A time of the wall clock, which is ahead by `offset_ns`.
     fn wall(offset_ns: i64) -> (WallClock, Offset) {
         let offset = Offset { ns: offset_ns, slack_ns: 1_000 };
         (WallClock { offset, stepped_ns: 0 }, offset)
@@ -325,7 +325,7 @@ mod tests {
         let (mut clock, same) = wall(1_700_000_000_000_000_000);
         let stamp_ns = 1_700_000_000_000_000_000 + SENT_NS + 70_000;
         assert_eq!(clock.convert(stamp_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::At(SENT_NS + 70_000));
-        // Before the request, and after its answer was read: the wall clock was set and set back.
+        // Stamps before the request and after its answer was read: the wall clock was set and set back.
         for wrong_ns in [stamp_ns - 100_000, stamp_ns + 1_000_000] {
             assert_eq!(clock.convert(wrong_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::Unknown);
         }
