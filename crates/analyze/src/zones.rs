@@ -165,6 +165,16 @@ pub struct Level {
     pub busiest_thread_cpus: Option<Spread>,
     /// Whether the client, not the server, was saturated in most of the points.
     pub client_limited: bool,
+    /// Whether other work took much of the busy time of the server's CPUs in most of the points.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub crowded: bool,
+}
+
+impl Level {
+    /// Busy share of the server's CPUs, where the server and its client kept them busy.
+    pub(crate) fn own_busy_ratio(&self) -> Option<f64> {
+        self.cpus_busy_ratio.filter(|_| !self.crowded).map(|spread| spread.median)
+    }
 }
 
 /// The highest throughput of a sweep.

@@ -15,8 +15,8 @@ use crate::chart::Rooms;
 use crate::doubt;
 use crate::text::unbroken;
 use analyze::verdict::{self, Verdict};
-use analyze::zones::interval;
-use analyze::zones::{self, Findings, PointFinding, SweepFindings};
+use analyze::zones::unloading::Unloading;
+use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, interval};
 pub(crate) use charts::Figure;
 use frame::Frame;
 use record::units::format_si;
@@ -218,8 +218,8 @@ fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
             });
         }
     }
-    if let Some(unloading) = findings.unloading.as_ref().filter(|unloading| unloading.recovery_point.estimate.is_some())
-    {
+    let came_down = |unloading: &&Unloading| unloading.recovery_point.place != Place::Beyond;
+    if let Some(unloading) = findings.unloading.as_ref().filter(came_down) {
         numbers.push(key_point("recovery point", &unloading.recovery_point, Sweep::Connections));
     }
     if let Some(open) = &findings.rate {

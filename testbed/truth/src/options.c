@@ -144,8 +144,8 @@ static void slow_down(struct parameters *of, double share) {
 
 /* What no single option shows. */
 static void check(const struct parameters *of) {
-    if (of->kind == METASTABLE && of->timeout_ns < (1 + of->retries) * of->time_ns)
-        refuse("--timeout is shorter than %lld times --time: a storm would never end", (long long)(1 + of->retries));
+    if (of->kind == METASTABLE && of->timeout_ns < of->time_ns)
+        refuse("--timeout is shorter than --time: each request would be late");
 }
 
 struct options options_read(int count, char **words) {

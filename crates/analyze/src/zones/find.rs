@@ -6,7 +6,7 @@ use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepF
 use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
 use crate::shown::{cost_us, percent, rate};
-use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
+use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// A seed for each bootstrap, so that no two draw alike. They are fixed: a run always gives the same findings.
@@ -17,8 +17,6 @@ const PEAK_SEED: u64 = 0x5045;
 /// The knee's interval is at least this wide below and above: the response time at low loads also contains the path,
 /// timer slack and wake-ups, which place the knee a little too high; repeats do not show by how much.
 const KNEE_ERRORS: (f64, f64) = (0.03, 0.015);
-/// Other work of this size can saturate a CPU instead of the server.
-const NOISY_CPUS: f64 = 0.2;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
@@ -53,8 +51,8 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
     let mut yield_point = match sweep {
         Sweep::Rate => {
-            let busy = BlockCurve::fit(&levels::readings(&groups, crate::point::saturation));
-            open_yield(busy.as_ref(), others_cpus(&groups), criteria)
+            let busy = |of: fn(&Point) -> Option<f64>| BlockCurve::fit(&levels::readings(&groups, of));
+            open_yield(busy(crate::point::saturation), busy(crate::point::saturation_by_any), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),
     };
@@ -236,7 +234,8 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
     match (thread, cpus) {
         (_, Some(cpus)) if cpus >= criteria.saturation_ratio => {
-            format!("; the server's CPUs are {} busy", percent(cpus))
+            let whose = if level.crowded { ", much of it with other work" } else { "" };
+            format!("; the server's CPUs are {} busy{whose}", percent(cpus))
         }
         (Some(thread), _) if thread >= criteria.saturation_ratio => {
             format!("; the server's busiest thread uses {} of a CPU", percent(thread))
@@ -246,8 +245,9 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     }
 }
 
-fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) -> PointFinding {
-    let Some(busy) = busy else {
+/// `busy`: what saturates, as far as the server and its client kept it busy; `by_any`: whoever did.
+fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &Criteria) -> PointFinding {
+    let (Some(busy), Some(by_any)) = (busy, by_any) else {
         return PointFinding::none(
             criteria,
             0,
@@ -255,8 +255,21 @@ fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) 
         );
     };
     let threshold = criteria.saturation_ratio;
-    let (found, mut point) = crossing(busy, criteria, YIELD_SEED, |curve| Some(curve.rises_to(threshold, 0)));
+    let (found, mut point) = crossing(&busy, criteria, YIELD_SEED, |curve| Some(curve.rises_to(threshold, 0)));
     let limit = percent(threshold);
+    let crowded_from = match by_any.rises_to(threshold, 0) {
+        _ if point.place != Place::Beyond => None,
+        Crossing::Below => Some(by_any.loads[0]),
+        Crossing::At(load) => Some(load),
+        Crossing::Beyond => None,
+    };
+    if let Some(from) = crowded_from {
+        let reason = format!(
+            "cannot be told: from {} on the server's CPUs were {limit} busy, but much of it was other work",
+            load_words(from, Sweep::Rate)
+        );
+        return PointFinding::none(criteria, busy.repeats, reason);
+    }
     point.reason = match found {
         Some(Crossing::At(_)) => format!("from here on a thread or the CPUs of the server are {limit} busy"),
         Some(Crossing::Below) => {
@@ -267,17 +280,7 @@ fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) 
             load_words(busy.loads[busy.loads.len() - 1], Sweep::Rate)
         ),
     };
-    if point.place != Place::Beyond && others_cpus >= NOISY_CPUS {
-        let words = format!("; other work used {others_cpus:.1} CPUs meanwhile, so this may not be the server's doing");
-        point.reason.push_str(&words);
-    }
     point
-}
-
-/// CPUs that other work used, median over the sweep's points.
-fn others_cpus(groups: &[(f64, Vec<&Point>)]) -> f64 {
-    let points = groups.iter().flat_map(|(_, points)| points);
-    median(&points.filter_map(|point| point.value(names::MACHINE_OTHERS)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
 fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, criteria: &Criteria) -> PointFinding {

@@ -3,7 +3,7 @@
 use super::failure::{Trial, crossed, fails};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
-use crate::point::{client_limited, cpu_us, reap_of_p99, softirq_beside_us};
+use crate::point::{client_limited, cpu_us, is_crowded, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
 use record::{Criteria, Point, Sweep, names};
 
@@ -65,6 +65,7 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         cpus_busy_ratio: spread(&best, named(names::SERVER_CPU_BUSY)),
         busiest_thread_cpus: spread(&best, named(names::SERVER_BUSIEST_THREAD)),
         client_limited: 2 * limited > best.len(),
+        crowded: 2 * best.iter().filter(|point| is_crowded(point)).count() > best.len(),
     }
 }
 

@@ -2,8 +2,10 @@
 
 mod axis;
 mod comparison;
+mod crowded;
 mod fits;
 mod fixture;
+mod grid;
 mod prediction;
 mod prediction_limits;
 mod properties;

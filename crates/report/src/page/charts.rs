@@ -168,8 +168,9 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
 fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
     let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
-    // The points of the first pass are too short to compare.
-    let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(|point| point.repeat > 0).collect::<Vec<_>>();
+    // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it came down.
+    let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
+    let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
     let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<(f64, f64)> {
         found.levels.iter().filter_map(|level| Some((level.load, pick(level)?.median))).collect()
     };
