@@ -5,7 +5,7 @@ use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, Step, Trial};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
-use record::{Arrival, Criteria, Doubt, DoubtKind, Figure, Origin, Outcomes, Pace, Point, Severity, Sweep, names};
+use record::{Arrival, Criteria, Doubt, DoubtKind, Figure, Origin, Pace, Point, Severity, Sweep, names};
 
 /// A server with one CPU: a queue in front of it, a think time (the path) behind it, a cost that grows with connections.
 #[derive(Debug, Clone)]
@@ -124,23 +124,11 @@ impl Bench {
 
     fn push(&mut self, sweep: Sweep, repeat: u32, connections: u64, pace: Pace, duration_ns: u64) -> &mut Point {
         self.points.push(Point {
-            schema: 1,
             index: self.points.len() as u32,
-            sweep,
-            repeat,
-            axis: None,
-            connections,
-            pace,
             started_unix_ms: 1_763_757_412_000 + self.elapsed_ns / 1_000_000,
             warmup_ns: duration_ns / 5,
             duration_ns,
-            outcomes: Outcomes::default(),
-            figures: Default::default(),
-            connection_states: Default::default(),
-            workload: Default::default(),
-            functions: Vec::new(),
-            watched: None,
-            doubts: Vec::new(),
+            ..Point::of(sweep, repeat, connections, pace)
         });
         self.elapsed_ns += duration_ns + duration_ns / 5 + 60_000_000;
         self.points.last_mut().unwrap()
