@@ -16,7 +16,9 @@ const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
 /// The knee's interval is at least this wide below and above: the response time at low loads holds what the service does not (the
 /// path, a timer's slack, a wake-up), which puts the knee a little too high, and no number of repeats shows by how much.
-const KNEE_ERRORS: (f64, f64) = (0.03, 0.015);
+const KNEE_ERRORS: (f64, f64) = (0.04, 0.015);
+/// The rate at which a CPU is saturated is known to this share at best: interrupts are charged to whom they interrupt.
+const RATE_ERROR: f64 = 0.015;
 /// Other work of this size can saturate a CPU in the server's stead.
 const NOISY_CPUS: f64 = 0.2;
 
@@ -53,7 +55,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
     let mut yield_point = match sweep {
         Sweep::Rate => {
-            let busy = BlockCurve::fit(&levels::readings(&groups, crate::point::saturation));
+            let busy = BlockCurve::fit(&levels::readings(&groups, utilisation));
             open_yield(busy.as_ref(), others_cpus(&groups), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),
@@ -162,14 +164,14 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
 fn crossing(
     curve: &BlockCurve,
     criteria: &Criteria,
-    seed: u64,
+    (seed, drops_loads): (u64, bool),
     find: impl Fn(&BlockCurve) -> Option<Crossing>,
 ) -> (Option<Crossing>, PointFinding) {
     let (lowest, highest) = (curve.loads[0], curve.loads[curve.loads.len() - 1]);
     let mut random = random(seed);
     let beyond = highest * 4.0;
     let draws: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| match find(&curve.draw(&mut random))? {
+        .filter_map(|_| match find(&curve.draw(&mut random, drops_loads))? {
             Crossing::Below => Some(lowest),
             Crossing::At(load) => Some(load),
             Crossing::Beyond => Some(beyond),
@@ -206,7 +208,9 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
         return PointFinding::none(criteria, 0, "no throughput was measured");
     };
     let gain = criteria.elastic_gain_ratio;
-    let (found, mut point) = crossing(curve, criteria, YIELD_SEED, |curve| curve.knee(gain));
+    // A fitted form interpolates nothing. One repeat has no other variation than that of its loads.
+    let drops_loads = curve.repeats < 2;
+    let (found, mut point) = crossing(curve, criteria, (YIELD_SEED, drops_loads), |curve| curve.knee(gain));
     if let Some(knee) = point.estimate {
         point.low = point.low.map(|low| low.min(knee * (1.0 - KNEE_ERRORS.0)));
         point.high = point.high.map(|high| high.max(knee * (1.0 + KNEE_ERRORS.1)));
@@ -246,6 +250,13 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     }
 }
 
+/// How busy the server is at the rate that was asked for, by the utilisation law (U = X D: Denning and Buzen, 1978). A window of a
+/// Poisson schedule holds some per cent more or fewer requests than the rate says, and their CPU time with them.
+fn utilisation(point: &Point) -> Option<f64> {
+    let answered = point.value(names::THROUGHPUT).filter(|rate| *rate > 0.0)?;
+    Some(crate::point::saturation(point)? / answered * point.offered_per_sec()?)
+}
+
 fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) -> PointFinding {
     let Some(busy) = busy else {
         return PointFinding::none(
@@ -255,7 +266,11 @@ fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) 
         );
     };
     let threshold = criteria.saturation_ratio;
-    let (found, mut point) = crossing(busy, criteria, YIELD_SEED, |curve| Some(curve.rises_to(threshold, 0)));
+    let (found, mut point) = crossing(busy, criteria, (YIELD_SEED, true), |curve| Some(curve.rises_to(threshold, 0)));
+    if let Some(rate) = point.estimate {
+        point.low = point.low.map(|low| low.min(rate * (1.0 - RATE_ERROR)));
+        point.high = point.high.map(|high| high.max(rate * (1.0 + RATE_ERROR)));
+    }
     let limit = percent(threshold);
     point.reason = match found {
         Some(Crossing::At(_)) => format!("from here on a thread or the CPUs of the server are {limit} busy"),
@@ -285,7 +300,7 @@ fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, cr
         return PointFinding::none(criteria, 0, "the server's CPU was not measured");
     };
     let rise = 1.0 + criteria.efficiency_loss_ratio;
-    let (found, mut point) = crossing(curve, criteria, EFFICIENCY_SEED, |curve| {
+    let (found, mut point) = crossing(curve, criteria, (EFFICIENCY_SEED, true), |curve| {
         let (at, lowest_us) = curve.lowest();
         Some(curve.rises_to(lowest_us * rise, at))
     });
@@ -368,7 +383,7 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
     let mut random = random(PEAK_SEED);
     let draws: Vec<f64> = (0..DRAWS)
         .filter_map(|_| {
-            let drawn = curve.draw(&mut random);
+            let drawn = curve.draw(&mut random, true);
             Some(drawn.value(top(&drawn.levels)?))
         })
         .collect();
