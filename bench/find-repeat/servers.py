@@ -1,34 +1,34 @@
-"""What is found of which server, what is true of it, and how it is started."""
+"""The servers: what `find` looks for, the truth, and how each is started."""
 import json
 import os
 import shutil
 import subprocess
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import harness
+from harness import ROOT
+
 TRUTH = os.path.join(ROOT, "testbed/truth/build/truth")
 FAULTY = os.path.join(ROOT, "testbed/faults/build/faulty")
 PORT = 18290
 
-# What `find --json` has of a sweep: our name, its member. Peaks have their value under another name.
+# A sweep in the output of `find --json`: our name and its member. The value of a peak has another name.
 POINTS = {"yield": "yield_point", "knee": "knee", "failure": "failure_point", "capacity": "capacity"}
 QUANTITIES = [(sweep, name) for sweep in ("connections", "rate") for name in (*POINTS, "peak")]
-# The member of the truth of the closed loop that is named otherwise.
+# Members of the truth with another name.
 TRUTH_NAMES = {("connections", "peak"): "peak_per_sec"}
 
 
 class Server:
-    """A server: the sweep that is made of it, and the quantities that the certificate may be about: the first that `find` has is."""
+    """A server, its sweep, and the quantities that the certificate may use: it uses the first that `find` has."""
 
     def __init__(self, name, sweep, quantities, needs=None):
         self.name, self.sweep, self.quantities, self.needs = name, sweep, quantities, needs
 
     def why_not(self):
-        return f"{self.needs} is not installed" if self.needs and not shutil.which(self.needs, path=PATH) else None
+        return f"{self.needs} is not installed" if self.needs and not shutil.which(self.needs) else None
 
 
-PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-
-# Over connections where the server waits, over rate where it is busy or a bucket: there its truth is defined.
+# Its truth is defined over connections for a server that waits, over rate for a busy one or a bucket.
 ELASTIC = [("connections", "knee"), ("connections", "yield")]
 TRUTHS = [
     Server("bucket", "rate", [("rate", "failure")]),
@@ -37,7 +37,7 @@ TRUTHS = [
     Server("growing", "connections", ELASTIC),
     Server("exponential", "connections", ELASTIC),
 ]
-# Found only when it is asked for: what it answers depends on what came before, and `find` does not yet walk down again.
+# Measured only on request: its answers depend on earlier load.
 METASTABLE = Server("metastable", "connections", ELASTIC)
 REAL = [
     Server("nginx", "connections", ELASTIC, "nginx"),
@@ -60,8 +60,7 @@ def words(name, draw, sealed, folder, share=None):
         return [TRUTH, name, "--sealed", sealed, "--draw", str(draw), *(["--at", str(share)] if share else []), *at]
     if name == "memory":
         return [FAULTY, "none", *at]
-    serve = [os.path.join(ROOT, "testbed/serve"), name, *at, "--state", os.path.join(folder, name), "--print"]
-    return subprocess.run(serve, capture_output=True, text=True, check=True).stdout.split()
+    return harness.serve_command(name, PORT, os.path.join(folder, name), "--address", "0.0.0.0")
 
 
 def url(name):

@@ -11,10 +11,11 @@ import tempfile
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "../../testbed")]
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(HERE, "../../testbed")]
 
 import certificate  # noqa: E402
 import drawing  # noqa: E402
+import harness  # noqa: E402
 import servers  # noqa: E402
 from certificate import Find, Judgement  # noqa: E402
 from run_tests import run_tests  # noqa: E402
@@ -126,10 +127,10 @@ def a_drawing_has_a_line_for_each_find_and_colours_the_misses():
 def a_line_that_a_kill_cut_off_is_dropped_and_what_is_whole_is_kept():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "raw.csv")
-        RUN.Rows(path, ["server", "number"]).add({"server": "workers", "number": 1})
+        harness.Rows(path, ["server", "number"]).add({"server": "workers", "number": 1})
         with open(path, "a") as file:
             file.write("growi")
-        again = RUN.Rows(path, ["server", "number"])
+        again = harness.Rows(path, ["server", "number"])
         assert again.rows == [{"server": "workers", "number": "1"}], again.rows
         again.add({"server": "bucket", "number": None})
         with open(path) as file:
@@ -170,7 +171,7 @@ def a_summary_is_made_of_what_is_there():
             out, neighbour, budget = folder, False, "40s"
         with open(os.path.join(folder, "versions.txt"), "w") as file:
             file.write("made up\n")
-        finds, truths, pairs = (RUN.Rows(os.path.join(folder, name), of)
+        finds, truths, pairs = (harness.Rows(os.path.join(folder, name), of)
                                 for name, of in (("raw.csv", RUN.FINDS), ("truths.csv", RUN.TRUTHS), ("comparisons.csv", RUN.PAIRS)))
         assert "|" not in RUN.summary(Asked, finds, truths, pairs).split("made up")[1]
         for number, estimate in ((1, 9.5), (2, 12.0)):

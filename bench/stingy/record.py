@@ -1,20 +1,20 @@
-"""Rows of raw data, kept as they are measured, and the ratios that are read from them."""
+"""Rows of raw data, and the ratios computed from them."""
 
-import csv
 import math
-import os
 import statistics
-import sys
+
+import harness
 
 # Student's t, 95 % two-sided, by degrees of freedom.
 T95 = [math.nan, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09]
-# The same at 99 %: a run has dozens of controls, of which at 95 % one in twenty would be off by chance.
+# The same at 99 %, for controls: a run has dozens of them, and at 95 % one in twenty would be off by chance.
 T99 = [math.nan, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25, 3.17, 3.11, 3.05, 3.01, 2.98, 2.95, 2.92, 2.90, 2.88, 2.86, 2.85]
-# Where an interval is so narrow that it leaves 1.00 out by less than this, that is no difference.
+# An interval that excludes 1.00 by less than this shows no difference.
 SAME = 0.01
-# A control whose interval is wider than this, to either side, shows nothing.
+# A control with a wider interval than this, to either side, shows nothing.
 WIDE = 0.10
-# A measurement further from its expected value than this many median absolute deviations weighs less: one that was disturbed moves little.
+# A measurement further than this many median absolute deviations from its expected value gets a smaller weight, so that a disturbed one has
+# little influence.
 FAR = 3 * 1.4826
 
 
@@ -23,57 +23,28 @@ def as_numbers(row):
     return {key: int(value) if str(value).lstrip("-").isdigit() else value for key, value in row.items()}
 
 
-class Rows:
-    """A CSV file that grows by a row at a time: a crash, Ctrl-C or kill loses the current measurement, and nothing before it."""
+class Rows(harness.Rows):
+    """Rows with the number of their run, which is one more than that of the runs before it."""
 
     def __init__(self, path, columns):
-        self.path, self.columns = path, ["run", *columns]
-        self.rows = self.read()
+        super().__init__(path, ["run", *columns])
         self.run = 1 + max((row["run"] for row in self.rows), default=0)
 
-    def read(self):
-        """The rows so far. A row that a kill cut off is dropped, also from the file."""
-        if not os.path.exists(self.path):
-            return []
-        with open(self.path, encoding="ascii", newline="") as file:
-            text = file.read()
-        whole = text[:text.rfind("\n") + 1]
-        if whole != text:
-            write_whole(self.path, whole)
-        if whole and whole.splitlines()[0] != ",".join(self.columns):
-            sys.exit(f"{self.path} has other columns than this version of the benchmark writes: name another --out")
-        return [as_numbers(row) for row in csv.DictReader(whole.splitlines()) if None not in row.values() and None not in row]
+    read = staticmethod(as_numbers)
 
     def add(self, row):
-        row = as_numbers(dict(row, run=self.run))
-        is_new = not os.path.exists(self.path) or os.path.getsize(self.path) == 0
-        with open(self.path, "a", encoding="ascii", newline="") as file:
-            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
-            if is_new:
-                writer.writeheader()
-            writer.writerow(row)
-            file.flush()
-            os.fsync(file.fileno())
-        self.rows.append(row)
+        super().add({**row, "run": self.run})
 
 
-def write_whole(path, text):
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
-
-
-# A line between the CPUs that takes so many times longer: the host has moved one of them to another cache.
+# If a cache line between the CPUs takes this many times longer, the host has moved one of them to another cache.
 MOVED = 1.6
 
 
 def place(rows):
-    """A function of a row: where the host had this machine's CPUs while it was measured. None: it moved them meanwhile.
+    """A function of a row: the place of this machine's CPUs on the host during the measurement; None if the host moved them meanwhile.
 
-    What line.c measured before and after falls into two heaps, if the CPUs were near each other at times and far at others; the border
-    is the largest gap. Measurements of different places are not compared."""
+    If the CPUs were sometimes near each other and sometimes far apart, the times of line.c before and after fall into two groups; the
+    border is the largest gap. Measurements of different places are not compared."""
     times = sorted(row[name] for row in rows for name in ("line_before_ns", "line_after_ns") if row.get(name))
     gaps = [(high / low, math.sqrt(high * low)) for low, high in zip(times, times[1:])]
     width, border = max(gaps, default=(1, 0))
@@ -89,7 +60,7 @@ def place(rows):
 
 
 def places(rows):
-    """How many measurements were made where; for a table."""
+    """The number of measurements in each place; for a table."""
     where = place(rows)
     found = [where(row) for row in rows]
     times = lambda name: [row["line_before_ns"] for row, own in zip(rows, found) if own == name]
@@ -98,14 +69,14 @@ def places(rows):
 
 
 class Ratio:
-    """Of two versions, with its interval. `count`: measurements of the version of which there are fewer."""
+    """A ratio of two versions with its interval. `count`: the measurements of the version that has fewer."""
 
     def __init__(self, count=0, log=math.nan, error=math.nan, quantile=math.nan):
         self.count, self.middle = count, math.exp(log)
         self.low, self.high = math.exp(log - quantile * error), math.exp(log + quantile * error)
 
     def is_one(self):
-        """That the two are the same is not contradicted."""
+        """Whether the interval does not contradict a ratio of 1."""
         return self.low <= 1 <= self.high or abs(self.middle - 1) < SAME
 
     def __str__(self):
@@ -115,9 +86,8 @@ class Ratio:
 
 
 def fit(points):
-    """ln(value) = version + round + place + residual, as docs/zones.md fits load and repeat: weighted means of the one after the other in
-    turn, with Huber weights. `points`: (log, (version, round, place)). Returns the versions' levels, and the residuals' deviation
-    and degrees of freedom."""
+    """Fits ln(value) = version + round + place + residual, as docs/zones.md fits load and repeat: by alternating weighted means with Huber
+    weights. `points`: (log, (version, round, place)). Returns the versions' levels, and the residuals' deviation and degrees of freedom."""
     levels = [{key[factor]: 0.0 for _, key in points} for factor in range(3)]
     weights = [1.0] * len(points)
     residuals = []
@@ -138,8 +108,8 @@ def fit(points):
 
 
 def ratio(rows, value, version, other, quantiles=T95):
-    """Of `value` (a column, or a function of a row), version to other: from all measurements at this load, so that round and place, which
-    all versions share, fall out. Stock and control are one version, as they are the same; except against each other."""
+    """The ratio of `value` (a column, or a function of a row), version to other, from all measurements at this load: the effects of round
+    and place, which all versions share, cancel. Stock and control count as one version, except against each other."""
     read = value if callable(value) else lambda row: float(row[value])
     where, is_control = place(rows), "control" in (version, other)
     name = lambda row: "stock" if row["version"] == "control" and not is_control else row["version"]
@@ -153,24 +123,24 @@ def ratio(rows, value, version, other, quantiles=T95):
 
 
 def control(rows, value):
-    """Stock against stock, and why no ratio may be given (None: it may)."""
+    """The ratio of stock to stock, and why no other ratio may be given (None: it may)."""
     found, usual = ratio(rows, value, "control", "stock", T99), ratio(rows, value, "control", "stock")
     if found.count < 3:
         return found, "too few rounds for a control"
     if not found.is_one():
         return found, f"stock against stock gave {found}"
-    return found, f"stock against stock is known too badly, {found}" if max(usual.high - 1, 1 - usual.low) > WIDE else None
+    return found, f"stock against stock is too imprecise, {found}" if max(usual.high - 1, 1 - usual.low) > WIDE else None
 
 
 def against_stock(rows, value, known):
-    """{version: text of its ratio to stock}, and the control. Without a control that is 1.00 no ratio is given."""
+    """{version: text of its ratio to stock}, and the control. Ratios are given only if the control is 1.00."""
     found, why = control(rows, value)
-    texts = {version: "not told" if why else str(ratio(rows, value, version, "stock")) for version in known}
+    texts = {version: "not given" if why else str(ratio(rows, value, version, "stock")) for version in known}
     return {**texts, "stock": "1", "control": f"**{found}**"}, found, why
 
 
 def middle(rows, value, version):
-    """The median, of the place that most were measured in."""
+    """The median, in the place with the most measurements."""
     read, where = value if callable(value) else lambda row: float(row[value]), place(rows)
     found = [where(row) for row in rows if where(row)]
     usual = statistics.mode(found) if found else None
@@ -179,7 +149,7 @@ def middle(rows, value, version):
 
 
 def sources(rows, value, table):
-    """Lines that say where a gain came from: each step's ratio to the step before it."""
+    """Lines of a table that divides a gain: each step's ratio to the step before it."""
     lines = []
     for name, version, other, what in table:
         found = ratio(rows, value, version, other)

@@ -1,4 +1,4 @@
-"""The versions of each server, and how one is started: always the same port in a separate network namespace, on a separate CPU."""
+"""The versions of each server, and how to start one: always on the same port, in a separate network namespace, on a separate CPU."""
 
 import ctypes
 import fcntl
@@ -10,12 +10,13 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 
+import harness
+from harness import ROOT
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
 TUX = os.path.join(ROOT, "testbed", "tux", "build")
 LIGHTTPD = os.path.join(ROOT, "testbed", "lighttpd-stingy", "build")
 REQUESTS = re.compile(r"STINGY_REQUESTS = (\d+)")
@@ -35,23 +36,23 @@ server.modules = ( "mod_access", "mod_expire", "mod_setenv" )
 mimetype.assign = ( ".bin" => "application/octet-stream" )
 """
 
-# Version: program, environment, preload library, what it is. The first is what the others are compared with; `control` is the same
-# once more, and shows what a difference of nothing looks like here.
+# Version: program, environment, preload library, description. The others are compared with the first; `control` is the same again, and
+# shows the ratio of equal versions on this machine.
 VERSIONS = {
     "tux": {
         "stock": ("tux", {}, None, "as it is"),
         "control": ("tux", {}, None, "stock once more"),
         "slab": ("tux-slab", {}, None, "allocations in the slab, scheduled as stock"),
         "loop": ("tux-stingy", {"STINGY_OFF": "1", "STINGY_ADMIT": "0", "STINGY_PREFETCH": "0"}, None,
-                 "memory from malloc; stage scheduler and cold connections, nobody kept out, no prefetch"),
-        "room": ("tux-stingy", {"STINGY_OFF": "1"}, None, "memory from malloc; stage scheduler, and as many requests let in as the slab would hold"),
+                 "memory from malloc; stage scheduler and cold connections, no admission, no prefetch"),
+        "room": ("tux-stingy", {"STINGY_OFF": "1"}, None, "memory from malloc; stage scheduler, admits as many requests as the slab would hold"),
         "both": ("tux-stingy", {}, None, "slab, stage scheduler, admission by room"),
-        "prefetch": ("tux-stingy", {"STINGY_ADMIT": "0"}, None, "slab, stage scheduler with prefetch on election, nobody kept out"),
+        "prefetch": ("tux-stingy", {"STINGY_ADMIT": "0"}, None, "slab, stage scheduler with prefetch on election, no admission"),
     },
     "lighttpd": {
         "stock": ("stock", {}, None, "as it is"),
         "control": ("stock", {}, None, "stock once more"),
-        "edge": ("stock", {}, "edge.so", "as it is, but epoll tells by edge (edge.c)"),
+        "edge": ("stock", {}, "edge.so", "as it is, but epoll is edge-triggered (edge.c)"),
         "slab": ("slab", {}, None, "allocations in the slab, scheduled as stock"),
         "room": ("stingy", {"STINGY_OFF": "1"}, None, "memory from malloc; connections between requests are cold, ready ones are answered one after another"),
         "both": ("stingy", {}, None, "slab and cold connections"),
@@ -62,12 +63,12 @@ VERSIONS = {
 # Causes of a gain: (name, the two versions, their difference).
 SOURCES = {
     "tux": [("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
-            ("batching", "loop", "stock", "stage scheduler and cold connections; what epoll by edge saves the kernel is in it"),
-            ("admission", "room", "loop", "as many requests let in as there is room for"),
+            ("batching", "loop", "stock", "stage scheduler and cold connections; includes what edge-triggered epoll saves the kernel"),
+            ("admission", "room", "loop", "admits as many requests as there is room for"),
             ("allocator after that", "both", "room", "slab in place of malloc, with that loop"),
             ("slab and prefetch", "prefetch", "loop", "in place of admission")],
     "lighttpd": [("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
-                 ("epoll by edge", "edge", "stock", "the kernel's part alone"),
+                 ("edge-triggered epoll", "edge", "stock", "the kernel's part alone"),
                  ("cold connections", "room", "stock", "admission to structures: one is used again and again"),
                  ("allocator after that", "both", "room", "slab in place of malloc, with cold connections"),
                  ("prefetch", "prefetch", "slab", "in place of cold connections")],
@@ -85,37 +86,36 @@ def build(server):
         subprocess.run(["make", "-s", "-C", os.path.dirname(TUX)], check=True, stdout=subprocess.DEVNULL)
     elif not os.path.exists(os.path.join(LIGHTTPD, "stingy", "src", "lighttpd")):
         subprocess.run(["make", "-s", "-C", os.path.dirname(LIGHTTPD), "servers"], check=True)
-    flags = ["gcc", "-O2", "-Wall", "-Wextra"]
     for program in ("client", "ramp", "line"):
-        subprocess.run([*flags, "-pthread", "-o", os.path.join(HERE, program), os.path.join(HERE, program + ".c")], check=True)
+        harness.compiled(os.path.join(HERE, program + ".c"), os.path.join(HERE, program), "-pthread")
     for library in ("nullnet", "slowclock", "edge"):
-        subprocess.run([*flags, "-shared", "-fPIC", "-o", os.path.join(HERE, library + ".so"), os.path.join(HERE, library + ".c")], check=True)
+        harness.compiled(os.path.join(HERE, library + ".c"), os.path.join(HERE, library + ".so"))
 
 
 class Isolation:
-    """What keeps other work out of a measurement, as far as this process may: a namespace for each, real-time priority on both CPUs."""
+    """Keeps other work out of a measurement where permitted: a network namespace for each, real-time priority on both CPUs."""
 
     def __init__(self, is_wanted):
         self.is_new_network = is_wanted and os.geteuid() == 0
         self.is_first = is_wanted and shutil.which("chrt") and subprocess.run(["chrt", "-f", "1", "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0
 
     def words(self, cpu):
-        """Before a command: its CPU, its priority, and that it ends with this program, even if that is killed."""
+        """Words before a command that set its CPU and its priority, and end it with this program even if that is killed."""
         return ["setpriv", "--pdeathsig", "KILL", *(["chrt", "-f", "1"] if self.is_first else []), "taskset", "-c", str(cpu)]
 
     def line_ns(self):
-        """line.c's figure; the least of three, as any disturbance adds to it."""
+        """The result of line.c; the least of three, because every disturbance adds to it."""
         command = ["setpriv", "--pdeathsig", "KILL", *(["chrt", "-f", "1"] if self.is_first else []), os.path.join(HERE, "line"), str(SERVER_CPU), str(CLIENT_CPU)]
         told = [subprocess.run(command, capture_output=True, text=True, check=False).stdout for _ in range(3)]
         return min((int(text) for text in told if text.strip().isdigit()), default=0)
 
-    def tell(self):
+    def describe(self):
         return (f"server on CPU {SERVER_CPU}, client on CPU {CLIENT_CPU}; "
                 + ("first-in-first-out priority 1: ordinary work waits for both" if self.is_first else "ordinary priority: other work takes its share")
                 + ("; each measurement in a new network namespace" if self.is_new_network else "; in this machine's network namespace"))
 
     def new_network(self):
-        """Nothing is left in it of the measurement before: no TIME_WAIT, no cached metrics, no queue."""
+        """A new namespace has no traces of the previous measurement: no TIME_WAIT, no cached metrics, no queue."""
         if not self.is_new_network:
             return
         libc = ctypes.CDLL(None, use_errno=True)
@@ -133,7 +133,7 @@ class Isolation:
 
 
 def network_counters():
-    """Of this namespace: connections and SYNs that found the listener's queue full."""
+    """Counters of this namespace: connections and SYNs that found the listener's queue full."""
     with open("/proc/thread-self/net/netstat", encoding="ascii") as file:
         lines = file.read().splitlines()
     names, values = (next(line.split() for line in lines[first:] if line.startswith("TcpExt:")) for first in (0, 1))
@@ -145,7 +145,7 @@ class Server:
     """One version of a server, running until end()."""
 
     def __init__(self, kind, version, documents, before=(), preload=(), extra=None, stdout=subprocess.DEVNULL):
-        self.port = 8080 if os.geteuid() == 0 else free_port()
+        self.port = 8080 if os.geteuid() == 0 else harness.free_port()
         self.scratch = tempfile.TemporaryDirectory()
         program, environment, own_preload, _ = VERSIONS[kind][version]
         words = self.tux(program, documents) if kind == "tux" else self.lighttpd(program, documents)
@@ -159,15 +159,7 @@ class Server:
         self.process = subprocess.Popen([*before, *words], env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL)
 
     def wait_until_it_accepts(self):
-        until = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 5).close()
-                return self
-            except OSError:
-                if self.process.poll() is not None or time.monotonic() > until:
-                    sys.exit(f"{self.name} does not start")
-                time.sleep(0.02)
+        harness.wait_for(self.port, self.process, self.name)
 
     def tux(self, program, documents):
         return [os.path.join(TUX, program), "--port", str(self.port), "--documents", documents, "--timeout", "600"]
@@ -180,13 +172,13 @@ class Server:
         return [os.path.join(LIGHTTPD, folder, "src", "lighttpd"), "-D", "-f", path]
 
     def wait_for_the_last(self):
-        """Until no connection is left: what is open when the server ends is closed in another way, and how many are is chance."""
+        """Waits until no connection is left. The server's end closes the rest in another way, and their number is chance."""
         until = time.monotonic() + 20
         while self.sockets() > 1 and time.monotonic() < until:
             time.sleep(0.1)
 
     def sockets(self):
-        """Of the server, its listener among them."""
+        """The number of the server's sockets, including its listener."""
         folder, count = f"/proc/{self.process.pid}/fd", 0
         for name in os.listdir(folder):
             try:
@@ -199,9 +191,3 @@ class Server:
         self.process.send_signal(how)
         self.process.wait(120)
         self.scratch.cleanup()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

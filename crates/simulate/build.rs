@@ -12,6 +12,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/cache");
     println!("cargo::rerun-if-changed=src/exchange");
     println!("cargo::rerun-if-changed=src/objects");
+    println!("cargo::rerun-if-changed=../record/src/simulation/geometry.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     compile("plugin/lib.rs", &out.join("plugin.so"), &["--crate-type=cdylib", "-Cpanic=abort"]);
     compile("guest/main.rs", &out.join("guest"), &["--crate-type=bin", "-Ctarget-feature=+crt-static"]);

@@ -68,10 +68,6 @@ enum fault {
     DESCRIPTORS,
     FILTER
 };
-static const char *const NAMES[] = {"none", "backlog", "poll",        "memory", "disk-log", "pipe-log",
-                                    "lock", "spin",    "pool-1",      "pool-8", "pool-32",  "leak",
-                                    "list", "errors",  "descriptors", "filter"};
-
 struct connection {
     size_t held; /* bytes of an unfinished request head */
     char head[REQUEST];
@@ -133,7 +129,7 @@ static void log_request(void) {
         die("fdatasync of the log");
 }
 
-/* Some 20 us, so that the server is the bottleneck, and no client on one CPU before it. */
+/* About 20 us, so that the server is the bottleneck and not a client on one CPU. */
 static __attribute__((noinline)) void compute(void) {
     uint32_t at = 1;
     for (int i = 0; i < 20000; i++)
@@ -141,7 +137,7 @@ static __attribute__((noinline)) void compute(void) {
     sink = at;
 }
 
-/* LEAK: memory that is never used again, written so that it is really allocated. */
+/* LEAK: memory that is never used again. It is written so that it is really allocated. */
 static void leak(void) {
     enum { KEPT = 4096 };
     char *kept = malloc(KEPT);
@@ -151,7 +147,7 @@ static void leak(void) {
     sink = (uint32_t)(uintptr_t)kept;
 }
 
-/* LIST: every request is remembered, and looked for among all that came before. */
+/* LIST: adds every request to a list and searches the whole list. */
 static __attribute__((noinline)) void remember(void) {
     static struct entry {
         struct entry *next;
@@ -168,7 +164,7 @@ static __attribute__((noinline)) void remember(void) {
             sink = keys;
 }
 
-/* Whatever a request costs beside its bytes. */
+/* The cost of a request besides its bytes. */
 static void work(struct connection *connection) {
     switch (fault) {
     case MEMORY:
@@ -243,7 +239,7 @@ static int serve(int fd) {
     }
 }
 
-/* Takes a connection up; -1 when there is none, or no descriptor for it. */
+/* Accepts a connection; -1 when there is none, or no descriptor for it. */
 static int take(int listener, int flags) {
     int fd = accept4(listener, NULL, NULL, flags | SOCK_CLOEXEC), on = 1;
     if (fd < 0)
@@ -271,7 +267,8 @@ static void *thread_of_connection(void *argument) {
     return NULL;
 }
 
-static void run_threads(int listener) {
+static void run_threads(int listener, int workers) {
+    (void)workers;
     for (;;) {
         int fd = take(listener, 0);
         pthread_t thread;
@@ -309,7 +306,7 @@ static int work_queue_take(void) {
     return fd;
 }
 
-/* Connections with something to read go into the queue; a worker that is through arms its connection again. */
+/* The epoll set. A worker arms its connection again after each event. */
 static int ready_set;
 
 static void *worker(void *argument) {
@@ -328,7 +325,8 @@ static void *worker(void *argument) {
     return NULL;
 }
 
-static void run_poll(int listener) {
+static void run_poll(int listener, int workers) {
+    (void)workers;
     static struct pollfd set[MAX_FD];
     nfds_t count = 1;
     set[0] = (struct pollfd){.fd = listener, .events = POLLIN};
@@ -349,11 +347,14 @@ static void run_poll(int listener) {
     }
 }
 
-static void run_pool(int listener, int workers) {
-    struct epoll_event events[64], add = {.events = EPOLLIN, .data.fd = listener};
-    if ((ready_set = epoll_create1(EPOLL_CLOEXEC)) < 0 || epoll_ctl(ready_set, EPOLL_CTL_ADD, listener, &add))
+/* Without workers this thread serves every connection; else each event goes to a worker. */
+static void run_epoll(int listener, int workers) {
+    const uint32_t interest = EPOLLIN | (workers ? EPOLLONESHOT : 0u);
+    struct epoll_event events[64], accepts = {.events = EPOLLIN, .data.fd = listener};
+    int is_full = 0;
+    if ((ready_set = epoll_create1(EPOLL_CLOEXEC)) < 0 || epoll_ctl(ready_set, EPOLL_CTL_ADD, listener, &accepts))
         die("epoll");
-    while (workers-- > 0) {
+    for (int i = 0; i < workers; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, worker, NULL))
             die("worker");
@@ -365,51 +366,28 @@ static void run_pool(int listener, int workers) {
         for (int i = 0; i < count; i++) {
             int fd = events[i].data.fd;
             if (fd != listener) {
-                work_queue_put(fd);
+                if (workers) {
+                    work_queue_put(fd);
+                } else if (!serve(fd)) {
+                    drop(fd);
+                    /* A descriptor is free again: the next connection in the accept queue can be accepted. */
+                    if (is_full && !epoll_ctl(ready_set, EPOLL_CTL_ADD, listener, &accepts))
+                        is_full = 0;
+                }
                 continue;
             }
             while ((fd = take(listener, SOCK_NONBLOCK)) >= 0) {
-                add = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.fd = fd};
-                if (epoll_ctl(ready_set, EPOLL_CTL_ADD, fd, &add))
+                struct epoll_event reads = {.events = interest, .data.fd = fd};
+                if (epoll_ctl(ready_set, EPOLL_CTL_ADD, fd, &reads))
                     drop(fd);
             }
-        }
-    }
-}
-
-static void run_epoll(int listener) {
-    struct epoll_event events[64], add = {.events = EPOLLIN, .data.fd = listener};
-    int set = epoll_create1(EPOLL_CLOEXEC), is_full = 0;
-    if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, listener, &add))
-        die("epoll");
-    for (;;) {
-        int count = epoll_wait(set, events, 64, -1);
-        if (count < 0 && errno != EINTR)
-            die("epoll_wait");
-        for (int i = 0; i < count; i++) {
-            int fd = events[i].data.fd;
-            if (fd != listener) {
-                if (serve(fd))
-                    continue;
-                drop(fd);
-                /* A descriptor is free again: the next connection in the accept queue can be accepted. */
-                if (is_full && !epoll_ctl(set, EPOLL_CTL_ADD, listener,
-                                          &(struct epoll_event){.events = EPOLLIN, .data.fd = listener}))
-                    is_full = 0;
-                continue;
-            }
-            while ((fd = take(listener, SOCK_NONBLOCK)) >= 0) {
-                add = (struct epoll_event){.events = EPOLLIN, .data.fd = fd};
-                if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &add))
-                    drop(fd);
-            }
-            if (errno == EMFILE && !is_full && !epoll_ctl(set, EPOLL_CTL_DEL, listener, NULL))
+            if (errno == EMFILE && !is_full && !workers && !epoll_ctl(ready_set, EPOLL_CTL_DEL, listener, NULL))
                 is_full = 1;
         }
     }
 }
 
-/* The slow reader of PIPE_LOG: a separate process, which ends with the server. */
+/* The slow reader of PIPE_LOG: a separate process that ends with the server. */
 static void start_reader(void) {
     int ends[2];
     pid_t server = getpid();
@@ -433,8 +411,8 @@ static void start_reader(void) {
 }
 
 /* Receive processing that costs more than the server and its client together, so that two CPUs are enough to show where
- * it runs. What is accepted inherits the filter. A division by 1 keeps the dividend large, so that each takes its full
- * time. */
+ * it runs. Accepted sockets inherit the filter. Dividing by 1 keeps the dividend large, so every division takes its
+ * full time. */
 static void attach_filter(int listener) {
     static struct sock_filter code[DIVISIONS + 2];
     struct sock_fprog program = {DIVISIONS + 2, code};
@@ -446,10 +424,34 @@ static void attach_filter(int listener) {
         die("socket filter");
 }
 
+/* How each fault is called, and how it waits for connections and serves them. */
+static const struct {
+    const char *name;
+    void (*run)(int listener, int workers);
+    int workers;
+} FAULTS[] = {
+    [NONE] = {"none", run_epoll, 0},
+    [BACKLOG] = {"backlog", run_epoll, 0},
+    [POLL] = {"poll", run_poll, 0},
+    [MEMORY] = {"memory", run_epoll, 0},
+    [DISK_LOG] = {"disk-log", run_epoll, 0},
+    [PIPE_LOG] = {"pipe-log", run_epoll, 0},
+    [LOCK] = {"lock", run_threads, 0},
+    [SPIN] = {"spin", run_threads, 0},
+    [POOL_1] = {"pool-1", run_epoll, 1},
+    [POOL_8] = {"pool-8", run_epoll, 8},
+    [POOL_32] = {"pool-32", run_epoll, 32},
+    [LEAK] = {"leak", run_epoll, 0},
+    [LIST] = {"list", run_epoll, 0},
+    [ERRORS] = {"errors", run_epoll, 0},
+    [DESCRIPTORS] = {"descriptors", run_epoll, 0},
+    [FILTER] = {"filter", run_epoll, 0},
+};
+
 int main(int count, char **words) {
     const char *port = NULL, *address = "127.0.0.1", *log = NULL;
-    size_t known = sizeof NAMES / sizeof *NAMES, which = 0;
-    while (count > 1 && which < known && strcmp(words[1], NAMES[which]))
+    size_t known = sizeof FAULTS / sizeof *FAULTS, which = 0;
+    while (count > 1 && which < known && strcmp(words[1], FAULTS[which].name))
         which++;
     for (int i = 2; i + 1 < count; i += 2) {
         if (!strcmp(words[i], "--port"))
@@ -463,8 +465,8 @@ int main(int count, char **words) {
     }
     if (count < 2 || count % 2 || which == known || !port || (which == DISK_LOG && !log)) {
         fprintf(stderr, "usage: faulty FAULT --port N [--address A] [--log FILE]\nFAULT is one of");
-        for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-            fprintf(stderr, " %s", NAMES[i]);
+        for (size_t i = 0; i < known; i++)
+            fprintf(stderr, " %s", FAULTS[i].name);
         fprintf(stderr, "\n");
         return 2;
     }
@@ -487,7 +489,7 @@ int main(int count, char **words) {
     answer_bytes += BODY;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
     int listener =
-            socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (fault == LOCK || fault == SPIN ? 0 : SOCK_NONBLOCK), 0),
+            socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | (FAULTS[fault].run == run_threads ? 0 : SOCK_NONBLOCK), 0),
         on = 1;
     if (listener < 0 || inet_pton(AF_INET, address, &here.sin_addr) != 1)
         die("address");
@@ -496,25 +498,6 @@ int main(int count, char **words) {
         die("listen");
     if (fault == FILTER)
         attach_filter(listener);
-    switch (fault) {
-    case LOCK:
-    case SPIN:
-        run_threads(listener);
-        break;
-    case POOL_1:
-        run_pool(listener, 1);
-        break;
-    case POOL_8:
-        run_pool(listener, 8);
-        break;
-    case POOL_32:
-        run_pool(listener, 32);
-        break;
-    case POLL:
-        run_poll(listener);
-        break;
-    default:
-        run_epoll(listener);
-    }
+    FAULTS[fault].run(listener, FAULTS[fault].workers);
     return 0;
 }

@@ -3,7 +3,7 @@
 //! measured in turn, round by round, the points of a round are compared with each other, so drift cancels.
 //!
 //! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of
-//! it. If the interval holds the threshold, the comparison cannot tell.
+//! it. If the interval contains the threshold, the result is "could not tell".
 
 mod subjects;
 mod words;
@@ -38,21 +38,23 @@ const FIGURES: [(&str, &str, Better); 4] = [
     (names::SERVER_CPU, "CPU/request", Better::Lower),
 ];
 
-/// The result for one figure at one load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// Worse by more than the threshold, and not by chance.
-    Regression,
-    /// Better by more than the threshold, and not by chance.
-    Improvement,
-    /// The interval ends before the threshold: not worse by more than that.
-    NotWorse,
-    /// The interval holds the threshold, or the points measured something else: a regression was neither shown nor
-    /// excluded.
-    Unclear,
-    /// Fewer than two points on a side: no test.
-    Untested,
+record::worded! {
+    /// The result for one figure at one load.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Outcome {
+        /// Worse by more than the threshold, and not by chance.
+        Regression = "worse",
+        /// Better by more than the threshold, and not by chance.
+        Improvement = "better",
+        /// The interval ends before the threshold: not worse by more than that.
+        NotWorse = "not worse",
+        /// The interval holds the threshold, or the points measured something else: a regression was neither shown nor
+        /// excluded.
+        Unclear = "could not tell",
+        /// Fewer than two points on a side: no test.
+        Untested = "not tested",
+    }
 }
 
 /// One figure at one load.

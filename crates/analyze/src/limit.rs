@@ -31,24 +31,17 @@ const SHORT: &[(&str, &str)] = &[
 /// Failed requests as a share of those finished: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
-    Below,
-    AtMost,
-    Above,
-    AtLeast,
+record::worded! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Operator {
+        Below = "<",
+        AtMost = "<=",
+        Above = ">",
+        AtLeast = ">=",
+    }
 }
 
 impl Operator {
-    fn word(self) -> &'static str {
-        match self {
-            Operator::Below => "<",
-            Operator::AtMost => "<=",
-            Operator::Above => ">",
-            Operator::AtLeast => ">=",
-        }
-    }
-
     fn holds(self, value: f64, limit: f64) -> bool {
         match self {
             Operator::Below => value < limit,

@@ -2,19 +2,40 @@
 
 use record::{Criteria, DoubtKind, Point, names};
 
+/// From this share of the busy time of the server's CPUs on, other work filled them and not the server.
+const TAKEN_RATIO: f64 = 0.3;
+
 /// Whether the busiest thread of the server, or the CPUs it may use, were saturated; `None` when neither was measured.
 pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
     saturation(point).map(|share| share >= criteria.saturation_ratio)
 }
 
-/// The larger of the busiest thread's share of a CPU and the busy share of the server's CPUs.
+/// The larger of the busiest thread's share of a CPU and the busy share of the server's CPUs; without what other work took of
+/// them, where that is much.
 pub(crate) fn saturation(point: &Point) -> Option<f64> {
-    let thread = point.value(names::SERVER_BUSIEST_THREAD);
     let cpus = point.value(names::SERVER_CPU_BUSY);
-    match (thread, cpus) {
-        (Some(thread), Some(cpus)) => Some(thread.max(cpus)),
-        (thread, cpus) => thread.or(cpus),
-    }
+    let cpus = if is_crowded(point) { cpus.zip(taken(point)).map(|(busy, taken)| busy - taken) } else { cpus };
+    larger(point.value(names::SERVER_BUSIEST_THREAD), cpus)
+}
+
+/// The same, whoever kept the CPUs busy.
+pub(crate) fn saturation_by_any(point: &Point) -> Option<f64> {
+    larger(point.value(names::SERVER_BUSIEST_THREAD), point.value(names::SERVER_CPU_BUSY))
+}
+
+fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+/// Of the server's CPUs, the share that other work took. Older runs do not record it.
+fn taken(point: &Point) -> Option<f64> {
+    point.value(names::SERVER_CPUS_TAKEN)
+}
+
+/// Whether a large part of what kept the server's CPUs busy was other work, neither the server's nor the client's.
+pub(crate) fn is_crowded(point: &Point) -> bool {
+    let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(0.0);
+    taken(point).is_some_and(|taken| taken > TAKEN_RATIO * busy)
 }
 
 /// Whether the load generator had no CPU, port or descriptor left for its load.

@@ -1,5 +1,5 @@
-//! Which load is measured next: the planners, pure. The caller does what a step asks for, keeps the point, and asks again; so a
-//! plan is tested against synthetic servers without any load.
+//! The planners, which choose the next load. They are pure: the caller carries out a step, keeps the point and asks
+//! again, so plans are tested against synthetic servers without load.
 
 mod axis;
 mod capacity;
@@ -19,51 +19,52 @@ pub use rate::RateSearch;
 pub use sure::least_ns;
 pub use turns::Turns;
 
-/// Chooses what is measured, from what was measured before. The same points and times give the same steps: what is random comes
-/// from the run's seed.
+/// Chooses the next measurement from the previous ones. The same points and times give the same steps: random choices
+/// come from the run's seed.
 pub trait Planner {
-    /// What is varied, as it stands before the reason of [`Step::Done`].
+    /// The name of what is varied, printed before the reason of [`Step::Done`].
     fn subject(&self) -> &str;
 
-    /// The next step. `points`: all points of the server that is measured now; `elapsed_ns`: the time since the run began.
+    /// The next step. `points`: all points of the server under test; `elapsed_ns`: the time since the run began.
     ///
-    /// A planner takes a share of what is left of the budget at its first call. After [`Step::Done`] it gives nothing else.
+    /// At its first call a planner takes a share of the remaining budget. After [`Step::Done`] it returns only that.
     fn next(&mut self, points: &[Point], elapsed_ns: u64) -> Step;
 
-    /// What is known so far, in words, as of the last yardstick: where a width is asked for ([`SweepPlan::until_sure_ratio`]).
+    /// The width of the interval as of the last yardstick, in words; where a width is requested
+    /// ([`SweepPlan::until_sure_ratio`]).
     fn known(&self) -> Option<&str> {
         None
     }
 }
 
-/// An interval rests on at least so many repeats (or all, if fewer are asked for).
+/// An interval is based on at least this many repeats (or on all, if fewer are requested).
 const MIN_REPEATS: u32 = 3;
 
-/// What a planner wants next.
+/// The next step of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Stop the server, start this one (0 or 1), and measure it. A run begins with server 0.
     Serve {
-        /// Which of the two servers.
+        /// Number of the server.
         server: usize,
     },
     /// Measure a point.
     Measure(Trial),
     /// Run the yardstick: the fixed work and the reference load that show the machine's drift.
     Yardstick,
-    /// The planner is through.
+    /// The plan has ended.
     Done {
         /// Why it stopped, in words.
         reason: String,
     },
 }
 
-/// A point that is to be measured.
+/// A point to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// What is put on the server.
+    /// The load.
     pub load: Load,
-    /// Repeat that the point belongs to; 0 while a region is searched.
+    /// The point's repeat; 0 during the search for a region.
     pub repeat: u32,
     /// Length of the window.
     pub duration_ns: u64,
@@ -71,23 +72,23 @@ pub struct Trial {
     pub warmup_ns: u64,
 }
 
-/// What is put on the server in a point.
+/// The load of a point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// So many connections in a closed loop.
+    /// This many connections in a closed loop.
     Connections(u64),
-    /// So many connections in a closed loop, on the way down.
+    /// This many connections in a closed loop, on the way down.
     Unloading(u64),
-    /// So many connections in a closed loop, to learn the capacity before an axis of rates.
+    /// This many connections in a closed loop, to measure the capacity before an axis of rates.
     Capacity(u64),
-    /// So many requests per second in an open loop.
+    /// This many requests per second in an open loop.
     Rate(f64),
-    /// The place on an axis.
+    /// A place on an axis.
     Place(AxisPlace),
 }
 
 impl Load {
-    /// The sweep that a point of this load belongs to.
+    /// The sweep of a point with this load.
     pub fn sweep(self) -> Sweep {
         match self {
             Load::Connections(_) => Sweep::Connections,
@@ -99,7 +100,7 @@ impl Load {
     }
 }
 
-/// Connections from the fewest to the most, doubled from one to the next.
+/// Connections from the fewest to the most, each twice the one before.
 fn ladder(plan: &SweepPlan) -> Vec<u64> {
     let most = plan.connections_max.max(plan.connections_min).max(1);
     let mut loads = vec![plan.connections_min.max(1)];
@@ -109,8 +110,8 @@ fn ladder(plan: &SweepPlan) -> Vec<u64> {
     loads
 }
 
-/// Whether the last two loads of the first pass over connections both failed: more would say nothing new. Of a load that was
-/// measured again, the last point counts.
+/// Whether the last two loads of the first pass over connections both failed: higher loads would show nothing new. Of a
+/// load that was measured again, the last point counts.
 fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
     let is_first_pass = |point: &&Point| point.sweep == Sweep::Connections && point.repeat == 0;
     let mut last: Vec<&Point> = points.iter().rev().filter(is_first_pass).collect();
@@ -118,8 +119,8 @@ fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
     last.len() >= 2 && last[..2].iter().all(|point| crate::zones::fails(point, criteria))
 }
 
-/// What a planner measures once more, as other work disturbed its point: each load once in a repeat, and none where most points are
-/// disturbed, which measuring again would not mend.
+/// Chooses disturbed points to measure again: each load once in a repeat, and none where most points are disturbed,
+/// because measuring again would not help.
 #[derive(Debug, Default)]
 struct Again(Vec<Load>);
 
@@ -129,7 +130,7 @@ impl Again {
         self.0.clear();
     }
 
-    /// Whether to measure this load once more: it was the last one measured, in this repeat, and was disturbed.
+    /// Whether to measure this load again: it was the last one measured, in this repeat, and was disturbed.
     fn wants(&mut self, load: Load, points: &[Point], repeat: u32) -> bool {
         let of_sweep = || points.iter().filter(|point| point.sweep == load.sweep());
         let disturbed = of_sweep().filter(|point| crate::disturbance::is_disturbed(point)).count();

@@ -12,7 +12,7 @@ mod waits;
 
 use crate::growth::Growth;
 use crate::shown;
-use crate::zones::{Drift, Findings, Place, PointFinding, SweepFindings, Zone, interval, percent};
+use crate::zones::{Drift, Findings, Level, Place, PointFinding, SweepFindings, Zone, interval, percent};
 use record::text::plain;
 use record::units::grouped;
 use record::units::{format_nanos, format_si};
@@ -329,7 +329,7 @@ fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<Stri
 fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: &Criteria) -> Option<String> {
     let fails_open_only = closed.failure_point.failed.is_none() && open.failure_point.failed.is_some();
     let elastic = closed.levels.iter().filter(|level| level.zone == Zone::Elastic);
-    let busiest = elastic.filter_map(|level| Some(level.cpus_busy_ratio?.median)).fold(0.0, f64::max);
+    let busiest = elastic.filter_map(Level::own_busy_ratio).fold(0.0, f64::max);
     let zones_differ = open.yield_point.estimate.is_some() && busiest >= criteria.saturation_ratio;
     let fails = "connections wait for their answers and so never ask for more than the server gives, but requests at a fixed rate keep \
                  coming: that is why only the open loop fails";

@@ -1,14 +1,15 @@
-//! Elastic, plastic and failure zones, the yield point and the failure point: found from points by stated criteria.
+//! Elastic, plastic and failure zones, the yield point and the failure point, found from points by stated criteria.
 //!
-//! - **elastic**: throughput follows load. Closed loop: up to the knee, where the line of the low loads meets that of the high ones;
-//!   there is one where doubling the connections raises throughput by less than [`Criteria::elastic_gain_ratio`]. Open loop: no CPU
-//!   of the server is saturated.
-//! - **plastic**: throughput no longer follows (closed loop) or a CPU of the server is saturated (open loop). At first the cost of a
-//!   request stays flat; from the efficiency point on it rises by more than [`Criteria::efficiency_loss_ratio`].
+//! - **elastic**: throughput follows load. Closed loop: up to the knee, where the line of the low loads meets that of
+//!   the high loads; a knee exists where doubling the connections raises throughput by less than
+//!   [`Criteria::elastic_gain_ratio`]. Open loop: no CPU of the server is saturated.
+//! - **plastic**: throughput no longer follows load (closed loop) or a CPU of the server is saturated (open loop). At
+//!   first the cost of a request stays the same; beyond the efficiency point it is higher by more than
+//!   [`Criteria::efficiency_loss_ratio`].
 //! - **failure**: more than half of the trials crossed a criterion of failure (errors, goodput, p99 limit).
 //!
-//! The **yield point** is where elastic ends, the **failure point** where failure begins. Loads are compared within a
-//! repeat only, as the machine's speed drifts between repeats; `docs/zones.md` says how intervals are made.
+//! The **yield point** is where elastic ends, the **failure point** where failure begins. Loads are compared only
+//! within a repeat, because the machine's speed drifts between repeats; `docs/zones.md` explains the intervals.
 
 mod capacity;
 mod curve;
@@ -32,56 +33,46 @@ pub(crate) use knee::{knee_of, speaks_for};
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};
 
-/// Which zone a load level is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Zone {
-    /// Throughput follows load.
-    Elastic,
-    /// Saturated: throughput no longer follows.
-    Plastic,
-    /// Work is refused, dropped or late.
-    Failure,
-    /// Cannot be told: the client was the limit, or too little was measured.
-    Unknown,
-}
-
-impl Zone {
-    /// The word used in tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Zone::Elastic => "elastic",
-            Zone::Plastic => "plastic",
-            Zone::Failure => "failure",
-            Zone::Unknown => "unknown",
-        }
+record::worded! {
+    /// The zone of a load level.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Zone {
+        /// Throughput follows load.
+        Elastic = "elastic",
+        /// Saturated: throughput no longer follows.
+        Plastic = "plastic",
+        /// Work is refused, dropped or late.
+        Failure = "failure",
+        /// Unknown: the client was the limit, or too little was measured.
+        Unknown = "unknown",
     }
 }
 
-/// Where a point lies among the loads that were measured.
+/// The place of a point among the measured loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// Among them: there is an estimate.
+    /// Among them, with an estimate.
     Within,
     /// At or below the lowest: the criterion was crossed from the beginning.
     Below,
     /// Beyond the highest: the criterion was never crossed.
     Beyond,
-    /// Cannot be told; the reason says why.
+    /// Unknown; the point's reason has the cause.
     Unknown,
 }
 
-/// A yield, efficiency or failure point, or the reason why there is none.
+/// A yield, efficiency or failure point, or the reason why none was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PointFinding {
-    /// Where it lies.
+    /// Its place among the measured loads.
     pub place: Place,
     /// The load (connections, or requests per second); absent where there is none.
     pub estimate: Option<f64>,
-    /// Lower end of the interval; without an estimate: the point is not below this load.
+    /// Lower end of the interval. Without an estimate: the point is not below this load.
     pub low: Option<f64>,
-    /// Upper end of the interval; absent where what was measured does not bound it.
+    /// Upper end of the interval; absent where the measurements do not bound it.
     pub high: Option<f64>,
     /// Failure point only: the highest load that held. The interval is wider where trials disagreed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,14 +82,14 @@ pub struct PointFinding {
     pub failed: Option<f64>,
     /// Confidence of the interval as a share.
     pub confidence: f64,
-    /// Repeats that the interval rests on. With fewer than two it is the grid's only.
+    /// Repeats that the interval is based on. With fewer than two it shows only the spacing of the loads.
     pub n_repeats: u64,
-    /// Which criterion was crossed and by how much, or why there is no point.
+    /// The criterion that was crossed, with the values, or why there is no point.
     pub reason: String,
 }
 
 impl PointFinding {
-    /// The interval as a share of the estimate; `None` where it has no estimate or an open end.
+    /// The interval as a share of the estimate; `None` without an estimate or with an open end.
     pub fn width_ratio(&self) -> Option<f64> {
         Some((self.high? - self.low?) / self.estimate?)
     }
@@ -138,9 +129,9 @@ pub struct Level {
     pub load: f64,
     /// The zone.
     pub zone: Zone,
-    /// Points that were measured, short ones of the first pass included.
+    /// Measured points, including the short ones of the first pass.
     pub points: u64,
-    /// How many of them crossed a criterion of failure.
+    /// The number of them that crossed a criterion of failure.
     pub failing: u64,
     /// The criteria crossed, in words, from the point with the longest window.
     pub crossed: Vec<String>,
@@ -156,7 +147,8 @@ pub struct Level {
     /// 99th percentile of the reap delay, microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reap_p99_us: Option<Spread>,
-    /// The client's share of the 99th percentile of the response time: what it falls by without the reap delays.
+    /// The client's share of the 99th percentile of the response time: the amount by which it falls without the reap
+    /// delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reap_of_p99_ratio: Option<Spread>,
     /// The server's CPU time for a request, microseconds: user, system and softirq where measured.
@@ -165,20 +157,30 @@ pub struct Level {
     pub cpu_user_us_per_request: Option<Spread>,
     /// Its system part.
     pub cpu_system_us_per_request: Option<Spread>,
-    /// Softirq time of the server's CPUs for a request that is not in the system part already: the three parts make the whole.
+    /// Softirq time of the server's CPUs for a request that is not in the system part; the three parts make the whole.
     pub softirq_us_per_request: Option<Spread>,
     /// Busy share of the CPUs that the server may use.
     pub cpus_busy_ratio: Option<Spread>,
     /// The server's busiest thread, in CPUs.
     pub busiest_thread_cpus: Option<Spread>,
-    /// Whether the client, and not the server, was saturated in most of the points.
+    /// Whether the client, not the server, was saturated in most of the points.
     pub client_limited: bool,
+    /// Whether other work took much of the busy time of the server's CPUs in most of the points.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub crowded: bool,
+}
+
+impl Level {
+    /// Busy share of the server's CPUs, where the server and its client kept them busy.
+    pub(crate) fn own_busy_ratio(&self) -> Option<f64> {
+        self.cpus_busy_ratio.filter(|_| !self.crowded).map(|spread| spread.median)
+    }
 }
 
 /// The highest throughput of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
-    /// At which load.
+    /// Its load.
     pub load: f64,
     /// Complete responses per second, median over repeats: the highest of the levels.
     pub per_sec: f64,
@@ -188,20 +190,20 @@ pub struct Peak {
     pub high: Option<f64>,
 }
 
-/// CPU per request where it was lowest, and where it was highest beyond; rounded as the table shows them.
+/// The lowest CPU time per request, and the highest at a higher load; rounded as the table shows them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuGrowth {
     /// Load at which a request cost least.
     pub lowest_load: f64,
     /// What it cost there, microseconds.
     pub lowest_us: f64,
-    /// The load beyond it at which it cost most.
+    /// The higher load at which it cost most.
     pub highest_load: f64,
     /// What it cost there, microseconds.
     pub highest_us: f64,
-    /// highest / lowest, of the two as shown.
+    /// highest / lowest, of the rounded values.
     pub ratio: f64,
-    /// The same from the curve, which compares within repeats and so is free of drift.
+    /// The same ratio from the fitted curve, which compares within repeats and so excludes drift.
     #[serde(default)]
     pub fitted_ratio: f64,
     /// The part that grew most between the two: `user`, `system` or `softirq`, with its two values in microseconds.
@@ -209,7 +211,7 @@ pub struct CpuGrowth {
 }
 
 impl CpuGrowth {
-    /// Whether a request cost more at a higher load, by more than the machine's drift explains.
+    /// Whether a request costs more at a higher load, by more than the machine's drift explains.
     pub fn is_growth(&self) -> bool {
         self.highest_load > self.lowest_load && self.ratio.min(self.fitted_ratio) >= 1.02
     }
@@ -226,26 +228,26 @@ pub struct SweepFindings {
     pub levels: Vec<Level>,
     /// Where elastic ends.
     pub yield_point: PointFinding,
-    /// Where the cost of a request has risen by more than the criterion.
+    /// Where the cost of a request exceeds its lowest by more than the criterion.
     pub efficiency_point: PointFinding,
     /// Where failure begins.
     pub failure_point: PointFinding,
-    /// Open loop only: the most that is answered, whatever is offered.
+    /// Open loop only: the highest rate that is answered, whatever is offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<PointFinding>,
     /// Highest throughput; absent when nothing was completed.
     pub peak: Option<Peak>,
-    /// CPU per request, its growth; absent when the server's CPU was not measured.
+    /// Growth of the CPU time per request; absent when the server's CPU was not measured.
     pub cpu: Option<CpuGrowth>,
-    /// Repeats of the sweep, the first pass included.
+    /// Repeats of the sweep, including the first pass.
     pub repeats: u64,
     /// Reasons not to trust this sweep's findings.
     pub doubts: Vec<Doubt>,
 }
 
 impl SweepFindings {
-    /// The level that shows what the yield point is made of: the first one clearly beyond it (a doubling), else the first one
-    /// beyond.
+    /// The level that shows the cause of the yield point: the first one clearly beyond it (at twice the load), else the
+    /// first one beyond it.
     pub(crate) fn beyond_yield(&self) -> Option<&Level> {
         first_beyond(&self.levels, self.yield_point.estimate?)
     }
@@ -253,11 +255,11 @@ impl SweepFindings {
 
 fn first_beyond(levels: &[Level], estimate: f64) -> Option<&Level> {
     let first = |above: f64| levels.iter().find(|level| level.load > above);
-    // A little less than a doubling: the loads that were measured double, too.
+    // A little less than a doubling, because the measured loads double, too.
     first(estimate * 1.9).or_else(|| first(estimate))
 }
 
-/// How much the machine's speed moved between repeats, by the yardstick.
+/// The drift of the machine's speed between repeats, by the yardstick.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Drift {
     /// Coefficient of variation of the yardstick's arithmetic, per second of CPU time.
@@ -268,19 +270,19 @@ pub struct Drift {
     pub n: u64,
 }
 
-/// Everything that was found in a run.
+/// All findings of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
-    /// The criteria that the zones were found by.
+    /// The criteria used.
     pub criteria: Criteria,
     /// Closed loop over connections.
     pub connections: Option<SweepFindings>,
     /// Open loop over rate.
     pub rate: Option<SweepFindings>,
-    /// The way down beside the way up, where it was walked.
+    /// The way down compared with the way up, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unloading: Option<crate::zones::unloading::Unloading>,
-    /// What each axis showed.
+    /// The findings of each axis.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub axes: Vec<crate::axis::AxisFindings>,
     /// The machine's drift; absent without yardsticks.

@@ -39,7 +39,7 @@ pub const MAX_REMNANTS: usize = 131_072;
 const TIMER_OF_REMNANT: u8 = 3;
 
 /// Names of the TCP states by number (include/net/tcp_states.h), as used in `connection_states`. Number 12, a request
-/// that is not yet a socket of its own, is reported by the kernel as `syn-recv`.
+/// that is not yet a separate socket, is reported by the kernel as `syn-recv`.
 pub const STATES: [&str; 12] = [
     "unknown",
     "established",

@@ -92,8 +92,8 @@ impl Window {
         self.end.at_ns.saturating_sub(self.begin.at_ns)
     }
 
-    /// CPU time of the group in the window, nanoseconds: its control group's account where that saw more (processes that
-    /// nobody waited for and that ended between two readings), else the sum of its processes' clocks.
+    /// CPU time of the group in the window, nanoseconds: its control group's account where that is larger (processes
+    /// without a waiting parent that ended between two readings), else the sum of its processes' clocks.
     pub fn server_cpu_ns(&self) -> u64 {
         let by_clocks = self.by_clocks_ns();
         match self.by_cgroup_ns() {
@@ -302,11 +302,20 @@ impl Window {
             Some(busy) => figures.measured(names::SERVER_CPU_BUSY, busy / servers.cpus as f64, 2, Origin::Timed),
             None => figures.not_measured(names::SERVER_CPU_BUSY, "none of the server's CPUs is in /proc/stat"),
         }
-        match Neighbours::of(self) {
+        let others = Neighbours::of(self);
+        match &others {
             Some(others) => {
                 figures.measured(names::MACHINE_OTHERS, others.cpus, others.processes as u64, Origin::Timed);
             }
             None => figures.not_measured(names::MACHINE_OTHERS, SHORTER_THAN_A_TICK),
+        }
+        match others.zip(servers.busy_cpus()).filter(|_| self.has_group) {
+            Some((others, busy)) => {
+                let own = self.server_cpu_ns() as f64 / self.elapsed_ns() as f64;
+                let taken = others.cpus.min(busy - own).max(0.0) / servers.cpus as f64;
+                figures.measured(names::SERVER_CPUS_TAKEN, taken, others.processes as u64, Origin::Timed);
+            }
+            None => figures.not_measured(names::SERVER_CPUS_TAKEN, "the server's own CPU time was not measured"),
         }
     }
 

@@ -2,44 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The varied quantity. The word is that of `--axis` and of JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Axis {
-    /// Connections of the closed loop.
-    Connections,
-    /// Offered rate of the open loop, requests per second.
-    Rate,
-    /// Cold connections held during the load (Banga and Mogul 1998, figure 9).
-    Cold,
-    /// Connections of fixed bandwidth, of which a share is to conform.
-    Conforming,
-    /// TIME_WAIT sockets of the server's port that are there while the load runs (Almeida et al. 1996, section 5.5).
-    TimeWait,
-    /// One-way delay of the path between client and server, nanoseconds.
-    Delay,
-    /// Segments of the largest size that the microbenchmark's sender sends per second (Kim and Rixner 2005, figure 4).
-    PacketRate,
-    /// An axis that this version does not know.
-    #[serde(other)]
-    Other,
+crate::worded! {
+    /// The varied quantity. The word is that of `--axis` and of JSON.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Axis {
+        /// Connections of the closed loop.
+        Connections = "connections",
+        /// Offered rate of the open loop, requests per second.
+        Rate = "rate",
+        /// Cold connections held during the load (Banga and Mogul 1998, figure 9).
+        Cold = "cold",
+        /// Connections of fixed bandwidth, of which a share is to conform.
+        Conforming = "conforming",
+        /// TIME_WAIT sockets of the server's port that are there while the load runs (Almeida et al. 1996, section 5.5).
+        TimeWait = "time-wait",
+        /// One-way delay of the path between client and server, nanoseconds.
+        Delay = "delay",
+        /// Segments of the largest size that the microbenchmark's sender sends per second (Kim and Rixner 2005, figure 4).
+        PacketRate = "packet-rate",
+        /// An axis that this version does not know.
+        #[serde(other)]
+        Other = "other",
+    }
 }
 
 impl Axis {
-    /// The word of the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Axis::Connections => "connections",
-            Axis::Rate => "rate",
-            Axis::Cold => "cold",
-            Axis::Conforming => "conforming",
-            Axis::TimeWait => "time-wait",
-            Axis::Delay => "delay",
-            Axis::PacketRate => "packet-rate",
-            Axis::Other => "other",
-        }
-    }
-
     /// The unit of its values in field notation.
     pub fn unit(self) -> &'static str {
         match self {

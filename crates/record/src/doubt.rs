@@ -57,16 +57,18 @@ pub enum DoubtKind {
     Other,
 }
 
-/// How much a doubt matters to the verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing; the verdict stands.
-    Note,
-    /// The figures concerned should not be quoted without it.
-    Warning,
-    /// The figures are about something else than the user asked for.
-    Invalid,
+crate::worded! {
+    /// How much a doubt matters to the verdict.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Severity {
+        /// Worth knowing; the verdict stands.
+        Note = "note",
+        /// The figures concerned should not be quoted without it.
+        Warning = "warning",
+        /// The figures are about something else than the user asked for.
+        Invalid = "invalid",
+    }
 }
 
 /// One doubt: what was seen, with its size, and the remedy.

@@ -3,32 +3,21 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a number was obtained. Printed with it; numbers of different origin are not added without a note.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Origin {
-    /// Every event was counted.
-    Counted,
-    /// Read from a clock.
-    Timed,
-    /// Estimated from samples of the whole.
-    Sampled,
-    /// Computed by a cache or machine simulator.
-    Simulated,
-    /// Computed by a model from other figures.
-    Modelled,
-}
-
-impl Origin {
-    /// The word used in tables and JSON.
-    pub fn word(self) -> &'static str {
-        match self {
-            Origin::Counted => "counted",
-            Origin::Timed => "timed",
-            Origin::Sampled => "sampled",
-            Origin::Simulated => "simulated",
-            Origin::Modelled => "modelled",
-        }
+crate::worded! {
+    /// How a number was obtained. Printed with it; numbers of different origin are not added without a note.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Origin {
+        /// Every event was counted.
+        Counted = "counted",
+        /// Read from a clock.
+        Timed = "timed",
+        /// Estimated from samples of the whole.
+        Sampled = "sampled",
+        /// Computed by a cache or machine simulator.
+        Simulated = "simulated",
+        /// Computed by a model from other figures.
+        Modelled = "modelled",
     }
 }
 

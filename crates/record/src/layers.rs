@@ -18,62 +18,31 @@ pub const TABLE: &str = include_str!("../data/layers.txt");
 
 static BUILT_IN: LazyLock<Rule> = LazyLock::new(|| Rule::parse(TABLE).unwrap_or_default());
 
-/// The layers, from the server's own code down to the wire. Their sum, with what is unattributed, is the whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Layer {
-    /// User mode.
-    #[serde(rename = "user")]
-    User,
-    /// System calls down to the protocol: entry, socket layer, event notification, files.
-    #[serde(rename = "system-call")]
-    SystemCall,
-    /// TCP: segments, acknowledgements, timers, connections.
-    #[serde(rename = "tcp")]
-    Tcp,
-    /// IPv4 and IPv6: routing, fragments, packet filters.
-    #[serde(rename = "ip")]
-    Ip,
-    /// The device-independent part of the link layer: queues, backlog, NAPI, GRO, neighbours.
-    #[serde(rename = "ethernet")]
-    Ethernet,
-    /// The driver of the network interface, virtual ones included.
-    #[serde(rename = "driver")]
-    Driver,
-    /// The rest of the kernel: scheduler, interrupts, page faults, measurement.
-    #[serde(rename = "other")]
-    Other,
-    /// The CPU had nothing to do.
-    #[serde(rename = "idle")]
-    Idle,
+crate::worded! {
+    /// The layers, from the server's own code down to the wire. Their sum, with what is unattributed, is the whole.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Layer {
+        /// User mode.
+        User = "User",
+        /// System calls down to the protocol: entry, socket layer, event notification, files.
+        SystemCall = "System Call",
+        /// TCP: segments, acknowledgements, timers, connections.
+        Tcp = "TCP",
+        /// IPv4 and IPv6: routing, fragments, packet filters.
+        Ip = "IP",
+        /// The device-independent part of the link layer: queues, backlog, NAPI, GRO, neighbours.
+        Ethernet = "Ethernet",
+        /// The driver of the network interface, virtual ones included.
+        Driver = "Driver",
+        /// The rest of the kernel: scheduler, interrupts, page faults, measurement.
+        Other = "Other",
+        /// The CPU had nothing to do.
+        Idle = "Idle",
+    }
 }
 
 impl Layer {
-    /// All layers in the order of tables.
-    pub const ALL: [Layer; 8] = [
-        Layer::User,
-        Layer::SystemCall,
-        Layer::Tcp,
-        Layer::Ip,
-        Layer::Ethernet,
-        Layer::Driver,
-        Layer::Other,
-        Layer::Idle,
-    ];
-
-    /// The word used in tables and in `data/layers.txt`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Layer::User => "User",
-            Layer::SystemCall => "System Call",
-            Layer::Tcp => "TCP",
-            Layer::Ip => "IP",
-            Layer::Ethernet => "Ethernet",
-            Layer::Driver => "Driver",
-            Layer::Other => "Other",
-            Layer::Idle => "Idle",
-        }
-    }
-
     /// The layer of a word, as written by [`Layer::word`].
     pub fn from_word(word: &str) -> Option<Layer> {
         Layer::ALL.into_iter().find(|layer| layer.word() == word)

@@ -41,6 +41,7 @@ pub mod units;
 pub mod watch;
 pub mod watched;
 pub mod what_if;
+mod worded;
 pub mod workload;
 
 pub use axis::{Axis, AxisPlace, AxisPlan};

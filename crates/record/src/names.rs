@@ -146,6 +146,9 @@ names! {
     SERVER_SOFTIRQ_BESIDE = "server.softirq_beside_us_per_request", "us";
     /// Busy share (all modes but idle and iowait) of the CPUs that the server may use.
     SERVER_CPU_BUSY = "server.cpus_busy_ratio", "ratio";
+    /// Of it, what work that is neither the server's nor the client's can have taken: all of the machine's, as far as the server left
+    /// these CPUs busy for it.
+    SERVER_CPUS_TAKEN = "server.cpus_taken_ratio", "ratio";
     /// The server group's CPU time over the window's length, in CPUs (1 = one CPU fully used).
     SERVER_CPUS_USED = "server.cpus_used", "CPUs";
     /// The busiest single thread of the group, in CPUs: a one-worker server saturates at 1 whatever the machine has.

@@ -13,30 +13,20 @@ pub const MAX_BANDWIDTH_BITS_PER_SEC: u64 = 100_000_000_000;
 /// The largest IP packet of the path, bytes.
 pub const MTU_BYTES: u64 = 1500;
 
-/// The mechanism that makes the path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PathMechanism {
-    /// The kernel's netem queueing discipline on both ends of the link.
-    Netem,
-    /// A thread of straingauge between two TUN devices.
-    TunDelayLine,
-    /// The bare link: nothing is delayed, lost or limited.
-    Link,
-    /// A mechanism that this version does not know.
-    #[serde(other)]
-    Other,
-}
-
-impl PathMechanism {
-    /// The words used in tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            PathMechanism::Netem => "netem",
-            PathMechanism::TunDelayLine => "TUN delay line",
-            PathMechanism::Link => "bare link",
-            PathMechanism::Other => "unknown mechanism",
-        }
+crate::worded! {
+    /// The mechanism that makes the path.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum PathMechanism {
+        /// The kernel's netem queueing discipline on both ends of the link.
+        Netem = "netem",
+        /// A thread of straingauge between two TUN devices.
+        TunDelayLine = "TUN delay line",
+        /// The bare link: nothing is delayed, lost or limited.
+        Link = "bare link",
+        /// A mechanism that this version does not know.
+        #[serde(other)]
+        Other = "unknown mechanism",
     }
 }
 

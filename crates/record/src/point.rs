@@ -11,25 +11,27 @@ use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The part of a run that a point belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sweep {
-    /// A single point of `load`.
-    Single,
-    /// Closed loop over connections.
-    Connections,
-    /// Closed loop over connections, downward again through the loads of [`Sweep::Connections`].
-    Unloading,
-    /// Open loop over rate.
-    Rate,
-    /// One quantity varied ([`Point::axis`]), everything else held.
-    Axis,
-    /// The fixed reference load that shows the machine's drift; never part of a curve.
-    Yardstick,
-    /// A sweep that this version does not know.
-    #[serde(other)]
-    Other,
+crate::worded! {
+    /// The part of a run that a point belongs to.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Sweep {
+        /// A single point of `load`.
+        Single = "single",
+        /// Closed loop over connections.
+        Connections = "closed loop",
+        /// Closed loop over connections, downward again through the loads of [`Sweep::Connections`].
+        Unloading = "closed loop, down",
+        /// Open loop over rate.
+        Rate = "open loop",
+        /// One quantity varied ([`Point::axis`]), everything else held.
+        Axis = "axis",
+        /// The fixed reference load that shows the machine's drift; never part of a curve.
+        Yardstick = "yardstick",
+        /// A sweep that this version does not know.
+        #[serde(other)]
+        Other = "other",
+    }
 }
 
 /// One measured load point.

@@ -253,18 +253,20 @@ pub struct Coverage {
     pub not_classified: Vec<(String, u64)>,
 }
 
-/// The CPU's mode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// User mode.
-    User,
-    /// In the kernel for a process.
-    Kernel,
-    /// In a software interrupt.
-    Softirq,
-    /// In an interrupt of a device or timer.
-    Interrupt,
+crate::worded! {
+    /// The CPU's mode.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mode {
+        /// User mode.
+        User = "user",
+        /// In the kernel for a process.
+        Kernel = "kernel",
+        /// In a software interrupt.
+        Softirq = "softirq",
+        /// In an interrupt of a device or timer.
+        Interrupt = "interrupt",
+    }
 }
 
 /// Packets of the port, over all CPUs; in, out.

@@ -224,7 +224,7 @@ pub struct ServerCommand {
     pub isolated: bool,
 }
 
-/// The resolved request for a run: the fields of every kind of run, and those of its own kind.
+/// The resolved request for a run: the fields of every kind of run, and those of this kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// A name given by the user or derived from the URL; part of the run directory's name. Untrusted text.

@@ -1,13 +1,16 @@
 //! The result of a simulation: `straingauge simulate` counts it, prints it as JSON and keeps it as `simulation.json`.
 //! Every number is simulated: exact for the model, not for a real processor. Counts are whole numbers over the window.
 
+pub mod geometry;
+
 use crate::Origin;
 use crate::layers::Layer;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+use crate::sum::adds_up;
+use geometry::Geometry;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io::Read;
 use std::path::Path;
-use std::str::FromStr;
 
 /// The file's name in a run directory.
 pub const FILE: &str = "simulation.json";
@@ -81,20 +84,6 @@ pub struct Caches {
     /// Each L2 brings the next line when it misses.
     #[serde(default)]
     pub next_line_prefetch: bool,
-}
-
-/// A cache, or a TLB; written as `65536/2/64/lru`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Geometry {
-    /// Bytes that it holds.
-    pub bytes: u64,
-    /// Lines of a set.
-    pub ways: u32,
-    /// Bytes of a line.
-    pub line_bytes: u32,
-    /// Which line of a full set is replaced: `lru` or `plru`.
-    pub replacement: String,
 }
 
 /// Cycles of events: a model in which nothing overlaps, so an upper bound for an out-of-order processor.
@@ -369,40 +358,15 @@ pub struct Packed {
     pub lines_after: u64,
 }
 
-impl fmt::Display for Geometry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}/{}", self.bytes, self.ways, self.line_bytes, self.replacement)
+impl Serialize for Geometry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
-impl FromStr for Geometry {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Geometry, String> {
-        let parts: Vec<&str> = text.split('/').collect();
-        let known = match parts[..] {
-            [bytes, ways, line, replacement @ ("lru" | "plru")] => {
-                bytes.parse().ok().zip(ways.parse().ok()).and_then(|(bytes, ways)| {
-                    Some(Geometry { bytes, ways, line_bytes: line.parse().ok()?, replacement: replacement.into() })
-                })
-            }
-            _ => None,
-        };
-        known.ok_or_else(|| format!("'{}' is not BYTES/WAYS/LINE/lru or plru", text.escape_debug()))
-    }
-}
-
-impl From<Geometry> for String {
-    fn from(geometry: Geometry) -> String {
-        geometry.to_string()
-    }
-}
-
-impl TryFrom<String> for Geometry {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Geometry, String> {
-        text.parse()
+impl<'de> Deserialize<'de> for Geometry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -415,23 +379,14 @@ impl Cost {
     }
 }
 
-/// A file's counts are untrusted.
-fn add(sum: &mut u64, count: u64) {
-    *sum = sum.saturating_add(count);
-}
+adds_up!(Level { fetch_misses, data_misses, write_backs, prefetches, useful_prefetches });
+adds_up!(CacheCounts { l1i_misses, l1d_misses, l1d_write_backs, itlb_misses, dtlb_misses, l2, l3 });
+adds_up!(Counts { instructions, repeats, reads, writes, caches });
 
 impl Level {
     /// All misses.
     pub fn misses(&self) -> u64 {
         self.fetch_misses.saturating_add(self.data_misses)
-    }
-
-    fn add(&mut self, other: &Level) {
-        add(&mut self.fetch_misses, other.fetch_misses);
-        add(&mut self.data_misses, other.data_misses);
-        add(&mut self.write_backs, other.write_backs);
-        add(&mut self.prefetches, other.prefetches);
-        add(&mut self.useful_prefetches, other.useful_prefetches);
     }
 }
 
@@ -440,33 +395,9 @@ impl CacheCounts {
     pub fn l2_misses(&self, level: usize) -> u64 {
         self.l2.get(level).map_or(0, Level::misses)
     }
-
-    fn add(&mut self, other: &CacheCounts) {
-        add(&mut self.l1i_misses, other.l1i_misses);
-        add(&mut self.l1d_misses, other.l1d_misses);
-        add(&mut self.l1d_write_backs, other.l1d_write_backs);
-        add(&mut self.itlb_misses, other.itlb_misses);
-        add(&mut self.dtlb_misses, other.dtlb_misses);
-        self.l2.resize(self.l2.len().max(other.l2.len()), Level::default());
-        for (mine, theirs) in self.l2.iter_mut().zip(&other.l2) {
-            mine.add(theirs);
-        }
-        self.l3.add(&other.l3);
-    }
 }
 
 impl Counts {
-    /// Adds another row's.
-    pub fn add(&mut self, other: &Counts) {
-        add(&mut self.instructions, other.instructions);
-        add(&mut self.repeats, other.repeats);
-        add(&mut self.reads, other.reads);
-        add(&mut self.writes, other.writes);
-        if let Some(theirs) = &other.caches {
-            self.caches.get_or_insert_default().add(theirs);
-        }
-    }
-
     /// Misses of L1I; 0 without caches, as all that follow.
     pub fn l1i_misses(&self) -> u64 {
         self.caches.as_ref().map_or(0, |caches| caches.l1i_misses)
@@ -615,7 +546,7 @@ impl Simulation {
 
     /// Size of an L2.
     pub fn l2_bytes(&self, level: usize) -> Option<u64> {
-        self.caches.as_ref()?.l2.get(level).map(|geometry| geometry.bytes)
+        self.caches.as_ref()?.l2.get(level).map(Geometry::size_bytes)
     }
 }
 

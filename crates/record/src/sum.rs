@@ -35,6 +35,21 @@ impl<K: Ord + Copy> Summand for BTreeMap<K, u64> {
     }
 }
 
+impl<T: Summand + Default> Summand for Option<T> {
+    fn add(&mut self, other: &Option<T>) {
+        if let Some(other) = other {
+            self.get_or_insert_default().add(other);
+        }
+    }
+}
+
+impl<T: Summand + Default + Clone> Summand for Vec<T> {
+    fn add(&mut self, other: &Vec<T>) {
+        self.resize(self.len().max(other.len()), T::default());
+        self.iter_mut().zip(other).for_each(|(mine, theirs)| mine.add(theirs));
+    }
+}
+
 /// `adds_up!(Type { fields })` gives a type its `add`, field by field. A field that is not listed does not compile.
 macro_rules! adds_up {
     ($type:ident { $($field:ident),+ $(,)? }) => {

@@ -21,35 +21,24 @@ use serde::{Deserialize, Serialize};
 /// The file's name in a run directory.
 pub const FILE: &str = "watch.jsonl";
 
-/// How much is traced.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Connection states and the kernel's own counters of closed connections; nothing runs per request.
-    Zero,
-    /// Every request is counted with its bytes and CPU time; no phases.
-    Counts,
-    /// Counts always, phases in windows.
-    #[default]
-    Default,
-    /// Phases of every request.
-    Exact,
+crate::worded! {
+    /// How much is traced.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mode {
+        /// Connection states and the kernel's own counters of closed connections; nothing runs per request.
+        Zero = "zero",
+        /// Every request is counted with its bytes and CPU time; no phases.
+        Counts = "counts",
+        /// Counts always, phases in windows.
+        #[default]
+        Default = "default",
+        /// Phases of every request.
+        Exact = "exact",
+    }
 }
 
 impl Mode {
-    /// From the least to the most.
-    pub const ALL: [Mode; 4] = [Mode::Zero, Mode::Counts, Mode::Default, Mode::Exact];
-
-    /// Its word, on the command line and in recordings.
-    pub fn word(self) -> &'static str {
-        match self {
-            Mode::Zero => "zero",
-            Mode::Counts => "counts",
-            Mode::Default => "default",
-            Mode::Exact => "exact",
-        }
-    }
-
     /// Whether requests are counted.
     pub fn counts_requests(self) -> bool {
         self != Mode::Zero

@@ -132,17 +132,19 @@ impl WorkloadResult {
     }
 }
 
-/// The property by which requests are grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Grouping {
-    /// By the size of the document.
-    Size,
-    /// Static against dynamic.
-    Kind,
-    /// A grouping that this version does not know.
-    #[serde(other)]
-    Other,
+crate::worded! {
+    /// The property by which requests are grouped.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Grouping {
+        /// By the size of the document.
+        Size = "size",
+        /// Static against dynamic.
+        Kind = "kind",
+        /// A grouping that this version does not know.
+        #[serde(other)]
+        Other = "other",
+    }
 }
 
 /// The window's requests of one class.

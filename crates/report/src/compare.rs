@@ -2,7 +2,7 @@
 
 use crate::text::table::Table;
 use crate::text::{list, wrap};
-use analyze::compare::{Comparison, Difference, Outcome, headline, load_words};
+use analyze::compare::{Comparison, Difference, headline, load_words};
 use record::units::{format_nanos, format_si};
 
 /// Headline, table, doubts.
@@ -31,13 +31,6 @@ pub(crate) fn row(difference: &Difference) -> Vec<String> {
         "throughput" => format!("{}/s", format_si(value)),
         _ => format_nanos(value * 1e3),
     };
-    let verdict = match difference.outcome {
-        Outcome::Regression => "worse",
-        Outcome::Improvement => "better",
-        Outcome::NotWorse => "not worse",
-        Outcome::Unclear => "could not tell",
-        Outcome::Untested => "not tested",
-    };
     vec![
         load_words(difference),
         difference.word.into(),
@@ -47,6 +40,6 @@ pub(crate) fn row(difference: &Difference) -> Vec<String> {
         difference.interval.map(|i| format!("{:.3} to {:.3}", i.low, i.high)).unwrap_or_default(),
         difference.p_value.map(|p| if p < 0.001 { "<0.001".into() } else { format!("{p:.3}") }).unwrap_or_default(),
         format!("{}/{}", difference.n.0, difference.n.1),
-        verdict.into(),
+        difference.outcome.word().into(),
     ]
 }

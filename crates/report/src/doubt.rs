@@ -49,11 +49,7 @@ pub(crate) struct Row {
 /// Doubts on a page.
 pub(crate) fn rows(doubts: &[Doubt]) -> Vec<Row> {
     let row = |doubt: &Doubt| Row {
-        severity: match doubt.severity {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Invalid => "invalid",
-        },
+        severity: doubt.severity.word(),
         what: unbroken(&plain(&doubt.what, MOST_WORDS)),
         remedy: plain(&doubt.remedy, MOST_WORDS),
     };

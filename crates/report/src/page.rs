@@ -15,8 +15,8 @@ use crate::chart::Rooms;
 use crate::doubt;
 use crate::text::unbroken;
 use analyze::verdict::{self, Verdict};
-use analyze::zones::interval;
-use analyze::zones::{self, Findings, PointFinding, SweepFindings};
+use analyze::zones::unloading::Unloading;
+use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, interval};
 pub(crate) use charts::Figure;
 use frame::Frame;
 use record::units::format_si;
@@ -27,7 +27,7 @@ use serde::Serialize;
 const WIDE: (f64, f64) = (540.0, 300.0);
 const NARROW: (f64, f64) = (358.0, 270.0);
 
-/// What the template is filled with.
+/// The template's values.
 #[derive(Serialize)]
 struct Page {
     #[serde(flatten)]
@@ -69,7 +69,7 @@ struct WorkloadSection {
     replay: Vec<(&'static str, String)>,
 }
 
-/// One of the numbers at the top.
+/// A number at the top of the page.
 #[derive(Serialize)]
 struct KeyNumber {
     name: &'static str,
@@ -78,12 +78,12 @@ struct KeyNumber {
     detail: String,
 }
 
-/// A cause with what to try; commands stand apart from the words around them.
+/// A cause with its remedy; commands are separate from the text around them.
 #[derive(Serialize)]
 struct CauseRow {
     cause: String,
     because: String,
-    /// Words and commands in turn.
+    /// Text and commands, alternating.
     remedy: Vec<(String, bool)>,
     source: String,
 }
@@ -131,7 +131,7 @@ fn status(run: &RunDir) -> String {
     }
 }
 
-/// Draws figures; on a wide page with the same rooms, so that their plots lie one below the other.
+/// Draws figures; on a wide page with equal margins, so that their plots are aligned.
 pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure> {
     let rooms = figures.iter().map(|figure| figure.chart.rooms(WIDE.1)).fold(Rooms::default(), Rooms::max);
     figures
@@ -178,7 +178,7 @@ fn section(
     }
 }
 
-/// The results by class of the point with the highest throughput; those of the others stand with them.
+/// The results by class of the point with the highest throughput; those of other points are shown at each point.
 fn workload(run: &RunDir) -> Option<WorkloadSection> {
     let throughput = |point: &record::Point| point.value(record::names::THROUGHPUT).unwrap_or(0.0);
     let has_results = |point: &&record::Point| !point.workload.is_empty() && point.sweep != Sweep::Yardstick;
@@ -218,8 +218,8 @@ fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
             });
         }
     }
-    if let Some(unloading) = findings.unloading.as_ref().filter(|unloading| unloading.recovery_point.estimate.is_some())
-    {
+    let came_down = |unloading: &&Unloading| unloading.recovery_point.place != Place::Beyond;
+    if let Some(unloading) = findings.unloading.as_ref().filter(came_down) {
         numbers.push(key_point("recovery point", &unloading.recovery_point, Sweep::Connections));
     }
     if let Some(open) = &findings.rate {

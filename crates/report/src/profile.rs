@@ -8,7 +8,7 @@ use crate::text::table::Table;
 use analyze::profile::Change;
 use record::layers::Layer;
 use record::profile::scaling::{Call, CallScaling, Growth, Scaling};
-use record::profile::{Calibration, Estimate, FunctionRow, LayerRow, Mode, Profile};
+use record::profile::{Calibration, Estimate, FunctionRow, LayerRow, Profile};
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use std::fmt::Write;
@@ -203,7 +203,7 @@ fn functions(out: &mut String, rows: &[FunctionRow]) {
             format!("{:.2}", row.cpu_ratio * 100.0),
             format!("{:.2}", row.non_idle_ratio * 100.0),
             format!("{:.2}", row.server_ratio * 100.0),
-            mode_word(row.mode).into(),
+            row.mode.word().into(),
             row.layer.map_or("unattributed", Layer::word).into(),
         ]);
     }
@@ -352,15 +352,6 @@ fn verdict(call: &CallScaling) -> String {
         (Growth::Slow, _) => format!("{ends}: grows, but less than in proportion"),
         (Growth::Flat, _) => format!("{ends}: does not grow with idle descriptors"),
         _ => format!("{ends}: too few points to judge"),
-    }
-}
-
-fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::User => "user",
-        Mode::Kernel => "kernel",
-        Mode::Softirq => "softirq",
-        Mode::Interrupt => "interrupt",
     }
 }
 

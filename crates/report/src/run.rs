@@ -133,9 +133,12 @@ fn unloading_table(unloading: &Unloading) -> String {
         ]);
     }
     let repeats = if unloading.repeats == 1 { "once".into() } else { format!("{} repeats", unloading.repeats) };
-    let title = format!(
-        "up and down again, {repeats}: good answers, medians; down/up within repeats, where the load held on the way up"
-    );
+    let compared = if unloading.never_back {
+        "where it came down: up before that, down ever since, and the smallest and largest of all visits since"
+    } else {
+        "down/up within repeats, where the load held on the way up"
+    };
+    let title = format!("up and down again, {repeats}: good answers, medians; {compared}");
     wrap(&title, "", "") + &table.lines()
 }
 

@@ -35,7 +35,7 @@ pub fn say(words: &str) {
     words.bytes().for_each(|byte| out_byte(DEBUG_CONSOLE, byte));
 }
 
-/// Tells the host where something lies in this process's memory; the host reads it while the machine stands.
+/// Gives the host the address of something in this process's memory; the host reads it while the machine is stopped.
 pub fn show(name: &str, what: &[u8]) {
     say(&format!("{name} {} {}\n", what.as_ptr() as u64, what.len()));
 }

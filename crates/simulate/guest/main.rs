@@ -1,5 +1,5 @@
-//! The first process of the guest: prepares the two ends of a network, tells the host where the kernel's functions are, stops
-//! the machine so that it can be saved, and after each resumption does the one job that it then finds.
+//! The first process of the guest: prepares the two ends of a network, gives the host the addresses of the kernel's
+//! functions, stops the machine so that it can be saved, and does one job after each resumption.
 //!
 //! Built by `build.rs` as a static program without dependencies and carried inside straingauge.
 

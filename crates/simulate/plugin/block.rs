@@ -46,7 +46,7 @@ const PACKED: u64 = 1;
 const REPEAT: u64 = 2;
 const _: () = assert!(align_of::<Block<'_>>() > (PACKED | REPEAT) as usize);
 
-/// Widths of a word's fields from the lowest bit on, after the bit that tells it from an address.
+/// Widths of a word's fields from the lowest bit on, after the bit that distinguishes it from an address.
 const END_BITS: u32 = 2;
 const FLAG_BITS: u32 = 2;
 const ROLE_BITS: u32 = 5;

@@ -14,6 +14,8 @@ mod cache;
 #[path = "../src/exchange/mod.rs"]
 mod exchange;
 mod functions;
+#[path = "../../record/src/simulation/geometry.rs"]
+mod geometry;
 mod machine;
 #[path = "../src/objects/mod.rs"]
 mod objects;

@@ -18,3 +18,5 @@ pub mod objects_found;
 pub mod result;
 
 pub use error::SimulateError;
+// The plugin has no crate `record`: it contains this file of it.
+use record::simulation::geometry;

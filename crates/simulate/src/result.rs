@@ -2,29 +2,16 @@
 
 use crate::cache::{Counts, LevelCounts, Setup};
 use crate::exchange::Account;
-use record::simulation::{self, CacheCounts, Caches, Geometry, Level};
+use record::simulation::{self, CacheCounts, Caches, Level};
 
 /// The meaning of a count.
 pub const UNIT: &str = "events in the window; divide by sent for events a packet";
 
 /// The geometries.
 pub fn caches(setup: &Setup) -> Caches {
-    let geometry = |geometry: &crate::cache::Geometry| Geometry {
-        bytes: geometry.size_bytes(),
-        ways: geometry.ways(),
-        line_bytes: geometry.line_bytes(),
-        replacement: geometry.replacement().word().into(),
-    };
-    Caches {
-        format: "bytes/ways/line bytes/replacement".into(),
-        l1i: geometry(&setup.l1i),
-        l1d: geometry(&setup.l1d),
-        l2: setup.l2.iter().map(geometry).collect(),
-        l3: setup.l3.as_ref().map(geometry),
-        itlb: setup.itlb.as_ref().map(geometry),
-        dtlb: setup.dtlb.as_ref().map(geometry),
-        next_line_prefetch: setup.next_line_prefetch,
-    }
+    let Setup { l1i, l1d, l2, l3, itlb, dtlb, next_line_prefetch, .. } = setup.clone();
+    let format = "bytes/ways/line bytes/replacement".into();
+    Caches { format, l1i, l1d, l2, l3, itlb, dtlb, next_line_prefetch }
 }
 
 /// Misses of this many L2 geometries; `None` if no caches were simulated.

@@ -4,10 +4,7 @@ pub mod axis;
 mod clients;
 pub mod watching;
 
-use crate::cli::{
-    ArrivalWord, ClientOptions, DriveArgs, FindOptions, FleetOptions, LoadOptions, OutputOptions, PathOptions,
-    PathWord, ScenarioToml, ServerOptions, WatchingOptions, WorkloadOptions,
-};
+use crate::cli::{ArrivalWord, DriveArgs, FindOptions, LoadOptions, Options, OutputOptions, PathOptions, PathWord};
 use crate::cpus;
 use crate::defaults;
 use crate::failure::wrong_usage;
@@ -32,8 +29,8 @@ const SUREST: f64 = 0.05;
 const LEAST_SURE: f64 = 0.5;
 
 /// Reads a scenario file.
-pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
-    let Some(path) = path else { return Ok(ScenarioToml::default()) };
+pub fn read_scenario(path: Option<&Path>) -> Result<Options> {
+    let Some(path) = path else { return Ok(Options::default()) };
     let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES)?)
         .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", path.display())))?;
     toml::from_str(&text).map_err(|error| {
@@ -43,48 +40,24 @@ pub fn read_scenario(path: Option<&Path>) -> Result<ScenarioToml> {
     })
 }
 
-/// Options of `load`, `find` and `profile --axis`: the command line over the scenario file.
+/// A request of `load`, `find` or `profile --axis`: the command line over the scenario file.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// The URL as typed.
-    pub url: String,
     pub target: Target,
-    pub name: Option<String>,
-    pub load: LoadOptions,
-    pub workload: WorkloadOptions,
-    pub clients: ClientOptions,
-    pub path: PathOptions,
-    pub fleet: FleetOptions,
-    pub server: ServerOptions,
-    pub watching: WatchingOptions,
+    pub options: Options,
     pub output: OutputOptions,
-    /// The server to start; empty = it runs already.
-    pub command: Vec<String>,
-    /// The scenario file's own options for sweeps.
-    pub find_in_file: FindOptions,
-    /// The scenario file's questions for `predict`.
-    pub what_ifs: Vec<WhatIf>,
 }
 
 impl RunOptions {
     /// A load of this URL with all other options at their defaults.
     pub fn of(url: &str) -> Result<RunOptions> {
-        Ok(RunOptions {
-            url: url.to_string(),
-            target: Target::parse(url)?,
-            name: None,
-            load: LoadOptions::default(),
-            workload: WorkloadOptions::default(),
-            clients: ClientOptions::default(),
-            path: PathOptions::default(),
-            fleet: FleetOptions::default(),
-            server: ServerOptions::default(),
-            watching: WatchingOptions::default(),
-            output: OutputOptions::default(),
-            command: Vec::new(),
-            find_in_file: FindOptions::default(),
-            what_ifs: Vec::new(),
-        })
+        let options = Options { url: Some(url.to_string()), ..Options::default() };
+        Ok(RunOptions { target: Target::parse(url)?, options, output: OutputOptions::default() })
+    }
+
+    /// The server to start; empty = it runs already.
+    pub fn command(&self) -> &[String] {
+        &self.options.server.command
     }
 }
 
@@ -126,23 +99,10 @@ pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
 /// Lays the command line over the scenario file; `example` is shown when neither names a URL.
 pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
     let file = read_scenario(args.scenario.as_deref())?;
-    let url = args.url.or(file.url).ok_or_else(|| wrong_usage(format!("a URL is missing, as in: {example}")))?;
-    Ok(RunOptions {
-        target: Target::parse(&url)?,
-        url,
-        name: args.output.name.clone().or(file.name),
-        load: args.load.over(file.load),
-        workload: args.workload.over(file.workload),
-        clients: args.clients.over(file.clients),
-        path: args.path.over(file.path),
-        fleet: args.fleet.over(file.fleet),
-        server: args.server.over(&file.server),
-        watching: args.watching.over(file.watching),
-        output: args.output,
-        command: if args.command.is_empty() { file.server.command } else { args.command },
-        find_in_file: file.find,
-        what_ifs: file.predict.0,
-    })
+    let typed = Options { name: args.output.name.clone(), ..args.options };
+    let options = typed.over(file);
+    let url = options.url.as_deref().ok_or_else(|| wrong_usage(format!("a URL is missing, as in: {example}")))?;
+    Ok(RunOptions { target: Target::parse(url)?, options, output: args.output })
 }
 
 /// The path that the options ask for, if any.
@@ -181,9 +141,9 @@ pub fn load_plan(
     addresses: Vec<SocketAddr>,
     client_cpus: Vec<usize>,
 ) -> Result<(LoadPlan, Supplied)> {
-    let (options, target) = (&run.load, &run.target);
+    let (options, target) = (&run.options.load, &run.target);
     let Resolved { targets, workload, pace, duration_ns, default_connections, default_warmup_ns, supplied } =
-        crate::workload::resolve(&run.workload, options, target, kind.is_sweep())?;
+        crate::workload::resolve(&run.options.workload, options, target, kind.is_sweep())?;
     let asked = match options.rate {
         None => Pace::Closed,
         Some(rate) if rate.0 > 0.0 => Pace::Open {
@@ -273,7 +233,7 @@ pub fn load_plan(
         source_addresses: options.source_address.clone(),
         seed: options.seed.unwrap_or(defaults::SEED),
         precise: options.precise,
-        clients: clients::client_plan(&run.clients, options, target)?,
+        clients: clients::client_plan(&run.options.clients, options, target)?,
         workload,
     };
     Ok((plan, supplied))
@@ -415,7 +375,8 @@ fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()>
 /// The plan of a load of this URL, for tests.
 #[cfg(test)]
 pub fn of_url(url: &str, options: &LoadOptions) -> Result<LoadPlan> {
-    let run = RunOptions { load: options.clone(), ..RunOptions::of(url)? };
+    let mut run = RunOptions::of(url)?;
+    run.options.load = options.clone();
     load_plan(&run, LoadKind::Single, run.target.resolve()?, Vec::new()).map(|(plan, _)| plan)
 }
 

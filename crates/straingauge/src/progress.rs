@@ -52,7 +52,7 @@ impl Drop for Progress {
     }
 }
 
-/// Columns and rows of the terminal behind a descriptor; 80 and 24 where it does not tell.
+/// Columns and rows of the terminal of a descriptor; 80 and 24 where they are unknown.
 pub fn terminal_size(fd: libc::c_int) -> (usize, usize) {
     // SAFETY: an all-zero winsize is valid, and the ioctl writes only that.
     let size = unsafe {

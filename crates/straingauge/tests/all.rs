@@ -32,6 +32,7 @@ mod simulate;
 mod ssh_workers;
 mod stall;
 mod text_from_outside;
+mod unload;
 mod wan;
 mod watch;
 mod watch_degraded;

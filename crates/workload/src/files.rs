@@ -65,28 +65,18 @@ pub struct FileEntry {
     pub origin: SizeOrigin,
 }
 
-/// The source of a file's size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SizeOrigin {
-    /// The mix.
-    Mix,
-    /// The log's answers with status 200.
-    Log,
-    /// The log's largest answer with status 206: the file is at least this large.
-    Partial,
-    /// No answer of the log had the size.
-    Assumed,
-}
-
-impl SizeOrigin {
-    /// The word in the manifest.
-    pub fn word(self) -> &'static str {
-        match self {
-            SizeOrigin::Mix => "mix",
-            SizeOrigin::Log => "log",
-            SizeOrigin::Partial => "partial",
-            SizeOrigin::Assumed => "assumed",
-        }
+record::worded! {
+    /// The source of a file's size.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum SizeOrigin {
+        /// The mix.
+        Mix = "mix",
+        /// The log's answers with status 200.
+        Log = "log",
+        /// The log's largest answer with status 206: the file is at least this large.
+        Partial = "partial",
+        /// No answer of the log had the size.
+        Assumed = "assumed",
     }
 }
 

@@ -1,4 +1,6 @@
-"""A lighttpd of one of the versions, on a free port with the documents of tux's tests; the rest is theirs, too."""
+"""A lighttpd of one of the versions, with the documents and requests of tux's tests.
+
+As a program it runs their crowd (tux/test/crowd.py). usage: lighttpd.py LABEL CONNECTIONS LIGHTTPD"""
 
 import os
 import resource
@@ -6,7 +8,8 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tux", "test"))
-from rig import Server, claim_port  # noqa: E402  (the folder above)
+from crowd import run_crowd  # noqa: E402  (the folder above)
+from rig import Server, claim_port  # noqa: E402
 
 CONFIGURATION = """
 server.document-root = "{documents}"
@@ -30,9 +33,9 @@ server.modules = ( {modules} )
 
 
 class Lighttpd(Server):
-    """`connections`: the most at once; fewer where the limit of descriptors says so."""
+    """`connections`: the most at once, as far as the limit of descriptors permits."""
 
-    # 1 is lighttpd's when connections were open. What a sanitizer says is on standard error.
+    # lighttpd ends with 1 when connections were open. A sanitizer's report is on standard error.
     GOOD_ENDS = (0, 1)
 
     def __init__(self, binary, folder, modules=(), more="", idle_s=120, connections=12000, env=None, before=()):
@@ -56,3 +59,7 @@ class Lighttpd(Server):
             super().end()
         finally:
             self.scratch.cleanup()
+
+
+if __name__ == "__main__":
+    sys.exit(run_crowd(sys.argv[1], int(sys.argv[2]), lambda folder, connections: Lighttpd(sys.argv[3], folder, connections=connections)))

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,6 +94,23 @@ enum option { RATE, BURST, TIME, HOW_MANY, GROWTH, TIMEOUT, RETRIES, SEED, SEALE
 static const char *const OPTION_NAMES[OPTIONS] = {"--rate",    "--burst",   "--time",   "--workers", "--growth",
                                                   "--timeout", "--retries", "--seed",   "--sealed",  "--draw",
                                                   "--at",      "--port",    "--address"};
+
+/* The options before SEALED are parameters: the member, its form and its limits (length_ns() has those of LENGTH). TEXT
+ * is a whole number that is printed as text, because JSON's numbers do not hold 64 bits. */
+static const struct {
+    const char *name;
+    size_t offset;
+    enum { REAL, WHOLE, LENGTH, TEXT } form;
+    double least, most;
+} MEMBERS[SEALED] = {
+#define MEMBER(name) #name, offsetof(struct parameters, name)
+    [RATE] = {MEMBER(rate_per_sec), REAL, 1, 1e6}, [BURST] = {MEMBER(burst), WHOLE, 1, 1e6},
+    [TIME] = {MEMBER(time_ns), LENGTH, 0, 0},      [HOW_MANY] = {MEMBER(workers), WHOLE, 1, MAX_WORKERS},
+    [GROWTH] = {MEMBER(growth), REAL, 0, 1},       [TIMEOUT] = {MEMBER(timeout_ns), LENGTH, 0, 0},
+    [RETRIES] = {MEMBER(retries), WHOLE, 1, 100},  [SEED] = {MEMBER(seed), TEXT, 0, 0x1p53},
+#undef MEMBER
+};
+
 #define BIT(option) (1u << (option))
 static const struct {
     unsigned needs, may;
@@ -105,32 +123,14 @@ static const struct {
     [METASTABLE] = {BIT(HOW_MANY) | BIT(TIME) | BIT(TIMEOUT) | BIT(RETRIES), 0},
 };
 
-static void set(struct parameters *of, enum option option, const char *name, const char *text) {
-    switch (option) {
-    case RATE:
-        of->rate_per_sec = within(name, text, 1, 1e6);
-        break;
-    case BURST:
-        of->burst = whole(name, text, 1, 1e6);
-        break;
-    case TIME:
-        of->time_ns = length_ns(name, text);
-        break;
-    case HOW_MANY:
-        of->workers = whole(name, text, 1, MAX_WORKERS);
-        break;
-    case GROWTH:
-        of->growth = within(name, text, 0, 1);
-        break;
-    case TIMEOUT:
-        of->timeout_ns = length_ns(name, text);
-        break;
-    case RETRIES:
-        of->retries = whole(name, text, 1, 100);
-        break;
-    default:
-        of->seed = (uint64_t)whole(name, text, 0, 0x1p53);
-    }
+static void set(struct parameters *of, int option, const char *text) {
+    const char *name = OPTION_NAMES[option];
+    void *member = (char *)of + MEMBERS[option].offset;
+    double least = MEMBERS[option].least, most = MEMBERS[option].most;
+    if (MEMBERS[option].form == REAL)
+        *(double *)member = within(name, text, least, most);
+    else /* `seed` is unsigned, and its limits are positive */
+        *(int64_t *)member = MEMBERS[option].form == LENGTH ? length_ns(name, text) : whole(name, text, least, most);
 }
 
 static void slow_down(struct parameters *of, double share) {
@@ -144,8 +144,8 @@ static void slow_down(struct parameters *of, double share) {
 
 /* What no single option shows. */
 static void check(const struct parameters *of) {
-    if (of->kind == METASTABLE && of->timeout_ns < (1 + of->retries) * of->time_ns)
-        refuse("--timeout is shorter than %lld times --time: a storm would never end", (long long)(1 + of->retries));
+    if (of->kind == METASTABLE && of->timeout_ns < of->time_ns)
+        refuse("--timeout is shorter than --time: each request would be late");
 }
 
 struct options options_read(int count, char **words) {
@@ -185,7 +185,7 @@ struct options options_read(int count, char **words) {
         if (!values[option] && !values[SEALED] && (USES[kind].needs >> option & 1))
             refuse("%s needs %s", KIND_NAMES[kind], OPTION_NAMES[option]);
         if (values[option])
-            set(of, (enum option)option, OPTION_NAMES[option], values[option]);
+            set(of, option, values[option]);
     }
     if (!values[SEALED] != !values[DRAW])
         refuse("--sealed and --draw go together");
@@ -209,39 +209,18 @@ struct options options_read(int count, char **words) {
 
 void parameters_print(FILE *to, const struct parameters *of) {
     unsigned uses = USES[of->kind].needs | USES[of->kind].may;
-    const char *between = "";
-    fputc('{', to);
+    const char *between = "{";
     for (int option = 0; option < SEALED; option++) {
         if (!(uses & BIT(option)))
             continue;
-        fprintf(to, "%s\"", between);
+        const void *member = (const char *)of + MEMBERS[option].offset;
+        fprintf(to, "%s\"%s\": ", between, MEMBERS[option].name);
         between = ", ";
-        switch (option) {
-        case RATE:
-            fprintf(to, "rate_per_sec\": %.17g", of->rate_per_sec);
-            break;
-        case BURST:
-            fprintf(to, "burst\": %lld", (long long)of->burst);
-            break;
-        case TIME:
-            fprintf(to, "time_ns\": %lld", (long long)of->time_ns);
-            break;
-        case HOW_MANY:
-            fprintf(to, "workers\": %lld", (long long)of->workers);
-            break;
-        case GROWTH:
-            fprintf(to, "growth\": %.17g", of->growth);
-            break;
-        case TIMEOUT:
-            fprintf(to, "timeout_ns\": %lld", (long long)of->timeout_ns);
-            break;
-        case RETRIES:
-            fprintf(to, "retries\": %lld", (long long)of->retries);
-            break;
-        default:
-            /* As text: JSON's numbers do not hold 64 bits. */
-            fprintf(to, "seed\": \"%llu\"", (unsigned long long)of->seed);
-        }
+        if (MEMBERS[option].form == REAL)
+            fprintf(to, "%.17g", *(const double *)member);
+        else
+            fprintf(to, MEMBERS[option].form == TEXT ? "\"%llu\"" : "%llu",
+                    (unsigned long long)*(const uint64_t *)member);
     }
     fputc('}', to);
 }

@@ -22,7 +22,8 @@ static double overload(const struct parameters *of) {
     return (double)(of->timeout_ns / of->time_ns * of->workers);
 }
 
-/* Connections at which the storm ends: none of them waits longer, though each request is worked on 1 + r times. */
+/* Connections at which the storm ends: none of them waits longer, though each request is worked on 1 + r times. 0: a
+ * request alone takes longer, and the storm never ends. */
 static double recovery(const struct parameters *of) {
     return (double)(of->timeout_ns / ((1 + of->retries) * of->time_ns) * of->workers);
 }

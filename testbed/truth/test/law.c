@@ -143,6 +143,22 @@ static void metastable(void) {
     queue_free(&queue);
 }
 
+/* A timeout that a request alone does not keep during the storm. */
+static void never_back(void) {
+    struct parameters of = EXAMPLES[METASTABLE];
+    of.timeout_ns = 3 * of.time_ns;
+    struct truth truth = solve(&of);
+    struct queue queue = queue_of(of);
+    int64_t now_ns = 0, one = SECOND / of.time_ns;
+    verdict(truth.recovery == 0 && truth.overload == 12, "a storm that no load ends has no recovery point");
+    int is_up = at_load(&queue, &now_ns, 1) > one * 98 / 100;
+    at_load(&queue, &now_ns, 13);
+    at_load(&queue, &now_ns, 1);
+    int64_t down = at_load(&queue, &now_ns, 1);
+    verdict(is_up && down < one / (1 + of.retries) * 11 / 10, "metastable without one stays down at one connection");
+    queue_free(&queue);
+}
+
 static void open_loop(void) {
     struct law law = law_new(EXAMPLES[BUCKET]);
     int at_once = 0;
@@ -218,6 +234,7 @@ int main(void) {
     throughput();
     yield();
     metastable();
+    never_back();
     open_loop();
     gone();
     draws();

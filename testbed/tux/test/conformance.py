@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""HTTP/1.1 as RFC 9110 and 9112 have it, against one server. usage: conformance.py LABEL TUX [OPTION...]"""
+"""HTTP/1.1 by RFC 9110 and 9112, on one server. usage: conformance.py LABEL TUX [OPTION...]"""
 
 import http.client
 import os
-import shutil
 import socket
 import sys
 import tempfile
 import time
 
-from rig import Server, answers, documents, get, is_closed, read_all, run, split
+from rig import Server, answers, documents, get, is_closed, read_all, run_with, split
 
 LABEL, WORDS = sys.argv[1], sys.argv[2:]
 FOLDER = tempfile.mkdtemp(prefix="tux-test-")
@@ -216,7 +215,7 @@ def slow_clients_time_out():
             client.close()
 
 
-def virtual_hosts_have_folders_of_their_own():
+def virtual_hosts_have_separate_folders():
     with Server(WORDS, "--vhosts", folder=FOLDER) as server:
         for host, body in [("example.org", b"of example.org\n"), ("EXAMPLE.org:8080", b"of example.org\n"), ("other", b"of default\n"), ("..", b"of default\n"), ("", b"of default\n")]:
             assert split(server.ask(get("/a.txt", f"Host: {host}", host=False)))[2] == body, host
@@ -246,13 +245,12 @@ def threads_serve_alike_and_the_log_has_every_answer():
 
 
 TESTS = [value for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == "__main__" and name not in ("content", "ask")]
-try:
-    with Server(WORDS, folder=FOLDER) as SERVER:
-        status = run(TESTS, LABEL)
-except AssertionError as error:
-    # Not a test's: the server ended badly, or a sanitizer spoke.
-    print(f"  {error}\nFAILED [{LABEL}] the server's end\n0 passed, 1 failed")
-    status = 1
-finally:
-    shutil.rmtree(FOLDER)
-sys.exit(status)
+
+
+def begin():
+    global SERVER
+    SERVER = Server(WORDS, folder=FOLDER)
+    return SERVER
+
+
+sys.exit(run_with(begin, TESTS, LABEL, FOLDER))

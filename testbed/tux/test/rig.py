@@ -1,21 +1,25 @@
-"""Shared by the tests: a server on a free port with a tree of documents, raw requests, one line a test."""
+"""Shared by the tests of tux and lighttpd: a server on a free port with a tree of documents, and raw requests."""
 
+import concurrent.futures
 import os
 import random
 import select
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "../.."))
+from run_tests import run  # noqa: E402
+
 PATIENCE_S = 60  # a test that waits longer has lost an answer
 
 
 def documents(folder):
-    """A tree with what a static server can meet."""
+    """A tree with everything that a static server may meet."""
     def write(name, content):
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -40,7 +44,7 @@ def documents(folder):
 
 
 def claim_port():
-    """A port below those that the kernel gives to clients, and what claims it against other tests until it is closed."""
+    """A port below those that the kernel gives to clients, and a socket that reserves it among these tests until it is closed."""
     while True:
         port, claim = random.randrange(12000, 32000), socket.socket(socket.AF_UNIX)
         try:
@@ -54,7 +58,7 @@ def claim_port():
 
 
 class Server:
-    """A running tux; the binary's words may hold options."""
+    """A running tux; the command may contain options."""
 
     GOOD_ENDS = (0,)
 
@@ -83,7 +87,7 @@ class Server:
 
     def connect(self, timeout=PATIENCE_S):
         client = socket.create_connection(("127.0.0.1", self.port), timeout)
-        # A request in pieces: else each piece waits for the acknowledgement of the one before it.
+        # Otherwise each piece of a request waits for the acknowledgement of the one before it.
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
 
@@ -99,7 +103,7 @@ class Server:
             return read_all(client)
 
     def end(self):
-        """Ends it; whatever a sanitizer has seen is in the message."""
+        """Ends it; the message contains what a sanitizer reported."""
         self.process.terminate()
         try:
             status = self.process.wait(PATIENCE_S)
@@ -179,16 +183,41 @@ def is_closed(client, timeout=PATIENCE_S):
         return True
 
 
-def run(tests, label):
-    """Runs the functions, prints a line each and the sum; 1 where one failed."""
-    failed = 0
-    for test in tests:
-        try:
-            test()
-            print(f"ok [{label}] {test.__name__}", flush=True)
-        except Exception:  # noqa: BLE001 -- whatever it is, it is that test's failure
-            failed += 1
-            traceback.print_exc(file=sys.stdout)
-            print(f"FAILED [{label}] {test.__name__}", flush=True)
-    print(f"{len(tests) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+def run_with(start, tests, label, folder):
+    """Runs tests with the server of `start()`, whose end is a test, too, and removes the folder; the exit status."""
+    try:
+        with start():
+            return run(tests, label)
+    except AssertionError as error:
+        # No test failed: the server ended badly, or a sanitizer reported something.
+        print(f"  {error}\nFAILED [{label}] the server's end\n0 passed, 1 failed")
+        return 1
+    finally:
+        shutil.rmtree(folder)
+
+
+def random_requests(seed, paths, fields, methods, closes):
+    """Requests for one connection, and in how many pieces they are sent. `closes(path, fields, method)`: whether a request ends
+    the connection, so that a later one may find it closed."""
+    chosen = random.Random(seed)
+    out = b""
+    for _ in range(chosen.randint(1, 12)):
+        path, more, version = chosen.choice(paths), chosen.sample(fields, chosen.choice([0, 0, 0, 1, 2])), chosen.choice(["1.1"] * 8 + ["1.0"])
+        method = chosen.choice(methods)
+        out += get(path, *more, method=method, version=version)
+        if version == "1.0" or {"Connection: close", "Host: again"} & set(more) or closes(path, more, method):
+            break
+    if chosen.random() < 0.5 and out.count(b"HTTP/1.") == 1:
+        at = chosen.randrange(len(out))
+        out = out[:at] + bytes([chosen.randrange(256)]) + out[at + 1:]
+    return out, chosen.choice([1, 1, 3, 10])
+
+
+def answered_alike(servers, names, requests, masked, at_once):
+    """Fails unless all servers give equal answers to the `requests` of 400 seeds, `at_once` connections at a time."""
+    def answers_of(seed):
+        return [masked(server.ask(*requests(seed))) for server in servers]
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        for seed, (expected, *others) in enumerate(pool.map(answers_of, range(400))):
+            for name, answer in zip(names, others):
+                assert answer == expected, f"{name} differs with seed {seed}: {requests(seed)[0][:300]!r}\n{expected[:300]!r}\n{answer[:300]!r}"

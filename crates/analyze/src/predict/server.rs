@@ -20,71 +20,39 @@ use super::regression::minimise;
 use super::usl;
 use serde::Serialize;
 
-/// Which parameters a model has, simplest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Form {
-    /// The same demand at every load, exponential service.
-    Constant,
-    /// The same demand, measured variance of service.
-    Variance,
-    /// Demand with a part for waking an idle CPU.
-    Waking,
-    /// Work besides the requests that does not follow their rate.
-    Background,
-    /// Demand that grows with connections.
-    Growing,
-    /// Wake-ups and growth.
-    WakingGrowing,
-    /// Demand that grows with connections, and work besides the requests.
-    BackgroundGrowing,
-    /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
-    WakingDoubling,
-    /// The same with work besides the requests instead of wake-ups.
-    BackgroundDoubling,
-    /// Wake-ups that cost more the longer the CPU was idle.
-    Cooling,
-    /// The same, and demand that grows with each doubling of the connections.
-    CoolingDoubling,
-    /// The Universal Scalability Law on throughput alone.
-    Usl,
+record::worded! {
+    /// Which parameters a model has, simplest first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Form {
+        /// The same demand at every load, exponential service.
+        Constant = "queue, constant demand",
+        /// The same demand, measured variance of service.
+        Variance = "queue, fitted variance",
+        /// Demand with a part for waking an idle CPU.
+        Waking = "queue, idle wake-ups",
+        /// Work besides the requests that does not follow their rate.
+        Background = "queue, background work",
+        /// Demand that grows with connections.
+        Growing = "queue, growing demand",
+        /// Wake-ups and growth.
+        WakingGrowing = "queue, wake-ups and growth",
+        /// Demand that grows with connections, and work besides the requests.
+        BackgroundGrowing = "queue, background and growth",
+        /// Wake-ups, and demand that grows by the same amount with each doubling of the connections.
+        WakingDoubling = "queue, wake-ups and doublings",
+        /// The same with work besides the requests instead of wake-ups.
+        BackgroundDoubling = "queue, background and doublings",
+        /// Wake-ups that cost more the longer the CPU was idle.
+        Cooling = "queue, cooling while idle",
+        /// The same, and demand that grows with each doubling of the connections.
+        CoolingDoubling = "queue, cooling and doublings",
+        /// The Universal Scalability Law on throughput alone.
+        Usl = "Universal Scalability Law",
+    }
 }
 
 impl Form {
-    /// All, simplest first.
-    pub const ALL: [Form; 12] = [
-        Form::Constant,
-        Form::Variance,
-        Form::Waking,
-        Form::Background,
-        Form::Growing,
-        Form::WakingGrowing,
-        Form::BackgroundGrowing,
-        Form::WakingDoubling,
-        Form::BackgroundDoubling,
-        Form::Cooling,
-        Form::CoolingDoubling,
-        Form::Usl,
-    ];
-
-    /// The name in tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Form::Constant => "queue, constant demand",
-            Form::Variance => "queue, fitted variance",
-            Form::Waking => "queue, idle wake-ups",
-            Form::Background => "queue, background work",
-            Form::Growing => "queue, growing demand",
-            Form::WakingGrowing => "queue, wake-ups and growth",
-            Form::BackgroundGrowing => "queue, background and growth",
-            Form::WakingDoubling => "queue, wake-ups and doublings",
-            Form::BackgroundDoubling => "queue, background and doublings",
-            Form::Cooling => "queue, cooling while idle",
-            Form::CoolingDoubling => "queue, cooling and doublings",
-            Form::Usl => "Universal Scalability Law",
-        }
-    }
-
     fn has_variance(self) -> bool {
         !matches!(self, Form::Constant | Form::Usl)
     }

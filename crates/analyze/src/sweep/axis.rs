@@ -1,5 +1,5 @@
-//! An axis: the same values in every repeat, each repeat in a random order, so that drift and what one point leaves behind
-//! fall on all values alike. Conforming connections are searched first: outward by doubling, then by bisection.
+//! An axis: the same values in every repeat, each repeat in a random order, so that drift and after-effects of a point
+//! affect all values alike. Conforming connections are searched first: by doubling, then by bisection.
 
 use super::schedule::Schedule;
 use super::{Again, Load, Planner, Step, ladder};
@@ -11,11 +11,11 @@ use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Axis, AxisPlace, AxisPlan, Point, Sweep, names};
 
-/// Geometric values, unless others are given.
+/// The number of geometric values, unless values are given.
 const GEOMETRIC_FACTOR: f64 = 2.0;
-/// At most so many values.
+/// The most values.
 const MAX_VALUES: usize = 64;
-/// Offered rates as shares of the capacity; those beyond the overload asked for are left out.
+/// Offered rates as shares of the capacity; those beyond the requested overload are left out.
 const RATES: [f64; 12] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 8.0];
 
 /// Plans an axis.
@@ -29,7 +29,7 @@ pub struct AxisSweep {
     queue: Vec<f64>,
     repeat: u32,
     again: Again,
-    /// The search for conforming connections: smallest and largest number, and how near the bounds must come.
+    /// The search for conforming connections: smallest and largest number, and the distance of the bounds at its end.
     search: Option<Search>,
     done: Option<String>,
 }
@@ -42,8 +42,8 @@ struct Search {
 }
 
 impl AxisSweep {
-    /// An axis by plan. `capacity_per_sec`: peak throughput of a closed loop, from which offered rates are made where
-    /// none are given. The seed decides the order within repeats.
+    /// An axis by plan. `capacity_per_sec`: peak throughput of a closed loop, from which offered rates are computed
+    /// where none are given. The seed determines the order within repeats.
     pub fn new(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>, seed: u64) -> Self {
         let is_searched = axis.axis == Axis::Conforming && axis.values.is_empty();
         let search = is_searched.then_some(Search {
@@ -71,7 +71,7 @@ impl AxisSweep {
         }
     }
 
-    /// The highest value that will be measured, as far as that is known.
+    /// The highest value to be measured, as far as it is known.
     pub fn most(&self) -> f64 {
         self.values.iter().copied().fold(self.search.map_or(0.0, |search| search.high), f64::max)
     }
@@ -86,7 +86,7 @@ impl AxisSweep {
         Step::Done { reason }
     }
 
-    /// The next value of the search; `None` when it is over, with the values to repeat set.
+    /// The next value of the search. `None` at its end; the values to repeat are then set.
     fn searched(&mut self, search: Search, points: &[Point]) -> Option<f64> {
         let verdict = |value: f64| {
             let is_there =
@@ -99,7 +99,7 @@ impl AxisSweep {
         let mut tried: Vec<f64> = self.values.clone();
         tried.sort_by(f64::total_cmp);
         let judged: Vec<(f64, bool)> = tried.iter().filter_map(|value| Some((*value, verdict(*value)?))).collect();
-        // A value that could not be judged (nothing was answered) did not conform.
+        // A value that cannot be judged (nothing was answered) does not conform.
         let failed = tried.iter().copied().find(|value| !judged.iter().any(|(at, holds)| at == value && *holds));
         let held = tried.iter().copied().rfind(|value| failed.is_none_or(|failed| *value < failed));
         let next = match (held, failed) {
@@ -117,7 +117,7 @@ impl AxisSweep {
                 Some(value)
             }
             _ => {
-                // The bounds, and what lies a little below and above, are repeated.
+                // The bounds, and values a little below and above, are repeated.
                 let at = tried.iter().position(|value| Some(*value) == held).unwrap_or(0);
                 self.values = tried[at.saturating_sub(2)..(at + 3).min(tried.len())].to_vec();
                 None
@@ -151,7 +151,7 @@ impl Planner for AxisSweep {
         {
             self.queue.insert(0, place.value);
         }
-        // Of a search, too: its next step depends on what the last one showed.
+        // In a search, too: its next step depends on the result of the last one.
         if let Some(value) = self.queue.pop() {
             return self.measure(value);
         }
@@ -168,7 +168,7 @@ impl Planner for AxisSweep {
             return self.end(format!("all {} repeats were measured", self.repeats));
         }
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.values.len() as u64);
-        // A repeat that cannot be measured whole has no use: its values could not be compared.
+        // A repeat is measured as a whole or not at all, so that its values can be compared.
         if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
             return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
         }
@@ -180,11 +180,11 @@ impl Planner for AxisSweep {
     }
 }
 
-/// Cold connections; the papers' figure goes to 2,000.
+/// Cold connections; the figure of Banga and Mogul (1998) goes to 2,000.
 pub const COLD: [f64; 6] = [0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0];
 /// TIME_WAIT sockets.
 pub const TIME_WAIT: [f64; 2] = [0.0, 20_000.0];
-/// From a machine room to the other side of the world, each way.
+/// Delays each way, from a machine room to the other side of the world.
 pub const DELAYS_MS: [f64; 7] = [0.0, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) -> Vec<f64> {
@@ -195,7 +195,7 @@ fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) 
             let most = axis.overload_ratio.max(RATES[0]);
             let mut shares: Vec<f64> = RATES.into_iter().filter(|share| *share < most).collect();
             shares.push(most);
-            // Round rates read better, and three digits are more than the capacity is known to.
+            // Round rates are easier to read, and the capacity is known to fewer than three digits.
             shares.into_iter().map(|share| rounded(share * capacity)).collect()
         }
         Axis::Cold => COLD.into(),

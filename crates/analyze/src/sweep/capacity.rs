@@ -1,4 +1,4 @@
-//! What the server can do in a closed loop: the measure of offered rates that are given as shares of it.
+//! The server's capacity in a closed loop, for offered rates that are given as shares of it.
 
 use super::schedule::Schedule;
 use super::{Load, Planner, Step};
@@ -6,10 +6,10 @@ use record::scenario::SweepPlan;
 use record::units::format_si;
 use record::{Point, Sweep, names};
 
-/// Enough to keep a server busy.
+/// Connections that keep a server busy.
 const CONNECTIONS: u64 = 64;
 
-/// The best goodput that a closed loop saw so far.
+/// The highest goodput of a closed loop so far.
 pub fn capacity(points: &[Point]) -> Option<f64> {
     points
         .iter()

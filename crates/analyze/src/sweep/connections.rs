@@ -1,6 +1,6 @@
-//! The sweep over connections: a quick geometric pass finds the region, then repeats in random order, refined where zones
-//! change, until the yield point's interval is narrow or the time is spent. With an unloading curve a repeat goes up in order, and
-//! down again, on the server as it is then.
+//! The sweep over connections. A quick geometric pass finds the region; then repeats in random order follow, refined
+//! where zones change, until the yield point's interval is narrow or the time is spent. With an unloading curve a
+//! repeat goes up in order and down again, without a restart of the server.
 
 use super::schedule::Schedule;
 use super::{Again, Load, MIN_REPEATS, Planner, Step, failed_twice, ladder, sure};
@@ -12,16 +12,16 @@ use record::scenario::SweepPlan;
 use record::{Point, Sweep};
 use std::collections::BTreeSet;
 
-/// The sweep over connections takes this share of the time left, when the search over rate follows.
+/// The share of the remaining time for the sweep over connections when the search over rate follows.
 const BUDGET_SHARE: f64 = 0.5;
-/// Loads are refined until neighbours around a change of zone are this near.
+/// Loads are refined until neighbours around a change of zone differ by this factor.
 const FINEST_RATIO: f64 = 1.25;
-/// At most so many loads in one repeat.
+/// The most loads in one repeat.
 const MAX_LOADS: usize = 24;
 
 #[derive(Debug)]
 enum Phase {
-    /// What is left of the ladder.
+    /// The remaining loads, ascending.
     FirstPass(std::vec::IntoIter<u64>),
     Repeats,
     Done(String),
@@ -35,16 +35,16 @@ pub struct ConnectionSweep {
     random: ChaCha8Rng,
     phase: Phase,
     loads: BTreeSet<u64>,
-    /// What is left of the repeat, from its end.
+    /// The remaining loads of the repeat, the last first.
     queue: Vec<Load>,
     known: Option<String>,
     repeat: u32,
-    /// Loads of this repeat that are measured again, as other work disturbed their point.
+    /// Loads of this repeat that are measured again because other work disturbed their point.
     again: Again,
 }
 
 impl ConnectionSweep {
-    /// A sweep by plan; the seed decides the order within repeats.
+    /// A sweep by plan; the seed determines the order within repeats.
     pub fn new(plan: &SweepPlan, seed: u64) -> Self {
         ConnectionSweep {
             plan: plan.clone(),
@@ -59,14 +59,14 @@ impl ConnectionSweep {
         }
     }
 
-    /// Takes another share of the remaining budget than half: 1 when no search over rate follows.
+    /// Sets another share of the remaining budget than half: 1 when no search over rate follows.
     pub fn with_budget_share(mut self, share: f64) -> Self {
         self.schedule.set_share(share);
         self
     }
 
-    /// Puts the load just measured at the end of the repeat once more, where other work disturbed it and there is time: at once
-    /// where the order matters.
+    /// Appends the load just measured to the repeat once more, if other work disturbed it and there is time. Where the
+    /// order matters it is measured again at once.
     fn measure_again(&mut self, points: &[Point], left_ns: u64, elapsed_ns: u64) {
         let load = match points.last() {
             Some(last) if last.sweep == Sweep::Unloading => Load::Unloading(last.connections),
@@ -97,14 +97,14 @@ impl ConnectionSweep {
         self.schedule.measure(load, self.repeat, duration_ns)
     }
 
-    /// Points that each load takes in a repeat.
+    /// Points of each load in a repeat.
     fn ways(&self) -> u64 {
         if self.plan.unload { 2 } else { 1 }
     }
 
-    /// The loads of the next repeat, in the order in which they are measured.
+    /// The loads of the next repeat in the order of measurement.
     fn order(&mut self, findings: &SweepFindings) -> Vec<Load> {
-        // Once every load was measured often enough, only those that speak for the knee make its interval narrower.
+        // After enough measurements of every load, only those used for the knee make its interval narrower.
         let knee = findings.yield_point.estimate.filter(|_| self.plan.until_sure_ratio.is_some());
         let knee = knee.filter(|_| self.repeat > MIN_REPEATS && !self.plan.unload);
         let is_far = |load: u64| knee.is_some_and(|knee| !zones::speaks_for(knee, load as f64));
@@ -151,7 +151,7 @@ impl ConnectionSweep {
         }
     }
 
-    /// Drops loads far from where zones change until a repeat fits, the ones first that leave the smallest hole.
+    /// Drops loads far from a change of zone until a repeat fits; first those whose neighbours are nearest.
     fn thin(&mut self, findings: &SweepFindings, fits: usize) {
         let near = |load: u64| {
             [&findings.yield_point, &findings.failure_point]
@@ -215,7 +215,7 @@ impl Planner for ConnectionSweep {
             }
             match &mut self.phase {
                 Phase::FirstPass(rest) => {
-                    // A load that only seemed to fail must not end the pass.
+                    // A load whose failure was a disturbance must not end the pass.
                     if let Some(load) = points.last().map(|last| last.connections)
                         && self.again.wants(Load::Connections(load), points, 0)
                     {
@@ -245,7 +245,7 @@ impl Planner for ConnectionSweep {
                         None => Phase::Done("nothing could be measured".into()),
                         Some(findings) => match self.stop(&findings) {
                             Some(reason) => Phase::Done(reason),
-                            // A repeat of which less than half can be measured is not worth its beginning.
+                            // A repeat of which less than half fits is not begun.
                             None if left_ns < point_ns / 2 => Phase::Done(self.spent()),
                             None => {
                                 self.start_repeat(&findings, left_ns, elapsed_ns);

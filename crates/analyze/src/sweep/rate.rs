@@ -1,5 +1,8 @@
-//! The search over rate, in the spirit of MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971): outward in growing steps with short trials, then bisection with trials that grow to full length as
-//! the bracket narrows; then blocks in random order that confirm both bounds and draw the curve.
+//! The search over rate, similar to MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971):
+//! outward in growing steps with short trials, then bisection with trials that grow to full length as the bracket
+//! narrows, then blocks in random order that confirm both bounds and measure the curve.
+//!
+//! All rates lie on one grid, so that a rate that is measured again is exactly the same: [`Grid`].
 
 use super::schedule::Schedule;
 use super::{Again, Load, MIN_REPEATS, Planner, Step, sure};
@@ -9,19 +12,54 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Point, Sweep};
+use std::collections::BTreeSet;
 
-/// Points of the curve, as shares of the lower bound (elastic part) and of the upper bound (beyond failure).
+/// Points of the curve, as shares of the lower bound (elastic part) and of the upper bound (beyond failure); about there, where a
+/// rate was measured before.
 const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
-/// Of the rates below, those that are left out once only the bounds matter; of those beyond, one.
+/// The number of rates below the bounds that are left out once only the bounds matter; beyond them it is one.
 const NEAREST: usize = 4;
-/// Where to begin without a hint, requests per second.
+/// The first rate without a hint, requests per second.
 const BLIND_START_PER_SEC: f64 = 100.0;
-/// Bounds on the search: more steps than this mean that it is not converging.
+/// The most steps of the search: with more it does not converge.
 const MAX_OUTWARD: u32 = 40;
 const MAX_BISECTIONS: u32 = 16;
 const HIGHEST_PER_SEC: f64 = 1e8;
 const LOWEST_PER_SEC: f64 = 0.1;
+/// Rates of the grid in an octave, at least; neighbours are 4.4 % apart.
+const LEAST_IN_OCTAVE: i64 = 16;
+
+/// The rates that a search may ask for: the first one, and octaves from it, each divided into steps that are halved until they are
+/// no larger than the wanted width. So a rate that is asked for again is the same to the last bit.
+#[derive(Debug, Clone, Copy)]
+struct Grid {
+    anchor_per_sec: f64,
+    in_octave: i64,
+}
+
+impl Grid {
+    fn new(anchor_per_sec: f64, wanted_ratio: f64) -> Self {
+        let mut in_octave = LEAST_IN_OCTAVE;
+        while (1.0 / in_octave as f64).exp2() - 1.0 > wanted_ratio {
+            in_octave *= 2;
+        }
+        Grid { anchor_per_sec, in_octave }
+    }
+
+    fn rate(self, place: i64) -> f64 {
+        self.anchor_per_sec * (place as f64 / self.in_octave as f64).exp2()
+    }
+
+    fn place(self, rate: f64) -> i64 {
+        self.steps(rate / self.anchor_per_sec)
+    }
+
+    /// Steps to this multiple of a rate.
+    fn steps(self, ratio: f64) -> i64 {
+        (ratio.log2() * self.in_octave as f64).round() as i64
+    }
+}
 
 /// Plans the open-loop search.
 #[derive(Debug)]
@@ -29,14 +67,16 @@ pub struct RateSearch {
     plan: SweepPlan,
     schedule: Schedule,
     random: ChaCha8Rng,
-    start_per_sec: f64,
-    /// With a hint the first steps are small, blind ones double.
+    grid: Grid,
+    /// Places of the rates of the blocks so far.
+    in_blocks: BTreeSet<i64>,
+    /// The factor of the first steps: small with a hint, 2 without one.
     outward_factor: f64,
     outward: u32,
     bisections: u32,
     repeat: u32,
     queue: Vec<f64>,
-    /// Rates of this block that are measured again, as other work disturbed their point.
+    /// Rates of this block that are measured again because other work disturbed their point.
     again: Again,
     known: Option<String>,
     done: Option<String>,
@@ -50,7 +90,11 @@ impl RateSearch {
             plan: plan.clone(),
             schedule: Schedule::new(plan, 1.0),
             random: random(seed ^ 0x7261_7465),
-            start_per_sec: hint.map_or(BLIND_START_PER_SEC, |hint| 0.9 * hint).clamp(LOWEST_PER_SEC, HIGHEST_PER_SEC),
+            grid: Grid::new(
+                hint.map_or(BLIND_START_PER_SEC, |hint| 0.9 * hint).clamp(LOWEST_PER_SEC, HIGHEST_PER_SEC),
+                wanted_ratio(plan),
+            ),
+            in_blocks: BTreeSet::new(),
             outward_factor: if hint.is_some() { 1.15 } else { 2.0 },
             outward: 0,
             bisections: 0,
@@ -62,8 +106,8 @@ impl RateSearch {
         }
     }
 
-    /// Puts the rate just measured at the end of the block once more, where other work disturbed it and there is time. While the
-    /// region is searched that is at once: the next step depends on it.
+    /// Appends the rate just measured to the block once more, if other work disturbed it and there is time. During the
+    /// search it is measured again at once, because the next step depends on it.
     fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
         let Some(rate) = points.last().and_then(|last| last.offered_per_sec()) else { return };
         let needed_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
@@ -77,12 +121,13 @@ impl RateSearch {
         self.plan.repeats.max(1)
     }
 
-    /// Steps grow, so that a wrong hint costs few trials.
-    fn step(&self) -> f64 {
-        self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0)
+    /// Takes growing steps, so that a wrong hint costs few trials.
+    fn steps(&self) -> i64 {
+        self.grid.steps(self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0))
     }
 
-    fn outward(&mut self, rate: f64) -> Step {
+    fn outward(&mut self, place: i64) -> Step {
+        let rate = self.grid.rate(place);
         self.outward += 1;
         if self.outward > MAX_OUTWARD || !(LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(&rate) {
             return self
@@ -91,10 +136,10 @@ impl RateSearch {
         self.measure(rate, self.schedule.short_ns())
     }
 
-    /// Both bounds are known: bisect while they are apart, else confirm them block by block.
+    /// With both bounds known: bisects while they are apart, else confirms them block by block.
     fn between(&mut self, points: &[Point], found: &PointFinding, (lower, upper): (f64, f64), elapsed_ns: u64) -> Step {
         let width = upper / lower - 1.0;
-        let wanted = self.plan.criteria.bracket_ratio.max(0.001);
+        let wanted = wanted_ratio(&self.plan);
         if width > wanted * (1.0 + 1e-9) && self.bisections < MAX_BISECTIONS {
             self.bisections += 1;
             let duration_ns = if self.repeat > 0 || width <= 2.5 * wanted {
@@ -104,7 +149,8 @@ impl RateSearch {
             } else {
                 self.schedule.short_ns()
             };
-            return self.measure((lower * upper).sqrt(), duration_ns);
+            let middle = (self.grid.place(lower) + self.grid.place(upper)).div_euclid(2);
+            return self.measure(self.grid.rate(middle), duration_ns);
         }
         let needed = self.blocks().min(MIN_REPEATS);
         let confirmed = self.full_trials(points, lower).min(self.full_trials(points, upper));
@@ -129,17 +175,34 @@ impl RateSearch {
         self.repeat += 1;
         self.again.clear();
         self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
-        // Once the curve is drawn, only rates near the bounds make the interval narrower.
+        // After the curve is measured, only rates near the bounds make the interval narrower.
         let drawn = if self.plan.until_sure_ratio.is_some() && self.repeat > needed { NEAREST } else { 0 };
-        let (below, beyond) = (&BELOW[drawn.min(BELOW.len())..], &BEYOND[..BEYOND.len() - drawn / NEAREST]);
-        self.queue = below.iter().map(|share| share * lower).chain(beyond.iter().map(|share| share * upper)).collect();
-        self.queue.extend([lower, upper]);
+        self.queue = self.block((lower, upper), drawn);
         self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
         self.queue.shuffle(&mut self.random);
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
         let times = (repeat_ns, self.schedule.left_ns(elapsed_ns));
         self.known = sure::words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
         Step::Yardstick
+    }
+
+    /// The rates of a block: both bounds, and the curve without the `drawn` lowest.
+    fn block(&mut self, (lower, upper): (f64, f64), drawn: usize) -> Vec<f64> {
+        let bounds = [self.grid.place(lower), self.grid.place(upper)];
+        let below = BELOW[drawn.min(BELOW.len())..].iter().map(|share| (bounds[0], self.grid.steps(*share)));
+        let beyond = BEYOND[..BEYOND.len() - drawn / NEAREST].iter().map(|share| (bounds[1], self.grid.steps(*share)));
+        let mut places = BTreeSet::from(bounds);
+        for (bound, steps) in below.chain(beyond) {
+            // A third of the way nearer or further serves as well, where a rate of an earlier block lies there.
+            let (wanted, about) = (bound + steps, (steps.abs() / 3).max(1));
+            let is_of_curve = |place: i64| (place - bound).signum() == steps.signum() && !places.contains(&place);
+            let earlier = self.in_blocks.range(wanted - about..=wanted + about).copied();
+            let nearest = earlier.filter(|place| is_of_curve(*place)).min_by_key(|place| (place - wanted).abs());
+            let chosen = nearest.or(Some(wanted).filter(|place| is_of_curve(*place)));
+            places.extend(chosen);
+        }
+        self.in_blocks.extend(&places);
+        places.into_iter().map(|place| self.grid.rate(place)).collect()
     }
 
     /// Full-length trials at exactly this rate.
@@ -152,7 +215,7 @@ impl RateSearch {
         points.iter().filter(full).count() as u32
     }
 
-    /// The rate of the last trial, when the client could not offer it: trying more would measure the client.
+    /// The rate of the last trial if the client could not offer it: a higher one would measure the client.
     fn client_limit(&self, points: &[Point], findings: &SweepFindings) -> Option<f64> {
         let last = points.iter().rev().find(|point| point.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
@@ -198,7 +261,7 @@ impl Planner for RateSearch {
                 return self.finish("nothing could be measured".into());
             }
             self.outward += 1;
-            return self.measure(self.start_per_sec, self.schedule.short_ns());
+            return self.measure(self.grid.rate(0), self.schedule.short_ns());
         };
         if let Some(rate) = self.client_limit(points, &findings) {
             return self.finish(format!(
@@ -209,11 +272,16 @@ impl Planner for RateSearch {
         let Bounds { lower, upper } = bounds(&findings);
         match (lower, upper) {
             (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, (lower, upper), elapsed_ns),
-            (Some(lower), None) => self.outward(lower * self.step()),
-            (None, Some(upper)) => self.outward(upper / self.step()),
+            (Some(lower), None) => self.outward(self.grid.place(lower) + self.steps()),
+            (None, Some(upper)) => self.outward(self.grid.place(upper) - self.steps()),
             (None, None) => self.finish("no trial could be judged".into()),
         }
     }
+}
+
+/// The width that the bounds are narrowed to.
+fn wanted_ratio(plan: &SweepPlan) -> f64 {
+    plan.criteria.bracket_ratio.max(0.001)
 }
 
 struct Bounds {

@@ -1,17 +1,17 @@
-//! Time: how long a point takes, and whether another one fits into the sweep's share of the budget.
+//! Time: the duration of a point, and whether another one fits into the sweep's share of the budget.
 
 use super::{Load, Step, Trial};
 use record::scenario::SweepPlan;
 
-/// The first pass and the search's first steps use points this much shorter than a full one.
+/// Points of the first pass and of the search's first steps are shorter than a full one by this factor.
 const SHORT_SHARE: f64 = 0.25;
 const SHORTEST_NS: u64 = 200_000_000;
 
-/// The lengths of points and the end of the sweep's time.
+/// The lengths of points and the end of the sweep.
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     full_ns: u64,
-    /// Load before every window; `None`: a fifth of the window.
+    /// Warm-up before every window; `None`: a fifth of the window.
     warmup_ns: Option<u64>,
     budget_ns: u64,
     share: f64,
@@ -21,7 +21,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Of a planner that takes this share of the time left at its first call.
+    /// The schedule of a planner that takes this share of the time left at its first call.
     pub fn new(plan: &SweepPlan, share: f64) -> Self {
         Schedule {
             full_ns: plan.point_duration_ns.clamp(1_000_000, 3_600_000_000_000),
@@ -58,12 +58,12 @@ impl Schedule {
         ((self.short_ns() as f64 * self.full_ns as f64).sqrt()) as u64
     }
 
-    /// Load before a window of this length.
+    /// Warm-up before a window of this length.
     fn warmup_before_ns(&self, duration_ns: u64) -> u64 {
         self.warmup_ns.unwrap_or((duration_ns / 5).clamp(50_000_000, 2_000_000_000).min(duration_ns))
     }
 
-    /// A window of this length with the load before it.
+    /// The duration of a window of this length with its warm-up.
     pub fn with_warmup_ns(&self, duration_ns: u64) -> u64 {
         duration_ns.saturating_add(self.warmup_before_ns(duration_ns))
     }
@@ -76,7 +76,7 @@ impl Schedule {
         Step::Measure(Trial { load, repeat, duration_ns, warmup_ns })
     }
 
-    /// What a full-length point takes, with the overhead (connecting, yardsticks, writing) seen so far.
+    /// The duration of a full-length point with the overhead seen so far (connecting, yardsticks, writing).
     pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
         let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));
         let overhead_ns = spent_ns.saturating_sub(self.planned_ns) / self.issued.max(1);

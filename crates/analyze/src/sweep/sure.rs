@@ -1,4 +1,4 @@
-//! How sure a search is: how wide its interval is already, and how long a narrower one takes.
+//! The present width of a search's interval, and the time that a narrower one takes.
 
 use super::schedule::Schedule;
 use super::{MIN_REPEATS, ladder};
@@ -7,7 +7,8 @@ use record::scenario::SweepPlan;
 use record::units::format_nanos;
 use record::{Sweep, units};
 
-/// What is known after these repeats, in words, where a width is asked for. `left_ns`: until the time limit; `repeat_ns`: what a repeat takes.
+/// The width after these repeats, in words, where a width is requested. `left_ns`: time until the limit; `repeat_ns`:
+/// the duration of a repeat.
 pub(super) fn words(
     plan: &SweepPlan,
     found: &PointFinding,
@@ -30,7 +31,7 @@ pub(super) fn words(
     let Some(width) = found.width_ratio().filter(|width| *width > wanted) else {
         return Some(format!("{known} {after}"));
     };
-    // An interval narrows with the root of the repeats.
+    // An interval narrows with the root of the number of repeats.
     let more = (f64::from(repeat.max(1)) * ((width / wanted).powi(2) - 1.0)).ceil().max(1.0);
     let needed_ns = more * repeat_ns as f64;
     let at_most = if needed_ns > left_ns as f64 { "; the time limit comes first" } else { "" };
@@ -48,12 +49,12 @@ fn number(load: f64, sweep: Sweep) -> String {
     }
 }
 
-/// What the sweeps take at least, nanoseconds: the first pass and the fewest repeats that an interval needs, on a server that answers
-/// at once and fails nowhere.
+/// The shortest duration of the sweeps, nanoseconds: the first pass and the fewest repeats for an interval, on a server
+/// that answers at once and never fails.
 pub fn least_ns(plan: &SweepPlan, is_closed: bool, is_open: bool) -> u64 {
-    /// Connecting and writing, for each point.
+    /// Time for connecting and writing, for each point.
     const OVERHEAD_NS: u64 = 60_000_000;
-    /// Loads that refinement adds; steps of the search over rate before its blocks; rates of a block.
+    /// Loads added by refinement; steps of the search over rate before its blocks; rates of a block.
     const REFINED: u64 = 4;
     const STEPS: u64 = 10;
     const BLOCK: u64 = 9;

@@ -1,7 +1,7 @@
-//! Two servers in turn, round by round, at the same loads.
+//! Measures two servers in turn, round by round, at the same loads.
 //!
-//! In each round both servers are measured over all loads in one random order; the order of the two turns round (A B, B A, ...), so
-//! that what drifts falls on both. The loads are those that the first server takes in its first turn.
+//! In each round both servers are measured at all loads in one random order. The order of the two alternates (A B, B A,
+//! ...), so that drift affects both. The loads are those of the first server's first turn.
 
 use super::schedule::Schedule;
 use super::{Again, Load, Planner, Step, failed_twice, ladder};
@@ -11,16 +11,16 @@ use rand_chacha::ChaCha8Rng;
 use record::Point;
 use record::scenario::SweepPlan;
 
-/// Rounds needed for an interval.
+/// Rounds that an interval needs.
 const LEAST_ROUNDS: u32 = 2;
 
 #[derive(Debug)]
 enum Phase {
     /// A turn begins.
     Begin,
-    /// The first turn: upward until two loads in a row failed.
+    /// The first turn: upward until two consecutive loads failed.
     Search(std::vec::IntoIter<u64>),
-    /// What is left of the order, from its end.
+    /// The remaining loads, the last first.
     Measure(Vec<u64>),
     Done(String),
 }
@@ -33,9 +33,9 @@ pub struct Turns {
     random: ChaCha8Rng,
     phase: Phase,
     loads: Vec<u64>,
-    /// Of this round.
+    /// The order of this round.
     order: Vec<u64>,
-    /// Turns that began.
+    /// Turns begun so far.
     turns: u32,
     /// Of this turn.
     again: Again,
@@ -44,7 +44,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// By plan; the seed decides the order within rounds.
+    /// A comparison by plan; the seed determines the order within rounds.
     pub fn new(plan: &SweepPlan, seed: u64) -> Self {
         Turns {
             plan: plan.clone(),
@@ -64,7 +64,7 @@ impl Turns {
         self.plan.repeats.max(LEAST_ROUNDS)
     }
 
-    /// Why there is no further round, if so; called between two of them.
+    /// Why there is no further round, or `None`; called between rounds.
     fn is_over(&mut self, round: u32, elapsed_ns: u64) -> Option<String> {
         if round > 0 {
             self.longest_round_ns = self.longest_round_ns.max(elapsed_ns.saturating_sub(self.round_began_ns));
@@ -77,7 +77,7 @@ impl Turns {
         (round >= LEAST_ROUNDS && is_late).then(|| format!("{round}, as the next would not fit into the budget"))
     }
 
-    /// Begins the next turn: which server's, and over which loads.
+    /// Begins the next turn: chooses the server and the loads.
     fn begin(&mut self, elapsed_ns: u64) -> Option<Step> {
         let (round, turn) = (self.turns / 2, self.turns % 2);
         if turn == 0
@@ -89,11 +89,11 @@ impl Turns {
         self.turns += 1;
         self.again.clear();
         if self.turns == 1 {
-            // The run began with this server.
+            // The run has started this server already.
             self.phase = Phase::Search(ladder(&self.plan).into_iter());
             return None;
         }
-        // The same order for both servers; in the first round the first server's was that of the search.
+        // Both servers have the same order; in the first round the first server's is that of the search.
         if turn == 0 || round == 0 {
             self.order = self.loads.clone();
             self.order.shuffle(&mut self.random);
@@ -177,7 +177,7 @@ pub(super) mod tests {
         }
     }
 
-    /// All steps where each takes so long, and no load fails.
+    /// All steps if each takes this long and no load fails.
     fn steps(plan: &SweepPlan, seed: u64, step_ns: u64) -> Vec<Step> {
         let mut planner = Turns::new(plan, seed);
         let mut steps = Vec::new();

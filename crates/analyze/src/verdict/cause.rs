@@ -38,10 +38,10 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
         None if found.place == Place::Below => closed.levels.get(1).or(closed.levels.first()),
         None => None,
     };
-    beyond.map(|level| saturated_at(evidence, level, causes))
+    beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
 }
 
-fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> String {
+fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes: &[Cause]) -> String {
     let at = load_words(level.load, Sweep::Connections);
     let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
     let thread = level.busiest_thread_cpus.map(|spread| spread.median);
@@ -87,7 +87,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, causes: &[Cause]) -> Str
                 percent(busiest)
             );
             // A server that slows with each request was another server at the end of the sweep than at its beginning.
-            if evidence.unquiet().is_some() || causes.iter().any(|cause| cause.rule == "slows-with-time") {
+            if is_unquiet || causes.iter().any(|cause| cause.rule == "slows-with-time") {
                 return format!("{seen}.");
             }
             if explains_waiting(causes) {

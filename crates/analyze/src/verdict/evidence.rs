@@ -23,9 +23,12 @@ impl<'a> Evidence<'a> {
         &self.findings.criteria
     }
 
-    /// The sweep in which causes are searched: the closed loop, else the open one.
+    /// The sweep in which causes are searched: the closed loop, else the open one; that one, too, where other work disturbed all
+    /// points under strain of the closed loop and not all of the open loop's.
     pub fn sweep(&self) -> Option<&'a SweepFindings> {
-        self.findings.connections.as_ref().or(self.findings.rate.as_ref())
+        let is_quiet = |sweep: &&SweepFindings| !self.strained_in(sweep).is_empty() && !self.is_unquiet(sweep);
+        let closed = self.findings.connections.as_ref().filter(|closed| !self.is_unquiet(closed));
+        closed.or(self.findings.rate.as_ref().filter(is_quiet)).or(self.findings.sweeps().next())
     }
 
     /// The points of a sweep at one load, without those of the yardstick.
@@ -41,34 +44,29 @@ impl<'a> Evidence<'a> {
 
     /// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.
     pub fn strained_from(&self) -> Option<f64> {
-        let sweep = self.sweep()?;
-        let is_strained = |level: &&Level| level.zone == Zone::Failure;
-        let failing = sweep.levels.iter().find(is_strained).map(|level| level.load);
-        let beyond = match sweep.yield_point.estimate {
-            Some(_) => sweep.beyond_yield().map(|level| level.load),
-            None if sweep.yield_point.place == Place::Below => sweep.levels.get(1).map(|level| level.load),
-            None => None,
-        };
-        match (beyond, failing) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (found, other) => found.or(other),
-        }
+        self.sweep().and_then(strained_from)
     }
 
     /// The points under strain; without disturbed ones, if there are others.
     pub fn strained(&self) -> Vec<&'a Point> {
-        quiet_first(&self.all_strained())
+        quiet_first(&self.sweep().map(|sweep| self.strained_in(sweep)).unwrap_or_default())
     }
 
-    fn all_strained(&self) -> Vec<&'a Point> {
-        let (Some(sweep), Some(from)) = (self.sweep(), self.strained_from()) else { return Vec::new() };
+    fn strained_in(&self, sweep: &SweepFindings) -> Vec<&'a Point> {
+        let Some(from) = strained_from(sweep) else { return Vec::new() };
         let loads = sweep.levels.iter().map(|level| level.load).filter(|load| *load >= from);
         loads.flat_map(|load| self.points_at(sweep.sweep, load)).collect()
     }
 
-    /// If every point under strain was disturbed: how many there are, and what disturbed the last of them.
+    /// Whether a sweep has points under strain, and all of them were disturbed.
+    pub fn is_unquiet(&self, sweep: &SweepFindings) -> bool {
+        let points = self.strained_in(sweep);
+        !points.is_empty() && points.iter().all(|point| disturbance::is_disturbed(point))
+    }
+
+    /// If every point under strain was disturbed, in all sweeps: how many there are, and what disturbed the last of them.
     pub fn unquiet(&self) -> Option<(usize, String)> {
-        let points = self.all_strained();
+        let points: Vec<&Point> = self.findings.sweeps().flat_map(|sweep| self.strained_in(sweep)).collect();
         let whys: Vec<&str> = points.iter().filter_map(|point| disturbance::why(point)).collect();
         let last = plain(whys.last().filter(|_| whys.len() == points.len())?, 200);
         Some((points.len(), last))
@@ -156,6 +154,21 @@ impl<'a> Evidence<'a> {
                 .filter(|share| share.is_finite())
                 .collect::<Vec<_>>(),
         )
+    }
+}
+
+/// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.
+fn strained_from(sweep: &SweepFindings) -> Option<f64> {
+    let is_strained = |level: &&Level| level.zone == Zone::Failure;
+    let failing = sweep.levels.iter().find(is_strained).map(|level| level.load);
+    let beyond = match sweep.yield_point.estimate {
+        Some(_) => sweep.beyond_yield().map(|level| level.load),
+        None if sweep.yield_point.place == Place::Below => sweep.levels.get(1).map(|level| level.load),
+        None => None,
+    };
+    match (beyond, failing) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (found, other) => found.or(other),
     }
 }
 

@@ -35,6 +35,7 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
         (Some(back), _) => {
             format!("until then it comes back when the load falls to {}", load_words(*back, Sweep::Connections))
         }
+        _ if unloading.never_back => "until then only a restart brings it back".into(),
         _ => "until then only a load below the lowest one measured, or a restart, brings it back".into(),
     };
     let mut found = finding(
@@ -44,7 +45,19 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         &[],
     )?;
-    if !unloading.doubts.is_empty() {
+    if unloading.never_back {
+        let lowest = unloading.levels.first().map_or(1.0, |level| level.load);
+        let url = quoted(&evidence.run.record.scenario.url());
+        let command = format!("straingauge load {url} --connections {lowest:.0}");
+        found.remedy = format!(
+            "{} To decide: `{command}` against the server started anew; if it gives again what it gave before, the load brought it down, \
+             else something came between.",
+            found.remedy
+        );
+        found.commands = vec![command];
+    }
+    // It came down once: something else may have come at that moment.
+    if unloading.never_back || !unloading.doubts.is_empty() {
         found.certainty = Certainty::Possibility;
     }
     Some(found)
@@ -74,9 +87,10 @@ pub fn client_ports(evidence: &Evidence<'_>) -> Option<Finding> {
 pub fn client(evidence: &Evidence<'_>) -> Option<Finding> {
     let sweep = evidence.sweep().filter(|sweep| sweep.yield_point.estimate.is_none())?;
     let level = sweep.levels.iter().find(|level| level.client_limited)?;
+    let whose = if level.crowded { ", much of it with other work" } else { "" };
     let server = level
         .cpus_busy_ratio
-        .map_or(String::new(), |busy| format!("; the server's CPUs were {} busy", percent(busy.median)));
+        .map_or(String::new(), |busy| format!("; the server's CPUs were {} busy{whose}", percent(busy.median)));
     let command = format!(
         "straingauge find --client 'ssh HOST straingauge load --worker' {}",
         quoted(&evidence.run.record.scenario.url())

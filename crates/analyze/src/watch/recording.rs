@@ -49,7 +49,7 @@ pub struct Sample {
     pub server_cpu_s: Option<f64>,
     /// See `server_cpu_s`.
     pub server_user_s: Option<f64>,
-    /// The machine's counters, with the time of their own reading.
+    /// The machine's counters, with the time at which they were read.
     pub machine: Option<(f64, CpuModes)>,
     /// Sockets by state; absent at the beginning of the watch, before its first reading.
     pub states: Option<BTreeMap<Cow<'static, str>, u64>>,

@@ -1,14 +1,14 @@
-//! Curves over load that are compared within repeats: the blocked design against a machine that drifts.
+//! Curves over load, compared within repeats: a blocked design, because the machine's speed drifts.
 //!
-//! Model: ln(value) = level of the load + level of the repeat + residual. Drift moves all points of a repeat together and
-//! ends in the repeat's level; what is left between loads is the effect of load. Fitted by
-//! alternating weighted means with Huber weights, so that one disturbed point moves little.
+//! Model: ln(value) = level of the load + level of the repeat + residual. Drift moves all points of a repeat together,
+//! so it goes into the repeat's level; the remaining difference between loads is the effect of load. The model is
+//! fitted by alternating weighted means with Huber weights, so one disturbed point has little influence.
 
 use crate::statistics::median;
 use rand::{Rng, RngExt};
 use std::collections::BTreeSet;
 
-/// One reading: a load, the repeat it belongs to, a positive value and how much it counts.
+/// One reading: a load, its repeat, a positive value and its weight.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     pub load: f64,
@@ -17,14 +17,14 @@ pub(super) struct Reading {
     pub weight: f64,
 }
 
-/// Alternations of the fit, and reweightings against outliers.
+/// Alternations of the fit, and changes of the weights against outliers.
 const ROUNDS: usize = 40;
 const ROBUST_ROUNDS: usize = 4;
 
 /// Share of the loads that a draw leaves out.
 const LEFT_OUT: f64 = 0.2;
 
-/// A reading's place in the table of loads and repeats, with the logarithm of its value.
+/// A reading's place in the table of loads and repeats, and the logarithm of its value.
 struct Cell {
     load: usize,
     repeat: usize,
@@ -33,7 +33,7 @@ struct Cell {
     weight: f64,
 }
 
-/// Sets each of `means` to the weighted mean of its cells' values less the other side's level. `sides` gives a cell's
+/// Sets each of `means` to the weighted mean of its cells' values minus the other side's level. `sides` gives a cell's
 /// place in `means` and in `others`.
 fn means(cells: &[Cell], means: &mut [f64], sides: impl Fn(&Cell) -> (usize, usize), others: &[f64]) {
     let mut sums = vec![(0.0, 0.0); means.len()];
@@ -47,7 +47,7 @@ fn means(cells: &[Cell], means: &mut [f64], sides: impl Fn(&Cell) -> (usize, usi
     }
 }
 
-/// Where a curve crosses a threshold, seen from low to high load.
+/// Where a curve first crosses a threshold, from low to high load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Crossing {
     /// Already crossed at the lowest load.
@@ -58,20 +58,20 @@ pub(super) enum Crossing {
     Beyond,
 }
 
-/// A fitted curve: loads ascending with the logarithm of the value at each, free of the repeats' levels.
+/// A fitted curve: ascending loads with the logarithm of the value at each, without the repeats' levels.
 #[derive(Debug, Clone)]
 pub(super) struct BlockCurve {
     pub loads: Vec<f64>,
     pub levels: Vec<f64>,
     residuals: Vec<Vec<f64>>,
-    /// Repeats with at least two loads: only they can tell the effect of load from drift.
+    /// Repeats with at least two loads: only these separate the effect of load from drift.
     pub repeats: usize,
     /// Where several forms of a bend fit about as well, which one is taken: 0 the gentlest, 1 the sharpest.
     pub sharpness: f64,
 }
 
 impl BlockCurve {
-    /// Fits the model. `None` without any usable reading. Values that are zero count as a millionth of the largest.
+    /// Fits the model. `None` without a usable reading. Zeros count as a millionth of the largest value.
     pub fn fit(readings: &[Reading]) -> Option<Self> {
         let largest = readings.iter().map(|r| r.value).filter(|v| v.is_finite()).fold(0.0, f64::max);
         let usable: Vec<Reading> = readings
@@ -120,7 +120,7 @@ impl BlockCurve {
         let mut residuals = vec![Vec::new(); loads.len()];
         let mut seen = vec![BTreeSet::new(); repeats.len()];
         for cell in &cells {
-            // A short point scatters more; the root of its length brings that to the scatter of a full-length one.
+            // A short point scatters more; the root of its length scales that to the scatter of a full-length point.
             let residual = cell.value - levels[cell.load] - shifts[cell.repeat];
             residuals[cell.load].push(residual * cell.length.min(1.0).sqrt());
             seen[cell.repeat].insert(cell.load);
@@ -129,7 +129,7 @@ impl BlockCurve {
         Some(BlockCurve { loads, levels, residuals, repeats, sharpness: 1.0 })
     }
 
-    /// A curve that is known without noise: loads ascending, the logarithm of the value at each.
+    /// A curve without noise: ascending loads and the logarithm of the value at each.
     pub fn exact(loads: Vec<f64>, levels: Vec<f64>) -> Self {
         BlockCurve { loads, levels, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
     }
@@ -139,15 +139,15 @@ impl BlockCurve {
         self.levels[index].exp()
     }
 
-    /// The fitted value at any load within the measured range (interpolated over its logarithm).
+    /// The fitted value at any load in the measured range (interpolated over the load's logarithm).
     pub fn value_at(&self, load: f64) -> f64 {
         Interpolant::new(&self.loads, &self.levels).at(load).exp()
     }
 
-    /// One bootstrap draw of the curve. Every load's level is the mean deviation of as many residuals as it has readings,
-    /// drawn from its own and its two neighbours' (inflated by sqrt(n / (n - 1)), as they are deviations from a fitted
-    /// centre). With `drops_loads` a fifth of the inner loads is left out, so that the interval also contains what the grid's
-    /// coarseness costs where the curve is interpolated.
+    /// One bootstrap draw of the curve. Every load's level is moved by the mean of as many residuals as it has
+    /// readings, drawn from its own and those of its two neighbours (multiplied by sqrt(n / (n - 1)), because they are
+    /// deviations from a fitted centre). With `drops_loads` a fifth of the inner loads is left out, so the interval
+    /// includes the error of interpolating between loads.
     pub fn draw(&self, random: &mut impl Rng, drops_loads: bool) -> BlockCurve {
         let last = self.loads.len() - 1;
         let (mut loads, mut levels) = (Vec::with_capacity(last + 1), Vec::with_capacity(last + 1));
@@ -158,7 +158,7 @@ impl BlockCurve {
                 .collect();
             let inflation = if readings > 1 { (readings as f64 / (readings as f64 - 1.0)).sqrt() } else { 1.41 };
             let mean = (0..readings).map(|_| pool[random.random_range(0..pool.len())]).sum::<f64>() / readings as f64;
-            // Drawn even where it is not used, so that the choices at one load do not depend on another's place.
+            // Drawn even where it is not used, so that the draws at one load do not depend on other loads.
             let left_out = random.random_range(0.0..1.0) < LEFT_OUT;
             if !(left_out && drops_loads && at > 0 && at < last) {
                 loads.push(self.loads[at]);
@@ -169,9 +169,9 @@ impl BlockCurve {
         BlockCurve { loads, levels, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
-    /// Where doubling the load stops raising the value by `gain_ratio`: the load x at which value(x sqrt 2) / value(x / sqrt 2)
-    /// falls below 1 + `gain_ratio`, the gains made monotone first (pooled adjacent violators) against noise.
-    /// `None` when the loads span less than a doubling.
+    /// Where doubling the load raises the value by less than `gain_ratio`: the load x at which value(x sqrt 2) /
+    /// value(x / sqrt 2) falls below 1 + `gain_ratio`. Against noise, the gains are first made monotone (pooled
+    /// adjacent violators). `None` when the loads span less than a doubling.
     pub fn gain_falls_below(&self, gain_ratio: f64) -> Option<Crossing> {
         const PER_DOUBLING: f64 = 16.0;
         let (first, last) = (*self.loads.first()?, *self.loads.last()?);
@@ -194,13 +194,13 @@ impl BlockCurve {
         Some(cross(&(0..=steps).map(centre).collect::<Vec<_>>(), &rising, threshold))
     }
 
-    /// Where the value, made monotone, rises to `threshold` (in the value's unit) at or after load number `from`.
+    /// Where the value, made monotone, reaches `threshold` (in the value's unit), from load number `from` on.
     pub fn rises_to(&self, threshold: f64, from: usize) -> Crossing {
         let weighted: Vec<(f64, f64)> = self.levels[from..].iter().map(|level| (*level, 1.0)).collect();
         cross(&self.loads[from..], &isotonic(&weighted), threshold.max(f64::MIN_POSITIVE).ln())
     }
 
-    /// The index of the lowest level after a running median of three, so that one lucky point is not the reference.
+    /// The index of the lowest level after a running median of three, so that no single low point is the reference.
     pub fn lowest(&self) -> (usize, f64) {
         let smooth = |at: usize| {
             if self.levels.len() < 3 {
@@ -216,8 +216,9 @@ impl BlockCurve {
     }
 }
 
-/// Monotone cubic interpolation (Fritsch and Butland's slopes) of levels over the logarithm of the loads, constant beyond
-/// the ends. Straight chords would lie below a curve that bends down, and so put its bend too high on a coarse grid.
+/// Monotone cubic interpolation (Fritsch and Butland's slopes) of levels over the logarithm of the loads, constant
+/// beyond the ends. Straight lines would lie below a curve that bends down, and would place the bend too high on a
+/// coarse grid.
 struct Interpolant<'a> {
     positions: Vec<f64>,
     levels: &'a [f64],
@@ -268,7 +269,7 @@ impl<'a> Interpolant<'a> {
     }
 }
 
-/// The rising sequence nearest to (value, weight) in least squares: pooled adjacent violators.
+/// The non-decreasing sequence that fits (value, weight) best in least squares: pooled adjacent violators.
 pub(super) fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
     let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(values.len());
     for (value, weight) in values {
@@ -285,7 +286,7 @@ pub(super) fn isotonic(values: &[(f64, f64)]) -> Vec<f64> {
     pools.into_iter().flat_map(|(value, _, count)| std::iter::repeat_n(value, count)).collect()
 }
 
-/// Where a rising sequence passes `threshold`, interpolated over the logarithm of the loads.
+/// Where a non-decreasing sequence passes `threshold`, interpolated over the logarithm of the loads.
 fn cross(loads: &[f64], rising: &[f64], threshold: f64) -> Crossing {
     match rising.partition_point(|value| *value < threshold) {
         0 => Crossing::Below,
@@ -317,7 +318,7 @@ mod tests {
         let loads = [1.0, 2.0, 4.0, 8.0, 16.0];
         let steady = BlockCurve::fit(&readings(&[(1.0, values), (1.0, values), (1.0, values)], &loads)).unwrap();
         let mut drifting = readings(&[(1.0, values), (0.7, values), (1.3, values)], &loads);
-        // The fast repeat lacks the low loads, the slow one the high loads: plain medians would be bent by that.
+        // The fast repeat lacks the low loads, the slow one the high loads: this would distort plain medians.
         drifting.retain(|r| match r.repeat {
             1 => r.load < 16.0,
             2 => r.load > 2.0,

@@ -1,14 +1,14 @@
-//! Reasons not to trust what a sweep's findings say.
+//! Reasons not to trust a sweep's findings.
 
 use super::failure::{self, Trial};
 use super::find::load_words;
-use super::{Level, PointFinding};
+use super::{Level, Place, PointFinding, percent};
 use record::{Doubt, DoubtKind, Severity, Sweep};
 
-/// With fewer disturbed points than this share, the quiet ones and what was measured again outweigh them.
+/// Below this share of disturbed points, the undisturbed and repeated ones outweigh them.
 const DISTURBED_RATIO: f64 = 0.2;
 
-/// `disturbed`: how many points other work disturbed, of how many.
+/// `disturbed`: the number of points that other work disturbed, and the number of all points.
 pub(super) fn of_sweep(
     levels: &[Level],
     trials: &[Trial],
@@ -59,7 +59,24 @@ pub(super) fn of_sweep(
                 "{which}: {points} of {of_them} points were disturbed by other work, so the truth may lie outside of the intervals: they \
                  hold what this machine gave meanwhile"
             ),
-            "stop the other work and repeat it, or give the server and the client CPUs of their own",
+            "stop the other work and repeat it, or give the server and the client separate CPUs",
+        ));
+    }
+    // The closed loop's yield point is read from throughput, the open loop's from the CPUs.
+    if sweep == Sweep::Rate
+        && yield_point.place == Place::Unknown
+        && let Some(level) = levels.iter().rfind(|level| level.crowded)
+    {
+        found.push(Doubt::new(
+            DoubtKind::NoisyNeighbour,
+            Severity::Warning,
+            format!(
+                "{which}: other work took much of the server's CPUs ({} busy at {}), so whether the server itself would have saturated them \
+                 is not known",
+                level.cpus_busy_ratio.map_or("not measured how".into(), |busy| percent(busy.median)),
+                load_words(level.load, sweep)
+            ),
+            "stop the other work and repeat it, or give the server CPUs of its own (--server-cpus)",
         ));
     }
     if let Some(level) = levels.iter().find(|level| level.client_limited) {

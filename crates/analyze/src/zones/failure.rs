@@ -1,4 +1,4 @@
-//! When a trial counts as failed, and between which loads failure begins.
+//! When a trial counts as failed, and the loads between which failure begins.
 
 use super::curve::isotonic;
 use super::{Place, PointFinding};
@@ -9,20 +9,20 @@ use record::units::grouped;
 use record::{Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// More connections than this without a byte of an answer are failure: at their 99th percentile nobody is served.
+/// More connections than this without a byte of an answer count as failure: the 99th percentile is then not served.
 const SILENT_RATIO: f64 = 0.01;
 const RECOVERY_SEED: u64 = 0x5245;
 
-/// Whether a point crossed a criterion of failure; one that cannot be judged did not.
+/// Whether a point crossed a criterion of failure; false for a point that cannot be judged.
 pub fn fails(point: &Point, criteria: &Criteria) -> bool {
     crossed(point, criteria).is_some_and(|reasons| !reasons.is_empty())
 }
 
-/// The criteria of failure that a point crossed, in words with the value and the limit; empty = the load held.
-/// `None` when the point cannot be judged: nothing was asked of the server.
+/// The criteria of failure that a point crossed, in words with the value and the limit; empty: the load held.
+/// `None` when the point cannot be judged because no request was sent.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
-    // The connections of a closed loop always ask; runs of earlier versions do not count what was sent in the warm-up.
+    // Connections of a closed loop always send; runs of earlier versions do not count requests of the warm-up.
     let is_asking = point.pace == Pace::Closed && point.connections > 0 && point.duration_ns > 0;
     if outcomes.requests() == 0 && outcomes.sum() == 0 && !is_asking {
         return None;
@@ -71,13 +71,13 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Failed requests that are the server's: without those that the client had no port or descriptor for.
+/// Requests that the server failed: without those for which the client had no port or descriptor.
 fn server_failures(point: &Point) -> u64 {
     let outcomes = &point.outcomes;
     outcomes.errors().saturating_sub(outcomes.local_limit).saturating_add(outcomes.non_2xx)
 }
 
-/// What was really offered: requests issued over the window. A Poisson schedule's count varies, the nominal rate does not.
+/// The rate really offered: requests issued in the window. With a Poisson schedule it differs from the nominal rate.
 pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
     let nominal = point.offered_per_sec()?;
     let seconds = point.duration_ns as f64 / 1e9;
@@ -85,7 +85,7 @@ pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
     Some(if seconds > 0.0 && issued > 0.0 { issued.min(nominal) } else { nominal }).filter(|rate| *rate > 0.0)
 }
 
-/// One trial of a load: whether it failed, the repeat it belongs to, and its weight (share of a full-length point).
+/// One trial of a load: whether it failed, its repeat, and its weight (share of a full-length point).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Trial {
     pub load: f64,
@@ -101,8 +101,9 @@ pub(super) struct Bracket {
     pub upper: Option<f64>,
 }
 
-/// Brackets the failure point: the share of failing trials by load, made monotone (pooled adjacent violators, weighted by
-/// the trials' lengths), below one half at `lower` and above it at `upper`. A load at exactly one half is between them.
+/// Brackets the failure point. The share of failing trials by load, made monotone (pooled adjacent violators, weighted
+/// by the trials' lengths), is below one half at `lower` and above it at `upper`. A load at exactly one half is between
+/// them.
 pub(super) fn bracket(trials: &[Trial]) -> Bracket {
     let shares = shares(trials);
     let fitted = isotonic(&shares.iter().map(|(_, failed, weight)| (*failed, *weight)).collect::<Vec<_>>());
@@ -131,7 +132,7 @@ fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
         .collect()
 }
 
-/// Loads whose trials disagree, and loads that mostly failed although a higher one mostly held.
+/// Loads whose trials disagree, and loads that mostly failed while a higher one mostly held.
 pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
     let shares = shares(trials);
     let highest_held = shares.iter().filter(|(_, failed, _)| *failed < 0.5).map(|(load, ..)| *load).fold(0.0, f64::max);
@@ -142,8 +143,8 @@ pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
         .collect()
 }
 
-/// Interval of the failure point: the bracket itself, widened by what a bootstrap gives. Whole repeats are drawn where
-/// there are three or more (trials of a repeat share the machine's speed), single trials otherwise.
+/// Interval of the failure point: the bracket, widened by a bootstrap. It draws whole repeats where there are three or
+/// more (the trials of a repeat share the machine's speed), otherwise single trials.
 pub(super) fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> Option<(f64, Option<f64>)> {
     let found = bracket(trials);
     let lowest = trials.iter().map(|trial| trial.load).fold(f64::INFINITY, f64::min);
@@ -176,8 +177,8 @@ pub(super) fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> 
     Some((low, high))
 }
 
-/// The recovery point between loads that are off the loading curve and those that are back, by the same bounds as the failure
-/// point. `trials`: load, repeat, and whether it was off.
+/// The recovery point: between loads that are off the loading curve and loads that are back on it, with the bounds
+/// found as for the failure point. `trials`: load, repeat, and whether it was off.
 pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &Criteria) -> PointFinding {
     let trial = |(load, repeat, failed): &(f64, u32, bool)| Trial {
         load: *load,
@@ -203,7 +204,7 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
     point
 }
 
-/// How many different repeats the trials at the bracket's two loads come from.
+/// The number of repeats with trials at the bracket's two loads.
 pub(super) fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
     let count = |load: Option<f64>| {
         let repeats: BTreeSet<u32> =

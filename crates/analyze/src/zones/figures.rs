@@ -1,11 +1,11 @@
-//! Findings as figures, so that limits and other tools can ask for them by name.
+//! Findings as figures, which limits and other tools read by name.
 
 use super::{Findings, PointFinding, SweepFindings};
 use record::{Figure, Figures, Origin, names};
 
 impl Findings {
-    /// The yield and failure points and the peak by name. Where a point was not reached, the bound that was measured
-    /// stands for it: a server that held 60k/s does not cross `failure_rate < 50k`.
+    /// The yield and failure points and the peak by name. Where a point was not reached, the measured bound
+    /// takes its place: a server that held 60k/s does not cross `failure_rate < 50k`.
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
         let sweeps = [

@@ -1,4 +1,4 @@
-//! The finding itself: levels, curves and trials put together into zones and points.
+//! Puts levels, curves and trials together into zones and points.
 
 use super::curve::{BlockCurve, Crossing};
 use super::failure::{self, Bracket, Trial};
@@ -6,21 +6,19 @@ use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepF
 use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
 use crate::shown::{cost_us, percent, rate};
-use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
+use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
-/// Seeds differ by use, so that no two bootstraps draw alike; they are fixed, so that a run always reads the same.
+/// A seed for each bootstrap, so that no two draw alike. They are fixed: a run always gives the same findings.
 const YIELD_SEED: u64 = 0x5947;
 const FAILURE_SEED: u64 = 0x4641;
 const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
-/// The knee's interval is at least this wide below and above: the response time at low loads holds what the service does not (the
-/// path, a timer's slack, a wake-up), which puts the knee a little too high, and no number of repeats shows by how much.
+/// The knee's interval is at least this wide below and above: the response time at low loads also contains the path,
+/// timer slack and wake-ups, which place the knee a little too high; repeats do not show by how much.
 const KNEE_ERRORS: (f64, f64) = (0.04, 0.015);
 /// The rate at which a CPU is saturated is known to this share at best: interrupts are charged to whom they interrupt.
 const RATE_ERROR: f64 = 0.015;
-/// Other work of this size can saturate a CPU in the server's stead.
-const NOISY_CPUS: f64 = 0.2;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
@@ -35,13 +33,13 @@ pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
     }
 }
 
-/// [`find`] with the points of a run and the criteria it was made with (the defaults, where it has none).
+/// [`find`] with the points of a run and its criteria (the defaults, where it has none).
 pub fn of_run(run: &RunDir) -> Findings {
     let criteria = run.record.scenario.sweep().map(|sweep| sweep.criteria).unwrap_or_default();
     Findings { axes: crate::axis::find(run), ..find(&run.points, &criteria) }
 }
 
-/// What one sweep showed, without the others; `None` where it has no point.
+/// The findings of one sweep; `None` where it has no point.
 pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> Option<SweepFindings> {
     let groups = levels::group(points, sweep);
     if groups.is_empty() {
@@ -55,8 +53,8 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
     let mut yield_point = match sweep {
         Sweep::Rate => {
-            let busy = BlockCurve::fit(&levels::readings(&groups, utilisation));
-            open_yield(busy.as_ref(), others_cpus(&groups), criteria)
+            let busy = |of: fn(&Point) -> Option<f64>| BlockCurve::fit(&levels::readings(&groups, of));
+            open_yield(busy(utilisation), busy(crate::point::saturation_by_any), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),
     };
@@ -111,7 +109,7 @@ pub fn load_words(load: f64, sweep: Sweep) -> String {
 
 /// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
 pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
-    // Two ends that would read alike get a decimal.
+    // Ends that would read alike get a decimal.
     let is_one_number = found
         .low
         .zip(found.high)
@@ -129,7 +127,7 @@ pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
     }
 }
 
-/// The lowest load from which on the client was the limit: at the yield point and beyond, or the top without one.
+/// The lowest load at which the client was the limit: from the yield point on, or at the highest load without one.
 fn client_limit(levels: &[Level], yield_estimate: Option<f64>) -> Option<f64> {
     let beyond: Vec<&Level> = match yield_estimate {
         Some(estimate) => levels.iter().filter(|level| level.load > estimate).collect(),
@@ -152,7 +150,7 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if yield_point.place == Place::Below {
         return Zone::Plastic;
     }
-    // Plastic is what lies beyond the interval, or beyond the half doubling that the definition looks ahead.
+    // Plastic begins beyond the interval, or beyond the half doubling that the definition looks ahead.
     let ends = yield_point.estimate.map(|estimate| {
         let ahead = estimate * std::f64::consts::SQRT_2;
         yield_point.high.map_or(ahead, |high| high.min(ahead))
@@ -160,7 +158,7 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
     if ends.is_some_and(|ends| load > ends) { Zone::Plastic } else { Zone::Elastic }
 }
 
-/// A point from a crossing of the fitted curve, with the interval of the same crossing in bootstrap draws.
+/// A point from a crossing of the fitted curve; its interval comes from the same crossing in bootstrap draws.
 fn crossing(
     curve: &BlockCurve,
     criteria: &Criteria,
@@ -240,7 +238,8 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
     match (thread, cpus) {
         (_, Some(cpus)) if cpus >= criteria.saturation_ratio => {
-            format!("; the server's CPUs are {} busy", percent(cpus))
+            let whose = if level.crowded { ", much of it with other work" } else { "" };
+            format!("; the server's CPUs are {} busy{whose}", percent(cpus))
         }
         (Some(thread), _) if thread >= criteria.saturation_ratio => {
             format!("; the server's busiest thread uses {} of a CPU", percent(thread))
@@ -250,15 +249,16 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     }
 }
 
-/// How busy the server is at the rate that was asked for, by the utilisation law (U = X D: Denning and Buzen, 1978). A window of a
-/// Poisson schedule holds some per cent more or fewer requests than the rate says, and their CPU time with them.
+/// How busy the server is at the rate that was asked for, by the utilisation law (U = X D: Denning and Buzen, 1978). A
+/// window of a Poisson schedule has some per cent more or fewer requests than the rate says, and so has their CPU time.
 fn utilisation(point: &Point) -> Option<f64> {
     let answered = point.value(names::THROUGHPUT).filter(|rate| *rate > 0.0)?;
     Some(crate::point::saturation(point)? / answered * point.offered_per_sec()?)
 }
 
-fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) -> PointFinding {
-    let Some(busy) = busy else {
+/// `busy`: what saturates, as far as the server and its client kept it busy; `by_any`: whoever did.
+fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &Criteria) -> PointFinding {
+    let (Some(busy), Some(by_any)) = (busy, by_any) else {
         return PointFinding::none(
             criteria,
             0,
@@ -266,12 +266,25 @@ fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) 
         );
     };
     let threshold = criteria.saturation_ratio;
-    let (found, mut point) = crossing(busy, criteria, (YIELD_SEED, true), |curve| Some(curve.rises_to(threshold, 0)));
+    let (found, mut point) = crossing(&busy, criteria, (YIELD_SEED, true), |curve| Some(curve.rises_to(threshold, 0)));
     if let Some(rate) = point.estimate {
         point.low = point.low.map(|low| low.min(rate * (1.0 - RATE_ERROR)));
         point.high = point.high.map(|high| high.max(rate * (1.0 + RATE_ERROR)));
     }
     let limit = percent(threshold);
+    let crowded_from = match by_any.rises_to(threshold, 0) {
+        _ if point.place != Place::Beyond => None,
+        Crossing::Below => Some(by_any.loads[0]),
+        Crossing::At(load) => Some(load),
+        Crossing::Beyond => None,
+    };
+    if let Some(from) = crowded_from {
+        let reason = format!(
+            "cannot be told: from {} on the server's CPUs were {limit} busy, but much of it was other work",
+            load_words(from, Sweep::Rate)
+        );
+        return PointFinding::none(criteria, busy.repeats, reason);
+    }
     point.reason = match found {
         Some(Crossing::At(_)) => format!("from here on a thread or the CPUs of the server are {limit} busy"),
         Some(Crossing::Below) => {
@@ -282,17 +295,7 @@ fn open_yield(busy: Option<&BlockCurve>, others_cpus: f64, criteria: &Criteria) 
             load_words(busy.loads[busy.loads.len() - 1], Sweep::Rate)
         ),
     };
-    if point.place != Place::Beyond && others_cpus >= NOISY_CPUS {
-        let words = format!("; other work used {others_cpus:.1} CPUs meanwhile, so this may not be the server's doing");
-        point.reason.push_str(&words);
-    }
     point
-}
-
-/// CPUs that other work used, median over the sweep's points.
-fn others_cpus(groups: &[(f64, Vec<&Point>)]) -> f64 {
-    let points = groups.iter().flat_map(|(_, points)| points);
-    median(&points.filter_map(|point| point.value(names::MACHINE_OTHERS)).collect::<Vec<_>>()).unwrap_or(0.0)
 }
 
 fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, criteria: &Criteria) -> PointFinding {
@@ -306,7 +309,7 @@ fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, cr
     });
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = percent(criteria.efficiency_loss_ratio);
-    // The curve compares within repeats, the table shows medians: a loss that only one of them shows is none.
+    // The curve compares within repeats, the table shows medians. A loss must show in both.
     let medians: Vec<f64> = levels.iter().filter_map(|level| Some(level.cpu_us_per_request?.median)).collect();
     let rises = medians.iter().scan(f64::INFINITY, |lowest, us| {
         *lowest = lowest.min(*us);
@@ -315,7 +318,7 @@ fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, cr
     let shown = rises.reduce(f64::max);
     if point.estimate.is_some() && shown.is_none_or(|ratio| ratio < rise) {
         let reason = format!(
-            "cannot be told: compared within repeats the CPU time of a request rises by {limit}, the medians over repeats do not show it"
+            "unknown: compared within repeats, the CPU time of a request rises by {limit}, but the medians over repeats do not show it"
         );
         return PointFinding::none(criteria, curve.repeats, reason);
     }
@@ -377,7 +380,7 @@ fn failure_point(
 
 fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Peak> {
     let top = |levels: &[f64]| (0..levels.len()).max_by(|a, b| levels[*a].total_cmp(&levels[*b]));
-    // The table's own highest, the lowest load of those that read alike.
+    // The highest of the table; of equal ones the lowest load.
     let measured = levels.iter().filter_map(|level| Some((level.load, level.throughput_per_sec?.median)));
     let (load, per_sec) = measured.reduce(|best, other| if rate(other.1) > rate(best.1) { other } else { best })?;
     let mut random = random(PEAK_SEED);
@@ -397,15 +400,15 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
     .filter(|peak| peak.per_sec > 0.0)
 }
 
-/// Requests below which what one cost is chance.
+/// With fewer requests than this, the cost of one is chance.
 const REQUESTS_FOR_COST: u64 = 30;
-/// CPU time of all of them below which it is chance, too: part of it (softirq) is counted in ticks of 10 ms.
+/// With less CPU time than this in total, too: part of it (softirq) is counted in ticks of 10 ms.
 const CPU_FOR_COST_US: f64 = 100_000.0;
-/// What ticks may have missed of less CPU time than that.
+/// The most that ticks may have missed of less CPU time than that.
 const CPU_MISSED_US: f64 = 50_000.0;
 
-/// The cheapest load and the dearest beyond it, by the medians that the table shows. A load of little CPU time is the cheapest only
-/// where it is so with what ticks may have missed.
+/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows. A load with
+/// little CPU time is the lowest only if it stays so after adding what ticks may have missed.
 fn growth(curve: &BlockCurve, groups: &[(f64, Vec<&Point>)], levels: &[Level]) -> Option<CpuGrowth> {
     let completed =
         |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
@@ -426,7 +429,7 @@ fn growth(curve: &BlockCurve, groups: &[(f64, Vec<&Point>)], levels: &[Level]) -
             Cost { level, us, at_most_us, is_sure }
         })
         .collect();
-    // Few requests at high loads are of a server that fails: they are no low end.
+    // Few requests at a high load come from a failing server: it is no lowest cost.
     let first_sure = known.iter().position(|cost| cost.is_sure)?;
     let ends = (0..known.len()).filter(|at| known[*at].is_sure || *at < first_sure);
     let lowest = ends.reduce(|best, at| if known[at].at_most_us < known[best].at_most_us { at } else { best })?;

@@ -1,33 +1,34 @@
-//! The knee: where the line that throughput follows at low loads meets the one that it follows at high loads.
+//! The knee: where the line of throughput at low loads meets its line at high loads.
 //!
-//! Over logarithms both lines are straight. The first has slope 1 (throughput in proportion to the connections), the second any
-//! slope below the criterion's, so that neither a cost that grows with the connections nor a plateau that still creeps up moves the
-//! knee. Between them the curve may be bent sharply (a pool of workers) or gently (a queue): X = (L1^-p + L2^-p)^(-1/p), of which
-//! p is fitted, too. The knee is where the two lines meet, which is operational analysis's N* = (service + path) / service for each
-//! worker, whatever the bend (Lazowska and others, 1984, section 5.2).
+//! Both lines are straight in logarithms. The first has slope 1 (throughput in proportion to the connections). The
+//! second may have any slope below the criterion's, so neither a cost that grows with the connections nor a plateau
+//! that still rises slowly moves the knee. Between them the bend may be sharp (a pool of workers) or gentle (a queue):
+//! X = (L1^-p + L2^-p)^(-1/p), where p is fitted, too. Whatever the bend, the lines meet at the N* of operational
+//! analysis, (service + path) / service for each worker (Lazowska and others, 1984, section 5.2).
 
 use super::curve::{BlockCurve, Crossing};
 
-/// How sharply the curve may be bent: a queue in front of one CPU is about 2 on a short path, 5 on a long one; a pool is without bound.
+/// The sharpness of the bend: a queue in front of one CPU has about 2 on a short path, 5 on a long one; a pool no
+/// bound.
 const BENDS: [f64; 6] = [2.0, 3.0, 4.5, 7.0, 12.0, 50.0];
-/// Loads that speak for the knee, as shares of it: a far plateau is another server's (its cost grew), far below it the same.
+/// The loads used for the knee, as shares of it. Far from it the server's cost differs, above as below.
 const FROM: f64 = 1.0 / 16.0;
 const UP_TO: f64 = 5.0;
-/// A sum of squares up to this multiple of the least fits about as well.
+/// Up to this multiple of the least sum of squares a fit is about as good.
 const AS_WELL: f64 = 1.5;
-/// Damped steps of a fit at most.
+/// The most damped steps of a fit.
 const STEPS: usize = 25;
 
 impl BlockCurve {
-    /// The knee. Whether there is one is decided by [`gain_falls_below`](Self::gain_falls_below). One connection waits for no
-    /// other, so a curve that begins with it has a knee also where the second brings nothing.
+    /// The knee. [`gain_falls_below`](Self::gain_falls_below) decides whether there is one. A single connection never
+    /// waits, so a curve that begins with one has a knee even if the second adds nothing.
     pub fn knee(&self, gain_ratio: f64) -> Option<Crossing> {
         let (first, last) = (*self.loads.first()?, *self.loads.last()?);
         let guess = match self.gain_falls_below(gain_ratio)? {
             Crossing::Beyond => return Some(Crossing::Beyond),
             Crossing::Below if first > 1.0 => return Some(Crossing::Below),
             Crossing::Below => first,
-            // Of a sharp knee, doublings centred up to here still gain that much.
+            // At a sharp knee, doublings centred up to here still gain that much.
             Crossing::At(load) => load * (1.0 + gain_ratio) / std::f64::consts::SQRT_2,
         };
         let measured: Vec<(f64, f64)> = self
@@ -40,15 +41,15 @@ impl BlockCurve {
         let most_slope = (1.0 + gain_ratio).log2();
         let fits = BENDS.map(|bend| Fit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
         let least = fits.iter().map(|fit| fit.squares).fold(f64::INFINITY, f64::min);
-        // Noise alone bends a curve gently, so the estimate takes the sharpest of those that fit about as well. Draws take any of
-        // them: the interval also contains what the form of the bend leaves open.
+        // Noise alone makes a bend gentle, so the estimate takes the sharpest of the about equally good fits. Draws take any
+        // of them: the interval also contains what the form of the bend leaves open.
         let as_well: Vec<&Fit> = fits.iter().filter(|fit| fit.squares <= AS_WELL * least + 1e-9).collect();
         let best = as_well[((self.sharpness * as_well.len() as f64) as usize).min(as_well.len() - 1)];
         Some(Crossing::At(best.knee.exp().clamp(first, last)))
     }
 }
 
-/// Whether a load is near enough to speak for a knee.
+/// Whether a load is near enough to be used for a knee.
 pub(crate) fn speaks_for(knee: f64, load: f64) -> bool {
     (knee * FROM..=knee * UP_TO).contains(&load)
 }
@@ -60,7 +61,7 @@ struct Fit {
     level: f64,
     /// ln of the load where the lines meet.
     knee: f64,
-    /// Of the second line.
+    /// Slope of the second line.
     slope: f64,
     bend: f64,
     /// Sum of squared residuals.
@@ -74,7 +75,7 @@ impl Fit {
         Fit { squares: fit.squares_of(measured), ..fit }
     }
 
-    /// The bent part at x: what the curve lies below the first line, and how much of the second line it is.
+    /// The bend at x: how far the curve lies below the first line, and the weight of the second line.
     fn bent(&self, x: f64) -> (f64, f64) {
         let z = self.bend * (1.0 - self.slope) * (x - self.knee);
         let softplus = z.max(0.0) + (-z.abs()).exp().ln_1p();
@@ -89,7 +90,7 @@ impl Fit {
         measured.iter().map(|at| self.residual(*at).powi(2)).sum()
     }
 
-    /// The fit of least squares nearby (Levenberg and Marquardt), its slope at most this.
+    /// The nearest least-squares fit (Levenberg and Marquardt) with a slope of at most this.
     fn improved(mut self, measured: &[(f64, f64)], most_slope: f64) -> Fit {
         let mut damping = 1e-3;
         for _ in 0..STEPS {
@@ -152,10 +153,10 @@ fn solved(matrix: [[f64; 3]; 3], right: [f64; 3]) -> Option<[f64; 3]> {
     found.iter().all(|value| value.is_finite()).then_some(found)
 }
 
-/// The knee of a throughput that is known for any number of connections; `None` without one below some millions.
+/// The knee of a throughput known for any number of connections; `None` without one below a few million.
 pub(crate) fn knee_of(throughput: impl Fn(f64) -> f64, gain_ratio: f64) -> Option<f64> {
     const MOST: f64 = 4e6;
-    /// Half doublings beyond the end of the gain: up to five times the knee.
+    /// Half doublings after the end of the gain: up to five times the knee.
     const BEYOND: usize = 5;
     let (mut loads, mut levels): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut ends = usize::MAX;

@@ -1,9 +1,9 @@
-//! Points grouped by load: what every level of a sweep showed.
+//! Points grouped by load: the levels of a sweep.
 
 use super::failure::{Trial, crossed, fails};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
-use crate::point::{client_limited, cpu_us, reap_of_p99, softirq_beside_us};
+use crate::point::{client_limited, cpu_us, is_crowded, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
 use record::{Criteria, Point, Sweep, names};
 
@@ -17,8 +17,8 @@ pub(super) fn load_of(point: &Point) -> Option<f64> {
     load.filter(|load| load.is_finite() && *load > 0.0)
 }
 
-/// The points of a sweep by ascending load. Of each load and repeat, in the order of their index, so that findings do not
-/// depend on the order in which points are given.
+/// The points of a sweep by ascending load, then repeat, then index, so that findings do not depend on the order in
+/// which points are given.
 pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
     let mut loaded: Vec<(f64, &Point)> =
         points.iter().filter(|point| point.sweep == sweep).filter_map(|point| Some((load_of(point)?, point))).collect();
@@ -26,8 +26,8 @@ pub(super) fn group(points: &[Point], sweep: Sweep) -> Vec<(f64, Vec<&Point>)> {
     loaded.chunk_by(|a, b| a.0 == b.0).map(|same| (same[0].0, same.iter().map(|(_, point)| *point).collect())).collect()
 }
 
-/// Points of nearly the full length: the first pass's short ones, and those that other work disturbed, speak only where
-/// nothing better exists.
+/// Points of nearly the full length. Short points of the first pass and disturbed points are used only where there are
+/// no others.
 fn full_length<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     let points = quiet_first(points);
     let longest = points.iter().map(|point| point.duration_ns).max().unwrap_or(0);
@@ -65,10 +65,11 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         cpus_busy_ratio: spread(&best, named(names::SERVER_CPU_BUSY)),
         busiest_thread_cpus: spread(&best, named(names::SERVER_BUSIEST_THREAD)),
         client_limited: 2 * limited > best.len(),
+        crowded: 2 * best.iter().filter(|point| is_crowded(point)).count() > best.len(),
     }
 }
 
-/// A point's weight: its length as a share of the sweep's longest; less where other work disturbed it.
+/// A point's weight: its length as a share of the longest; less if other work disturbed it.
 fn weight(point: &Point, longest_ns: u64) -> f64 {
     let length = (point.duration_ns as f64 / longest_ns.max(1) as f64).clamp(0.01, 1.0);
     if is_disturbed(point) { DISTURBED_WEIGHT * length } else { length }
@@ -89,7 +90,7 @@ pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> 
         .collect()
 }
 
-/// The trials that a failure point can be judged by; loads that the client limited are not trials of the server.
+/// The trials for the failure point. Loads that the client limited are no trials of the server.
 pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<Trial> {
     let longest = longest_ns(groups);
     groups

@@ -1,28 +1,40 @@
-//! The unloading curve: what the server gave on the way down through the loads that it had climbed, beside the way up. Where it gave
-//! less, overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
+//! The unloading curve: throughput on the way down through the loads, compared with the way up. Where it is lower,
+//! overload outlives its cause (Huang and others, "Metastable Failures in the Wild", OSDI 2022).
 //!
-//! Both ways belong to one repeat, and each load of the way down is compared with the ways up before and after it, interpolated over
-//! time: a machine that drifts, or a server that slows with each request, moves all three alike and shows no loop.
+//! Both ways belong to one repeat. Each load of the way down is compared with the ways up before and after it,
+//! interpolated over time, so drift of the machine, or a server that slows with each request, does not look like a
+//! difference.
+//!
+//! A server that never comes back shows no difference either: both ways are down from then on. It is found by what it gave
+//! before (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when its trigger
+//! is gone).
 
 use crate::axis::{Change, Estimate, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
-use crate::statistics::{bootstrap, median};
-use crate::zones::{Place, PointFinding, SweepFindings, load_words, percent, recovery};
+use crate::statistics::{bootstrap, median, range};
+use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
 use record::{Criteria, Doubt, DoubtKind, Point, Severity, Sweep, names, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Fixed, so that a run always reads the same.
+/// Fixed, so that a run always gives the same findings.
 const SEED: u64 = 0x554e;
-/// The two ways are apart at a load where the way down gave this share of the way up, or less, ...
+/// The two ways are apart at a load where throughput on the way down is at most this share of the way up,
 pub const APART_RATIO: f64 = 0.75;
-/// ... and all of the interval lies below this, ...
+/// the whole interval is below this,
 pub const APART_AT_MOST: f64 = 0.9;
-/// ... over so many repeats.
+/// and it was measured in at least this many repeats.
 pub const LEAST_REPEATS: usize = 3;
-/// In one repeat a load counts as off the loading curve from half of that on.
+/// In one repeat a load counts as off the loading curve at half of that difference.
 const OFF_RATIO: f64 = 0.866;
-/// With fewer disturbed points than this share, the quiet ones outweigh them.
+/// A server that never came back was down at so many of the lowest loads, ...
+const LEAST_LOADS: usize = 2;
+/// ... at each of them in all of so many visits: their smallest and largest hold the median 15 times of 16, ...
+const LEAST_VISITS: usize = 5;
+/// ... and fell at once: between the earlier and the later of these visits it moved by at most this share of the fall. One that
+/// slows steadily moves by half of it.
+const STEADY_RATIO: f64 = 0.25;
+/// Below this share of disturbed points, the undisturbed ones outweigh them.
 const DISTURBED_RATIO: f64 = 0.2;
 
 /// One load on both ways.
@@ -34,20 +46,25 @@ pub struct UnloadingLevel {
     pub loading_per_sec: Option<Estimate>,
     /// The same on the way down.
     pub unloading_per_sec: Option<Estimate>,
-    /// From the way up to the way down, within repeats. Absent where the load had failed on the way up.
+    /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a server that
+    /// never came back: from before it came down to ever since.
     pub change: Option<Change>,
-    /// Whether the two ways are apart: the way down lies below by more than chance.
+    /// Whether the two ways are apart: the way down is lower by more than chance.
     pub is_apart: bool,
 }
 
-/// What the way down showed.
+/// The findings of the way down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unloading {
     /// Ascending by load.
     pub levels: Vec<UnloadingLevel>,
-    /// Where the server is back on its loading curve: `held` is the highest load that is, `failed` the lowest that is not.
-    /// [`Place::Beyond`]: it never left the curve; [`Place::Below`]: it was not back at the lowest load.
+    /// Where the server is back on its loading curve: `held` is the highest load at which it is, `failed` the lowest at
+    /// which it is not. [`Place::Beyond`]: it never left the curve. [`Place::Below`]: it was not back at the lowest
+    /// load.
     pub recovery_point: PointFinding,
+    /// Whether it came down once and never came back: on all later ways, up and down, it was down at the lowest loads, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_back: bool,
     /// Repeats with both ways.
     pub repeats: u64,
     /// Reasons not to trust it.
@@ -80,6 +97,15 @@ impl Unloading {
             (Some(low), Some(high)) => format!(" ({} to {}, n = {})", percent(low), percent(high), change.n),
             _ => String::new(),
         };
+        let lowest = load_words(self.levels.first().map_or(0.0, |level| level.load), unit);
+        if self.never_back {
+            return format!(
+                "The server came down once and does not recover even at {lowest}: the recovery point was not reached. With {} it gave {} \
+                 of what it gave before{range}, on every way up and down since. What is said of its zones holds for the server that is down.",
+                load_words(load, unit),
+                percent(change.ratio)
+            );
+        }
         let back = match &self.recovery_point {
             found @ PointFinding { estimate: Some(estimate), held: Some(held), failed: Some(failed), .. } => format!(
                 "It was back on its loading curve at {}, not yet at {}: the recovery point is about {}{}",
@@ -88,9 +114,7 @@ impl Unloading {
                 units::grouped(*estimate),
                 crate::zones::interval(found, unit)
             ),
-            _ => format!("It was not back on its loading curve at the lowest load, {}", {
-                load_words(self.levels.first().map_or(0.0, |level| level.load), unit)
-            }),
+            _ => format!("It does not recover even at {lowest}: the recovery point was not reached"),
         };
         format!(
             "On the way down the server gave {} of what it gave on the way up with {}{range}. {back}.",
@@ -100,7 +124,7 @@ impl Unloading {
     }
 }
 
-/// One repeat at one load: when it was measured, and the logarithm of what was answered well.
+/// One repeat at one load: its time, and the logarithm of the good answers per second.
 #[derive(Debug, Clone, Copy)]
 struct Visit {
     at_ms: f64,
@@ -109,7 +133,7 @@ struct Visit {
 
 type Visits = BTreeMap<u32, Visit>;
 
-/// What the way down showed beside the way up; `None` without one.
+/// Compares the way down with the way up; `None` without a way down.
 pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteria) -> Option<Unloading> {
     let down = of_sweep(points, Sweep::Unloading);
     if down.is_empty() {
@@ -141,23 +165,99 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
         pairs.extend(compared.iter().map(|pair| (*load as f64, pair.repeat, pair.ratio() <= OFF_RATIO)));
     }
     let repeats = down.values().map(|visits| visits.len()).max().unwrap_or(0);
-    let recovery_point = recovery_point(&levels, &pairs, repeats, criteria);
+    let mut recovery_point = recovery_point(&levels, &pairs, repeats, criteria);
+    let has_loop = levels.iter().any(|level| level.is_apart);
+    let fallen = if has_loop { BTreeMap::new() } else { never_back(points, criteria) };
+    for (load, fallen) in &fallen {
+        let Some(level) = levels.iter_mut().find(|level| level.load == *load as f64) else { continue };
+        level.loading_per_sec = estimate(&fallen.before, criteria);
+        (level.change, level.is_apart) = (Some(fallen.change), true);
+        recovery_point.failed = recovery_point.failed.or(Some(level.load));
+    }
+    if let Some(lowest) = recovery_point.failed.filter(|_| !fallen.is_empty()) {
+        (recovery_point.place, recovery_point.high) = (Place::Below, Some(lowest));
+        recovery_point.reason = not_reached(lowest);
+    }
     let doubts = doubts(points, repeats);
-    Some(Unloading { levels, recovery_point, repeats: repeats as u64, doubts })
+    Some(Unloading { levels, recovery_point, never_back: !fallen.is_empty(), repeats: repeats as u64, doubts })
 }
 
-/// By load, the visits of each repeat; those of the first pass are too short to compare.
+fn not_reached(lowest: f64) -> String {
+    format!("not reached: still down at the lowest load, {}", load_words(lowest, Sweep::Connections))
+}
+
+/// A load at which the server is down since a turn of the ways.
+struct Fallen {
+    /// Good answers per second of each visit before the turn.
+    before: Vec<f64>,
+    /// From before the turn to ever since.
+    change: Change,
+    /// From the earlier to the later visits since, as a logarithm.
+    moved: f64,
+}
+
+/// The lowest loads at which the server is down ever since it came down once; none where it came back, or never came down.
+fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
+    let is_way = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Unloading);
+    let mut ways: Vec<&Point> = points.iter().filter(is_way).collect();
+    ways.sort_by_key(|point| point.index);
+    // It comes down at the highest loads: at the end of the first pass, or of a way up.
+    let first = |is_after: &dyn Fn(&&&Point) -> bool| ways.iter().find(is_after).map(|point| point.index);
+    let last = ways.iter().map(|point| point.repeat).max().unwrap_or(0);
+    let of_repeats = (1..=last).map(|repeat| first(&|point| point.sweep == Sweep::Unloading && point.repeat == repeat));
+    let turns = std::iter::once(first(&|point| point.repeat > 0)).chain(of_repeats).flatten();
+    let of_turns = turns.map(|turn| fallen_since(turn, &ways, criteria));
+    let fell_at_once = |fallen: &BTreeMap<u64, Fallen>| {
+        let middle = |of: fn(&Fallen) -> f64| median(&fallen.values().map(of).collect::<Vec<_>>()).unwrap_or(0.0).abs();
+        middle(|fallen| fallen.moved) <= STEADY_RATIO * middle(|fallen| fallen.change.ratio.ln())
+    };
+    of_turns.into_iter().find(|fallen| fallen.len() >= LEAST_LOADS && fell_at_once(fallen)).unwrap_or_default()
+}
+
+fn fallen_since(turn: u32, ways: &[&Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
+    let mut by_load: BTreeMap<u64, (Vec<&Point>, Vec<&Point>)> = BTreeMap::new();
+    for point in ways {
+        let (before, since) = by_load.entry(point.connections).or_default();
+        if point.index < turn { before.push(point) } else { since.push(point) }
+    }
+    // A load that was added later says nothing; from the first on at which the server is as it was, it is not down.
+    let known = by_load.into_iter().filter(|(_, (before, _))| !before.is_empty());
+    known.map_while(|(load, (before, since))| Some((load, fallen(&before, &since, criteria)?))).collect()
+}
+
+fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fallen> {
+    let before = quiet_first(before);
+    if since.len() < LEAST_VISITS || 2 * before.iter().filter(|point| fails(point, criteria)).count() >= before.len() {
+        return None;
+    }
+    let before: Vec<f64> = before.iter().filter_map(|point| good_per_sec(point)).collect();
+    let since: Vec<f64> = since.iter().filter_map(|point| good_per_sec(point)).collect();
+    let (from, to) = (median(&before)?, median(&since)?);
+    let (least, most) = range(&since)?;
+    let (earlier, later) = since.split_at(since.len() / 2);
+    let moved = (median(later)? / median(earlier)?).ln();
+    let change =
+        Change { from, to, ratio: to / from, low: Some(least / from), high: Some(most / from), n: since.len() as u64 };
+    let is_down = change.ratio <= APART_RATIO && most / from <= APART_AT_MOST;
+    is_down.then_some(Fallen { before, change, moved })
+}
+
+/// Good answers per second; a server that answers nothing counts as at the lowest measurable throughput.
+fn good_per_sec(point: &Point) -> Option<f64> {
+    let rate = point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
+    rate.or((point.outcomes.completed() == 0).then_some(0.0)).map(|rate| rate.max(1e-3))
+}
+
+/// The visits of each repeat by load, without the first pass, whose points are too short to compare.
 fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
     let mut by_load: BTreeMap<u64, BTreeMap<u32, Vec<&Point>>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == sweep && point.repeat > 0) {
         by_load.entry(point.connections).or_default().entry(point.repeat).or_default().push(point);
     }
-    let rate = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
     let visit = |(repeat, same): (u32, Vec<&Point>)| {
         let quiet = quiet_first(&same);
-        let rates: Vec<f64> = quiet.iter().filter_map(|point| rate(point)).collect();
-        // A server that answers nothing is as far down as can be told.
-        let log = median(&rates)?.max(1e-3).ln();
+        let rates: Vec<f64> = quiet.iter().filter_map(|point| good_per_sec(point)).collect();
+        let log = median(&rates)?.ln();
         Some((repeat, Visit { at_ms: quiet.first()?.started_unix_ms as f64, log }))
     };
     by_load.into_iter().map(|(load, repeats)| (load, repeats.into_iter().filter_map(visit).collect())).collect()
@@ -206,7 +306,7 @@ fn change(pairs: &[Pair], criteria: &Criteria) -> Option<Change> {
     })
 }
 
-/// `pairs`: each load and repeat, and whether the way down was off the loading curve there.
+/// `pairs`: load and repeat, and whether the way down was off the loading curve there.
 fn recovery_point(
     levels: &[UnloadingLevel],
     pairs: &[(f64, u32, bool)],
@@ -217,7 +317,7 @@ fn recovery_point(
         let reason = "the way down did not leave the loading curve";
         return PointFinding { place: Place::Beyond, ..PointFinding::none(criteria, repeats, reason) };
     };
-    // Where the server is down on both ways, they meet again.
+    // Where the server fails on both ways, they meet again.
     let below: Vec<(f64, u32, bool)> = pairs.iter().copied().filter(|(load, ..)| *load <= highest).collect();
     let mut point = recovery(&below, repeats, criteria);
     point.reason = match (point.held, point.failed) {
@@ -226,7 +326,7 @@ fn recovery_point(
             load_words(back, Sweep::Connections),
             load_words(off, Sweep::Connections)
         ),
-        _ => "not back on the loading curve at the lowest load".into(),
+        _ => not_reached(levels.first().map_or(0.0, |level| level.load)),
     };
     point
 }
@@ -237,9 +337,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
         found.push(Doubt::new(
             DoubtKind::TooFewSamples,
             Severity::Warning,
-            format!(
-                "the way down was walked {repeats} times: whether it differs from the way up cannot be told from chance"
-            ),
+            format!("the way down was measured {repeats} times, too few to show whether it differs from the way up"),
             "allow more time with --budget, or fewer loads with --max-connections",
         ));
     }
@@ -250,7 +348,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
             DoubtKind::NoisyNeighbour,
             Severity::Warning,
             format!("{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference may be its doing"),
-            "stop the other work and repeat it, or give the server and the client CPUs of their own",
+            "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));
     }
     found

@@ -3,8 +3,10 @@
 mod axis;
 mod calibration;
 mod comparison;
+mod crowded;
 mod fits;
 mod fixture;
+mod grid;
 mod prediction;
 mod prediction_limits;
 mod properties;

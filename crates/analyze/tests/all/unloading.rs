@@ -2,10 +2,11 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server, disturb, plan};
-use analyze::verdict::{self, Certainty};
+use analyze::sweep::{Load, Trial};
+use analyze::verdict::{self, Certainty, Verdict};
 use analyze::zones::{self, Findings, Place};
 use record::scenario::{FindRun, SweepPlan};
-use record::{DoubtKind, Point, RunKind, Sweep};
+use record::{DoubtKind, Figure, Origin, Point, RunKind, Sweep, names};
 
 fn seeds() -> u64 {
     if crate::long_run() { 60 } else { 10 }
@@ -25,6 +26,24 @@ fn walked(server: &Server, seed: u64, budget_s: u64) -> (Vec<Point>, Findings) {
 /// A pool of 8 that comes down at 40 connections and is back at 10.
 fn metastable(noise: f64, drift: f64) -> Server {
     Server { metastable: Some((40.0, 10.0)), noise, drift, ..Server::pool(8.0, 5e-3) }
+}
+
+/// The same, which no load brings back.
+fn never_back(noise: f64, drift: f64) -> Server {
+    Server { metastable: Some((40.0, 0.0)), ..metastable(noise, drift) }
+}
+
+fn trial(load: Load, repeat: u32) -> Trial {
+    Trial { load, repeat, duration_ns: 1_000_000_000, warmup_ns: 200_000_000 }
+}
+
+fn judged(points: &[Point]) -> Verdict {
+    let folder = tempfile::tempdir().unwrap();
+    let mut record = fixture::record();
+    let RunKind::Find(FindRun { sweep, .. }) = &mut record.scenario.kind else { panic!("a find") };
+    *sweep = walking(300);
+    let run = fixture::write(folder.path(), record, points);
+    verdict::sentences(&run, &zones::of_run(&run))
 }
 
 #[test]
@@ -81,15 +100,6 @@ fn healthy_servers_are_silent_in_every_seed() {
 
 #[test]
 fn the_verdict_names_a_server_that_stays_down_and_doubts_it_beside_other_work() {
-    let judged = |points: &[Point]| {
-        let folder = tempfile::tempdir().unwrap();
-        let mut record = fixture::record();
-        let RunKind::Find(FindRun { sweep, .. }) = &mut record.scenario.kind else { panic!("a find") };
-        *sweep = walking(300);
-        let run = fixture::write(folder.path(), record, points);
-        let findings = zones::of_run(&run);
-        verdict::sentences(&run, &findings)
-    };
     let (mut points, findings) = walked(&metastable(0.02, 0.05), 3, 300);
     let said = judged(&points);
     let cause = said.causes.iter().find(|cause| cause.rule == "stays-down").unwrap_or_else(|| panic!("{said:#?}"));
@@ -121,4 +131,64 @@ fn two_walks_say_that_they_are_too_few() {
     let found = zones::find(&bench.points, &few.criteria).unloading.unwrap();
     assert_eq!(found.widest().map(|(load, _)| load), None);
     assert!(found.doubts.iter().any(|doubt| doubt.kind == DoubtKind::TooFewSamples), "{:?}", found.doubts);
+}
+
+#[test]
+fn a_server_that_never_comes_back_is_called_so_in_every_seed() {
+    for (noise, drift) in [(0.02, 0.05), (0.06, 0.15)] {
+        for seed in 0..seeds() {
+            let (points, findings) = walked(&never_back(noise, drift), seed, 300);
+            let found = findings.unloading.as_ref().unwrap();
+            assert!(found.never_back, "seed {seed}: {found:#?}");
+            let (load, change) = found.widest().unwrap();
+            assert!(load < 40.0 && (0.2..0.45).contains(&change.ratio), "seed {seed}: {load}, {change:?}");
+            let apart: Vec<f64> = found.levels.iter().filter(|level| level.is_apart).map(|level| level.load).collect();
+            assert!(apart.starts_with(&[1.0, 2.0, 4.0]), "seed {seed}: {apart:?}");
+            let recovery = &found.recovery_point;
+            assert_eq!((recovery.place, recovery.estimate), (Place::Below, None), "seed {seed}: {recovery:?}");
+            assert_eq!(recovery.reason, "not reached: still down at the lowest load, 1 connection");
+            if seed > 0 {
+                continue;
+            }
+            let said = judged(&points);
+            let cause = said.causes.iter().find(|cause| cause.rule == "stays-down").expect("it is a cause");
+            assert_eq!(cause.certainty, Certainty::Possibility, "it was seen to come down once");
+            assert!(cause.because.contains("does not recover even at 1 connection"), "{}", cause.because);
+            assert!(cause.commands[0].ends_with("--connections 1"), "{:?}", cause.commands);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_comes_down_in_a_later_repeat_is_found_too() {
+    // The first pass, of short points, does not reach the load that brings it down.
+    let mut bench = Bench::new(never_back(0.02, 0.05), 4);
+    for repeat in 0..5 {
+        let most = if repeat < 2 { 32 } else { 64 };
+        let up: Vec<u64> = [1, 2, 4, 8, 16, 32, 64].into_iter().filter(|load| *load <= most).collect();
+        for load in &up {
+            bench.measure(trial(Load::Connections(*load), repeat));
+        }
+        for load in up.iter().rev().skip(1).filter(|_| repeat > 0) {
+            bench.measure(trial(Load::Unloading(*load), repeat));
+        }
+    }
+    let found = zones::find(&bench.points, &walking(300).criteria).unloading.unwrap();
+    assert!(found.never_back && found.recovery_point.place == Place::Below, "{found:#?}");
+}
+
+#[test]
+fn what_was_faster_once_and_what_slows_for_good_did_not_come_down() {
+    // A burst that the first load takes, a server that slows with each point.
+    for seed in 0..seeds() {
+        let (mut burst, _) = walked(&Server::pool(8.0, 5e-3), seed, 300);
+        let first = &mut burst[0];
+        let faster = 4.0 * first.value(names::GOODPUT).unwrap();
+        first.figures.set(names::GOODPUT, Figure::new(faster, "1/s", 100, Origin::Counted));
+        let (slows, _) = walked(&Server { slows: 0.02, ..Server::pool(8.0, 5e-3) }, seed, 300);
+        for points in [burst, slows] {
+            let found = zones::find(&points, &walking(300).criteria).unloading.unwrap();
+            assert!(!found.never_back && found.widest().is_none(), "seed {seed}: {found:#?}");
+        }
+    }
 }

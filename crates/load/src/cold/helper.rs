@@ -63,7 +63,7 @@ pub(super) fn start(plan: &LoadPlan, most: u64, program: &Path, why: &str) -> Re
     (0..count).map(start).collect()
 }
 
-/// The plan of one helper: on loopback, source addresses of its own, so that helpers share no ports.
+/// The plan of one helper: on loopback, separate source addresses, so that helpers share no ports.
 fn part_of(plan: &LoadPlan, index: u64) -> LoadPlan {
     let mut part = plan.clone();
     let target = plan.addresses[0].ip();
@@ -145,7 +145,7 @@ pub fn help() -> Result<(), LoadError> {
         }
         theirs.is_ending.store(true, Ordering::SeqCst);
     });
-    // Nobody listens any more when a line cannot be written: the program that started us is gone.
+    // If a line cannot be written, the program that started this one is gone.
     while !shared.is_ending.load(Ordering::SeqCst) && tell(&shared.told()).is_ok() {
         std::thread::sleep(TOLD_EVERY);
     }

@@ -184,11 +184,7 @@ pub(crate) struct Sessions {
     /// When the handshake under way began.
     pub(crate) began_ns: Vec<u64>,
     pub(crate) raw: Box<[u8]>,
-    pub(crate) times: Latency,
-    pub(crate) completed_in_window: u64,
-    pub(crate) resumed: u64,
-    pub(crate) failed: u64,
-    pub(crate) example: Option<String>,
+    pub(crate) tally: TlsTally,
 }
 
 impl Sessions {
@@ -198,23 +194,8 @@ impl Sessions {
             of_slot: (0..connections).map(|_| None).collect(),
             began_ns: vec![0; connections],
             raw: vec![0; RAW_BYTES].into(),
-            times: Latency::new(),
-            completed_in_window: 0,
-            resumed: 0,
-            failed: 0,
-            example: None,
+            tally: TlsTally::default(),
         })
-    }
-
-    /// The part that the result keeps.
-    pub(crate) fn tally(&self) -> TlsTally {
-        TlsTally {
-            times: self.times.clone(),
-            completed_in_window: self.completed_in_window,
-            resumed: self.resumed,
-            failed: self.failed,
-            example: self.example.clone(),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Opening connections: the herd at the start, and again after an end or a failure.
+//! Opening connections: all at the start, and again after an end or a failure.
 
 use super::transport::Pace;
 use super::{Source, Transport, Worker};
@@ -9,13 +9,13 @@ use crate::socket::{self, Errno};
 use crate::tally::Failure;
 use record::time::monotonic_ns;
 
-/// Explicit ports tried before an attempt counts as failed: another program may hold some.
+/// The number of explicit ports tried before an attempt fails: another program may hold some.
 const PORT_TRIES: usize = 16;
-/// The longest pause after failures in a row.
+/// The longest pause after consecutive failures.
 const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
 impl<S: Source, T: Transport> Worker<'_, S, T> {
-    /// Begins as many first attempts as the herd's pace allows.
+    /// Begins as many first attempts as the pace allows.
     pub(super) fn open_herd(&mut self, now: u64) {
         let mut allowance = self.herd.allowance(now, self.connecting);
         while allowance > 0 && self.herd_opened < self.connections.len() {
@@ -26,7 +26,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// Opens the slots that were closed and are wanted again.
+    /// Opens closed slots that are to be reopened.
     pub(super) fn reopen(&mut self) {
         while let Some(slot) = self.to_open.pop() {
             let slot = slot as usize;
@@ -51,7 +51,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             };
             let Some(lease) = lease else { continue };
             if error == Errno(libc::EADDRNOTAVAIL) {
-                // Another source address may have ports left. Ends when the allocator has none to offer.
+                // Another source address may have ports left. Ends when the allocator has none.
                 self.task.ports.exhausted(lease, now);
                 continue;
             }
@@ -61,7 +61,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// An attempt is under way on a new socket, or has succeeded already.
+    /// Registers an attempt on a new socket, which may have succeeded already.
     fn begun(&mut self, slot: usize, fd: i32, lease: Option<Lease>, is_established: bool, now: u64) {
         let connection = &mut self.connections[slot];
         connection.fd = fd;
@@ -84,8 +84,8 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// A socket on its way to the server: (descriptor, established already). After an error, `lease` is what is left to
-    /// give back.
+    /// Opens a socket and connects it: (descriptor, established already). After an error, `lease` is what the caller
+    /// must return.
     fn begin_connect(&mut self, lease: &mut Option<Lease>) -> Result<(i32, bool), Errno> {
         let fd = socket::stream_socket(self.task.address.family())?;
         self.system_calls += 2;
@@ -99,7 +99,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             if is_established || !self.task.is_loopback {
                 return Ok(is_established);
             }
-            // On loopback the handshake is over when connect returns: asking costs less than waiting for an event.
+            // On loopback the handshake is over when connect returns: checking costs less than waiting for an event.
             self.system_calls += 1;
             socket::connect(fd, &self.task.address)
         });
@@ -126,7 +126,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         Err(Errno(libc::EADDRNOTAVAIL))
     }
 
-    /// An event on a connecting socket.
+    /// Handles an event on a connecting socket.
     pub(super) fn on_connecting(&mut self, slot: usize, conditions: u32, now: u64) {
         let fd = self.connections[slot].fd;
         if conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0 {
@@ -148,13 +148,13 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// TCP is established.
+    /// Continues when TCP is established.
     fn established(&mut self, slot: usize, now: u64) {
         self.tally.connected(now.saturating_sub(self.connections[slot].since_ns));
         T::connected(self, slot, now);
     }
 
-    /// Requests may be sent.
+    /// Continues when requests may be sent.
     pub(super) fn ready(&mut self, slot: usize, now: u64) {
         self.connections[slot].state = State::Idle;
         self.connecting -= 1;
@@ -162,7 +162,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         S::connected(self, slot, now);
     }
 
-    /// An attempt failed, and with it the request that it was for.
+    /// Ends a failed attempt, and the request that it was for.
     pub(super) fn connect_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let has_begun = self.has_begun();
         let connection = &mut self.connections[slot];
@@ -185,15 +185,15 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.back_off(slot, now, 10_000_000);
     }
 
-    /// Notes that a request was on the slot and is over without an answer, where it is of the window.
+    /// Counts a request of the window that ended without an answer.
     pub(super) fn asked(&mut self, slot: usize, intended_ns: u64, now: u64) {
         if self.tally.belongs(intended_ns, now).is_counted() {
             self.connections[slot].set(ASKED, true);
         }
     }
 
-    /// Lets a slot rest for `first_ns`, doubled with each failure in a row, at most a second; a quarter of it differs
-    /// from slot to slot, so that they do not come back as one.
+    /// Lets a slot pause for `first_ns`, doubled with each consecutive failure, up to a second. A quarter of the pause
+    /// differs from slot to slot, so that they do not all return at once.
     pub(super) fn back_off(&mut self, slot: usize, now: u64, first_ns: u64) {
         let connection = &mut self.connections[slot];
         let pause = first_ns.saturating_mul(1 << connection.failures.min(20)).min(MAX_BACK_OFF_NS);
@@ -215,18 +215,18 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         connection.fd = -1;
         connection.state = State::Closed;
         connection.framing.reset();
-        // Events of the old socket that were taken with this batch are stale now.
+        // Events of the old socket in this batch are stale now.
         connection.generation = connection.generation.wrapping_add(1);
         let lease = connection.lease();
         self.task.ports.release(lease, closed_first, now);
     }
 
-    /// No connection is established, under way, or about to be opened.
+    /// Whether no connection is established, under way, or about to be opened.
     pub(super) fn has_no_connection(&self) -> bool {
         self.established == 0 && self.connecting == 0 && self.to_open.is_empty()
     }
 
-    /// Notes an attempt that hangs, once.
+    /// Counts an attempt that hangs, once.
     pub(super) fn note_hanging(&mut self, slot: usize, now: u64) {
         if !self.connections[slot].has(KNOWN_SLOW) {
             self.connections[slot].set(KNOWN_SLOW, true);

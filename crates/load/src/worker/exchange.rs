@@ -1,8 +1,9 @@
-//! A request's life on an established connection: out, the response in, and what becomes of the connection.
+//! A request on an established connection: sending it, reading the response, and then reusing or closing the
+//! connection.
 //!
-//! This is HTTP/1.1. Its bytes are made in [`crate::request`], and where a response ends is known to [`crate::framing`]
-//! alone; what is here asks for a request's bytes, gives received bytes to the framing, and acts on its answer. Another
-//! protocol would take the place of these two, as a third parameter of the [`Worker`].
+//! The protocol is HTTP/1.1. [`crate::request`] makes the bytes of requests, and only [`crate::framing`] knows where a
+//! response ends; this module takes a request's bytes, gives received bytes to the framing and acts on its answer.
+//! Another protocol would replace these two, as a third parameter of the [`Worker`].
 
 use super::transport::{Arrival, Pace};
 use super::{Source, Transport, Worker};
@@ -57,13 +58,13 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         T::send(self, slot, now);
     }
 
-    /// Gives `count` received bytes to whom they are for; true when the connection was turned to something else.
+    /// Handles `count` received bytes; true when the connection was closed or has a new request.
     #[inline]
     pub(super) fn take_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         match self.connections[slot].state {
             State::Busy => return self.take_response_bytes(slot, count, now),
             State::Idle => {
-                // Bytes that no request asked for. The connection cannot be trusted any more.
+                // Bytes without a request: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[..count]);
                 self.drop_socket(slot, now, true);
                 S::closed(self, slot);
@@ -74,7 +75,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         false
     }
 
-    /// The same for body bytes that were taken off the socket without being copied.
+    /// The same for body bytes that were removed from the socket without being copied.
     pub(super) fn skip_response_bytes(&mut self, slot: usize, count: usize, now: u64) {
         self.connections[slot].framing.skip(count as u64);
         self.received(slot, now, count, count);
@@ -115,7 +116,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// Books bytes of the response under way.
+    /// Counts bytes of the response under way.
     #[inline]
     fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize) {
         let connection = &mut self.connections[slot];
@@ -125,7 +126,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.tally.received(connection.intended_ns, now, bytes, body);
     }
 
-    /// `by_bytes`: those of the last read, not the end of the connection.
+    /// `by_bytes`: completed by the bytes of the last read, not by the end of the connection.
     #[inline]
     fn response_complete(&mut self, slot: usize, now: u64, by_bytes: bool) {
         let connection = &mut self.connections[slot];
@@ -152,7 +153,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
         self.in_flight -= 1;
         connection.failures = 0;
-        // A request that is still being sent has spoilt the connection for the next one.
+        // A request that is still being sent makes the connection unusable for the next one.
         let is_done = connection.has(LAST_REQUEST | PEER_CLOSED | WATCHES_WRITABLE);
         if !is_done && connection.framing.is_keep_alive() {
             connection.framing.reset();
@@ -165,14 +166,14 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             self.drop_socket(slot, now, closed_first);
             S::closed(self, slot);
         } else {
-            // Who closes first keeps the port in TIME_WAIT: the server has said that it will, so it may.
+            // The side that closes first keeps the port in TIME_WAIT: let the server, which has announced to close.
             connection.framing.reset();
             connection.state = State::Lingering;
             connection.since_ns = now;
         }
     }
 
-    /// The server has closed its half, and everything before that was read.
+    /// Handles the server's close of its half; everything before it was read.
     pub(super) fn on_end(&mut self, slot: usize, now: u64) {
         let connection = &mut self.connections[slot];
         connection.set(PEER_CLOSED, true);
@@ -195,7 +196,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         S::closed(self, slot);
     }
 
-    /// The request under way ends without a response, and its connection with it.
+    /// Ends the request under way without a response, and its connection.
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let intended_ns = self.connections[slot].intended_ns;
         self.asked(slot, intended_ns, now);
@@ -207,7 +208,8 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.in_flight -= 1;
         let closed_first = !connection.has(PEER_CLOSED) && failure != Failure::Reset;
         self.drop_socket(slot, now, closed_first);
-        // The first failure may be the server's idle timeout crossing our request; only a row of them is slowed down.
+        // The first failure may be the server's idle timeout crossing our request, so only consecutive ones are
+        // delayed.
         if self.connections[slot].failures == 0 {
             self.connections[slot].failures = 1;
             S::closed(self, slot);
@@ -217,7 +219,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
     }
 }
 
-/// What an error on an established connection means for the request.
+/// The outcome of a request after an error on its established connection.
 pub(super) fn exchange_failure(error: Errno) -> Failure {
     match error.0 {
         libc::ETIMEDOUT => Failure::TimedOut,

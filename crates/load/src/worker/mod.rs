@@ -1,5 +1,5 @@
-//! One engine thread: it owns its connections, its part of the schedule and its tally, and shares nothing on the way of a
-//! request.
+//! One engine thread. It owns its connections, its part of the schedule and its tally; a request touches nothing
+//! shared.
 //!
 //! - this file: the choice of the modes, and the loop;
 //! - [`exchange`]: a request out, a response in. Read this first;
@@ -9,13 +9,14 @@
 //! - [`sweep`]: timeouts, and what remains at the end;
 //! - [`waiting`]: for events, but not past the next intended send.
 //!
-//! A worker is compiled for each [`Source`] and [`Transport`]. [`run`] chooses them once; no step asks for them again.
+//! A worker is compiled for each [`Source`] and [`Transport`]. [`run`] chooses them once, so no step has to branch on
+//! them.
 //!
 //! # Clock readings
 //!
-//! Reads the clock after each wait, and again for every later event of the same batch, so that the instant given to an
-//! event is at most one `recv` away from it. A last byte is dated when the engine takes the event up, an actual send
-//! when the system call begins.
+//! The worker reads the clock after each wait, and again for every later event of the same batch, so the time given to
+//! an event is at most one `recv` late. The time of a last byte is when the engine handles its event, that of an actual
+//! send when the system call begins.
 
 mod connect;
 mod exchange;
@@ -46,15 +47,15 @@ use std::sync::atomic::Ordering;
 use sweep::Sweep;
 use transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport, Unlimited};
 
-/// Responses are read into one buffer a thread.
+/// Size of the thread's one buffer for responses.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Requests longer than this may leave in several segments, of which Nagle's algorithm would hold the last one back.
 const SMALL_REQUEST_BYTES: usize = 500;
-/// After the window, requests under way are waited for this long at most (or for the timeout, if shorter), so that a
-/// stall at the end shows in the response times.
+/// The longest wait after the window for requests under way (the timeout, if shorter), so that a stall at the end shows
+/// in the response times.
 pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
-/// What one engine thread is given.
+/// The input of one engine thread.
 pub(crate) struct Task<'a> {
     /// This thread's part of the load.
     pub(crate) share: Share,
@@ -64,7 +65,7 @@ pub(crate) struct Task<'a> {
     pub(crate) live: &'a Live,
     pub(crate) address: RawAddress,
     pub(crate) is_loopback: bool,
-    /// Local addresses in use; `None` = the kernel's choice.
+    /// Local addresses in use; `None`: the kernel chooses.
     pub(crate) sources: &'a [Option<IpAddr>],
     pub(crate) port_range: (u16, u16),
     pub(crate) ports: PortAllocator,
@@ -76,7 +77,7 @@ pub(crate) struct Task<'a> {
     pub(crate) tls: Option<&'a TlsSetting>,
 }
 
-/// What one engine thread brings back.
+/// The results of one engine thread.
 pub(crate) struct Report {
     pub(crate) tally: Tally,
     pub(crate) classes: Option<Box<Classes>>,
@@ -89,7 +90,7 @@ pub(crate) struct Report {
     /// Bandwidth of each paced connection, bits per second.
     pub(crate) bits_per_sec: Vec<f64>,
     pub(crate) tls: Option<TlsTally>,
-    /// Why no arrival of a response was timed, where the kernel would not.
+    /// Why no arrivals of responses were timed, where the kernel refused.
     pub(crate) has_no_stamps: Option<Errno>,
 }
 
@@ -104,7 +105,7 @@ pub(crate) fn run(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
 
 fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     if let Some(pace) = Limited::new(&task.plan.clients, task.connections) {
-        // What such a client leaves unread it leaves on purpose.
+        // Such a client leaves bytes unread on purpose.
         return run_at(pace, source, task, poller);
     }
     match Sampled::new(task.plan.seed.wrapping_add(task.share.index.into())) {
@@ -133,14 +134,14 @@ pub(crate) struct Worker<'a, S, T> {
     phase: Phase,
     poller: Poller,
     connections: Vec<Connection>,
-    /// Slots to open again; opened by the loop, not by the code that closed them, so that nothing recurses.
+    /// Slots to reopen; the loop opens them, not the code that closed them, to avoid recursion.
     to_open: Vec<u32>,
-    /// Slots whose socket had more bytes than one turn takes.
+    /// Slots whose socket had more bytes than one turn reads.
     unread: Vec<u32>,
     heads: HeadCache,
     buffer: Box<[u8]>,
     tally: Tally,
-    /// Results by class, where the plan asks for them.
+    /// Results by class, where the plan requests them.
     classes: Option<Box<Classes>>,
     herd: Herd,
     /// Slots opened so far by the herd.
@@ -149,9 +150,9 @@ pub(crate) struct Worker<'a, S, T> {
     connecting: u64,
     in_flight: u64,
     sweep: Sweep,
-    /// How long the server may take to close a connection that it has announced to close.
+    /// How long the server may take to close a connection after announcing it.
     linger_ns: u64,
-    /// Nagle's algorithm would hold back the end of a request.
+    /// Whether Nagle's algorithm would delay the end of a request.
     needs_no_delay: bool,
     polling_ns: u64,
     system_calls: u64,
@@ -159,9 +160,9 @@ pub(crate) struct Worker<'a, S, T> {
 
 #[derive(PartialEq)]
 enum Phase {
-    /// Connections are opened.
+    /// Opening connections.
     Opening,
-    /// Requests leave.
+    /// Sending requests.
     Loading,
     /// After the window: nothing new begins.
     Draining,
@@ -178,7 +179,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
             unread: Vec::new(),
             heads: source.heads(task.requests),
             buffer: vec![0; BUFFER_BYTES].into(),
-            // No window yet: before the start nothing is counted but connections.
+            // There is no window yet: before the start only connections are counted.
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
             classes: Classes::new(task.plan, task.connections),
             herd: Herd::new(task.plan.connect_rate_per_sec / f64::from(task.share.of)),
@@ -237,7 +238,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
                     begin = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
                 }
                 self.end_with_the_source(now);
-                // Cut short in the warm-up, there is no window to wait for.
+                // If the run is cut short in the warm-up, there is no window to wait for.
                 let is_over = now >= self.tally.end_ns || (now < self.tally.begin_ns && is_cut);
                 if !self.is_draining() && is_over {
                     end = Some(ThreadReading::now(now, self.polling_ns, self.system_calls));
@@ -283,7 +284,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
         report
     }
 
-    /// Requests begin: the window is known.
+    /// Begins requests: the window is known now.
     fn start(&mut self, start_ns: u64, now: u64) {
         self.phase = Phase::Loading;
         let begin_ns = start_ns + self.task.plan.warmup_ns;
@@ -305,8 +306,8 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
         self.phase == Phase::Draining
     }
 
-    /// The run is cut short: the window ends after `now`, so that every request counted as sent lies in it, and nothing
-    /// is waited for.
+    /// Cuts the run short: the window ends after `now`, so that it contains every request counted as sent, without a
+    /// wait for responses.
     fn cut(&mut self, now: u64) {
         if now + 1 < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
@@ -322,7 +323,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
         self.in_flight == 0 && self.source.is_done() && (self.connecting == 0 || !self.source.attempts_are_requests())
     }
 
-    /// The source is at its end and everything was answered: so is the window.
+    /// Ends the window when the source is at its end and everything was answered.
     fn end_with_the_source(&mut self, now: u64) {
         if self.source.ends_window() && self.in_flight == 0 && self.connecting == 0 && now < self.tally.end_ns {
             self.tally.end_ns = (now + 1).max(self.tally.begin_ns);
@@ -356,7 +357,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
             }
         }
         for slot in std::mem::take(&mut self.unread) {
-            // A slot that was closed meanwhile has nothing to read; one that was reopened reads "would block".
+            // A slot closed since has nothing to read; a reopened one reads "would block".
             if matches!(
                 self.connections[slot as usize].state,
                 State::Busy | State::Idle | State::Lingering | State::Handshaking
@@ -368,6 +369,6 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
     }
 }
 
-/// Histograms of a [`Tally`], and about how large each is.
+/// The number of histograms of a [`Tally`] and their approximate size.
 const LATENCIES: usize = record::LOAD_TIMES + 1;
 const LATENCY_BYTES: usize = 300_000;

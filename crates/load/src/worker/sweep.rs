@@ -1,33 +1,33 @@
-//! Timeouts, and what remains when the run ends.
+//! Timeouts, and the end of the run.
 //!
-//! Timeouts are found by walking over the connections, a stretch at a time, instead of by a list in order of expiry:
-//! such a list is O(1), too, but touches two other connections on every request, which at ten thousand connections is
-//! two cache misses; the walk costs about 2 ns per connection and round, whatever the request rate.
+//! Timeouts are found by a walk over the connections, a part at a time, instead of by a list in order of expiry. Such a
+//! list is O(1), too, but touches two other connections on every request: two cache misses at ten thousand connections.
+//! The walk costs about 2 ns per connection and round at any request rate.
 
 use super::{Source, Transport, Worker};
 use crate::connection::{ASKED, HEARD, State};
 use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
 
-/// A whole round takes at most this long; a timeout is noticed so much late.
+/// The longest duration of a round; timeouts are noticed this late at most.
 const ROUND_NS: u64 = 20_000_000;
-/// Connections in one stretch: a pause of about a microsecond.
+/// Connections in one part of the walk, which takes about a microsecond.
 const STRETCH: usize = 512;
-/// A server that has announced to close gets this long to do so.
+/// The time that a server has to close a connection after announcing it.
 pub(super) const LINGER_NS: u64 = 250_000_000;
 
-/// Where the walk over the connections stands.
+/// The progress of the walk over the connections.
 #[derive(Default)]
 pub(super) struct Sweep {
     at: usize,
     pub(super) next_ns: u64,
-    /// Memory of split heads: of the round so far, and of the fullest round.
+    /// Memory of split heads: in the present round so far, and the most of any round.
     carry_bytes_round: usize,
     pub(super) carry_bytes_max: usize,
 }
 
 impl<S: Source, T: Transport> Worker<'_, S, T> {
-    /// Looks at the next stretch of connections.
+    /// Checks the next part of the connections.
     pub(super) fn sweep(&mut self, now: u64) {
         let count = self.connections.len();
         let shortest = self.task.plan.timeout_ns.min(self.task.plan.connect_timeout_ns);
@@ -66,7 +66,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// Books what is under way, or has not left, when the run ends; and closes everything.
+    /// Counts requests that are under way or unsent when the run ends, and closes everything.
     pub(super) fn account_for_the_rest(&mut self, now: u64) {
         let has_begun = self.has_begun();
         let has_window = has_begun && self.tally.end_ns > self.tally.begin_ns;
@@ -93,7 +93,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             if self.connections[slot].fd >= 0 {
                 self.drop_socket(slot, now, true);
             }
-            // In a closed loop a connection always has a request, or rests after one that failed.
+            // In a closed loop a connection always has a request, or pauses after one that failed.
             let connection = &self.connections[slot];
             if has_window && (!S::IS_SCHEDULED || connection.has(ASKED | HEARD)) {
                 self.tally.used(connection.has(HEARD));

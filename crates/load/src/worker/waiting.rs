@@ -1,23 +1,23 @@
-//! Waiting: for events, for the edges of the window, and for the instant at which the next request is meant to leave.
+//! Waiting for events, for the edges of the window, and for the next intended send.
 
 use super::transport::Pace;
 use super::{Source, Transport, Worker};
 use crate::socket::Errno;
 use record::time::monotonic_ns;
 
-/// The longest wait: orders of the calling thread are seen after this.
+/// The longest wait, after which orders of the calling thread are noticed.
 const LOOK_UP_NS: u64 = 50_000_000;
-/// On a CPU that it does not share, the thread wakes this long before an intended send and polls.
+/// On a CPU of its own the thread wakes this long before an intended send and then polls.
 const POLL_AHEAD_NS: u64 = 30_000;
 
 impl<S: Source, T: Transport> Worker<'_, S, T> {
-    /// Waits for events, but not past the next instant at which something is to be done.
+    /// Waits for events, at most until the next time at which there is work.
     pub(super) fn wait(&mut self, now: u64) -> Result<usize, Errno> {
         if !self.unread.is_empty() {
             self.system_calls += 1;
             return self.poller.wait(0);
         }
-        // A closed loop waits for events, and may look up a few microseconds late; a schedule is kept to the microsecond.
+        // A closed loop may wake a few microseconds late; a schedule is kept to the microsecond.
         let now = if S::IS_SCHEDULED { monotonic_ns() } else { now };
         let mut until = self.sweep.next_ns.min(now + LOOK_UP_NS).min(self.transport.pace().next_due_ns());
         if self.herd_opened < self.connections.len() {
@@ -42,11 +42,11 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.poller.wait(until.saturating_sub(now))
     }
 
-    /// Waits until an intended send is due. On a CPU that it does not share: sleeps short of it, then polls.
+    /// Waits until an intended send is due. On a CPU of its own: sleeps until shortly before it, then polls.
     fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
         let gap = due.saturating_sub(now);
         self.system_calls += 1;
-        // Polling at most half of the time leaves a real-time thread below the kernel's throttle.
+        // A real-time thread that polls at most half of the time is not throttled by the kernel.
         if !self.task.plan.precise || gap < 2 * POLL_AHEAD_NS {
             return self.poller.wait(gap);
         }

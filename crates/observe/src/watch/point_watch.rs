@@ -434,7 +434,7 @@ impl Holder {
         }
     }
 
-    /// The budget is spent: the rest of the window is not watched, and a doubt says so.
+    /// The budget is spent: the rest of the window is not watched, which becomes a doubt.
     fn stop_counting(&mut self) {
         self.watcher.shut_held();
         self.watcher.close_held();

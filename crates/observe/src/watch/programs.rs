@@ -256,7 +256,7 @@ impl Programs {
         Ok(self.wheel)
     }
 
-    /// Tells the programs about clients whose sockets entered TIME_WAIT unseen, with the steps at which these leave,
+    /// Gives the programs the clients whose sockets entered TIME_WAIT unseen, with the steps at which these leave,
     /// and removes those that have left. Where the table is full, clients that come back early are not noticed until a
     /// scan.
     pub fn update_waiting_clients(&mut self, clients: &[(u64, u64)]) -> Result<(), WatchError> {

@@ -46,7 +46,7 @@ pub struct ServerReading {
     pub size: GroupSize,
     /// The living processes with their CPU time.
     pub processes: Vec<ProcessCpu>,
-    /// Connections waiting to be accepted, over all listeners; `None` when nobody listens.
+    /// Connections waiting to be accepted, over all listeners; `None` when nothing listens.
     pub accept_queue: Option<u64>,
     /// The smallest limit among the listeners.
     pub accept_queue_limit: Option<u64>,

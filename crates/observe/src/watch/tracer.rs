@@ -27,13 +27,14 @@ const TRANSITIONS_PER_CONNECTION: f64 = 6.0;
 const SPLIT_EVERY: u32 = 12;
 const FEWEST_SLOTS: u32 = 16 << 10;
 const MOST_SLOTS: u32 = 128 << 10;
-/// Readings of the kernel's tick at the start, and the time between them.
+/// The number of readings of the kernel's tick at the start, and the time between them.
 const WHEEL_READINGS: usize = 40;
 const WHEEL_REST: Duration = Duration::from_micros(100);
-/// A client has some 28,000 ports to come from; clients beyond this number are counted in TIME_WAIT, but not seen to come back.
+/// A client address has about 28,000 ports. Clients beyond this number are counted in TIME_WAIT, but an early return is
+/// not noticed.
 const MOST_WAITING_CLIENTS: u32 = 64 << 10;
 
-/// Where the one window is that can be open. `is_pack`: functions of the server are probed in it.
+/// The state of the window: at most one is open. `is_pack`: functions of the server are probed in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -65,16 +66,16 @@ pub struct Tracer {
     window_receives: u64,
     started_ns: u64,
     splits: bool,
-    /// What was seen of it; `None` when nothing is looked into.
+    /// The protocol, as seen so far; `None` when no reads are examined.
     traffic: Option<Traffic>,
     pack: Option<ActivePack>,
-    /// Why no functions are probed although a pack was given.
+    /// Why no functions are probed, where a pack was given.
     pack_trouble: Option<String>,
-    /// Why no windows are held, if something failed in one.
+    /// Why no windows are held, where one failed.
     trouble: Option<String>,
 }
 
-/// Slots of the table: four for each connection that is to be expected, so that few sets of [`WAYS`] are full.
+/// Slots of the table: four for each expected connection, so that few sets of [`WAYS`] are full.
 fn slots(room: Option<u32>, connections: u64) -> u32 {
     let (expected, fewest) = match room {
         Some(room) => (u64::from(room), WAYS),
@@ -84,7 +85,7 @@ fn slots(room: Option<u32>, connections: u64) -> u32 {
 }
 
 impl Tracer {
-    /// Calibrates, loads and attaches. `connections`: how many there are now, for the size of the table.
+    /// Calibrates, loads and attaches. `connections`: the present number, for the size of the table.
     pub fn start(options: &WatchOptions, netns_inum: u32, connections: u64) -> Result<Self, WatchError> {
         let mut hooks = KernelHooks::detect()?;
         if options.reads_by_position {
@@ -104,7 +105,7 @@ impl Tracer {
             },
         )?;
         programs.attach_states()?;
-        // Some moments within the length of a tick show where one begins.
+        // Several readings within the length of a tick show where one begins.
         for _ in 0..WHEEL_READINGS {
             programs.wheel()?;
             std::thread::sleep(WHEEL_REST);
@@ -138,12 +139,12 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// Changes how closely is watched; what was counted stays.
+    /// Changes the level of detail; counts so far are kept.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
         self.end(monotonic_ns());
         match (self.mode.counts_requests(), mode.counts_requests()) {
             (false, true) => {
-                // What threads did while nobody counted is no request's.
+                // Work that threads did while nothing was counted belongs to no request.
                 self.programs.forget_threads();
                 self.programs.attach_receive()?;
             }
@@ -157,7 +158,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Takes up a pack for these processes. Where its functions are missing, a doubt says so.
+    /// Prepares a pack for these processes. Missing functions become a doubt.
     pub fn use_pack(&mut self, pack: &super::pack::Pack, pids: &[u32]) {
         let found = pack_places::find(pack, pids).and_then(|places| {
             let costs = probe_cost::measure(&self.programs, &places).map_err(|error| error.to_string())?;
@@ -172,7 +173,7 @@ impl Tracer {
         }
     }
 
-    /// What a pack showed.
+    /// The phases that a pack measured.
     fn pack(&self) -> Option<PackTotals> {
         let hits = self.programs.counts.get(0).boundaries_seen;
         self.pack.as_ref().map(|pack| pack.totals(self.sizes.count(), hits))
@@ -183,13 +184,13 @@ impl Tracer {
         self.pack_trouble.as_deref()
     }
 
-    /// Opens the next window; says when it was open.
+    /// Opens the next window; returns when it was open.
     fn open(&mut self, is_pack: bool, with_syscalls: bool) -> Result<u64, WatchError> {
         self.window = self.next_window();
         self.programs.sum_by_thread(!is_pack);
         let mut opened = self.programs.open_window(self.window, with_syscalls);
         if let (Ok(()), Some(pack)) = (&opened, self.pack.as_ref().filter(|_| is_pack)) {
-            // Requests that began before the probes were there have no mark of their first boundary, and are left out.
+            // Requests that began before the probes were set have no mark of their first boundary: they are left out.
             opened = self.programs.attach_boundaries(&pack.places);
         }
         if let Err(error) = opened {
@@ -205,7 +206,7 @@ impl Tracer {
         self.window.wrapping_add(1).max(1)
     }
 
-    /// No further request begins in the window; says until when those that did are timed.
+    /// Lets no further request begin in the window; returns until when those that did are timed.
     fn shut(&mut self, now_ns: u64) -> u64 {
         let until_ns = now_ns + DRAIN.as_nanos() as u64;
         if let Stage::Open { opened_ns, is_pack } = self.stage {
@@ -218,7 +219,7 @@ impl Tracer {
         until_ns
     }
 
-    /// Ends the window, if there is one, and takes in what it showed.
+    /// Ends the window, if there is one, and adds its measurements.
     fn end(&mut self, now_ns: u64) {
         let (opened_ns, is_pack) = match self.stage {
             Stage::Idle => return,
@@ -239,7 +240,7 @@ impl Tracer {
         }
     }
 
-    /// Opens or closes a window if it is time; says when to come again.
+    /// Opens or closes a window if it is due; returns when to call again.
     pub fn step(&mut self, now_ns: u64) -> Option<u64> {
         if self.mode != Mode::Default && (self.mode != Mode::Counts || self.pack.is_none()) {
             return None;
@@ -285,7 +286,7 @@ impl Tracer {
         }
     }
 
-    /// Opens a window now, beside the schedule's. In mode counts only; an open one stays.
+    /// Opens a window now, independently of the schedule. In mode counts only; an open window stays.
     pub fn open_held(&mut self) -> Result<(), WatchError> {
         if self.mode == Mode::Counts && self.stage == Stage::Idle {
             self.open(false, false)?;
@@ -302,21 +303,21 @@ impl Tracer {
         Ok(())
     }
 
-    /// No further request begins in it.
+    /// Lets no further request begin in it.
     pub fn shut_held(&mut self) {
         if self.mode == Mode::Counts {
             self.shut(monotonic_ns());
         }
     }
 
-    /// Ends it and takes in what it showed.
+    /// Ends it and adds its measurements.
     pub fn close_held(&mut self) {
         if self.mode == Mode::Counts {
             self.end(monotonic_ns());
         }
     }
 
-    /// Phases are summed anew from now on.
+    /// Restarts the sums of phases.
     pub fn restart_phases(&mut self) {
         self.phases.restart(self.programs.phases.iter());
         if let Some(pack) = &mut self.pack {
@@ -324,8 +325,8 @@ impl Tracer {
         }
     }
 
-    /// Phases since the restart, given what was counted exactly meanwhile; and the requests that were not answered in their
-    /// window.
+    /// Phases since the restart, given the exact counts of the same time; and the number of requests that were not
+    /// answered in their window.
     pub fn phases_of(&mut self, share: f64, exact: &[ClassTotals]) -> (Vec<PhaseTotals>, u64) {
         self.take_exact();
         (self.phases.totals(share, exact), self.phases.late())
@@ -343,7 +344,7 @@ impl Tracer {
         }
     }
 
-    /// Sends for each read, as far as windows have shown.
+    /// Sends per read, where windows have measured them.
     fn sends_per_receive(&self) -> Option<f64> {
         (self.window_receives > 0).then(|| self.sends_in_windows() as f64 / self.window_receives as f64)
     }
@@ -352,9 +353,9 @@ impl Tracer {
         self.programs.threads.iter().map(|thread| u64::from(thread.sends_in_windows)).sum()
     }
 
-    /// Adapts the windows to the budget: they become rare, then stop. Counting goes on.
+    /// Adapts the windows to the budget: they become rarer, then stop. Counting continues.
     pub fn keep_budget(&mut self, server_cpu_ns: u64, receives: u64, budget: f64) {
-        // A server that did next to nothing says nothing about shares.
+        // Shares of a nearly idle server mean nothing.
         if server_cpu_ns < 100_000_000 || receives == 0 {
             return;
         }
@@ -374,7 +375,7 @@ impl Tracer {
         self.schedule.adapt(always, window, budget);
     }
 
-    /// Connections and losses: reads memory, nothing else.
+    /// Connections and losses. Only reads memory.
     pub fn counted(&self) -> Counted {
         totals::counted(&self.programs.counts.get(0), self.programs.hooks())
     }
@@ -410,7 +411,7 @@ impl Tracer {
         self.programs.sweep().ok().map(|swept| (swept.waiting, swept.sending))
     }
 
-    /// Where requests stand; `closing`: connections that their client has closed and the server has not.
+    /// Requests by progress. `closing`: connections that the client has closed and the server has not.
     pub fn standing(&mut self, closing: u64) -> Option<Standing> {
         let swept = self.programs.sweep().ok()?;
         Some(Standing {
@@ -420,7 +421,7 @@ impl Tracer {
         })
     }
 
-    /// What is spoken, by the reads looked into so far; grants a few more.
+    /// The protocol, by the reads examined so far; permits a few more.
     fn traffic(&mut self) -> Option<Traffic> {
         let traffic = self.traffic.as_mut()?;
         for look in self.programs.looks() {
@@ -430,7 +431,7 @@ impl Tracer {
         self.traffic
     }
 
-    /// In mode exact the window stays open: takes in what was timed in it so far.
+    /// In mode exact the window stays open: adds what was timed in it so far.
     fn take_exact(&mut self) {
         if self.mode == Mode::Exact {
             self.phases.add_window(self.programs.phases.iter(), std::iter::empty(), self.window, &self.sizes);
@@ -450,7 +451,7 @@ impl Tracer {
         self.phases.totals(share, exact)
     }
 
-    /// Runs of programs on events that are not the server's: of other ports, other threads, or reads that found nothing.
+    /// Runs of programs on events that are not the server's: of other ports, of other threads, or reads without data.
     fn away(&self, receives: u64) -> u64 {
         let runs = self.programs.runs();
         runs.receives.saturating_sub(receives)
@@ -461,7 +462,7 @@ impl Tracer {
             + runs.others
     }
 
-    /// What the programs added, by count and calibration, on whatever event they ran.
+    /// The cost of the programs, on events of any kind: their number times the calibrated cost of one.
     pub fn cost(&self, receives: u64, server_cpu_ns: Option<u64>) -> AddedCost {
         let counts = self.programs.counts.get(0);
         let cpus = record::machine::online_cpus() as f64;
@@ -489,7 +490,7 @@ impl Tracer {
         }
     }
 
-    /// How often windows are held now, and why there are none.
+    /// How often windows are held now, or why there are none.
     pub fn windows_note(&self) -> Option<String> {
         match (&self.trouble, self.mode) {
             (Some(why), _) => Some(format!("phases are not timed: {why}")),

@@ -1,4 +1,4 @@
-//! The watch of one port: programs where the kernel lets them in, scans where it does not, one form of reading.
+//! The watch of one port: by programs where the kernel permits them, else by scans. Both give the same form of reading.
 
 use super::by_process;
 use super::classes::SizeClasses;
@@ -24,50 +24,50 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Scans check the states at this interval, whether connections move or not.
+/// Scans check the states at this interval, even while connections change.
 const RECONCILE: Duration = Duration::from_secs(10);
-/// Scans may take one part in so many of one CPU.
+/// Scans may take this fraction of one CPU: one part in so many.
 const SCAN_SHARE: u64 = 1000;
-/// CPU time for scans that may be saved up.
+/// The most CPU time for scans that can be saved up.
 const MOST_SCAN_CREDIT_NS: i64 = 50_000_000;
-/// Where nothing moved for so long, a scan is likely to be undisturbed.
+/// After this long without a change, a scan is likely to be undisturbed.
 const STILL_NS: u64 = 100_000_000;
-/// A sleep is cut into pieces, so that a signal that came just before it is seen.
+/// Sleeps are divided into pieces of this length, so that a signal that came just before one is noticed.
 const NAP_NS: u64 = 200_000_000;
 
-/// What to watch, and how closely.
+/// The options of a watch.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
     /// The server's port.
     pub port: u16,
     /// Its processes.
     pub group: Group,
-    /// Watch in this process's network namespace; `None` = in that of the calling thread.
+    /// Watch in this process's network namespace; `None`: in that of the calling thread.
     pub netns_pid: Option<u32>,
-    /// How closely.
+    /// The level of detail.
     pub mode: Mode,
-    /// What watching may cost the server at most on average, as a share of its CPU time.
+    /// The highest average cost to the server, as a share of its CPU time.
     pub overhead_ratio: f64,
     /// Size classes.
     pub classes: SizeClasses,
-    /// In some windows, end the parse phase where the server opens or looks up a file, not at its first send.
+    /// In some windows, the parse phase ends where the server opens or looks up a file, not at its first send.
     pub splits: bool,
-    /// The server is what runs in this control group (version 2), whatever listens; `group` is then not asked.
+    /// The server is whatever runs in this control group (version 2); `group` is then not used.
     pub control_group: Option<PathBuf>,
     /// Times between readings of the machine's counters.
     pub system_intervals: Intervals,
-    /// Make room for this many connections; `None` = for those that are there at the start, and some more.
+    /// Room for this many connections; `None`: for those that exist at the start, and some more.
     pub room: Option<u32>,
-    /// Look into the first bytes of a few reads a second, to say what is spoken.
+    /// Examine the first bytes of a few reads a second to identify the protocol.
     pub looks: bool,
-    /// In short windows, time phases by these functions of the server, too.
+    /// Also time phases by these functions of the server, in short windows.
     pub pack: Option<Pack>,
-    /// See reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`), also where there is better: for comparison.
+    /// Count reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`) on newer ones, too: for comparison.
     pub reads_by_position: bool,
 }
 
 impl WatchOptions {
-    /// Everything as by default, for a port of this namespace.
+    /// The defaults, for a port of this namespace.
     pub fn of_port(port: u16) -> Self {
         WatchOptions {
             port,
@@ -93,14 +93,14 @@ pub struct Watcher {
     pub(super) options: WatchOptions,
     pub(super) tracer: Option<Tracer>,
     why_no_programs: Option<WatchError>,
-    /// Requests were counted at some time of this watch.
+    /// Whether requests were counted at any time of this watch.
     has_counted: bool,
     server: ServerSide,
     pub(super) states: StateModel,
     started_ns: u64,
     own_cpu_at_start_ns: u64,
     stillness: Stillness,
-    /// CPU time that scans may take now, nanoseconds, and when it was last added to.
+    /// CPU time that scans may take now, nanoseconds, and when it was last increased.
     scan_credit_ns: i64,
     scan_credit_at_ns: u64,
     last_scan_ns: u64,
@@ -109,7 +109,7 @@ pub struct Watcher {
     slow: Slow,
 }
 
-/// What the programs counted of the port's connections at one moment; nothing without programs.
+/// The programs' counts of the port's connections at one moment; empty without programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counted {
     pub transitions: Transitions,
@@ -118,7 +118,7 @@ pub(super) struct Counted {
     pub connects: ConnectTotals,
 }
 
-/// CPU time that the programs charged.
+/// CPU time as charged by the programs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Charged {
     /// To requests, those in progress included.
@@ -129,7 +129,7 @@ pub(super) struct Charged {
     pub work: Option<BTreeMap<u32, by_process::Work>>,
 }
 
-/// What is read at intervals of its own.
+/// What is read at separate intervals.
 #[derive(Debug)]
 struct Slow {
     due: Due,
@@ -163,8 +163,8 @@ impl Slow {
 }
 
 impl Watcher {
-    /// Starts watching. Where programs cannot be loaded, connections are scanned instead and requests are not counted:
-    /// [`Watcher::why_no_programs`] tells.
+    /// Starts watching. Where programs cannot be loaded, connections are scanned and requests are not counted;
+    /// [`Watcher::why_no_programs`] has the reason.
     pub fn start(options: WatchOptions) -> Result<Self, ObserveError> {
         let group = match &options.control_group {
             None => Roots::Of(options.group),
@@ -225,7 +225,7 @@ impl Watcher {
         &self.options
     }
 
-    /// Changes how closely is watched. Requests in progress at that moment may be lost to the counts.
+    /// Changes the level of detail. Requests in progress at that moment may not be counted.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), WatchError> {
         if let Some(tracer) = &mut self.tracer {
             tracer.set_mode(mode)?;
@@ -240,7 +240,7 @@ impl Watcher {
         self.server.pids()
     }
 
-    /// Sleeps until `deadline_ns` (monotonic) or until `stop` is set, and holds the windows that fall into that time.
+    /// Sleeps until `deadline_ns` (monotonic) or until `stop` is set, and holds the windows that are due in that time.
     pub fn wait_until(&mut self, deadline_ns: u64, stop: &AtomicBool) {
         loop {
             let now_ns = monotonic_ns();
@@ -271,14 +271,14 @@ impl Watcher {
         self.why_no_programs.is_none()
     }
 
-    /// Connections by state now, from transitions alone: reads memory, no system call. Indices as in
+    /// Connections by state now, from transitions alone: reads memory, makes no system call. Indices as in
     /// [`crate::sock_diag::STATES`].
     pub fn states(&mut self) -> ByState {
         let counted = self.counted();
         self.states.read(monotonic_ns(), &counted.transitions)
     }
 
-    /// Compares the states with a scan now, and learns from it.
+    /// Scans now and corrects the states by the result.
     pub fn reconcile(&mut self) {
         if let Some(Ok(wheel)) = self.tracer.as_mut().map(Tracer::wheel) {
             self.states.set_wheel(wheel);
@@ -298,7 +298,7 @@ impl Watcher {
         self.last_scan_ns = began_ns;
     }
 
-    /// Whether a scan is worth its cost now: where connections rest and it would show something, and now and then anyway.
+    /// Whether a scan is worth its cost: while connections rest and it would improve the model; and at the interval.
     fn is_scan_due(&mut self, now_ns: u64) -> bool {
         let saved_ns = now_ns.saturating_sub(self.scan_credit_at_ns) / SCAN_SHARE;
         self.scan_credit_ns = (self.scan_credit_ns + saved_ns as i64).min(MOST_SCAN_CREDIT_NS);
@@ -317,7 +317,7 @@ impl Watcher {
             self.reconcile();
             self.scan_credit_ns -= (cpu_clock::of_this_thread() - cpu_before_ns) as i64;
         }
-        // The counts and their clock are of one moment; the server's processes are asked right after.
+        // The counts and their clock are of one moment; the server's processes are read right after.
         let now_ns = monotonic_ns();
         let mut reading =
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
@@ -434,12 +434,12 @@ impl Watcher {
     }
 }
 
-/// `None` where nothing is known of the server's processes.
+/// `None` where the server's processes are unknown.
 fn cpu(server: &ServerReading) -> Option<CpuTotals> {
     let counters = &server.counters;
     let ticks = counters.user_ticks + counters.system_ticks;
     let page_bytes = rustix::param::page_size() as u64;
-    // Of a server that has ended, what it used is still known.
+    // What a server used is still known after it has ended.
     (server.size.processes > 0 || counters.cpu_ns > 0).then_some(CpuTotals {
         group_ns: counters.cpu_ns,
         user_ratio: (ticks >= 10).then(|| counters.user_ticks as f64 / ticks as f64),

@@ -116,8 +116,8 @@ fn a_window_must_begin_before_it_ends() {
 #[test]
 fn a_busy_neighbour_is_a_doubt_that_names_it() {
     // The process that burns is neither server nor client nor watcher.
-    let mut neighbour = Actor::start("burner");
-    let mut observer = Observer::start(target(Group::None), Duration::from_millis(50)).unwrap();
+    let (mut neighbour, idle) = (Actor::start("burner"), Actor::start("poller"));
+    let mut observer = Observer::start(target(Group::Tree(idle.pid())), Duration::from_millis(50)).unwrap();
     observer.window_begins().unwrap();
     for _ in 0..3 {
         neighbour.ask("burn");
@@ -125,9 +125,16 @@ fn a_busy_neighbour_is_a_doubt_that_names_it() {
     let observation = observer.window_ends().unwrap().observation(1);
     let others = observation.figures.value(names::MACHINE_OTHERS).unwrap();
     assert!(others > 0.05, "{others}");
+    // What kept the server's CPUs busy was not the server.
+    let value = |name| observation.figures.value(name).unwrap();
+    let (taken, busy) = (value(names::SERVER_CPUS_TAKEN), value(names::SERVER_CPU_BUSY));
+    assert!(taken > 0.0 && taken <= busy, "{taken} of {busy}");
+    let cpus = std::thread::available_parallelism().unwrap().get() as f64;
+    assert!(taken * cpus <= others * (1.0 + 1e-9), "{taken} of {cpus} CPUs, {others} in all");
     let doubt = observation.doubts.iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour).expect("a doubt");
     assert!(doubt.what.contains("other work used") && doubt.what.contains("process"), "{doubt:?}");
     neighbour.end();
+    idle.end();
 }
 
 #[test]

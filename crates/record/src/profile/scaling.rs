@@ -30,35 +30,21 @@ pub struct CallScaling {
     pub ns_per_descriptor: Option<f64>,
 }
 
-/// A call that is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Call {
-    /// select() over all descriptors.
-    Select,
-    /// poll() over all descriptors.
-    Poll,
-    /// epoll_wait() with all descriptors registered.
-    EpollWait,
-    /// accept() of a connection that waits.
-    Accept,
-    /// The next descriptor after a low one was freed and taken again: the kernel searches for the lowest that is free.
-    DescriptorAllocation,
-}
-
-impl Call {
-    /// All of them.
-    pub const ALL: [Call; 5] = [Call::Select, Call::Poll, Call::EpollWait, Call::Accept, Call::DescriptorAllocation];
-
-    /// The word used in tables.
-    pub fn word(self) -> &'static str {
-        match self {
-            Call::Select => "select",
-            Call::Poll => "poll",
-            Call::EpollWait => "epoll_wait",
-            Call::Accept => "accept",
-            Call::DescriptorAllocation => "descriptor allocation",
-        }
+crate::worded! {
+    /// A call that is measured.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Call {
+        /// select() over all descriptors.
+        Select = "select",
+        /// poll() over all descriptors.
+        Poll = "poll",
+        /// epoll_wait() with all descriptors registered.
+        EpollWait = "epoll_wait",
+        /// accept() of a connection that waits.
+        Accept = "accept",
+        /// The next descriptor after a low one was freed and taken again: the kernel searches for the lowest that is free.
+        DescriptorAllocation = "descriptor allocation",
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses the standard library only.
 
-/// What a counter needs. Where it is missing, the counter is not measured.
+/// The kernel hook that a counter needs. Where it is missing, the counter is not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Transitions between the states of connections.
@@ -27,20 +27,20 @@ pub enum Row {
     Lost,
 }
 
-/// What is declared of a counter.
+/// The declaration of a counter.
 #[derive(Debug, Clone, Copy)]
 pub struct Declaration {
-    /// In JSON; in capitals with `COUNT_` before it in the programs.
+    /// Name in JSON; in the programs in capitals, with the prefix `COUNT_`.
     pub name: &'static str,
-    /// In Prometheus, after `straingauge_`.
+    /// Name in Prometheus, after `straingauge_`.
     pub metric: &'static str,
-    /// A sentence: Prometheus's help, and the label in the report's tables.
+    /// A sentence: the help text in Prometheus and the label in the report's tables.
     pub help: &'static str,
     /// See [`Source`].
     pub source: Source,
-    /// Row and words of the screen, `{}` for the number; without them only the report shows it.
+    /// Row and text of the screen, `{}` for the number; `None`: only the report shows the counter.
     pub on_screen: Option<(Row, &'static str)>,
-    /// Figure of a load point that is its rate.
+    /// The figure of a load point that holds its rate.
     pub figure: Option<&'static str>,
 }
 
@@ -56,16 +56,16 @@ macro_rules! counters {
         }
 
         impl Counter {
-            /// All, in the order in which they are shown.
+            /// All counters, in the order in which they are shown.
             pub const ALL: [Counter; COUNTERS] = [$(Counter::$counter),+];
 
-            /// What is declared of it.
+            /// Its declaration.
             pub const fn declaration(self) -> &'static Declaration {
                 &DECLARED[self as usize]
             }
         }
 
-        /// How many there are.
+        /// The number of counters.
         pub const COUNTERS: usize = DECLARED.len();
 
         const DECLARED: &[Declaration] = &[$(Declaration {
@@ -81,7 +81,7 @@ macro_rules! counters {
 
 use Row::{Connections, Lost, Segments};
 
-// Name in JSON, name in Prometheus, what it needs, row and words of the screen, figure of a point.
+// Name in JSON, name in Prometheus, required hook, row and text of the screen, figure of a point.
 counters! {
     /// Connections established.
     Accepted = "accepted", "connections_accepted_total", States,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Counts([Option<u64>; COUNTERS]);
 
 impl Counter {
-    /// Whether it is in `losses`.
+    /// Whether it belongs to the object `losses`.
     pub fn is_loss(self) -> bool {
         self.declaration().source == Source::Requests
     }
@@ -34,7 +34,7 @@ impl Counts {
 }
 
 impl Serialize for Counts {
-    /// Where one is measured, the others of its object are there, too: `null` says that they are not.
+    // Where one counter is measured, the others of its object are present, too: `null` means not measured.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let is_measured = |object| Counter::ALL.iter().any(|one| one.is_loss() == object && self.get(*one).is_some());
         let members = Counter::ALL.into_iter().filter(|counter| is_measured(counter.is_loss()));

@@ -3,30 +3,30 @@
 use super::Estimate;
 use serde::Serialize;
 
-/// Demands of one class. Per request.
+/// Demands of one class, per request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Demand {
-    /// Requests that it rests on.
+    /// Requests measured.
     pub requests: u64,
-    /// CPU microseconds: the mean is exact; the interval is of its variation between readings.
+    /// CPU microseconds. The mean is exact; the interval shows its variation between readings.
     pub cpu_us: Option<Estimate>,
-    /// User part, by the kernel's division of the whole group's time.
+    /// User part, as the kernel divides the whole group's time.
     pub cpu_user_us: Option<f64>,
     /// System part.
     pub cpu_system_us: Option<f64>,
-    /// Bytes read from disks by the thread, from windows.
+    /// Bytes that the thread read from disks, measured in windows.
     pub disk_bytes: Option<Estimate>,
-    /// Bytes sent; by the link's rate they are the network's demand.
+    /// Bytes sent; divided by the link's rate they are the demand on the network.
     pub network_bytes: Option<f64>,
 }
 
-/// The law on the server's CPUs.
+/// The utilisation law for the server's CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct UtilisationCheck {
     /// Sum of throughput times demand, in CPUs.
     pub predicted_cpus: f64,
     /// The scheduler's account, in CPUs.
     pub measured_cpus: f64,
-    /// Part of the measured that no request explains.
+    /// The part of the measured CPU time that no request explains.
     pub unexplained_ratio: f64,
 }

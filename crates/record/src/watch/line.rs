@@ -1,4 +1,4 @@
-//! A line: of a watch that is printed as JSON, and of its recording.
+//! One line of a watch's JSON output and of its recording.
 
 use super::{Mode, Rates, Reading, SizeClass};
 use crate::Doubt;
@@ -20,27 +20,27 @@ pub enum Line {
 pub struct Beginning {
     /// [`crate::run::SCHEMA`] of the writer.
     pub schema: u32,
-    /// What.
+    /// The recorded watch.
     #[serde(flatten)]
     pub watching: Watching,
 }
 
-/// What is watched, and how closely: also the form of the run (`run.json`).
+/// The options of a watch: also the form of the run (`run.json`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Watching {
     /// The server's port.
     #[serde(alias = "url", deserialize_with = "port")]
     pub port: u16,
-    /// How closely.
+    /// The level of detail.
     pub mode: Mode,
     /// Size classes of the response.
     pub classes: Vec<SizeClass>,
-    /// What watching may cost the server at most on average, as a share of its CPU time.
+    /// The highest average cost to the server, as a share of its CPU time.
     pub overhead_limit_ratio: f64,
 }
 
-/// Runs of schema 1 have it as a URL, `:8080`.
+/// Runs of schema 1 hold the port as a URL, `:8080`.
 fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -63,14 +63,14 @@ fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 pub struct Taken {
     /// Counts since the watch began.
     pub totals: Reading,
-    /// Since the reading before.
+    /// Rates since the previous reading.
     pub rates: Rates,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
 }
 
 impl Line {
-    /// Its text, end of line included; members are in the order of their names.
+    /// Its text with the end of line; members are in alphabetical order.
     pub fn text(&self) -> String {
         let value = serde_json::to_value(self).expect("a line has only string keys");
         format!("{value}\n")

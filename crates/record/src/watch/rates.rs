@@ -16,7 +16,7 @@ pub struct ClassRates {
     pub bytes_out_per_sec: f64,
     /// CPU microseconds per request.
     pub cpu_us_per_request: Option<f64>,
-    /// Elapsed microseconds per request, first read to the departure of the last segment.
+    /// Elapsed microseconds per request, from the first read to the departure of the last segment.
     pub elapsed_us_per_request: Option<f64>,
     /// Upper end of the bucket of the median of elapsed times, microseconds.
     pub elapsed_p50_at_most_us: Option<f64>,
@@ -35,7 +35,7 @@ pub struct Rates {
     pub all: Option<ClassRates>,
     /// By class.
     pub classes: Vec<ClassRates>,
-    /// Connections established per second. Absent, as all that follow, where it is not measured.
+    /// Connections established per second. Absent where not measured, as are the following figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_per_sec: Option<f64>,
     /// Connections closed per second.
@@ -55,7 +55,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// From `earlier` to `now`.
+    /// The rates from `earlier` to `now`.
     pub fn between(earlier: &Reading, now: &Reading) -> Self {
         let duration_ns = now.at_ns.saturating_sub(earlier.at_ns);
         let per_sec = |now: u64, earlier: u64| ratio(now.saturating_sub(earlier) as f64 * 1e9, duration_ns as f64);

@@ -1,5 +1,6 @@
-//! What a reading holds: totals since the watch began, so that any two readings give rates. Plain data; JSON as it stands. Where
-//! a reading is read back, what is absent is as it was when nothing was counted, and unknown members are passed over.
+//! The contents of a reading: totals since the watch began, so any two readings give rates. Plain data, written as JSON
+//! without conversion. When a reading is read back, absent members mean that nothing was counted, and unknown members
+//! are ignored.
 
 use super::counters::Counter;
 use super::counts::Counts;
@@ -9,11 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Buckets of a histogram.
+/// The number of buckets of a histogram.
 pub const BUCKETS: usize = 40;
-/// Phases that are measured between first read and readiness: parse, process, log.
+/// The number of phases of a request: parse, process, log.
 pub const PHASES: usize = 3;
-/// Fewer windows than this give a mean and no interval.
+/// Fewer windows than this give a mean without an interval.
 pub const FEWEST_WINDOWS: u64 = 5;
 
 /// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
@@ -74,8 +75,7 @@ impl Log2Histogram {
         difference
     }
 
-    /// The upper end of the bucket in which a quantile lies: the value is at most this, and more than half of it. `None`
-    /// when empty.
+    /// The upper end of a quantile's bucket: the value is at most this and more than half of it. `None` when empty.
     pub fn quantile_at_most_ns(&self, quantile: f64) -> Option<u64> {
         let total: u64 = self.0.iter().sum();
         let rank = ((total as f64 * quantile).ceil() as u64).max(1);
@@ -102,11 +102,11 @@ pub struct ClassTotals {
     pub bytes_out: u64,
     /// Reads (counted).
     pub receives: u64,
-    /// CPU time of the server's threads from the request's first read on, until they turned to another (timed).
+    /// CPU time of the server's threads from the request's first read until they turned to another request (timed).
     pub cpu_ns: i64,
-    /// First read to the departure of the response's last segment, summed (timed).
+    /// Time from the first read to the departure of the response's last segment, summed (timed).
     pub elapsed_ns: u64,
-    /// How many requests `elapsed_ns` holds.
+    /// The number of requests in `elapsed_ns`.
     pub timed: u64,
     /// Their distribution.
     pub elapsed: Log2Histogram,
@@ -115,15 +115,15 @@ pub struct ClassTotals {
 crate::sum::adds_up!(ClassTotals { requests, bytes_in, bytes_out, receives, cpu_ns, elapsed_ns, timed, elapsed });
 
 impl ClassTotals {
-    /// Several classes together.
+    /// The sum of several classes.
     pub fn sum<'a>(classes: impl IntoIterator<Item = &'a ClassTotals>) -> ClassTotals {
         let mut all = ClassTotals::default();
         classes.into_iter().for_each(|class| all.add(class));
         all
     }
 
-    /// What it gained since an earlier reading. A request in progress may move to a larger class while its response grows, so a
-    /// class may seem to shrink: that counts as 0.
+    /// The increase since an earlier reading. A request in progress may move to a larger class while its response
+    /// grows, so a class may seem to shrink: that counts as 0.
     pub fn since(&self, earlier: &ClassTotals) -> ClassTotals {
         ClassTotals {
             requests: self.requests.saturating_sub(earlier.requests),
@@ -146,7 +146,7 @@ pub struct PhaseTotals {
     pub requests: u64,
     /// Windows in which there were any.
     pub windows: u64,
-    /// How many of them had their parse phase ended by a system call; the others by the first send.
+    /// Requests whose parse phase ended at a system call; that of the others ended at the first send.
     pub split: u64,
     /// Sends per request.
     pub sends: Option<Estimate>,
@@ -154,7 +154,7 @@ pub struct PhaseTotals {
     pub receives: Option<Estimate>,
     /// Bytes read from disks per request (blocks of the paper's Table 2 are 512 of them).
     pub disk_bytes: Option<Estimate>,
-    /// Reads asked of disks per request, read ahead included; 0 throughout where the kernel has no `block_bio_queue`.
+    /// Disk reads issued per request, read-ahead included; always 0 where the kernel has no `block_bio_queue`.
     pub disk_reads: Option<Estimate>,
     /// Elapsed nanoseconds per request: parse, process, log.
     pub elapsed_ns: [Option<Estimate>; PHASES],
@@ -172,23 +172,23 @@ pub struct PhaseTotals {
 pub struct ConnectionTotals {
     /// Sockets now, by TCP state.
     pub states: BTreeMap<Cow<'static, str>, u64>,
-    /// How the states compare with scans; absent where all there is are scans.
+    /// How the states compare with scans; absent where scans are the only source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reconciliation: Option<Reconciliation>,
     /// Transitions and TCP's own counters; empty without programs.
     #[serde(flatten)]
     pub counted: Counts,
-    /// From establishment to the first read; absent where reads are not seen.
+    /// Times from establishment to the first read; absent where reads are not seen.
     #[serde(flatten)]
     pub connects: Option<ConnectTotals>,
-    /// Connections waiting to be accepted, over all listeners, and the limit of each.
+    /// Connections waiting to be accepted, over all listeners.
     pub accept_queue: Option<u64>,
-    /// See `accept_queue`.
+    /// The smallest limit of their queues.
     pub accept_queue_limit: Option<u64>,
     /// Half-open connections at the last scan (the SYN backlog's length).
     pub syn_backlog: u64,
-    /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began; absent where
-    /// they could not be asked.
+    /// Connections and SYNs that this port's listeners dropped because a queue was full, since the watch began; absent
+    /// where it could not be read.
     pub port_drops: Option<u64>,
     /// Connections dropped because the accept queue was full, in the whole network namespace.
     pub listen_overflows: Option<u64>,
@@ -196,29 +196,29 @@ pub struct ConnectionTotals {
     pub listen_drops: Option<u64>,
 }
 
-/// From the establishment of connections to their first read.
+/// Times from the establishment of connections to their first read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectTotals {
     /// Connections whose first byte was read.
     pub connects: u64,
-    /// From establishment to the first read, summed.
+    /// The sum of these times.
     #[serde(default)]
     pub connect_elapsed_ns: u64,
-    /// Distribution of it.
+    /// Their distribution.
     #[serde(default)]
     pub connect_elapsed: Log2Histogram,
-    /// CPU time of accepting, where the thread did nothing else since its last connection ended.
+    /// CPU time of accepting, counted where the thread did nothing else since its last connection ended.
     #[serde(default)]
     pub connect_cpu_ns: i64,
-    /// How many connections `connect_cpu_ns` is of.
+    /// The number of connections in `connect_cpu_ns`.
     #[serde(default)]
     pub connects_with_cpu: u64,
 }
 
-/// What the programs counted of one process.
+/// The programs' counts of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCounts {
-    /// Requests that it finished.
+    /// Requests it finished.
     pub requests: u64,
     /// Bytes read.
     #[serde(default)]
@@ -226,28 +226,30 @@ pub struct ProcessCounts {
     /// Bytes written.
     #[serde(default)]
     pub bytes_out: u64,
-    /// Requests that it finished whose phases were timed.
+    /// Requests it finished whose phases were timed.
     #[serde(default)]
     pub timed: u64,
-    /// Their means, elapsed nanoseconds: parse, process, log.
+    /// Their mean elapsed nanoseconds: parse, process, log.
     #[serde(default)]
     pub elapsed_ns: [Option<f64>; PHASES],
-    /// Their means, CPU nanoseconds as timed.
+    /// Their mean CPU nanoseconds, as timed.
     #[serde(default)]
     pub phase_cpu_ns: [Option<f64>; PHASES],
 }
 
-/// One process of the server, or all that are not listed.
+/// One process of the server, or the sum of all that are not listed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessTotals {
-    /// Its number; 0 = all others: those beyond the list, those that ended, and requests that no process's own event has ended.
+    /// Process number; 0 = all others: those beyond the list, those that ended, and requests that no event of a process
+    /// has ended.
     pub pid: u32,
-    /// Name of its program; empty for the others and for one that has ended.
+    /// Name of its program; empty for the row of all others and for a process that has ended.
     pub name: Outside,
-    /// Processes that the row is of; of the others those that are known by number.
+    /// The number of processes in the row; of the others, those that are known by number.
     pub processes: u64,
-    /// CPU time by the scheduler since the watch began; absent for one that has ended, whose time is the others'.
+    /// The scheduler's CPU time since the watch began; absent for a process that has ended: the row of all others has
+    /// its time.
     pub cpu_ns: Option<u64>,
     /// Requests; absent when requests are not counted.
     #[serde(flatten)]
@@ -258,7 +260,7 @@ pub struct ProcessTotals {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OpenRequest {
-    /// Since its first read.
+    /// Time since its first read.
     pub age_ns: u64,
     /// Bytes read so far.
     pub bytes_in: u64,
@@ -266,9 +268,9 @@ pub struct OpenRequest {
     pub bytes_out: u64,
     /// CPU time so far.
     pub cpu_ns: i64,
-    /// Process that reads it (thread's number).
+    /// Number of the thread that reads it.
     pub thread: u32,
-    /// Written in part: waits for the client or the network.
+    /// Partly written: waits for the client or the network.
     pub is_sending: bool,
 }
 
@@ -278,7 +280,7 @@ pub struct OpenRequest {
 pub struct OpenTotals {
     /// Read, not answered yet.
     pub waiting: u64,
-    /// Answered, not all of it acknowledged by the client.
+    /// Answered, but not fully acknowledged by the client.
     pub sending: u64,
     /// The longest, oldest first.
     pub longest: Vec<OpenRequest>,
@@ -290,18 +292,18 @@ pub struct OpenTotals {
 pub struct CpuTotals {
     /// All processes of the group (timed by the scheduler).
     pub group_ns: u64,
-    /// Part in user mode, by the kernel's own division.
+    /// The part in user mode, as the kernel divides it.
     pub user_ratio: Option<f64>,
-    /// How much of it is explained; absent where reads are not seen.
+    /// What it was spent on; absent where reads are not seen.
     #[serde(flatten)]
     pub charged: Option<ChargedCpu>,
     /// Context switches of the group.
     pub switches: u64,
     /// Major faults of the group.
     pub major_faults: u64,
-    /// Processes and threads now.
+    /// Processes now.
     pub processes: u64,
-    /// See `processes`.
+    /// Threads now.
     pub threads: u64,
     /// Resident memory now.
     pub resident_bytes: u64,
@@ -315,7 +317,7 @@ pub struct ChargedCpu {
     /// Accepting connections.
     #[serde(default)]
     pub connect_ns: i64,
-    /// Closing connections and whatever threads did between the end of one and the next request.
+    /// Closing connections, and other work of threads between the end of a connection and the next request.
     #[serde(default)]
     pub between_ns: i64,
     /// The rest: threads that never read from the port, and what threads did before their first read.
@@ -323,25 +325,25 @@ pub struct ChargedCpu {
     pub elsewhere_ns: i64,
 }
 
-/// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as they were
-/// timed, with what the probes added.
+/// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as timed,
+/// so they include the cost of the probes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PackTotals {
     /// The pack's server.
     pub server: String,
-    /// Windows held, and nanoseconds in them.
+    /// Windows held.
     pub windows: u64,
-    /// See `windows`.
+    /// Nanoseconds in them.
     pub window_ns: u64,
-    /// Cost of the dearest of its probes at a function's call and at a return, measured on functions of straingauge's own that begin
-    /// alike.
+    /// Cost of the most expensive probe at a function's call, measured on a function of straingauge that begins with
+    /// the same kind of instruction.
     pub call_ns: f64,
-    /// See `call_ns`.
+    /// The same of a probe at a function's return.
     pub return_ns: f64,
-    /// What the probes add to a request while a window is open.
+    /// Cost of the probes for a request while a window is open.
     pub request_ns: f64,
-    /// Time between windows that follows from it.
+    /// Time between windows, chosen so that this cost stays within the budget.
     pub period_ns: u64,
     /// Functions hit in windows.
     pub hits: u64,
@@ -351,44 +353,44 @@ pub struct PackTotals {
     pub by_events: Vec<PhaseTotals>,
 }
 
-/// What the watch itself costs.
+/// Cost of the watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CostTotals {
     /// CPU time of this process.
     pub own_cpu_ns: u64,
-    /// What the programs add to the server's work; absent without programs.
+    /// Cost of the programs to the server; absent without programs.
     #[serde(flatten)]
     pub added: Option<AddedCost>,
 }
 
-/// What the programs add to the server's work.
+/// Cost of the programs to the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct AddedCost {
-    /// Added to the server and to others: events times the calibrated cost of one.
+    /// CPU time added to the server and to other programs: the number of events times the calibrated cost of one.
     pub added_ns: f64,
-    /// Cost of one event that counts a request, and of one send in a window.
+    /// Cost of one event that counts a request.
     #[serde(default)]
     pub receive_event_ns: f64,
-    /// See `receive_event_ns`.
+    /// Cost of one send in a window.
     #[serde(default)]
     pub send_event_ns: f64,
-    /// Cost of one event that a program turns away.
+    /// Cost of one event that a program rejects.
     #[serde(default)]
     pub away_event_ns: f64,
-    /// How many there were: on sockets of other ports, in windows also switches and system calls of all threads.
+    /// The number of such events: on sockets of other ports; in windows also switches and system calls of all threads.
     #[serde(default)]
     pub away_events: u64,
-    /// Their part of `added_ns`; whoever made the event paid it.
+    /// Their part of `added_ns`, paid by the thread that caused the event.
     #[serde(default)]
     pub away_ns: f64,
     /// `added_ns` as a share of the server's CPU time since the watch began.
     #[serde(default)]
     pub added_ratio: Option<f64>,
-    /// Windows held, and nanoseconds in them.
+    /// Windows held.
     #[serde(default)]
     pub windows: u64,
-    /// See `windows`.
+    /// Nanoseconds in them.
     #[serde(default)]
     pub window_ns: u64,
 }
@@ -417,19 +419,19 @@ pub struct Reading {
     /// Requests in progress; absent when requests are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenTotals>,
-    /// What is spoken, by looking into a few reads; absent when none is looked into.
+    /// The protocol, identified from a few reads; absent when none is examined.
     pub traffic: Option<Traffic>,
-    /// CPU time; absent where the server's processes may not be looked into, or there are none.
+    /// CPU time; absent where the server's processes may not be read, or there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTotals>,
     /// Cost of watching.
     pub cost: CostTotals,
-    /// What was lost or could not be told apart, all 0 in a sound run; empty when requests were never counted.
+    /// Losses, all 0 in a sound run; empty when requests were never counted.
     #[serde(skip_serializing_if = "Counts::is_empty")]
     pub losses: Counts,
-    /// The machine, at its own interval; the last reading with its own moment.
+    /// The machine's counters. They are read at a separate interval; this is the last reading, with its time.
     pub system: SystemTotals,
-    /// What the server's processes read and wrote, at the same interval; absent where they may not be looked into.
+    /// What the server's processes read and wrote, at the same interval; absent where that may not be read.
     pub io: Option<GroupIo>,
     /// Counters of the control group that is watched; absent without one.
     pub control_group: Option<ControlGroupTotals>,
@@ -441,7 +443,7 @@ pub struct Reading {
 pub struct Estimate {
     /// Mean per request.
     pub mean: f64,
-    /// Half of the 95 % interval's width; `None` with fewer than five windows, or in exact mode where there is no sampling.
+    /// Half of the 95 % interval's width; `None` with fewer than five windows, and in exact mode: it does not sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_width: Option<f64>,
     /// Requests that were timed.
@@ -450,27 +452,27 @@ pub struct Estimate {
     pub windows: u64,
 }
 
-/// What a scan showed against the model.
+/// Differences between scans and the model of the states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reconciliation {
-    /// Scans so far, the first of them at the start.
+    /// Scans so far, including the first one at the start.
     pub scans: u64,
-    /// Sum over states of what the last scan showed beyond what transitions during it can explain.
+    /// The difference of the last scan, summed over states, that transitions during the scan do not explain.
     pub last_difference: u64,
-    /// The largest of them so far.
+    /// The largest such difference so far.
     pub largest_difference: u64,
     /// Sockets in the last scan.
     pub last_scan: u64,
-    /// What it took, nanoseconds of this process's CPU time.
+    /// Its cost, nanoseconds of this process's CPU time.
     pub last_cost_ns: u64,
 }
 
-/// What reads that began a request were seen to hold. Counts are of reads looked into, not of all reads.
+/// The contents of reads that began a request. Only examined reads are counted, not all reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traffic {
-    /// Reads looked into; the following are parts of it.
+    /// Reads examined; the following are parts of it.
     pub looked_into: u64,
     /// One request of HTTP/1, or its beginning.
     pub http1: u64,
@@ -478,19 +480,19 @@ pub struct Traffic {
     pub redis: u64,
     /// Several requests of HTTP/1 or commands of Redis at once: they count as one.
     pub pipelined: u64,
-    /// Of `http1` and `pipelined`: with a body.
+    /// Those of `http1` and `pipelined` with a body.
     pub uploads: u64,
-    /// Of `uploads`: the client waits for leave (`Expect: 100-continue`), so each counts twice.
+    /// Those of `uploads` where the client waits for permission (`Expect: 100-continue`), so each counts twice.
     pub expecting: u64,
-    /// Of `http1`: asks to go on as a WebSocket.
+    /// Those of `http1` that ask for a WebSocket.
     pub websockets: u64,
-    /// HTTP/2: its beginning, or frames of it.
+    /// HTTP/2: the preface, or frames.
     pub http2: u64,
     /// Records of TLS.
     pub tls: u64,
     /// None of these.
     pub other: u64,
-    /// Read in a way that hides where the bytes are, as io_uring does.
+    /// Reads whose buffer is not visible, as those of io_uring.
     pub hidden: u64,
 }
 
@@ -505,17 +507,17 @@ impl Reading {
         self.cpu.map(|cpu| cpu.group_ns)
     }
 
-    /// What of it is explained.
+    /// What it was spent on.
     pub fn charged(&self) -> Option<ChargedCpu> {
         self.cpu?.charged
     }
 
-    /// The classes together.
+    /// The sum of the classes.
     pub fn all(&self) -> ClassTotals {
         ClassTotals::sum(&self.classes)
     }
 
-    /// What each class gained since an earlier reading.
+    /// The increase of each class since an earlier reading.
     pub fn classes_since(&self, earlier: &Reading) -> Vec<ClassTotals> {
         let none = ClassTotals::default();
         let before = earlier.classes.iter().chain(std::iter::repeat(&none));

@@ -1,5 +1,5 @@
-//! The machine's counters in a reading: cumulative since boot, each kind with the moment of its reading, so that any two give
-//! rates. After the kernel module of Almeida, Almeida and Yates (1996, Table 2).
+//! The machine's counters in a reading: cumulative since boot, each kind with the time at which it was read, so any two
+//! readings give rates. They are those of the kernel module of Almeida, Almeida and Yates (1996, Table 2).
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub enum Kind {
     /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
     Cpu,
-    /// Interrupts and soft interrupts by kind: the dearest, as the kernel sums over CPUs and kinds.
+    /// Interrupts and soft interrupts by kind. The most expensive kind to read: the kernel sums over CPUs.
     Interrupts,
     /// Reads and writes of whole devices (`/proc/diskstats`).
     Disk,
@@ -18,7 +18,7 @@ pub enum Kind {
     Paging,
     /// Memory (`/proc/meminfo`).
     Memory,
-    /// Disk bytes of the server's processes and the control group's counters: a file or more for each process.
+    /// Disk bytes of the server's processes and the control group's counters: at least one file for each process.
     Server,
 }
 
@@ -36,7 +36,7 @@ pub const WORDS: [(&str, Kind); KINDS] = [
 ];
 
 impl Kind {
-    /// Its word on the command line and in readings.
+    /// Its name on the command line and in readings.
     pub fn word(self) -> &'static str {
         WORDS[self as usize].0
     }
@@ -70,9 +70,9 @@ pub struct Paging {
     pub in_bytes: u64,
     /// Bytes written from memory to disks.
     pub out_bytes: u64,
-    /// Pages that came back from swap.
+    /// Pages read from swap.
     pub swapped_in: u64,
-    /// Pages that went to swap.
+    /// Pages written to swap.
     pub swapped_out: u64,
     /// Faults that had to wait for a disk.
     pub major_faults: u64,
@@ -84,9 +84,9 @@ pub struct Paging {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
-    /// Of the machine.
+    /// The machine's memory.
     pub total_bytes: u64,
-    /// That programs could have without swapping, by the kernel's estimate.
+    /// What programs could get without swapping, by the kernel's estimate.
     pub available_bytes: u64,
     /// Unused.
     pub free_bytes: u64,
@@ -110,7 +110,8 @@ pub struct DiskCounts {
     pub writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Milliseconds in which a device had work, summed: utilisation of a single disk when divided by elapsed time.
+    /// Milliseconds in which a device had work, summed over devices. Divided by the elapsed time, this is the
+    /// utilisation of a single disk.
     pub busy_ms: u64,
 }
 
@@ -118,9 +119,9 @@ pub struct DiskCounts {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GroupIo {
-    /// Bytes that had to come from a disk.
+    /// Bytes read from disks.
     pub read_bytes: u64,
-    /// Bytes on their way to a disk (also those that were overwritten before they got there).
+    /// Bytes that are to be written to disks (also those that were overwritten in memory before).
     pub written_bytes: u64,
     /// Read and write calls of every kind, sockets included.
     pub reads: u64,
@@ -128,7 +129,7 @@ pub struct GroupIo {
     pub writes: u64,
 }
 
-/// A control group's counters (version 2), since it was made. Absent: its controller is not enabled.
+/// A control group's counters (version 2) since it was created. A counter whose controller is not enabled is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ControlGroupTotals {
@@ -138,11 +139,11 @@ pub struct ControlGroupTotals {
     pub user_us: Option<u64>,
     /// In system mode.
     pub system_us: Option<u64>,
-    /// Periods in which it was held back for its limit of CPU time.
+    /// Periods in which it was throttled by its limit of CPU time.
     pub throttled: Option<u64>,
     /// Memory now, files' pages included.
     pub memory_bytes: Option<u64>,
-    /// Its limit; absent also when there is none.
+    /// Its memory limit; absent also when there is none.
     pub memory_limit_bytes: Option<u64>,
     /// Major faults.
     pub major_faults: Option<u64>,
@@ -158,15 +159,15 @@ pub struct ControlGroupTotals {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SystemTotals {
-    /// CLOCK_MONOTONIC, of the last reading of any kind.
+    /// CLOCK_MONOTONIC at the last reading of any kind.
     pub at_ns: u64,
-    /// When each kind of counters was read last, by its word; rates are taken between such moments.
+    /// When each kind of counters was last read, by name; rates are taken between these times.
     pub read_at_ns: BTreeMap<Cow<'static, str>, u64>,
     /// CPUs online.
     pub cpus: u64,
     /// CPU time by mode.
     pub cpu: Option<CpuModes>,
-    /// Disks: whole devices, without partitions and without what lies above others (device mapper, loop, memory).
+    /// Disks: whole devices, without partitions, devices in memory, and devices on top of others (device mapper, loop).
     pub disk: Option<DiskCounts>,
     /// Paging.
     pub paging: Option<Paging>,
@@ -189,13 +190,14 @@ pub struct SystemTotals {
 }
 
 impl SystemTotals {
-    /// When this kind of counters was read. Recordings of when all were read at once have one moment for all.
+    /// When this kind of counters was read. Older recordings, in which all were read at once, have one time for all.
     pub fn read_ns(&self, kind: Kind) -> Option<u64> {
         let all_at_once = (self.read_at_ns.is_empty() && self.at_ns > 0).then_some(self.at_ns);
         self.read_at_ns.get(kind.word()).copied().or(all_at_once)
     }
 
-    /// Seconds between the readings of this kind in an earlier reading and in this one; `None` where there were not two.
+    /// Seconds between the times at which this kind was read in an earlier reading and in this one; `None` unless both
+    /// have it.
     pub fn seconds_since(&self, earlier: &SystemTotals, kind: Kind) -> Option<f64> {
         let span_ns = self.read_ns(kind)?.saturating_sub(earlier.read_ns(kind)?);
         (span_ns > 0).then_some(span_ns as f64 / 1e9)

@@ -10,11 +10,11 @@ use analyze::axis::{AxisFindings, AxisLevel, Estimate, value_cell, value_words};
 use record::units::{format_nanos, format_si, grouped};
 use record::{Axis, Point, RunDir, Sweep, names};
 
-/// What a line of a chart shows.
+/// A line of a chart.
 struct Line<'a> {
     name: &'static str,
     class: &'static str,
-    /// Class of the interval's area.
+    /// CSS class of the interval's area.
     area: &'static str,
     level: fn(&AxisLevel) -> Option<Estimate>,
     dots: &'a dyn Fn(&Point) -> Option<f64>,
@@ -50,7 +50,7 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
     }
 }
 
-/// What a packet cost at both ends of the axis.
+/// The cost of a packet at both ends of the axis.
 pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
     let changes = axis.layers.iter().flat_map(|layers| &layers.changes);
     let named = changes.filter_map(|change| {
@@ -87,7 +87,7 @@ fn table(axis: &AxisFindings) -> Table {
     }
 }
 
-/// Linear where the axis begins at zero or is short, doublings where its values are spread.
+/// Linear where the axis begins at zero or is short, logarithmic where its values are far apart.
 pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     let values = || axis.levels.iter().map(|level| level.value);
     let (low, high) = values().fold((f64::MAX, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
@@ -154,7 +154,7 @@ pub(super) fn with_intervals(
     (layer, Series { name: name.into(), class, line, ..Series::default() })
 }
 
-/// A chart against the axis, without anything in it.
+/// An empty chart against the axis.
 pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {
     let (title, x_name) = (format!("{what} against {}", axis.axis.name()), axis.axis.name());
     let description = analyze::axis::headline(axis).unwrap_or_default();

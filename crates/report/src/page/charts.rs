@@ -9,7 +9,7 @@ use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone,
 use record::units::{format_nanos, format_si, grouped};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
-/// A chart with what stands around it on the page.
+/// A chart with its title and caption.
 pub(crate) struct Figure {
     pub title: &'static str,
     pub caption: String,
@@ -56,7 +56,7 @@ fn medians(sweep: &SweepFindings, spread: impl Fn(&Level) -> Option<Spread>) -> 
     sweep.levels.iter().filter_map(|level| Some((level.load, spread(level)?.median))).collect()
 }
 
-/// Medians over the levels of a figure that levels do not carry.
+/// Medians over the levels of a figure that levels do not contain.
 fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
     sweep
         .levels
@@ -72,7 +72,7 @@ fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -
         .collect()
 }
 
-/// A chart over the sweep's load with its zones and points; the caller adds what it shows.
+/// A chart over the sweep's load with its zones and points; the caller adds the data.
 pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) -> Chart {
     let loads = sweep.levels.iter().map(|level| level.load);
     let is_rate = sweep.sweep == Sweep::Rate;
@@ -93,7 +93,7 @@ fn describe(sweep: &SweepFindings) -> String {
     format!("{}{}", told("Yield point", &sweep.yield_point), told("Failure point", &sweep.failure_point))
 }
 
-/// Zones as ranges that touch each other, bounded by the points and by the ends of what was measured.
+/// Zones as adjacent ranges, bounded by the points and by the ends of the measured loads.
 fn bands(sweep: &SweepFindings) -> Vec<Band> {
     let (Some(first), Some(last)) = (sweep.levels.first(), sweep.levels.last()) else { return Vec::new() };
     let start = if sweep.sweep == Sweep::Rate { 0.0 } else { first.load };
@@ -111,7 +111,7 @@ fn bands(sweep: &SweepFindings) -> Vec<Band> {
     starts.extend(plastic.map(|at| ("plastic", "plastic", at)));
     starts.extend(unknown.map(|at| ("client's limit", "unknown", at)));
     starts.extend(failure.map(|at| ("failure", "failure", at)));
-    // A zone begins where the one before ends; one that begins later than its follower has no room.
+    // A zone begins where the one before it ends; one that begins after the next zone has no room.
     let mut bands = Vec::new();
     for (at, (name, class, from)) in starts.iter().enumerate() {
         let to = starts[at + 1..].iter().map(|(.., next)| *next).fold(end, f64::min);
@@ -164,12 +164,13 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     Some(Figure { title: "Throughput", caption: caption.into(), chart })
 }
 
-/// The loop of loading and unloading, as for a bar that is pulled beyond its yield point and let go.
+/// The loop of loading and unloading, as of a bar that is stretched beyond its yield point and released.
 fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
     let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
-    // The points of the first pass are too short to compare.
-    let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(|point| point.repeat > 0).collect::<Vec<_>>();
+    // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it came down.
+    let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
+    let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
     let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<(f64, f64)> {
         found.levels.iter().filter_map(|level| Some((level.load, pick(level)?.median))).collect()
     };
@@ -207,7 +208,7 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
         ("p99", "p99", names::RESPONSE_P99),
         ("p99.9", "p999", names::RESPONSE_P999),
     ];
-    // The same as a client sees it that reads at once.
+    // The same for a client without reap delay.
     let without_reap = [("p50", names::ARRIVED_P50), ("p99", names::ARRIVED_P99)];
     let line = |figure| medians_of(sweep, points, |point| point.value(figure));
     let measured = shown.into_iter().map(|(name, class, figure)| Series {

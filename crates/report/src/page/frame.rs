@@ -1,4 +1,4 @@
-//! What every page has: its head, where and how the run was made, and the way from a template to text.
+//! Common to all pages: the head, the run's machine and command, and rendering of templates.
 
 use super::tables::{FactGroup, facts};
 use crate::text::unbroken;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Templates by name. The names' ending turns on escaping for HTML.
+/// Templates by name. The file name extension turns on escaping for HTML.
 const TEMPLATES: [(&str, &str); 9] = [
     ("classes.html", include_str!("classes.html")),
     ("doubts.html", include_str!("doubts.html")),
@@ -23,12 +23,12 @@ const TEMPLATES: [(&str, &str); 9] = [
     ("watch.html", include_str!("watch.html")),
 ];
 
-/// What the templates' frame is filled with.
+/// The values of the templates' frame.
 #[derive(Serialize)]
 pub(crate) struct Frame {
     style: &'static str,
     name: String,
-    /// Empty where nothing was asked for by a URL.
+    /// Empty without a URL.
     url: String,
     command: String,
     started: String,
@@ -61,7 +61,7 @@ impl Frame {
     }
 }
 
-/// Fills a template; `text` says the same without form, should the template fail.
+/// Renders a template; `text` is the same content as plain text, used if the template fails.
 pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() -> String) -> String {
     let mut environment = Environment::new();
     for (name, source) in TEMPLATES {
@@ -69,7 +69,7 @@ pub(crate) fn render(template: &str, page: &impl Serialize, text: impl FnOnce() 
     }
     let template = environment.get_template(template).expect("it was added above");
     template.render(Value::from(Serde(page))).unwrap_or_else(|error| {
-        // Only a fault of the template can bring us here; the findings are worth more than the form.
+        // Only a bug in the template leads here; show the findings without the layout.
         let text = text().replace('&', "&amp;").replace('<', "&lt;");
         format!(
             "<!doctype html><meta charset=\"utf-8\"><title>straingauge</title><pre>{text}</pre><!-- {} -->",

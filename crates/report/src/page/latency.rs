@@ -7,7 +7,7 @@ use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Latency, Point, RunDir, Severity, Sweep};
 
 const CLASSES: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
-/// A quantile needs so many values beyond it to be drawn.
+/// A quantile is drawn with at least this many values beyond it.
 const SAMPLES_BEYOND: f64 = 5.0;
 
 /// The distribution chart of a sweep: the lowest load, the loads next to yield, peak and failure points.
@@ -31,7 +31,7 @@ pub(super) fn of_sweep(run: &RunDir, sweep: &SweepFindings, unreadable: &mut Vec
     }
     loads.sort_by(f64::total_cmp);
     loads.dedup();
-    // Loads that can hardly be told apart say the same: keep the last of them, nearest to failure.
+    // Of loads that hardly differ, keep the last, which is nearest to failure.
     let mut apart: Vec<f64> = Vec::new();
     for load in loads {
         match apart.last_mut() {
@@ -58,7 +58,7 @@ fn load_label(load: f64, sweep: Sweep) -> String {
     }
 }
 
-/// Of the points of a load the longest, among equals the one with the median throughput.
+/// The longest point of a load; of equally long ones the one with the median throughput.
 fn middle_point(run: &RunDir, sweep: Sweep, load: f64) -> Option<&Point> {
     let at = |point: &&Point| {
         point.sweep == sweep
@@ -121,7 +121,7 @@ fn figure(run: &RunDir, chosen: &[(String, &Point)], unreadable: &mut Vec<Doubt>
     chart(lines, "Distribution of response times", caption)
 }
 
-/// (quantile, microseconds) at steps that are even on the scale of nines, as far as samples go.
+/// (quantile, microseconds) at equal steps on the scale of nines, as far as samples go.
 fn quantiles(latency: &Latency) -> Vec<(f64, f64)> {
     const STEPS_PER_NINE: u32 = 12;
     (0..=6 * STEPS_PER_NINE)

@@ -10,7 +10,7 @@ use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
 use analyze::axis::{AxisFindings, Estimate};
 use record::units::format_si;
 
-/// The stack's layers with their colours, from the call down to the device.
+/// The stack's layers from the call down to the device, with their colours.
 const STACK: [(&str, &str); 5] =
     [("System Call", "n2"), ("TCP", "n3"), ("IP", "n4"), ("Ethernet", "n5"), ("Driver", "n6")];
 /// Lines with intervals.
@@ -46,7 +46,7 @@ fn capitalised(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The paper's figures, as far as the machine counts what they show.
+/// The paper's figures, where the machine has the counters.
 pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
     let event = |name: &str| found.events.iter().position(|event| event == name);
     let mut figures = Vec::new();

@@ -9,7 +9,7 @@ use analyze::predict::curve::{Curve, Curves, curves};
 use record::units::{format_si, grouped};
 use record::{Point, RunDir, Sweep, names};
 
-/// A page is drawn in a moment: fewer resamples than `straingauge predict` takes.
+/// Fewer resamples than `straingauge predict` takes, so that the page is drawn quickly.
 const RESAMPLES: usize = 100;
 
 /// The section; `None` where the run cannot be modelled (too few loads, no watching, a model that fails its check).

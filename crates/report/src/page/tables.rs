@@ -5,23 +5,22 @@ use crate::text::not_measured;
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si, grouped};
-use record::workload::Grouping;
-use record::{Criteria, LoadPlan, Pace, Point, RunDir, Sweep, names};
+use record::{Criteria, LoadPlan, Pace, Point, RunDir, names};
 use serde::Serialize;
 
-/// Points whose figures are listed one by one; beyond it the page would grow without bound.
+/// The most points whose figures are listed one by one, which bounds the size of the page.
 const LISTED_POINTS: usize = 400;
 
 /// A table of a section, for the template `table.html`.
 #[derive(Serialize)]
 pub(super) struct Table {
-    /// Empty where the section's own says it.
+    /// Empty where the section's title is enough.
     pub title: &'static str,
     pub headings: Vec<String>,
-    /// Below the headings; empty where the rows name theirs.
+    /// Units, below the headings; empty where the rows contain theirs.
     pub units: Vec<&'static str>,
     pub rows: Vec<Vec<String>>,
-    /// What stands below it.
+    /// A note below the table.
     pub note: String,
 }
 
@@ -112,7 +111,7 @@ pub(super) struct ClassRow {
     n: String,
 }
 
-/// Classes listed for a point at most.
+/// The most classes listed for a point.
 const LISTED_CLASSES: usize = 80;
 
 /// The results by class of a point.
@@ -126,11 +125,7 @@ pub(super) fn classes(point: &Point) -> Vec<ClassRow> {
         .map(|class| {
             let all = point.workload.by(class.grouping).fold(0, |sum: u64, one| sum.saturating_add(one.requests));
             ClassRow {
-                grouping: match class.grouping {
-                    Grouping::Size => "size",
-                    Grouping::Kind => "kind",
-                    Grouping::Other => "other",
-                },
+                grouping: class.grouping.word(),
                 label: plain(&class.label, 60),
                 requests: grouped(class.requests as f64),
                 share: if all == 0 { String::new() } else { percent(class.requests as f64 / all as f64) },
@@ -157,7 +152,7 @@ struct FigureRow {
     origin: &'static str,
 }
 
-/// Every point, with how many were left out of the listing.
+/// The points, and the number of those left out of the listing.
 pub(super) fn points(run: &RunDir) -> (Vec<PointRow>, usize) {
     let rows = run.points.iter().take(LISTED_POINTS).map(point_row).collect();
     (rows, run.points.len().saturating_sub(LISTED_POINTS))
@@ -178,15 +173,7 @@ fn point_row(point: &Point) -> PointRow {
     }
     PointRow {
         index: format!("{:03}", point.index),
-        sweep: match point.sweep {
-            Sweep::Single => "single",
-            Sweep::Connections => "closed loop",
-            Sweep::Unloading => "closed loop, down",
-            Sweep::Rate => "open loop",
-            Sweep::Axis => "axis",
-            Sweep::Yardstick => "yardstick",
-            Sweep::Other => "other",
-        },
+        sweep: point.sweep.word(),
         load: match point.pace {
             Pace::Closed => grouped(point.connections as f64),
             Pace::Open { rate_per_sec, .. } => format!("{}/s", format_si(rate_per_sec)),
@@ -224,7 +211,7 @@ fn figures(point: &Point) -> Vec<FigureRow> {
         .collect()
 }
 
-/// A number in four significant digits, thousands grouped.
+/// A number with four significant digits and grouped thousands.
 fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {
@@ -308,7 +295,7 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         .collect()
 }
 
-/// What asked for it.
+/// The client.
 fn client(load: &LoadPlan) -> Vec<(String, String)> {
     let text = |text: &str| plain(text, 300);
     let mut client = vec![
@@ -330,7 +317,7 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
         ("seed".into(), load.seed.to_string()),
     ];
     if load.targets.is_empty() {
-        // The microbenchmark's reader asks for nothing.
+        // The microbenchmark's reader sends no requests.
         client = vec![("reads".into(), "full segments, and acknowledges each".into())];
     }
     let workload = &load.workload;

@@ -5,7 +5,8 @@ use analyze::simulated::{along, per_packet, size, words};
 use analyze::statistics::{mean, range};
 use record::layers::Layer;
 use record::names::BODY_BYTES;
-use record::simulation::{Counts, Function, Geometry, Point, Sample, Simulation};
+use record::simulation::geometry::{Geometry, Replacement};
+use record::simulation::{Counts, Function, Point, Sample, Simulation};
 use record::text::plain;
 use serde::Serialize;
 
@@ -120,15 +121,15 @@ fn profiles(simulation: &Simulation) -> Table {
 fn caches_words(simulation: &Simulation) -> String {
     let Some(caches) = &simulation.caches else { return "No caches were simulated.".into() };
     let words = |cache: &Geometry| {
-        let replacement = if cache.replacement == "lru" { "LRU" } else { "tree-PLRU" };
-        format!("{} {}-way {} B {replacement}", size(cache.bytes), cache.ways, cache.line_bytes)
+        let replacement = if cache.replacement() == Replacement::Lru { "LRU" } else { "tree-PLRU" };
+        format!("{} {}-way {} B {replacement}", size(cache.size_bytes()), cache.ways(), cache.line_bytes())
     };
     let mut parts = vec![format!("L1I {}", words(&caches.l1i)), format!("L1D {}", words(&caches.l1d))];
     parts.extend(caches.l2.iter().map(|l2| format!("L2 {}", words(l2))));
     parts.extend(caches.l3.iter().map(|l3| format!("L3 {}", words(l3))));
     for (name, tlb) in [("ITLB", &caches.itlb), ("DTLB", &caches.dtlb)] {
-        let entries = |tlb: &Geometry| tlb.bytes / u64::from(tlb.line_bytes.max(1));
-        parts.extend(tlb.iter().map(|tlb| format!("{name} {} entries {}-way", entries(tlb), tlb.ways)));
+        let entries = |tlb: &Geometry| tlb.size_bytes() / u64::from(tlb.line_bytes());
+        parts.extend(tlb.iter().map(|tlb| format!("{name} {} entries {}-way", entries(tlb), tlb.ways())));
     }
     if caches.next_line_prefetch {
         parts.push("next-line prefetch into L2".into());

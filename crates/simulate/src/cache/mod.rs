@@ -12,12 +12,11 @@
 
 mod counts;
 mod curve;
-mod geometry;
 mod hierarchy;
 mod level;
 
+pub use crate::geometry::{Geometry, GeometryError, Replacement};
 pub use counts::{Counts, LevelCounts, MOST_L2, Misses};
 pub use curve::{Curve, StackDistances};
-pub use geometry::{Geometry, GeometryError, Replacement};
 pub use hierarchy::{Hierarchy, Setup};
 pub use level::{Level, Outcome};

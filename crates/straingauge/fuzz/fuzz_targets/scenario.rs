@@ -20,12 +20,12 @@ mod server {
     }
 }
 
-use cli::ScenarioToml;
+use cli::Options;
 use libfuzzer_sys::fuzz_target;
 use quantity::Speed;
 
 fuzz_target!(|text: &str| {
-    let Ok(file) = toml::from_str::<ScenarioToml>(text) else { return };
+    let Ok(file) = toml::from_str::<Options>(text) else { return };
     let shares = [file.find.error_limit, file.find.saturation, file.workload.dynamic_share];
     for share in shares.into_iter().flatten() {
         assert!((0.0..=1.0).contains(&share.0), "{share:?}");

@@ -34,6 +34,8 @@ pub struct ClientOptions {
     #[arg(long)]
     pub tls_insecure: bool,
 }
+overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca;
+    switches tls_insecure);
 
 /// Which end closes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
@@ -54,14 +56,4 @@ pub enum SwitchWord {
     On,
     /// No
     Off,
-}
-
-impl ClientOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: ClientOptions) -> Self {
-        let typed = &mut self;
-        overlay!(typed, file; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca);
-        typed.tls_insecure |= file.tls_insecure;
-        self
-    }
 }

@@ -1,12 +1,7 @@
 //! Options that `load` and `find` have in common: a target, its server, the load, the output.
 
-use super::clients::ClientOptions;
-use super::fleet::FleetOptions;
-use super::load::LoadOptions;
-use super::path::PathOptions;
-use super::scenario::ServerToml;
-use super::watching::WatchingOptions;
-use super::workload::WorkloadOptions;
+use super::overlay;
+use super::scenario::Options;
 use crate::quantity::Time;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -15,9 +10,6 @@ use std::path::PathBuf;
 /// Arguments of both commands.
 #[derive(Debug, Args)]
 pub struct DriveArgs {
-    /// Where to send requests: http://HOST:PORT/PATH
-    #[arg(help_heading = None)]
-    pub url: Option<String>,
     /// Read options from a TOML file
     ///
     /// Sections load, workload, clients, fleet, path, find, server, watching; keys are the long options. The command line wins. Only
@@ -25,26 +17,9 @@ pub struct DriveArgs {
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
-    pub load: LoadOptions,
-    #[command(flatten)]
-    pub workload: WorkloadOptions,
-    #[command(flatten)]
-    pub clients: ClientOptions,
-    #[command(flatten)]
-    pub fleet: FleetOptions,
-    #[command(flatten)]
-    pub path: PathOptions,
-    #[command(flatten)]
-    pub server: ServerOptions,
-    #[command(flatten)]
-    pub watching: WatchingOptions,
+    pub options: Options,
     #[command(flatten)]
     pub output: OutputOptions,
-    /// After --: the server to start and watch
-    ///
-    /// It is stopped at the end.
-    #[arg(last = true, value_name = "SERVER")]
-    pub command: Vec<String>,
 }
 
 /// Options of the server that is started after `--`.
@@ -63,7 +38,13 @@ pub struct ServerOptions {
     /// Wait this long for the server to accept connections [default: {server_timeout}]
     #[arg(long, value_name = "TIME")]
     pub server_timeout: Option<Time>,
+    /// After --: the server to start and watch
+    ///
+    /// It is stopped at the end.
+    #[arg(last = true, value_name = "SERVER", help_heading = None)]
+    pub command: Vec<String>,
 }
+overlay!(ServerOptions; isolate, server_cpus, server_timeout; lists command);
 
 /// Options for what is printed and kept.
 #[derive(Debug, Default, Clone, Args)]
@@ -99,14 +80,4 @@ pub enum IsolateWord {
     Always,
     /// Share the machine's network
     Never,
-}
-
-impl ServerOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: &ServerToml) -> Self {
-        self.isolate = self.isolate.or(file.isolate);
-        self.server_cpus = self.server_cpus.take().or_else(|| file.server_cpus.clone());
-        self.server_timeout = self.server_timeout.or(file.server_timeout);
-        self
-    }
 }

@@ -111,6 +111,9 @@ pub struct FindOptions {
     #[arg(long, value_name = "SHARE", requires = "compare_with", help_heading = "Two servers side by side")]
     pub threshold: Option<Share>,
 }
+overlay!(FindOptions; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections,
+    open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
+    efficiency_loss, bracket, profile, compare_with, threshold; switches unload);
 
 /// The words for sweeps.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -136,15 +139,4 @@ pub enum ProfileWord {
     Always,
     /// Not at all
     Never,
-}
-
-impl FindOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: FindOptions) -> Self {
-        let typed = &mut self;
-        typed.unload |= file.unload;
-        overlay!(typed, file; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections, open_connections, budget, repeats, until_sure, p99_limit,
-            error_limit, goodput_limit, elastic_gain, saturation, efficiency_loss, bracket, profile, compare_with, threshold);
-        self
-    }
 }

@@ -30,6 +30,7 @@ pub struct FleetOptions {
     #[serde(skip)]
     pub ray: Option<RayOptions>,
 }
+overlay!(FleetOptions; on_worker_loss, watch_with; lists client, allow_target);
 
 /// `straingauge fleet`.
 #[derive(Debug, Args)]
@@ -92,19 +93,4 @@ pub enum WorkerLossWord {
     End,
     /// The others continue
     GoOn,
-}
-
-impl FleetOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: FleetOptions) -> Self {
-        let typed = &mut self;
-        overlay!(typed, file; on_worker_loss, watch_with);
-        if typed.client.is_empty() {
-            typed.client = file.client;
-        }
-        if typed.allow_target.is_empty() {
-            typed.allow_target = file.allow_target;
-        }
-        self
-    }
 }

@@ -112,6 +112,8 @@ pub struct LoadOptions {
     #[arg(long)]
     pub precise: bool,
 }
+overlay!(LoadOptions; connections, rate, arrival, duration, warmup, threads, cold, requests_per_connection, timeout,
+    connect_timeout, connect_rate, method, body, body_file, urls, cpus, seed; lists header, source_address; switches precise);
 
 /// The words for arrival processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
@@ -122,25 +124,4 @@ pub enum ArrivalWord {
     /// Exponential gaps, as of many independent users
     #[default]
     Poisson,
-}
-
-impl LoadOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: LoadOptions) -> Self {
-        let typed = &mut self;
-        if typed.body.is_none() && typed.body_file.is_none() {
-            typed.body = file.body;
-            typed.body_file = file.body_file;
-        }
-        overlay!(typed, file; connections, rate, arrival, duration, warmup, threads, cold, requests_per_connection, timeout,
-            connect_timeout, connect_rate, method, urls, cpus, seed);
-        if typed.header.is_empty() {
-            typed.header = file.header;
-        }
-        if typed.source_address.is_empty() {
-            typed.source_address = file.source_address;
-        }
-        typed.precise |= file.precise;
-        self
-    }
 }

@@ -39,7 +39,7 @@ pub use profile::ProfileArgs;
 pub use profile::{Method, SweepArgs};
 pub use report::ReportArgs;
 pub use scale::ScaleArgs;
-pub use scenario::ScenarioToml;
+pub use scenario::Options;
 pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
@@ -242,9 +242,19 @@ pub enum Command {
     },
 }
 
-/// Fills the missing fields of the typed options from a file's.
+/// Lays typed options over those of a scenario file: an option, a list or a switch that was not typed is the file's.
 macro_rules! overlay {
-    ($typed:ident, $file:ident; $($field:ident),+) => { $($typed.$field = $typed.$field.take().or($file.$field);)+ };
+    ($options:ty; $($field:ident),+ $(; lists $($list:ident),+)? $(; switches $($switch:ident),+)?) => {
+        impl $options {
+            /// The typed options; what is missing comes from a scenario file.
+            pub fn over(mut self, file: Self) -> Self {
+                $(self.$field = self.$field.take().or(file.$field);)+
+                $($(if self.$list.is_empty() { self.$list = file.$list; })+)?
+                $($(self.$switch |= file.$switch;)+)?
+                self
+            }
+        }
+    };
 }
 use overlay;
 

@@ -31,6 +31,7 @@ pub struct PathOptions {
     #[arg(long, value_enum)]
     pub path_by: Option<PathWord>,
 }
+overlay!(PathOptions; delay, loss, bandwidth, path_by; switches quickack);
 
 /// The mechanisms that make a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -43,14 +44,6 @@ pub enum PathWord {
 }
 
 impl PathOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: PathOptions) -> Self {
-        let typed = &mut self;
-        overlay!(typed, file; delay, loss, bandwidth, path_by);
-        typed.quickack |= file.quickack;
-        self
-    }
-
     /// Whether any option asks for a path.
     pub fn is_set(&self) -> bool {
         *self != PathOptions::default()

@@ -140,7 +140,7 @@ impl WhatIfToml {
 }
 
 /// `[predict]` of a scenario file, or several `[[predict]]`.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct WhatIfsToml(pub Vec<WhatIf>);
 
 impl<'de> Deserialize<'de> for WhatIfsToml {

@@ -1,7 +1,7 @@
-//! The scenario file.
+//! The options of a run: typed, or read from a scenario file, whose sections they are.
 
 use super::clients::ClientOptions;
-use super::drive::IsolateWord;
+use super::drive::ServerOptions;
 use super::find::FindOptions;
 use super::fleet::FleetOptions;
 use super::load::LoadOptions;
@@ -10,51 +10,66 @@ use super::predict::WhatIfsToml;
 use super::simulate::SimulateToml;
 use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
-use crate::quantity::Time;
+use clap::Args;
 use serde::Deserialize;
 
-/// The scenario file: the same options, by section.
-#[derive(Debug, Default, Deserialize)]
+/// The options by section; what is skipped here is typed elsewhere, or in a file alone.
+#[derive(Debug, Default, Clone, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ScenarioToml {
-    /// Where to send requests.
+pub struct Options {
+    /// Where to send requests: http://HOST:PORT/PATH
+    #[arg(help_heading = None)]
     pub url: Option<String>,
     /// Name of the run.
+    #[arg(skip)]
     pub name: Option<String>,
-    /// Options of the engine.
+    #[command(flatten)]
     pub load: LoadOptions,
-    /// Options of the workload.
+    #[command(flatten)]
     pub workload: WorkloadOptions,
-    /// The kind of clients.
+    #[command(flatten)]
     pub clients: ClientOptions,
-    /// Client machines.
+    #[command(flatten)]
     pub fleet: FleetOptions,
-    /// Options of the sweeps.
-    pub find: FindOptions,
-    /// The wide-area path between client and server.
+    #[command(flatten)]
     pub path: PathOptions,
-    /// The server to start.
-    pub server: ServerToml,
-    /// How its requests are watched.
+    #[command(flatten)]
+    pub server: ServerOptions,
+    #[command(flatten)]
     pub watching: WatchingOptions,
+    /// Options of the sweeps.
+    #[arg(skip)]
+    pub find: FindOptions,
     /// The machine that `simulate` models.
+    #[arg(skip)]
     pub simulate: SimulateToml,
     /// Questions for `predict`.
+    #[arg(skip)]
     pub predict: WhatIfsToml,
 }
 
-/// `[server]` of the scenario file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ServerToml {
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// As `--isolate`.
-    pub isolate: Option<IsolateWord>,
-    /// As `--server-cpus`.
-    pub server_cpus: Option<String>,
-    /// As `--server-timeout`.
-    pub server_timeout: Option<Time>,
+impl Options {
+    /// The typed options; what is missing comes from a scenario file.
+    pub fn over(self, mut file: Options) -> Options {
+        if self.load.body.is_some() || self.load.body_file.is_some() {
+            // A typed body replaces the file's, whichever way each was given.
+            (file.load.body, file.load.body_file) = (None, None);
+        }
+        Options {
+            url: self.url.or(file.url),
+            name: self.name.or(file.name),
+            load: self.load.over(file.load),
+            workload: self.workload.over(file.workload),
+            clients: self.clients.over(file.clients),
+            fleet: self.fleet.over(file.fleet),
+            path: self.path.over(file.path),
+            server: self.server.over(file.server),
+            watching: self.watching.over(file.watching),
+            find: self.find.over(file.find),
+            simulate: file.simulate,
+            predict: file.predict,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -64,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_typed_option_wins_over_the_file() {
-        let file: ScenarioToml = toml::from_str(
+        let file: Options = toml::from_str(
             "url = 'http://127.0.0.1/'\n[load]\nconnections = 7\nrate = '1k'\n[server]\ncommand = ['nginx']\n",
         )
         .unwrap();
@@ -76,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_misspelt_key_is_refused() {
-        let error = toml::from_str::<ScenarioToml>("[load]\nconections = 7\n").unwrap_err().to_string();
+        let error = toml::from_str::<Options>("[load]\nconections = 7\n").unwrap_err().to_string();
         assert!(error.contains("conections"), "{error}");
     }
 }

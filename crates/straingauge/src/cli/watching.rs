@@ -1,5 +1,6 @@
 //! How closely `load` and `find` watch the server's requests.
 
+use super::overlay;
 use crate::quantity::Share;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -24,6 +25,7 @@ pub struct WatchingOptions {
     #[arg(long, value_name = "PACK")]
     pub pack: Option<String>,
 }
+overlay!(WatchingOptions; detail, overhead, response_classes, pack);
 
 /// How closely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -39,15 +41,4 @@ pub enum WatchWord {
     Default,
     /// Every request counted, its phases timed, whatever the cost
     Exact,
-}
-
-impl WatchingOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: WatchingOptions) -> Self {
-        self.detail = self.detail.or(file.detail);
-        self.overhead = self.overhead.or(file.overhead);
-        self.response_classes = self.response_classes.or(file.response_classes);
-        self.pack = self.pack.or(file.pack);
-        self
-    }
 }

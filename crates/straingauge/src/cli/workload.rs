@@ -45,12 +45,4 @@ pub struct WorkloadOptions {
     #[arg(long, value_name = "FILE")]
     pub rate_series: Option<PathBuf>,
 }
-
-impl WorkloadOptions {
-    /// The typed options; what is missing comes from a scenario file.
-    pub fn over(mut self, file: WorkloadOptions) -> Self {
-        let typed = &mut self;
-        overlay!(typed, file; mix, classes, dynamic_share, dynamic_urls, trace, trace_format, speed, session_gap, rate_series);
-        self
-    }
-}
+overlay!(WorkloadOptions; mix, classes, dynamic_share, dynamic_urls, trace, trace_format, speed, session_gap, rate_series);

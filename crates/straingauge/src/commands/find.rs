@@ -25,8 +25,8 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
-    let options = args.find.over(std::mem::take(&mut drive.find_in_file));
-    let mut sweep = plan::sweep_plan(&options, &drive.load)?;
+    let options = args.find.over(std::mem::take(&mut drive.options.find));
+    let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
     let has = |figure: &str| match figure {
         _ if !figure.starts_with("find.") => Err(
             "find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others",
@@ -49,16 +49,16 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
             "--unload walks down the connections of the closed loop, which --sweep rate leaves out",
         ));
     }
-    if drive.workload.rate_series.is_some() {
+    if drive.options.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
     }
     let mut which = options.sweep.unwrap_or_default();
     let second = match &options.compare_with {
         Some(with) => {
-            refuse_beside_a_second(&sweep, options.sweep, &drive.fleet)?;
+            refuse_beside_a_second(&sweep, options.sweep, &drive.options.fleet)?;
             which = SweepWord::Connections;
             let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
-            Some(Second { command: second::command(with, &drive.command)?, threshold_ratio })
+            Some(Second { command: second::command(with, drive.command())?, threshold_ratio })
         }
         None => None,
     };
@@ -66,7 +66,8 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     search(drive, SearchPlan { sweep, which, purpose, second }, &limits)
 }
 
-/// What two servers in turn cannot be measured with. The command line is refused by its parser; this is what a scenario file adds.
+/// Checks a scenario file for options that a comparison of two servers does not support. The parser of the command line
+/// has refused them there.
 fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, fleet: &FleetOptions) -> Result<()> {
     let typed = [
         (sweep.unload, "--unload"),
@@ -83,44 +84,44 @@ fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, fleet: &F
     }
 }
 
-/// What is searched for, and how.
+/// The search.
 pub(super) struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
     pub purpose: Purpose,
-    /// Measured in turn with the first.
+    /// A server to measure in turn with the first.
     pub second: Option<Second>,
 }
 
 /// The server that the first one is compared with.
 pub(super) struct Second {
     pub command: Vec<String>,
-    /// Worse by more than this ends with the code of a crossed limit.
+    /// If the second server is worse by more than this, the exit code is that of a crossed limit.
     pub threshold_ratio: f64,
 }
 
-/// What the points are measured for.
+/// The purpose of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 pub(super) enum Purpose {
-    /// Where the server yields; layers beside it.
+    /// The yield point; also layers.
     Zones(ProfileWord),
-    /// What the layers of a web server cost per packet.
+    /// The cost of a web server's layers per packet.
     Profile {
         /// Samples a second.
         frequency_hz: u32,
     },
-    /// The same of the microbenchmark's sender.
+    /// The same for the microbenchmark's sender.
     Microbenchmark {
         /// Samples a second.
         frequency_hz: u32,
     },
 }
 
-/// Measures all points into a run directory, and says what they mean.
+/// Measures all points into a run directory and prints the verdict.
 pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) -> Result<ExitCode> {
     if let Some(axis) = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Delay) {
-        axis::make_room_for_delay(&mut drive.path, &axis.values)?;
+        axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
     }
     RunWriter::check(Path::new("runs"), drive.output.out.as_deref())?;
     let mut search = Search::begin(&drive, &plan)?;
@@ -128,7 +129,7 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
     search.conclude(ended, limits)
 }
 
-/// What is said before the sweeps over connections and rate: how long they take, and what the time is for.
+/// Lines printed before the sweeps over connections and rate: their duration, and what it is spent on.
 fn announced(plan: &SearchPlan) -> Vec<String> {
     let sweep = &plan.sweep;
     let mut said = Vec::new();
@@ -147,7 +148,7 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
     said
 }
 
-/// One planner after another, as the plan wants them.
+/// The planners of the plan, one after another.
 fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     let (sweep, seed) = (&plan.sweep, search.seed());
     if plan.second.is_some() {

@@ -16,14 +16,14 @@ pub fn run(args: FleetArgs) -> Result<ExitCode> {
     }
     match args.what {
         FleetCommand::Find(mut find) => {
-            find.drive.fleet.ray = Some(ray);
+            find.drive.options.fleet.ray = Some(ray);
             super::find::run(*find)
         }
         FleetCommand::Load(load) if load.worker => {
             Err(wrong_usage("fleet starts the workers itself: leave --worker out"))
         }
         FleetCommand::Load(mut load) => {
-            load.drive.fleet.ray = Some(ray);
+            load.drive.options.fleet.ray = Some(ray);
             super::load::run(*load)
         }
     }

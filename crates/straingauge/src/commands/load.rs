@@ -19,8 +19,10 @@ use std::time::Duration;
 /// Runs the command.
 pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if args.worker {
-        let sources =
-            Sources { addresses: args.drive.load.source_address.clone(), interface: args.source_interface.clone() };
+        let sources = Sources {
+            addresses: args.drive.options.load.source_address.clone(),
+            interface: args.source_interface.clone(),
+        };
         return Ok(remote::serve_load(&sources));
     }
     let limits = parse_limits(&args.fail_if, is_of_a_load)?;

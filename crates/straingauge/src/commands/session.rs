@@ -46,36 +46,36 @@ impl Session {
         for removed in wan::remove_stale() {
             progress.say(&format!("cleaned up after an earlier run: {removed}"));
         }
-        let resolved = if run.command.is_empty() { run.target.resolve()? } else { vec![placeholder(&run.target)] };
+        let resolved = if run.command().is_empty() { run.target.resolve()? } else { vec![placeholder(&run.target)] };
         let (client_cpus, server_cpus) = placement(run)?;
         // Everything that can be refused is refused before a server is started.
         let (mut plan, supplied) = plan::load_plan(run, kind, resolved, client_cpus.clone())?;
         let fleet = {
-            let starts_server = !run.command.is_empty();
+            let starts_server = !run.command().is_empty();
             let host = &run.target.name;
-            fleet::connect(&run.fleet, &run.load, starts_server, host, &plan, &stop, &mut progress)?
+            fleet::connect(&run.options.fleet, &run.options.load, starts_server, host, &plan, &stop, &mut progress)?
         };
         if fleet.is_none() {
             load::check(&plan).map_err(anyhow::Error::from)?;
         }
-        if run.fleet.watch_with.is_some() && !run.command.is_empty() {
+        if run.options.fleet.watch_with.is_some() && !run.command().is_empty() {
             return Err(wrong_usage(
                 "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so leave one of the two out",
             ));
         }
-        let watch_unasked = if kind.is_sweep() || !run.command.is_empty() || run.fleet.watch_with.is_some() {
+        let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || run.options.fleet.watch_with.is_some() {
             WatchWord::Default
         } else {
             WatchWord::Off
         };
-        let request_watch = request_watch_plan(&run.watching, watch_unasked)?;
-        let path_plan = plan::path_plan(&run.path, plan.seed)?;
-        if path_plan.is_some() && run.command.is_empty() {
+        let request_watch = request_watch_plan(&run.options.watching, watch_unasked)?;
+        let path_plan = plan::path_plan(&run.options.path, plan.seed)?;
+        if path_plan.is_some() && run.command().is_empty() {
             return Err(wrong_usage(
                 "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for another program see straingauge wan)",
             ));
         }
-        let server = match run.command.is_empty() {
+        let server = match run.command().is_empty() {
             true => None,
             false => Some(start_server(run, kind, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
         };
@@ -87,7 +87,7 @@ impl Session {
             path = server.path.to_string();
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
-        let mut watch = match &run.fleet.watch_with {
+        let mut watch = match &run.options.fleet.watch_with {
             Some(command) => {
                 progress.show("starting the watcher");
                 ServerWatch::elsewhere(Watcher::connect(command, stop.flag())?)
@@ -118,11 +118,11 @@ impl Session {
             runner.join(MeteredPath::new(meter));
         }
         runner.join(watch);
-        if let Some(cold) = run.load.cold.filter(|cold| cold.0 > 0) {
+        if let Some(cold) = run.options.load.cold.filter(|cold| cold.0 > 0) {
             runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
-        let server_command = (!run.command.is_empty()).then(|| ServerCommand {
-            argv: run.command.clone(),
+        let server_command = (!run.command().is_empty()).then(|| ServerCommand {
+            argv: run.command().to_vec(),
             cpus: server_cpus,
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
@@ -173,7 +173,7 @@ impl Session {
     /// The load of the run.
     pub fn loaded(&self, run: &RunOptions) -> LoadRun {
         LoadRun {
-            url: run.url.clone(),
+            url: run.options.url.clone().unwrap_or_default(),
             load: self.plan.abridged(),
             server: self.server_command.clone(),
             path: self.path_plan(),
@@ -182,7 +182,7 @@ impl Session {
 
     /// The scenario of the run.
     pub fn scenario(&self, run: &RunOptions, kind: RunKind) -> Scenario {
-        let name = run.name.clone().unwrap_or_else(|| default_name(&run.target));
+        let name = run.options.name.clone().unwrap_or_else(|| default_name(&run.target));
         Scenario { name, repeat_command: repeat_command(), kind }
     }
 
@@ -209,10 +209,10 @@ fn placeholder(target: &Target) -> SocketAddr {
 /// The CPUs of server and client: with a server to start, they are kept apart.
 fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     let server_typed =
-        run.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
-    let client_typed = run.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
-    if run.command.is_empty() {
-        if server_typed.is_some() || run.server.isolate == Some(IsolateWord::Always) {
+        run.options.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
+    let client_typed = run.options.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
+    if run.command().is_empty() {
+        if server_typed.is_some() || run.options.server.isolate == Some(IsolateWord::Always) {
             return Err(wrong_usage(
                 "--server-cpus and --isolate apply to a server that straingauge starts: add -- SERVER ...",
             ));
@@ -241,7 +241,7 @@ fn start_server(
     server_cpus: &[usize],
     stop: &Stop,
 ) -> Result<Server> {
-    let is_isolated = match run.server.isolate.unwrap_or_default() {
+    let is_isolated = match run.options.server.isolate.unwrap_or_default() {
         IsolateWord::Never if path.is_some() => {
             return Err(wrong_usage(
                 "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
@@ -265,10 +265,10 @@ fn start_server(
             }
         },
     };
-    let timeout = run.server.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
-    progress.show(&format!("starting {} on CPU {}", run.command[0], cpus::format_list(server_cpus)));
+    let timeout = run.options.server.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
+    progress.show(&format!("starting {} on CPU {}", run.command()[0], cpus::format_list(server_cpus)));
     let server_plan = ServerPlan {
-        argv: &run.command,
+        argv: run.command(),
         port: run.target.port,
         asked: run.target.literal_ip().filter(|ip| !ip.is_unspecified()),
         server_cpus: server_cpus.to_vec(),
@@ -282,7 +282,7 @@ fn start_server(
     let server = Server::start(&server_plan, stop)?;
     progress.say(&format!(
         "{} accepts on {}, server on CPU {}, client on CPU {}, {}",
-        run.command[0],
+        run.command()[0],
         server.address,
         cpus::format_list(server_cpus),
         cpus::format_list(client_cpus),

@@ -90,7 +90,7 @@ fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> R
         if pair.server_namespace().run_inside(|| Ok(is_anything_listening()))? {
             return Ok(server);
         }
-        // With code 0 it may have left a daemon behind that is about to listen.
+        // With code 0 it may have started a daemon that is about to listen.
         if let Some(status) = server.try_wait()?.filter(|status| !status.success()) {
             bail!("the server '{line}' ended ({status}) before it listened on any port");
         }

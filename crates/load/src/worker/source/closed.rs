@@ -33,8 +33,8 @@ impl Source for Closed {
         Self::answered(worker, slot, now);
     }
 
-    /// The events of the round in which the window ends are taken before draining is declared. A request sent for one of
-    /// them would reach the server and belong to no window.
+    /// In the round in which the window ends, events are handled before draining begins. A request sent for one of them
+    /// would reach the server and belong to no window.
     #[inline]
     fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
         if worker.is_loading() && now < worker.tally.end_ns {
@@ -51,7 +51,7 @@ impl Source for Closed {
         self.choice.next(requests)
     }
 
-    /// The attempt is for the next request of the connection itself.
+    /// The attempt is for the connection's next request.
     fn carried_by(connection: &Connection, has_begun: bool) -> Option<u64> {
         has_begun.then_some(connection.since_ns)
     }

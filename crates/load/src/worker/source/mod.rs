@@ -1,4 +1,4 @@
-//! Where requests come from: a closed loop, an open loop's schedule, or a log.
+//! The source of requests: a closed loop, an open loop's schedule, or a log.
 
 mod closed;
 mod open;
@@ -14,35 +14,35 @@ use crate::framing::HeadCache;
 use crate::request::Requests;
 use crate::tally::Failure;
 
-/// Decides which request leaves when, and on which connection. The [`Worker`] carries it there and back.
+/// Chooses the next request, its time and its connection. The [`Worker`] sends it and reads the response.
 ///
-/// Functions that take a worker are called where a connection's life turns; they may send a request, or open or close
-/// connections. The others answer a question of the worker's.
+/// Functions that take a worker are called when a connection changes its state; they may send a request, or open or
+/// close connections. The others return information to the worker.
 pub(crate) trait Source: Sized {
-    /// Requests have an intended send of their own. Else a request is meant to leave when the one before it ends.
+    /// Requests have separate intended sends. Otherwise the intended send of a request is the end of the one before it.
     const IS_SCHEDULED: bool;
 
-    /// The load begins. The tally's window is set.
+    /// Begins the load. The tally's window is set.
     fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, now: u64);
 
-    /// A new connection is established and idle. A request may have waited for it.
+    /// Called when a new connection is established and idle; a request may wait for it.
     fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64);
 
-    /// A response is complete, and its connection is idle again.
+    /// Called when a response is complete and its connection is idle again.
     fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64);
 
-    /// A connection is closed, and may be opened again.
+    /// Called when a connection is closed; it may be reopened.
     fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize);
 
-    /// Sends every request that is due and finds a connection.
+    /// Sends every due request for which there is a connection.
     fn send_due<T: Transport>(_worker: &mut Worker<'_, Self, T>, _now: u64) {}
 
-    /// When [`send_due`](Self::send_due) has something to do; `u64::MAX` = never.
+    /// When [`send_due`](Self::send_due) has work to do; `u64::MAX`: never.
     fn due_ns(&self) -> u64 {
         u64::MAX
     }
 
-    /// When the thread is to wake up for a request. Not for one that must wait for an event.
+    /// When the thread must wake up for a request; not for one that waits for an event.
     fn wake_ns(&self) -> u64 {
         self.due_ns()
     }
@@ -61,17 +61,17 @@ pub(crate) trait Source: Sized {
         requests.of(connection)
     }
 
-    /// The longest request that may come.
+    /// The length of the longest possible request.
     fn longest(&self, requests: &Requests) -> usize {
         requests.longest()
     }
 
-    /// What is remembered of response heads.
+    /// The memory of response heads.
     fn heads(&self, requests: &Requests) -> HeadCache {
         HeadCache::new(requests.is_head, requests.targets.len())
     }
 
-    /// Connections are opened when a request needs them, not before.
+    /// Connections are opened only when a request needs them.
     fn opens_on_demand(&self) -> bool {
         false
     }
@@ -87,34 +87,34 @@ pub(crate) trait Source: Sized {
         connection.carried_request()
     }
 
-    /// Attempts to connect are for requests; so they are waited for at the end.
+    /// Attempts to connect are for requests, so the end waits for them.
     fn attempts_are_requests(&self) -> bool {
         true
     }
 
-    /// An attempt to connect has failed.
+    /// Called when an attempt to connect has failed.
     fn attempt_failed(&mut self, _failure: Failure) {}
 
-    /// A complete response to a request of the window.
+    /// Called for a complete response to a request of the window.
     fn compare(&mut self, _slot: usize, _status: u16, _body_bytes: u64) {}
 
-    /// No request is to leave any more.
+    /// Stops sending requests.
     fn is_done(&self) -> bool {
         true
     }
 
-    /// All there is was sent; so the window ends with the last response.
+    /// Everything was sent, so the window ends with the last response.
     fn ends_window(&self) -> bool {
         false
     }
 
-    /// The run is cut short: nothing that is meant for `end_ns` or later leaves.
+    /// Cuts the run short: requests intended for `end_ns` or later are not sent.
     fn cut(&mut self, _end_ns: u64) {}
 
-    /// The window is over.
+    /// Called at the end of the window.
     fn window_ends(&mut self) {}
 
-    /// Intended sends before `end_ns` of requests that have not left when the run ends.
+    /// The intended sends before `end_ns` of requests that are unsent when the run ends.
     fn left_over(&mut self, _end_ns: u64) -> impl Iterator<Item = u64> {
         std::iter::empty()
     }

@@ -1,7 +1,7 @@
-//! Open loop: which request leaves when, and on which connection.
+//! Open loop: chooses the request, its time and its connection.
 //!
-//! Requests that are due but find no free connection wait in the schedule itself: the cursor stands at the first of
-//! them. They leave in order, at once when a connection becomes free, however late, and none is dropped.
+//! Requests that are due but find no free connection wait in the schedule: its cursor stays at the first of them. They
+//! leave in order as soon as a connection is free, however late; none is dropped.
 
 use super::Source;
 use crate::arrival::Schedule;
@@ -17,16 +17,16 @@ pub(crate) struct Open<'a> {
     choice: Choice,
     rate_per_sec: f64,
     arrival: Arrival,
-    /// Arrivals that were given, until the schedule is made of them.
+    /// Given arrivals, until the schedule is made from them.
     given: Option<Box<dyn Iterator<Item = u64> + Send + 'a>>,
-    /// With a limit of requests per connection, a connection is opened when a request needs it.
+    /// Whether a connection is opened only when a request needs it: with a limit of requests per connection.
     is_on_demand: bool,
     schedule: Option<Schedule<'a>>,
     /// `schedule.peek()`, or never.
     due_ns: u64,
     /// Connections that can take a request, longest idle first. Entries may be stale: see `take_free`.
     free: VecDeque<u32>,
-    /// Since when no free connection was left for due requests.
+    /// When the free connections for due requests ran out.
     starved_since_ns: Option<u64>,
     /// Why the last attempt to connect failed, if none has succeeded since.
     last_failure: Option<Failure>,
@@ -118,7 +118,7 @@ impl Source for Open<'_> {
             };
             worker.source.advance();
             if worker.connections[slot].state == State::Idle {
-                // Waiting for a connection began when the request was due, or when connections had run out.
+                // The wait for a connection began when the request was due, or when the connections ran out.
                 let starved_since_ns = worker.source.starved_since_ns;
                 let wait_ns = starved_since_ns.map_or(0, |since| now.saturating_sub(since.max(intended_ns)));
                 worker.tally.left(intended_ns, now, wait_ns);
@@ -137,7 +137,7 @@ impl Source for Open<'_> {
         self.due_ns
     }
 
-    /// Requests that wait for a connection cannot be served by waking up: an event will free one.
+    /// No wake-up for requests that wait for a connection: an event will free one.
     fn wake_ns(&self) -> u64 {
         if self.starved_since_ns.is_some() { u64::MAX } else { self.due_ns }
     }
@@ -180,7 +180,7 @@ impl Source for Open<'_> {
 }
 
 impl<T: Transport> Worker<'_, Open<'_>, T> {
-    /// Offers a connection to requests.
+    /// Makes a connection available to requests.
     fn make_free(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         if !connection.has(QUEUED) {
@@ -195,7 +195,7 @@ impl<T: Transport> Worker<'_, Open<'_>, T> {
             let slot = slot as usize;
             let connection = &mut self.connections[slot];
             connection.set(QUEUED, false);
-            // A connection that ended while it was in the queue leaves a stale entry.
+            // A connection that ended while in the queue leaves a stale entry.
             if connection.state == State::Idle || (self.source.is_on_demand && connection.state == State::Closed) {
                 return Some(slot);
             }
@@ -203,8 +203,8 @@ impl<T: Transport> Worker<'_, Open<'_>, T> {
         None
     }
 
-    /// Every connection failed to open and rests: what is due now has failed the same way. False when none has failed
-    /// yet.
+    /// Whether every connection failed to open and pauses: requests due now have failed the same way. False when none
+    /// has failed yet.
     fn fail_due(&mut self, now: u64) -> bool {
         let Some(failure) = self.source.last_failure else { return false };
         let intended_ns = self.source.due_ns;

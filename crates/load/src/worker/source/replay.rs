@@ -1,13 +1,13 @@
-//! Replay: which request of a log leaves when, and on which connection.
+//! Replay: chooses the requests of a log, their time and their connection.
 //!
-//! A client holds a connection slot while a connection of its stands or a request of its waits. Its requests leave one
-//! after another, in the log's order, also across its sessions: a request of the next session waits for the answer to the
-//! last one. A request that is due leaves at once if its client is free, else the moment it is, however late; none is
-//! dropped. What waits is bounded: beyond [`WAITING_LIMIT`] requests the log is not read on, so memory stays bounded, and
-//! times stay the log's.
+//! A client holds a connection slot while it has an open connection or a waiting request. Its requests leave one after
+//! another, in the log's order, also across its sessions: the first request of the next session waits for the answer to
+//! the last one. A due request leaves at once if its client is free, otherwise as soon as it is, however late; none is
+//! dropped. Memory is bounded: beyond [`WAITING_LIMIT`] waiting requests the log is not read further. Intended times
+//! remain those of the log.
 //!
-//! Where more clients are open than there are slots, the connection that has been idle the longest is closed for the next
-//! client (counted as evicted); where all are busy, the client waits for the first that is free.
+//! If there are more clients than slots, the connection that has been idle the longest is closed for the next client
+//! (counted as evicted); if all are busy, the client waits for the first free one.
 
 mod clients;
 
@@ -21,35 +21,36 @@ use clients::Due;
 use record::time::monotonic_ns;
 use std::collections::{HashMap, VecDeque};
 
-/// Requests of one thread that wait for their client at most.
+/// The most requests of one thread that wait for their client.
 const WAITING_LIMIT: usize = 1 << 16;
-/// As fast as possible, so many requests for each connection are looked over to find clients that are free.
+/// In mode "as fast as possible", this many requests for each connection are searched for free clients.
 const LOOK_AHEAD: usize = 16;
-/// When a reader that is late is looked at again.
+/// The time until a late reader is checked again.
 const LOOK_AGAIN_NS: u64 = 300_000;
 
 /// The replay of one engine thread.
 pub(crate) struct Replay {
     feed: Feed,
-    /// At the log's times; else as fast as the server answers.
+    /// Whether requests leave at the log's times; otherwise as fast as the server answers.
     is_paced: bool,
     start_ns: u64,
-    /// When the next step is due, or a slot is to be looked after.
+    /// When the next step is due or a slot must be handled.
     due_ns: u64,
     clients: HashMap<u64, Client>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Slots by the time since which they are idle, with the visit at which they became so. Entries may be stale.
+    /// Slots by the time since which they are idle, with the number of their visit. Entries may be stale.
     idle: VecDeque<(u32, u32)>,
     /// Clients that wait for a slot.
     unplaced: VecDeque<u64>,
-    /// Slots whose connection is free or gone, to be looked after; not by the code that freed them, so that nothing recurses.
+    /// Slots whose connection is free or gone. They are handled later, not by the code that freed them, to avoid
+    /// recursion.
     freed: Vec<u32>,
     waiting: usize,
     waiting_limit: usize,
-    /// Since when the log is not read on because too much waits.
+    /// Since when the log is not read further because too many requests wait.
     stalled_since_ns: Option<u64>,
-    /// No step is taken any more.
+    /// Whether no more steps are taken.
     is_over: bool,
     comparison: Comparison,
 }
@@ -70,7 +71,7 @@ enum Item {
 struct Slot {
     client: Option<u64>,
     session: u64,
-    /// How often it was used: shows which entries of the idle queue are stale.
+    /// How often it was used; identifies stale entries of the idle queue.
     visits: u32,
     under_way: Option<Box<Pending>>,
 }
@@ -98,7 +99,7 @@ impl Replay {
         }
     }
 
-    /// A slot's connection is free, or gone.
+    /// Notes that a slot's connection is free or gone.
     fn freed(&mut self, slot: usize) {
         self.freed.push(slot as u32);
         self.due_ns = 0;
@@ -113,7 +114,7 @@ impl Source for Replay {
     const IS_SCHEDULED: bool = true;
 
     fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, _now: u64) {
-        // How long a log takes is not known before its end.
+        // The duration of a log is unknown before its end.
         worker.tally.series = crate::series::Series::growing(worker.tally.begin_ns);
         worker.source.start_ns = start_ns;
         worker.source.due_ns = start_ns;
@@ -135,7 +136,7 @@ impl Source for Replay {
         worker.source.freed(slot);
     }
 
-    /// Looks after the slots that became free, and takes every step that is due.
+    /// Handles the slots that became free, and takes every due step.
     fn send_due<T: Transport>(worker: &mut Worker<'_, Self, T>, now: u64) {
         let mut now = now;
         loop {
@@ -185,7 +186,7 @@ impl Source for Replay {
         true
     }
 
-    /// The first step is there, or never will be.
+    /// Whether the first step is available, or the log has none.
     fn is_ready(&mut self) -> bool {
         self.feed.peek() != Next::NotYet
     }
@@ -208,7 +209,7 @@ impl Source for Replay {
         self.due_ns = 0;
     }
 
-    /// What the log holds up to the end of the window and has not left.
+    /// Unsent requests of the log up to the end of the window.
     fn left_over(&mut self, end_ns: u64) -> impl Iterator<Item = u64> {
         let mut left = Vec::new();
         if !self.is_paced {
@@ -220,7 +221,7 @@ impl Source for Replay {
             }
         }
         self.waiting = 0;
-        // Where the queue was full, more was due. A reader that does not come soon is not waited for.
+        // Where the queue was full, more was due. Do not wait long for the reader.
         let give_up_ns = monotonic_ns() + 200_000_000;
         while !self.is_over {
             match self.feed.peek() {
@@ -262,7 +263,7 @@ impl<T: Transport> Worker<'_, Replay, T> {
             replay.place(slot, key);
             self.go_on(slot as usize, now);
         } else if let Some(slot) = replay.longest_idle() {
-            // Its client had nothing to send; what it sends later opens a connection again.
+            // Its client had nothing to send; a later request opens a new connection.
             if let Some(former) = replay.slots[slot as usize].client.take() {
                 replay.clients.remove(&former);
             }
@@ -286,7 +287,7 @@ impl<T: Transport> Worker<'_, Replay, T> {
         }
     }
 
-    /// Does what comes next for the client of a slot, if its connection is free or gone.
+    /// Takes the next step of a slot's client, if its connection is free or gone.
     fn go_on(&mut self, slot: usize, now: u64) {
         loop {
             let state = self.connections[slot].state;
@@ -300,7 +301,7 @@ impl<T: Transport> Worker<'_, Replay, T> {
                 None if state == State::Closed => return replay.release(slot as u32),
                 None if replay.unplaced.is_empty() => return replay.rests(slot as u32),
                 None => {
-                    // Another client waits for a connection; this one opens another when it has something to send.
+                    // Another client waits for a connection; this one opens a new one when it has a request.
                     replay.comparison.evicted += 1;
                     self.drop_socket(slot, now, true);
                 }
@@ -336,10 +337,10 @@ impl<T: Transport> Worker<'_, Replay, T> {
         }
     }
 
-    /// Sends the request that a slot was given.
+    /// Sends the request assigned to a slot.
     fn send_replayed(&mut self, slot: usize, intended_ns: u64, now: u64) {
         if !self.source.is_paced {
-            // As fast as possible, a request is meant to leave when it can.
+            // In mode "as fast as possible" the intended send is the earliest possible time.
             return self.send_request(slot, now, now);
         }
         let Some(request) = self.source.under_way(slot) else { return };

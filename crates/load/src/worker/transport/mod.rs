@@ -1,4 +1,4 @@
-//! How requests and responses cross an established connection: as they are, or over TLS, and at which pace they are read.
+//! How requests and responses cross an established connection: plain or over TLS, and the pace of reading.
 
 mod pace;
 mod plain;
@@ -12,10 +12,10 @@ pub(crate) use tls::Tls;
 
 use super::{Source, Worker};
 
-/// Reads from one connection in a row, before others have their turn.
+/// The most consecutive reads from one connection before others have their turn.
 const READS_A_TURN: usize = 32;
 
-/// Carries the bytes of a connection. Chosen once for a thread, like its [`Source`].
+/// Carries the bytes of a connection. Chosen once for each thread, like its [`Source`].
 pub(crate) trait Transport: Sized {
     /// How fast responses are read.
     type Pace: Pace;
@@ -24,22 +24,22 @@ pub(crate) trait Transport: Sized {
 
     fn pace_mut(&mut self) -> &mut Self::Pace;
 
-    /// TCP is established. Ends in [`Worker::ready`] at once, or after a handshake.
+    /// Called when TCP is established. Leads to [`Worker::ready`], at once or after a handshake.
     fn connected<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
 
-    /// An event on a connection whose handshake is under way.
+    /// Handles an event on a connection during its handshake.
     fn on_handshaking<S: Source>(_worker: &mut Worker<'_, S, Self>, _slot: usize, _conditions: u32, _now: u64) {}
 
     /// Sends the request under way.
     fn send<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
 
-    /// The socket has room again for what it did not take.
+    /// Called when the socket has room again for the rest of a request.
     fn send_rest<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
 
-    /// Reads what the socket holds until it is empty, the response is complete, or the turn is over.
+    /// Reads until the socket is empty, the response is complete, or the turn is over.
     fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
 
-    /// The socket of a slot is closed.
+    /// Called when the socket of a slot is closed.
     fn closed(&mut self, _slot: usize) {}
 
     /// Adds the transport's own figures and memory.

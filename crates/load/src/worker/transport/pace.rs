@@ -1,8 +1,8 @@
-//! How fast clients read: as fast as they can, or at a limited pace, as slow ones and those of fixed bandwidth do.
+//! How fast clients read: as fast as possible, or at a limited pace, as slow clients and clients of fixed bandwidth do.
 //!
-//! A limited connection reads a quantum, then rests until its pace allows the next one; what waits meanwhile fills the
-//! socket's small receive buffer, closes the window, and holds the server as a slow link does. Rests are timers in one
-//! heap a thread, on a grid of a millisecond, so that a wake-up serves many connections and nothing polls.
+//! A limited connection reads a quantum, then pauses until its pace allows the next one. Meanwhile bytes fill the
+//! socket's small receive buffer, close the window and delay the server as a slow link does. Pauses are timers in one
+//! heap for each thread, on a grid of a millisecond, so a wake-up serves many connections and nothing polls.
 
 use super::Transport;
 use super::reap::Arrival;
@@ -13,62 +13,62 @@ use record::ClientPlan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A connection reads about so often each second.
+/// About this many reads a second for each connection.
 const READS_PER_SEC: f64 = 10.0;
-/// The smallest read: less than a segment of an Ethernet is not how links are shared.
+/// The smallest read: links are not shared in less than an Ethernet segment.
 const SMALLEST_READ: usize = 1460;
 const LARGEST_READ: usize = 64 * 1024;
 /// Timers are rounded up to this.
 const GRID_NS: u64 = 1_000_000;
-/// Connections begin in so many groups, spread over the time of one read.
+/// The number of groups in which connections begin, spread over the time of one read.
 const GROUPS: u64 = 64;
 
-/// When a connection may read, how much, and whether it is known when the bytes came in. The default: as much as is there,
-/// and it is not.
+/// When a connection may read, how much, and whether the arrival of bytes is timed. The default: everything available,
+/// not timed.
 pub(crate) trait Pace {
-    /// One read a turn, at most of the quantum; else as many as the socket has bytes for.
+    /// One read of at most a quantum in each turn; otherwise as many reads as the socket has bytes for.
     const IS_LIMITED: bool;
 
-    /// Prepares a new socket; how many system calls that took.
+    /// Prepares a new socket; returns the number of system calls made.
     fn prepare(&self, _fd: i32) -> Result<u64, Errno> {
         Ok(0)
     }
 
-    /// A request leaves on `slot`.
+    /// Called when a request leaves on `slot`.
     #[inline]
     fn request_leaves(&mut self, _slot: usize, _connection: &mut Connection, _now_ns: u64) {}
 
-    /// Reads what the socket holds, as much as the buffer takes.
+    /// Reads from the socket as much as fits the buffer.
     #[inline]
     fn receive(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
         socket::receive(connection.fd, buffer)
     }
 
-    /// When the last byte of a complete response came in; `None` where that is not timed. `by_bytes`: those of the last
-    /// read have completed it, not the end of the connection, of which nothing is known.
+    /// When the last byte of a complete response came in; `None` where that is not timed. `by_bytes`: the bytes of the
+    /// last read completed it, not the end of the connection, whose time is unknown.
     #[inline]
     fn arrival(&mut self, _connection: &mut Connection, _by_bytes: bool) -> Option<Arrival> {
         None
     }
 
-    /// How many of `most` bytes of a response `slot` may read now; `None` when it rests, with its timer set.
+    /// How many of `most` bytes of a response `slot` may read now; `None` when it pauses, with its timer set.
     #[inline]
     fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
         Some(most)
     }
 
-    /// `slot` has read `bytes` of a response. More may be there: it is looked for when the pace allows, as the event that
-    /// announced it does not come again.
+    /// Called when `slot` has read `bytes` of a response. There may be more: it is read when the pace allows, because
+    /// the event that announced it does not repeat.
     #[inline]
     fn took(&mut self, _slot: usize, _bytes: usize, _now_ns: u64, _in_window: bool) {}
 
-    /// When the next timer is due; `u64::MAX` = never.
+    /// When the next timer is due; `u64::MAX`: never.
     #[inline]
     fn next_due_ns(&self) -> u64 {
         u64::MAX
     }
 
-    /// A slot whose rest is over.
+    /// A slot whose pause is over.
     #[inline]
     fn take_due(&mut self, _now_ns: u64) -> Option<usize> {
         None
@@ -78,20 +78,20 @@ pub(crate) trait Pace {
     fn report(&self, _report: &mut Report) {}
 }
 
-/// As fast as the socket has bytes.
+/// Reads as fast as the socket has bytes.
 pub(crate) struct Unlimited;
 
 impl Pace for Unlimited {
     const IS_LIMITED: bool = false;
 }
 
-/// So many bytes a second.
+/// Reads at a number of bytes a second.
 pub(crate) struct Limited {
     bytes_per_sec: f64,
     quantum: usize,
-    /// Time of one read; at most so much of what was missed is made up for.
+    /// The time of one read; at most this much of a delay is made up for.
     interval_ns: u64,
-    /// All that was missed since the request is made up for: a fixed bandwidth.
+    /// Whether the whole delay since the request is made up for, as with a fixed bandwidth.
     makes_up: bool,
     /// When each connection may read again.
     allowed_ns: Vec<u64>,
@@ -112,7 +112,7 @@ impl Limited {
             quantum,
             interval_ns,
             makes_up: clients.bandwidth.is_some(),
-            // Offsets until the first request sets them against the clock.
+            // Offsets, until the first request makes them times.
             allowed_ns: (0..connections as u64).map(|slot| slot % GROUPS * (interval_ns / GROUPS)).collect(),
             has_timer: vec![false; connections],
             timers: BinaryHeap::with_capacity(connections),
@@ -137,13 +137,13 @@ impl Limited {
 impl Pace for Limited {
     const IS_LIMITED: bool = true;
 
-    /// Gives it a small receive buffer.
+    /// Sets a small receive buffer.
     fn prepare(&self, fd: i32) -> Result<u64, Errno> {
         socket::set_narrow(fd, (self.bytes_per_sec / 8.0).clamp(8192.0, 1_048_576.0) as i32)?;
         Ok(2)
     }
 
-    /// Time before the request cannot be made up for, except for the spread of the first ones.
+    /// Time before the request is not made up for, except for the spread of the first requests.
     fn request_leaves(&mut self, slot: usize, _connection: &mut Connection, now_ns: u64) {
         let allowed = &mut self.allowed_ns[slot];
         *allowed = if *allowed < 1_000_000_000 { now_ns + *allowed } else { (*allowed).max(now_ns) };
@@ -193,7 +193,7 @@ impl Pace for Limited {
 }
 
 impl<S: Source, T: Transport> Worker<'_, S, T> {
-    /// How many of `most` bytes a connection may read now; `None` when it rests.
+    /// How many of `most` bytes a connection may read now; `None` when it pauses.
     #[inline]
     pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
         // Only responses have a pace.
@@ -203,7 +203,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.transport.pace_mut().room(slot, now, most)
     }
 
-    /// Notes what a connection has read.
+    /// Counts what a connection has read.
     #[inline]
     pub(super) fn note_read(&mut self, slot: usize, now: u64, bytes: usize) {
         if self.connections[slot].state == State::Busy {
@@ -212,7 +212,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// Lets the connections read whose rest is over.
+    /// Lets connections read whose pause is over.
     #[inline]
     pub(in crate::worker) fn read_rested(&mut self, now: u64) {
         while let Some(slot) = self.transport.pace_mut().take_due(now) {

@@ -9,7 +9,7 @@ use crate::worker::exchange::exchange_failure;
 use crate::worker::{Source, Worker};
 use record::time::monotonic_ns;
 
-/// From this many certain body bytes on, they are taken off the socket without being copied.
+/// From this many known body bytes on, they are removed from the socket without being copied.
 const DISCARD_FROM: u64 = 16 * 1024;
 const DISCARD_AT_ONCE: u64 = 1 << 20;
 
@@ -75,7 +75,7 @@ impl<P: Pace> Transport for Plain<P> {
                     return;
                 }
                 Err(error) if error.would_block() => return,
-                // The server may have answered and closed without reading the rest: its answer comes first.
+                // The server may have answered and closed without reading the rest: read its answer first.
                 Err(Errno(libc::EPIPE | libc::ECONNRESET)) => return,
                 Err(error) => return worker.request_failed(slot, now, exchange_failure(error)),
             }
@@ -105,8 +105,8 @@ impl<P: Pace> Transport for Plain<P> {
                     } else if worker.take_bytes(slot, count, now) {
                         return;
                     }
-                    // Edge-triggered: a short read has emptied the socket, and what comes later is an event again. But
-                    // the end of the connection, once reported, is not reported twice.
+                    // Edge-triggered: a short read has emptied the socket, and later bytes cause another event. But
+                    // the end of the connection is reported only once.
                     let is_empty = count < room && !worker.connections[slot].has(PEER_CLOSED);
                     if is_empty || (P::IS_LIMITED && is_busy) {
                         return;
@@ -125,7 +125,7 @@ impl<P: Pace> Transport for Plain<P> {
 }
 
 impl<S: Source, P: Pace> Worker<'_, S, Plain<P>> {
-    /// The socket buffer is full: the rest follows when it is not.
+    /// The socket buffer is full; the rest is sent when there is room.
     fn sent_in_part(&mut self, slot: usize, sent: usize) {
         let connection = &mut self.connections[slot];
         connection.written = sent as u32;

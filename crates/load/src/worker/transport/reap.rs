@@ -1,9 +1,9 @@
-//! Reap delay: how long a response lay in the client's kernel before the engine took it up. It is the client's own part
-//! of a response time.
+//! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part of
+//! a response time.
 //!
-//! Of a sample of requests the last read asks the kernel when its last byte came in (`SO_TIMESTAMPNS`). The kernel
-//! stamps a packet where the device hands it over, so the delay includes the client's own protocol work, its wake-up and
-//! the events that were taken up before it. The other requests are read as ever.
+//! For a sample of requests, the last read also gets the time at which its last byte came in (`SO_TIMESTAMPNS`). The
+//! kernel stamps a packet when it gets it from the device, so the delay includes the client's protocol work, its
+//! wake-up and the events handled before it. Other requests are read without stamps.
 
 use super::Pace;
 use crate::connection::{Connection, SAMPLED, STAMPED};
@@ -11,9 +11,9 @@ use crate::socket::{self, Errno};
 use record::time::monotonic_ns;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One request of so many is sampled, on average. A sampled one costs about 0.4 us more.
+/// On average one request in this many is sampled. Sampling one costs about 0.4 us.
 pub(crate) const MEAN_GAP: u32 = 32;
-/// Two clocks read within this time of each other are compared exactly enough.
+/// Two clocks read within this time of each other can be compared.
 const EXACT_NS: u64 = 5_000;
 const TRIES: u32 = 3;
 /// Both clocks run at the same speed: their difference changes only when the wall clock is set.
@@ -24,7 +24,7 @@ const STEP_NS: u64 = 20_000;
 pub(crate) enum Arrival {
     /// On the monotonic clock.
     At(u64),
-    /// The kernel gave no stamp with the last read, or the wall clock, which stamps are of, was set meanwhile.
+    /// The kernel gave no stamp with the last read, or the wall clock, to which stamps refer, was set meanwhile.
     Unknown,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
-    /// `seed`: threads draw differently. The error says that the kernel has no stamps.
+    /// `seed` differs between threads. An error means that the kernel has no stamps.
     pub(crate) fn new(seed: u64) -> Result<Self, Errno> {
         let stamping = Socket(socket::stream_socket(libc::AF_INET)?);
         socket::set_stamps(stamping.0)?;
@@ -84,16 +84,16 @@ impl Pace for Sampled {
 }
 
 impl Sampled {
-    /// Every read of the response asks for a stamp: which one is the last is known after it.
+    /// Every read of the response requests a stamp, because the last one is known only afterwards.
     #[cold]
     fn receive_stamped(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
         if !connection.has(STAMPED) {
-            // The packets are stamped already, this has the socket tell. Here and not where the request leaves, so that
-            // its cost is in no response time.
+            // The packets are stamped already; this makes the socket return the stamps. It is done here and not when
+            // the request leaves, so that its cost is in no response time.
             let _ = socket::set_stamps(connection.fd);
             connection.set(STAMPED, true);
         }
-        // What an earlier read left behind is not this response's.
+        // A stamp left by an earlier read does not belong to this response.
         self.stamp_ns = None;
         let (count, stamp_ns) = socket::receive_stamped(connection.fd, buffer)?;
         self.stamp_ns = stamp_ns;
@@ -101,8 +101,8 @@ impl Sampled {
     }
 }
 
-/// Which requests are of the sample. The gaps are random: connections are often served in turn, and a fixed gap would
-/// take the same ones each time, at the same place in a batch of events.
+/// Chooses the requests of the sample. The gaps are random: connections are often served in turn, and a fixed gap would
+/// choose the same ones each time, at the same place in a batch of events.
 struct Draw {
     left: u32,
     state: u64,
@@ -110,7 +110,7 @@ struct Draw {
 
 impl Draw {
     fn new(seed: u64) -> Self {
-        // xorshift stays at 0 for ever.
+        // xorshift never leaves 0.
         let mut draw = Draw { left: 0, state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 };
         draw.left = draw.gap();
         draw
@@ -135,10 +135,10 @@ impl Draw {
     }
 }
 
-/// The wall clock, as far as it can be trusted: stamps are of it, and everything else is of the monotonic clock.
+/// The wall clock, to which stamps refer, relative to the monotonic clock, to which all other times refer.
 struct WallClock {
     offset: Offset,
-    /// The wall clock was set before this; when exactly is not known.
+    /// The wall clock was set some time before this.
     stepped_ns: u64,
 }
 
@@ -147,8 +147,8 @@ impl WallClock {
         WallClock { offset: Offset::now(), stepped_ns: 0 }
     }
 
-    /// A stamp on the monotonic clock. The request left at `sent_ns`: a stamp that may be older than the last step of
-    /// the wall clock, or that does not lie between then and now, says nothing.
+    /// A stamp on the monotonic clock. The request left at `sent_ns`. A stamp that may be older than the last step of
+    /// the wall clock, or is not between `sent_ns` and now, is not used.
     fn arrival(&mut self, stamp_ns: u64, sent_ns: u64) -> Arrival {
         self.convert(stamp_ns, sent_ns, Offset::now(), monotonic_ns())
     }
@@ -173,7 +173,7 @@ impl WallClock {
     }
 }
 
-/// Wall clock less monotonic clock, and by how much that may be wrong: other work may run between two readings.
+/// Wall clock minus monotonic clock, and the possible error: other work may run between two readings.
 #[derive(Debug, Clone, Copy)]
 struct Offset {
     ns: i64,
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     const SENT_NS: u64 = 5_000_000_000;
-    /// Of the wall clock, which is ahead by `offset_ns`.
+    /// A time of the wall clock, which is ahead by `offset_ns`.
     fn wall(offset_ns: i64) -> (WallClock, Offset) {
         let offset = Offset { ns: offset_ns, slack_ns: 1_000 };
         (WallClock { offset, stepped_ns: 0 }, offset)
@@ -214,7 +214,7 @@ mod tests {
         let (mut clock, same) = wall(1_700_000_000_000_000_000);
         let stamp_ns = 1_700_000_000_000_000_000 + SENT_NS + 70_000;
         assert_eq!(clock.convert(stamp_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::At(SENT_NS + 70_000));
-        // Before the request, and after its answer was read: the wall clock was set and set back.
+        // Stamps before the request and after its answer was read: the wall clock was set and set back.
         for wrong_ns in [stamp_ns - 100_000, stamp_ns + 1_000_000] {
             assert_eq!(clock.convert(wrong_ns, SENT_NS, same, SENT_NS + 90_000), Arrival::Unknown);
         }

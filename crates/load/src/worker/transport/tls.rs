@@ -44,7 +44,7 @@ impl<P: Pace> Transport for Tls<P> {
         &mut self.pace
     }
 
-    /// The handshake begins. The attempt counts as under way until it is over.
+    /// Begins the handshake. The attempt is under way until it is complete.
     fn connected<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
         worker.connections[slot].state = State::Handshaking;
         let sessions = &mut worker.transport.sessions;
@@ -84,7 +84,7 @@ impl<P: Pace> Transport for Tls<P> {
         worker.flush(slot, now);
     }
 
-    /// Gives the plain bytes to whom they are for.
+    /// Handles the decrypted bytes.
     fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
@@ -121,7 +121,7 @@ impl<P: Pace> Transport for Tls<P> {
 
     fn report(&self, report: &mut crate::worker::Report) {
         self.pace.report(report);
-        report.tls = Some(self.sessions.tally());
+        report.tls = Some(self.sessions.tally.clone());
     }
 }
 
@@ -129,18 +129,18 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
     fn handshake_done(&mut self, slot: usize, now: u64) {
         let in_window = self.tally.covers(now);
         let sessions = &mut self.transport.sessions;
-        sessions.times.record_ns(now.saturating_sub(sessions.began_ns[slot]));
-        sessions.completed_in_window += u64::from(in_window);
+        sessions.tally.times.record_ns(now.saturating_sub(sessions.began_ns[slot]));
+        sessions.tally.completed_in_window += u64::from(in_window);
         let kind = sessions.of_slot[slot].as_ref().and_then(|session| session.handshake_kind());
-        sessions.resumed += u64::from(kind == Some(rustls::HandshakeKind::Resumed));
+        sessions.tally.resumed += u64::from(kind == Some(rustls::HandshakeKind::Resumed));
         self.ready(slot, now);
     }
 
-    /// The session is of no use any more: the attempt, or the request under way, has failed.
+    /// Ends an unusable session: the attempt, or the request under way, has failed.
     fn tls_failed(&mut self, slot: usize, now: u64, error: &rustls::Error) {
         let sessions = &mut self.transport.sessions;
-        sessions.failed += 1;
-        sessions.example.get_or_insert_with(|| words(error));
+        sessions.tally.failed += 1;
+        sessions.tally.example.get_or_insert_with(|| words(error));
         self.lost(slot, now, Failure::Tls);
     }
 
@@ -155,7 +155,7 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
         }
     }
 
-    /// Sends what the session holds; watches for room when the socket takes no more.
+    /// Sends the session's bytes; waits for room when the socket is full.
     fn flush(&mut self, slot: usize, now: u64) {
         let fd = self.connections[slot].fd;
         let mut calls = 0;
@@ -169,7 +169,7 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
                 Ok(_) => {}
                 Err(error) => match Errno(error.raw_os_error().unwrap_or(libc::EIO)) {
                     errno if errno.would_block() => break Ok(false),
-                    // The server may have answered and closed: its answer is read first.
+                    // The server may have answered and closed: read its answer first.
                     Errno(libc::EPIPE | libc::ECONNRESET) if self.connections[slot].state == State::Busy => {
                         break Ok(true);
                     }
@@ -195,7 +195,7 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
         }
     }
 
-    /// Takes `count` raw bytes through the session. Ends early when the slot turns to something else.
+    /// Passes `count` received bytes through the session. Ends early when the slot is closed or gets a new request.
     fn decrypt(&mut self, slot: usize, count: usize, now: u64) {
         let generation = self.connections[slot].generation;
         let mut at = 0;
@@ -209,7 +209,7 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
             };
             at += taken;
             if let Err(error) = session.process_new_packets() {
-                // The server must get the alert for it.
+                // Send the server the alert for it.
                 let _ = session.write_tls(&mut Sink(self.connections[slot].fd));
                 return self.tls_failed(slot, now, &error);
             }
@@ -230,12 +230,12 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
         }
     }
 
-    /// Takes the plain bytes that a session holds; whether there were any.
+    /// Handles the decrypted bytes of a session; returns whether there were any.
     fn take_plain(&mut self, slot: usize, generation: u16, now: u64) -> bool {
         let mut has_plain = false;
         while self.connections[slot].generation == generation {
             let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { break };
-            // "Would block": nothing more yet. An end, with or without notice, comes from the socket, too.
+            // "Would block": nothing more yet. The socket reports an end, with or without a notice.
             let Ok(count @ 1..) = session.reader().read(&mut self.buffer) else { break };
             has_plain = true;
             self.take_bytes(slot, count, now);

@@ -1,4 +1,4 @@
-//! One quantity varied, everything else held: what that needs beside the engine's load.
+//! What an axis needs in addition to the engine's load: one quantity is varied, everything else is held.
 
 use super::search::Ended;
 use crate::cli::{LoadOptions, PathOptions};
@@ -10,10 +10,10 @@ use analyze::axis::value_words;
 use anyhow::Result;
 use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
 
-/// The longest delay that an axis of delays goes to by itself.
+/// The longest delay of an axis of delays without given values.
 const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Asks for a path that can be delayed: it is made, and tested, with the longest of the delays.
+/// Requests a path that can be delayed. It is created and tested with the longest delay.
 pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Result<()> {
     if path.delay.is_some() {
         return Err(wrong_usage(
@@ -26,10 +26,10 @@ pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Res
     Ok(())
 }
 
-/// What an axis needs of the plan, where nothing else was typed.
+/// Defaults that an axis sets in the plan where the user gave nothing else.
 pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -> Result<()> {
     match axis.axis {
-        // An attempt of an overloaded client is given up early, and repeated for the next request (Banga and Druschel 1997).
+        // A client in overload gives up an attempt early and retries for the next request (Banga and Druschel 1997).
         Axis::Rate if typed.connect_timeout.is_none() => {
             plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT.as_nanos() as u64
         }
@@ -47,7 +47,7 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -
     Ok(())
 }
 
-/// Puts a place of the axis into effect; `most` is the highest value that the run will measure.
+/// Sets a place of the axis; `most` is the highest value that the run will measure.
 pub(super) fn prepare(session: &mut Session, place: AxisPlace, most: f64) -> Result<Option<Ended>> {
     session.runner.hold(&session.plan, place, most, &mut session.progress)?;
     if session.stop.is_set() {

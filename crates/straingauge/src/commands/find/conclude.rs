@@ -1,4 +1,4 @@
-//! What a search comes to: the runs are finished, their meaning is printed, the report is written, however the search ended.
+//! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Ended, Search};
 use crate::commands::report::write_report;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 impl Search<'_> {
     /// Writes the verdict and the report from what was measured.
     pub fn conclude(mut self, ended: Result<Ended>, limits: &[Limit]) -> Result<ExitCode> {
-        // The server and its namespaces go before the slower work of drawing.
+        // The server and its namespaces are removed before the slower work of drawing.
         self.close();
         let (status, why) = match &ended {
             Ok(Ended::Complete) => (Status::Complete, None),
@@ -36,7 +36,7 @@ impl Search<'_> {
                 ));
             }
             finished = finished.and(side.writer.finish(status, why.clone()));
-            // From memory, not from the directory: a full disk must not lose what was measured.
+            // From memory, not from the directory: a full disk must not lose measurements.
             runs.push(RunDir {
                 path: side.writer.path().to_path_buf(),
                 record: side.writer.record().clone(),

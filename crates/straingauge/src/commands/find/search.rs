@@ -1,4 +1,4 @@
-//! The loop of every search: ask the planner, do what it says, keep the point, ask again.
+//! The loop of every search: asks the planner, carries out the step, keeps the point, asks again.
 
 use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
@@ -14,10 +14,10 @@ use record::{Axis, AxisPlace, Doubt, DoubtKind, LoadPlan, Pace, Point, RunKind, 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most.
+/// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most servers.
 const YARDSTICK_CONNECTIONS: u64 = 8;
 const YARDSTICK_NS: u64 = 300_000_000;
-/// Where the yardstick runs on an axis of delays: the same work each time, whatever was measured before.
+/// The delay at which the yardstick runs on an axis of delays, so that its work is always the same.
 const UNDELAYED: AxisPlace = AxisPlace { axis: Axis::Delay, value: 0.0 };
 
 /// How a search ended.
@@ -29,29 +29,29 @@ pub(super) enum Ended {
     ClientLost(String),
 }
 
-/// A server that is measured: its run, and what is in it so far.
+/// A server under test: its run, and the points in it so far.
 pub(super) struct Side {
     pub writer: RunWriter,
     pub points: Vec<Point>,
 }
 
-/// A search that goes on.
+/// A search in progress.
 pub(super) struct Search<'a> {
     pub drive: &'a RunOptions,
     pub plan: &'a SearchPlan,
-    /// One, or two where servers are compared.
+    /// One server, or two where servers are compared.
     pub sides: Vec<Side>,
-    /// The side that is measured now.
+    /// The server that is measured now.
     now: usize,
-    /// Its server and its clients; `None` between two servers.
+    /// Its process and its clients; `None` between two servers.
     session: Option<Session>,
-    /// The highest value of the axis, as far as that is known.
+    /// The highest value of the axis, as far as it is known.
     pub highest_value: f64,
     started: Instant,
 }
 
 impl<'a> Search<'a> {
-    /// Starts the first server and makes the run directory.
+    /// Starts the first server and creates the run directory.
     pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan) -> Result<Self> {
         let started = Instant::now();
         let mut search = Search { drive, plan, sides: Vec::new(), now: 0, session: None, highest_value: 0.0, started };
@@ -60,17 +60,17 @@ impl<'a> Search<'a> {
         Ok(search)
     }
 
-    /// The seed of every random choice; it is kept with the run.
+    /// The seed of every random choice; it is recorded with the run.
     pub fn seed(&self) -> u64 {
         self.session.as_ref().map_or(1, |session| session.plan.seed)
     }
 
-    /// All points of the server that is measured now.
+    /// All points of the present server.
     pub fn points(&self) -> &[Point] {
         &self.sides[self.now].points
     }
 
-    /// Does what the planner says until it is through.
+    /// Carries out the planner's steps until the last.
     pub fn run(&mut self, planner: &mut dyn Planner) -> Result<Ended> {
         loop {
             let elapsed_ns = self.elapsed_ns();
@@ -113,11 +113,11 @@ impl<'a> Search<'a> {
         matches!(self.plan.purpose, Purpose::Microbenchmark { .. })
     }
 
-    /// Goes over to another server, or to the same one started anew.
+    /// Switches to another server, or restarts the same one.
     fn change(&mut self, server: usize) -> Result<Option<Ended>> {
         let stop = self.session()?.stop.clone();
         self.close();
-        // The next session listens for signals of its own.
+        // The next session installs a separate listener for signals.
         if stop.is_set() {
             return Ok(Some(Ended::Interrupted));
         }
@@ -125,11 +125,11 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Starts a server and whatever watches it; makes its run where there is none.
+    /// Starts a server and its watch; creates its run where there is none.
     fn serve(&mut self, server: usize) -> Result<()> {
         let command = match (&self.plan.second, server) {
             (Some(second), 1) => &second.command,
-            _ => &self.drive.command,
+            _ => self.drive.command(),
         };
         let session = self.open(command)?;
         if self.sides.len() <= server {
@@ -150,7 +150,9 @@ impl<'a> Search<'a> {
         let (drive, plan) = (self.drive, self.plan);
         let is_microbenchmark = self.is_microbenchmark();
         let kind = if is_microbenchmark { LoadKind::Microbenchmark } else { LoadKind::Sweep };
-        let mut session = Session::open(&RunOptions { command: command.to_vec(), ..drive.clone() }, kind)?;
+        let mut run = drive.clone();
+        run.options.server.command = command.to_vec();
+        let mut session = Session::open(&run, kind)?;
         let connections = most_connections(plan, &session.plan);
         if !session.runner.has_clients() {
             load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
@@ -161,7 +163,7 @@ impl<'a> Search<'a> {
                 let words = |path: record::PathPlan| format!("{}; the delay is varied", path.words());
                 session.path = session.path_plan().map_or(String::new(), words);
             }
-            axis::adapt(&mut session.plan, axis, &drive.load)?;
+            axis::adapt(&mut session.plan, axis, &drive.options.load)?;
         }
         if is_microbenchmark {
             prepare_sender(&mut session);
@@ -184,13 +186,13 @@ impl<'a> Search<'a> {
         }
         let sweep = self.plan.sweep.clone();
         let kind = match self.plan.purpose {
-            Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.what_ifs.clone() }),
+            Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.options.predict.0.clone() }),
             _ => RunKind::Profile(ProfileRun { base, sweep }),
         };
         session.scenario(self.drive, kind)
     }
 
-    /// Stops the server, its clients and the watch; what the server said is kept.
+    /// Stops the server, its clients and the watch; keeps the server's output.
     pub fn close(&mut self) {
         let Some(mut session) = self.session.take() else { return };
         let writer = &mut self.sides[self.now].writer;
@@ -232,7 +234,7 @@ impl<'a> Search<'a> {
         self.measure(plan, trial.load.sweep(), trial.repeat, place)
     }
 
-    /// Puts in place what an axis adds beside the engine's load.
+    /// Sets up what an axis needs in addition to the engine's load.
     fn prepare(&mut self, place: AxisPlace) -> Result<Option<Ended>> {
         let most = self.highest_value;
         axis::prepare(self.session()?, place, most)
@@ -247,7 +249,7 @@ impl<'a> Search<'a> {
             session.runner.hold(&session.plan, UNDELAYED, 0.0, &mut session.progress)?;
         }
         if is_microbenchmark {
-            // Its rate is constant, so that a load would say nothing of the machine's speed.
+            // Its rate is constant, so its load does not show the machine's speed.
             let mut measured = session.runner.arithmetic(earlier);
             let side = &mut self.sides[self.now];
             measured.keep(&mut side.writer)?;
@@ -262,13 +264,13 @@ impl<'a> Search<'a> {
             threads: 1,
             ..session.plan.clone()
         };
-        // A reference is plain and fast, whatever the clients are.
+        // The reference load is plain and fast, whatever the clients are.
         plan.clients.bandwidth = None;
         plan.clients.read_bytes_per_sec = 0;
         self.measure(plan, Sweep::Yardstick, earlier, None)
     }
 
-    /// Measures and keeps a point; says whether the search ends with it.
+    /// Measures and keeps a point; returns whether the search ends with it.
     fn measure(
         &mut self,
         mut plan: LoadPlan,
@@ -286,7 +288,7 @@ impl<'a> Search<'a> {
         }
         let mut measured = session.runner.point(&plan, sweep, repeat, &mut session.progress)?;
         if measured.result.interrupted {
-            // A point cut short says nothing about its load; what was measured before is kept.
+            // A point cut short is dropped; the points before it are kept.
             return Ok(Some(Ended::Interrupted));
         }
         measured.point.axis = place;
@@ -321,7 +323,7 @@ fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
     }
 }
 
-/// How the microbenchmark's sender waits: where it has a CPU to itself, by looking at the clock.
+/// How the microbenchmark's sender waits: it polls the clock where it has a CPU to itself.
 fn prepare_sender(session: &mut Session) {
     let cpus = session.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
     let is_alone = !cpus.is_empty() && !cpus.iter().any(|cpu| session.plan.cpus.contains(cpu));
@@ -336,7 +338,7 @@ fn prepare_sender(session: &mut Session) {
     }
 }
 
-/// One request before the search, so that a server that cannot be measured is not taken for a slow one.
+/// Sends one request before the search, so that a server that cannot be measured is not reported as slow.
 fn check_answer(session: &Session, any_status: bool) -> Result<()> {
     let answer =
         load::probe(&session.plan, Duration::from_nanos(session.plan.timeout_ns)).map_err(anyhow::Error::from)?;

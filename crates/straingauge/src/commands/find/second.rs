@@ -4,7 +4,7 @@ use crate::failure::wrong_usage;
 use anyhow::{Context, Result, bail};
 use record::Outside;
 
-/// The second server's words: `scale` stands for the first server under scalable select.
+/// The second server's command: `scale` means the first server under scalable select.
 pub(super) fn command(with: &str, first: &[String]) -> Result<Vec<String>> {
     if first.is_empty() {
         return Err(wrong_usage("--compare-with needs the first server, too: add -- SERVER ..."));

@@ -5,14 +5,15 @@
 
 use super::frequency_hz;
 use crate::cli::{
-    ArrivalWord, AxisWord, LoadOptions, Method, OutputOptions, PathOptions, ProfileArgs, ServerOptions, SweepArgs,
-    SweepWord,
+    ArrivalWord, AxisWord, LoadOptions, Method, Options, OutputOptions, PathOptions, ProfileArgs, ServerOptions,
+    SweepArgs, SweepWord,
 };
 use crate::commands::find::{Purpose, SearchPlan, search};
 use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::{RunOptions, axis as places};
 use crate::quantity::{Count, Rate, Time};
+use crate::url::Target;
 use anyhow::Result;
 use load::microbenchmark::PORT;
 use record::scenario::SweepPlan;
@@ -55,23 +56,19 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     };
     let sweep = values.plan(args, is_server)?;
     let plan = SearchPlan { sweep, which: SweepWord::Both, purpose, second: None };
-    let run = RunOptions::of(&url)?;
-    let options = RunOptions {
+    let target = Target::parse(&url)?;
+    let command = if is_server { typed.command.clone() } else { sender()? };
+    let options = Options {
         name: Some(format!("profile-{}", values.axis.word())),
-        url: if is_server { url } else { "microbenchmark".into() },
+        url: Some(if is_server { url } else { "microbenchmark".into() }),
         load: values.load(args, is_server),
         path: values.path(is_server),
-        server: ServerOptions { server_cpus: typed.server_cpus.clone(), ..Default::default() },
-        output: OutputOptions {
-            out: typed.out.clone(),
-            json: args.json,
-            quiet: typed.quiet,
-            ..OutputOptions::default()
-        },
-        command: if is_server { typed.command.clone() } else { sender()? },
-        ..run
+        server: ServerOptions { server_cpus: typed.server_cpus.clone(), command, ..Default::default() },
+        ..Options::default()
     };
-    search(options, plan, &[])
+    let output =
+        OutputOptions { out: typed.out.clone(), json: args.json, quiet: typed.quiet, ..OutputOptions::default() };
+    search(RunOptions { target, options, output }, plan, &[])
 }
 
 /// The command line that runs this program as the sender.

@@ -1,7 +1,7 @@
 //! A server in the guest and the load on it. The load engine there gets what `load` would get here: a scenario file of
 //! the typed options over the scenario's, with the files that it names.
 
-use crate::cli::{ClientOptions, LoadOptions, PathOptions, ScenarioToml, SimulateArgs, WorkloadOptions};
+use crate::cli::{ClientOptions, LoadOptions, Options, PathOptions, SimulateArgs, WorkloadOptions};
 use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::{self, LoadKind, RunOptions};
@@ -93,7 +93,7 @@ struct InGuest<'a> {
 }
 
 /// The server on the command line or in the scenario, if there is one.
-pub fn resolve(args: &SimulateArgs, file: ScenarioToml) -> Result<Option<Served>> {
+pub fn resolve(args: &SimulateArgs, file: Options) -> Result<Option<Served>> {
     let mut command = if args.server.is_empty() { file.server.command } else { args.server.clone() };
     let mut workload = args.workload.clone().over(file.workload);
     let mut clients = file.clients;
@@ -163,21 +163,22 @@ pub fn resolve(args: &SimulateArgs, file: ScenarioToml) -> Result<Option<Served>
     };
     let plan =
         ServerPlan { command, files, folders: args.folder.clone(), port, load: Arc::new(engine), warmup_ms, window_ms };
-    let run = RunOptions { load, workload, clients, ..RunOptions::of(&url)? };
+    let mut run = RunOptions::of(&url)?;
+    run.options = Options { load, workload, clients, ..run.options };
     Ok(Some(Served { plan, connections, rate, delay: file.path.delay, run }))
 }
 
 impl Served {
     /// Refuses here, before a guest boots, what the load engine would refuse there.
     pub fn check(&self, connections: u64, rate_per_sec: u64) -> Result<()> {
-        let options = LoadOptions {
+        let mut run = self.run.clone();
+        run.options.load = LoadOptions {
             connections: Some(Count(connections)),
             rate: (rate_per_sec > 0).then_some(Rate(rate_per_sec as f64)),
             duration: Some(Time(std::time::Duration::from_millis(self.plan.window_ms + LONGER_MS))),
             threads: Some(Count(1)),
-            ..self.run.load.clone()
+            ..run.options.load
         };
-        let run = RunOptions { load: options, ..self.run.clone() };
         plan::load_plan(&run, LoadKind::Single, run.target.resolve()?, Vec::new()).map(drop)
     }
 }
@@ -245,10 +246,10 @@ mod tests {
         };
         let text =
             toml::to_string(&InGuest { load: &load, workload: &workload, clients: &clients }).expect("it is written");
-        let read: ScenarioToml = toml::from_str(&text).expect(&text);
+        let read: Options = toml::from_str(&text).expect(&text);
         assert_eq!((&read.workload, &read.clients), (&workload, &clients), "{text}");
         assert_eq!(format!("{:?}", read.load), format!("{load:?}"), "{text}");
-        let empty: ScenarioToml = toml::from_str(
+        let empty: Options = toml::from_str(
             &toml::to_string(&InGuest { load: &<_>::default(), workload: &<_>::default(), clients: &<_>::default() })
                 .expect("it is written"),
         )

@@ -1,12 +1,12 @@
-//! Which step of the log is due, and which client holds which slot.
+//! Finds the next due step of the log, and assigns slots to clients.
 
 use super::{LOOK_AGAIN_NS, Replay};
 use crate::replay::{Next, Step};
 
-/// What [`Replay::due`] finds.
+/// The result of [`Replay::due`].
 pub(super) enum Due {
     Now(Step),
-    /// Nothing before this instant; never, where an event must come first.
+    /// Nothing before this time; never, where an event must come first.
     At(u64),
 }
 
@@ -17,7 +17,7 @@ impl Replay {
             return Due::At(u64::MAX);
         }
         if !self.is_paced && now >= end_ns {
-            // As in a closed loop, what has not left when the window ends was no request.
+            // As in a closed loop, requests that are unsent when the window ends do not count.
             self.give_up();
             return Due::At(u64::MAX);
         }
@@ -41,11 +41,11 @@ impl Replay {
         }
     }
 
-    /// Makes an instant of a request's time.
+    /// Converts a request's time in the log to a time of the run.
     fn dated(&mut self, mut step: Step, now: u64) -> Step {
         if let Step::Request(request) = &mut step {
             request.intended_ns = if self.is_paced { self.start_ns + request.intended_ns } else { now };
-            // What a full queue delayed is the server's lateness, not the generator's.
+            // A delay by a full queue is the server's lateness, not the generator's.
             let stalled_since_ns = self.stalled_since_ns.unwrap_or(now).min(now);
             request.taken_ns = stalled_since_ns.max(request.intended_ns);
         }
@@ -55,7 +55,7 @@ impl Replay {
         step
     }
 
-    /// Forgets everything that waits.
+    /// Drops everything that waits.
     fn give_up(&mut self) {
         self.is_over = true;
         self.waiting = 0;
@@ -71,7 +71,7 @@ impl Replay {
         self.clients.entry(client).or_default().slot = Some(slot);
     }
 
-    /// The client of `slot` needs it no more: the next one gets it.
+    /// Takes `slot` from its client and gives it to the next one.
     pub(super) fn release(&mut self, slot: u32) {
         if let Some(client) = self.slots[slot as usize].client.take() {
             self.clients.remove(&client);
@@ -85,7 +85,7 @@ impl Replay {
         }
     }
 
-    /// Notes that `slot` is idle from now on.
+    /// Marks `slot` as idle from now on.
     pub(super) fn rests(&mut self, slot: u32) {
         let visits = self.slots[slot as usize].visits;
         self.idle.push_back((slot, visits));
@@ -95,7 +95,7 @@ impl Replay {
         }
     }
 
-    /// The slot that has been idle the longest; it is counted as evicted.
+    /// The slot that has been idle the longest; counts it as evicted.
     pub(super) fn longest_idle(&mut self) -> Option<u32> {
         while let Some((slot, visits)) = self.idle.pop_front() {
             let entry = &self.slots[slot as usize];

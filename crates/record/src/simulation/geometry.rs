@@ -1,4 +1,6 @@
 //! The geometry of a cache: its size, ways, line and replacement policy.
+//!
+//! The QEMU plugin contains this file too; it uses the standard library alone.
 
 use std::fmt;
 use std::str::FromStr;
@@ -106,7 +108,7 @@ impl Geometry {
     }
 }
 
-/// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; the plugin reads this form.
+/// `65536/2/64/lru`: size in bytes, ways, line in bytes, replacement; the form that is kept, and that the plugin reads.
 impl fmt::Display for Geometry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}/{}", self.size_bytes, self.ways, self.line_bytes, self.replacement.word())
@@ -117,7 +119,7 @@ impl FromStr for Geometry {
     type Err = GeometryError;
 
     fn from_str(text: &str) -> Result<Geometry, GeometryError> {
-        let wrong = || GeometryError(format!("'{text}' is not SIZE/WAYS/LINE/lru or plru"));
+        let wrong = || GeometryError(format!("'{}' is not SIZE/WAYS/LINE/lru or plru", text.escape_debug()));
         let parts: Vec<&str> = text.split('/').collect();
         let [size, ways, line, replacement] = parts[..] else { return Err(wrong()) };
         let replacement = match replacement {

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""Shared by the benchmarks: where results go, facts about the machine, servers, processes, other work, and tables of raw data.
+
+usage: bench/harness.py COMMAND [PROGRAM...]     prints the facts for versions.txt; PROGRAM as "nginx -v"
+"""
+import argparse
+import contextlib
+import csv
+import ctypes
+import datetime
+import os
+import resource
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TARGET = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release")
+PROGRAM = os.environ.get("STRAINGAUGE", os.path.join(TARGET, "straingauge"))
+# Debian's servers are in /usr/sbin, which users do not always have in PATH.
+os.environ["PATH"] += ":/usr/sbin:/sbin"
+
+
+# ---- Options and results
+
+def out_folder(name):
+    return os.path.join(ROOT, "bench", "runs", f"{datetime.date.today()}-{name}")
+
+
+def options(doc, name):
+    """A parser with the script's text as its help, and --out."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default=out_folder(name), help="folder for the results [bench/runs/DATE-%s]" % name)
+    return parser
+
+
+def spread(values, digits=2):
+    """The median with the range."""
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def write(folder, name, text):
+    """Writes a whole file: what is there is old or new, never a part."""
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, name)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)
+
+
+def write_table(folder, name, header, rows):
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(header)
+        table.writerows(rows)
+
+
+class Rows:
+    """A CSV file that grows by a row at a time. A crash or kill loses the current measurement and nothing before it: a row is on
+    the disk before the next is measured, and one that was cut off is dropped. Opening it changes nothing."""
+
+    def __init__(self, path, columns):
+        self.path, self.columns, text = path, columns, ""
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", newline="") as file:
+                text = file.read()
+        self.whole = text[:text.rfind("\n") + 1]
+        if self.whole and self.whole.splitlines()[0] != ",".join(columns):
+            sys.exit(f"{path} has other columns than this version of the benchmark writes: use another folder")
+        self.is_clean = bool(text) and text == self.whole
+        rows = csv.DictReader(self.whole.splitlines())
+        self.rows = [self.read(row) for row in rows if None not in row.values() and None not in row]
+
+    @staticmethod
+    def read(row):
+        """A row as it is used, from its text."""
+        return row
+
+    def add(self, row):
+        if not self.is_clean:
+            write(os.path.dirname(self.path), os.path.basename(self.path), self.whole or ",".join(self.columns) + "\n")
+            self.is_clean = True
+        text = {name: "" if row.get(name) is None else str(row[name]) for name in self.columns}
+        with open(self.path, "a", encoding="utf-8", newline="") as file:
+            csv.DictWriter(file, self.columns, lineterminator="\n").writerow(text)
+            file.flush()
+            os.fsync(file.fileno())
+        self.rows.append(self.read(text))
+
+
+def same_conditions(folder, now):
+    """Rounds may be added only under equal conditions: writes them to versions.txt, or compares with those written there."""
+    path = os.path.join(folder, "versions.txt")
+    if not os.path.exists(path):
+        write(folder, "versions.txt", now)
+        return
+    with open(path) as file:
+        before = file.read()
+    if before != now:
+        sys.exit(f"{folder} has results from other conditions; use another folder.\nthere:\n{before}now:\n{now}")
+
+
+# ---- The machine and the programs
+
+def first_line(*command):
+    """The first line that a command prints; for versions."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+        return (done.stdout + done.stderr).strip().splitlines()[0]
+    except (OSError, IndexError):
+        return f"{command[0]}: not installed"
+
+
+def version():
+    return first_line(PROGRAM, "--version")
+
+
+def cpu_model():
+    with open("/proc/cpuinfo") as file:
+        return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "unknown CPU")
+
+
+def facts(command, *programs):
+    """Lines for versions.txt: what was run, when, on which machine, and the versions of straingauge and of these programs."""
+    with open("/sys/devices/system/clocksource/clocksource0/current_clocksource") as file:
+        clock = file.read().strip()
+    return [f"command: {command}", f"date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
+            f"kernel: {' '.join(os.uname()[i] for i in (0, 2, 4))}, clock {clock}", f"cpu: {cpu_model()}, {os.cpu_count()} CPUs",
+            f"load average before: {' '.join(f'{load:.2f}' for load in os.getloadavg())}",
+            f"straingauge: {first_line('git', '-C', ROOT, 'describe', '--always', '--dirty')}",
+            *(first_line(*program.split()) for program in programs)]
+
+
+def built(package, *target):
+    """Builds an example or program of a crate (`--example NAME`, `--bin NAME`); its path."""
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "-p", package, *target], cwd=ROOT, check=True)
+    return os.path.join(TARGET, *(["examples"] if target[0] == "--example" else []), target[1])
+
+
+def compiled(source, to, *flags):
+    """Compiles a C program or, to a name that ends in .so, a library; its path."""
+    shared = ["-shared", "-fPIC"] if to.endswith(".so") else []
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-Wall", "-Wextra", "-Werror", *shared, "-o", to, source, *flags], check=True)
+    return to
+
+
+# ---- Processes
+
+def all_descriptors():
+    """Raises the limit of open files as far as permitted; the limit."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def on_cpu(number):
+    """For `preexec_fn`: the process runs on this CPU and may open many files."""
+    def prepare():
+        os.sched_setaffinity(0, {number})
+        all_descriptors()
+    return prepare
+
+
+def finish(process):
+    """Waits for a process; its resource usage."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage
+
+
+def end(process, patience_s=20):
+    """Ends a process, by force if it takes too long."""
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def status_bytes(pid, name):
+    """A size in /proc/PID/status."""
+    with open(f"/proc/{pid}/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(port, process, what="the server"):
+    """Waits until something accepts connections on the port."""
+    for _ in range(1000):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    sys.exit(f"{what} does not listen on port {port}")
+
+
+def serve_command(kind, port, state, *more):
+    """The command of a server of the testbed, without starting it."""
+    return subprocess.run([os.path.join(ROOT, "testbed/serve"), kind, "--port", str(port), "--state", state, *more, "--print"],
+                          capture_output=True, text=True, check=True).stdout.split()
+
+
+@contextlib.contextmanager
+def serving(kind, port, state, before=()):
+    """A server of the testbed that accepts connections, ended with its whole session."""
+    process = subprocess.Popen([*before, os.path.join(ROOT, "testbed/serve"), kind, "--port", str(port), "--state", state],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_for(port, process, kind)
+        yield process
+    finally:
+        for number, patience_s in ((signal.SIGTERM, 20), (signal.SIGKILL, None)):
+            with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+                os.killpg(process.pid, number)
+                process.wait(patience_s)
+                break
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def ends_with(number):
+    """For `preexec_fn`: the process gets this signal when the benchmark ends, for whatever reason."""
+    library, parent = ctypes.CDLL(None), os.getpid()
+
+    def prepare():
+        library.prctl(PR_SET_PDEATHSIG, int(number))
+        if os.getppid() != parent:
+            os._exit(1)
+    return prepare
+
+
+@contextlib.contextmanager
+def running(words):
+    """A process that is killed at the end of the block, and with the benchmark."""
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, preexec_fn=ends_with(signal.SIGKILL))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+# Half a CPU: 5 ms of work, 5 ms of sleep.
+HALF_A_CPU = """
+import time
+while True:
+    until = time.monotonic() + 0.005
+    while time.monotonic() < until:
+        pass
+    time.sleep(0.005)
+"""
+
+
+def neighbour(is_wanted):
+    """Other work that uses half a CPU, on any CPU, or none."""
+    return running([sys.executable, "-c", HALF_A_CPU]) if is_wanted else contextlib.nullcontext()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    print("\n".join(facts(*sys.argv[1:])))

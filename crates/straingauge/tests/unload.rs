@@ -1,0 +1,106 @@
+//! Up through the loads and down again, on servers whose truth is known (`testbed/truth`).
+
+use crate::rig::{free_port, member, open_dir, program, repository, run, skip_unless, straingauge};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The servers of known truth, built once; `None` where there is no C compiler.
+fn truth() -> Option<PathBuf> {
+    program("cc")?;
+    let folder = repository().join("testbed/truth");
+    // Tests of one run start at once.
+    let mut make = Command::new("flock");
+    let built = make.arg(&folder).args(["make", "-s", "CC=cc", "-C"]).arg(&folder).arg("build/truth").output();
+    let built = built.expect("flock runs make");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(folder.join("build/truth"))
+}
+
+/// What `find --unload` said of a server: its text, each space and end of a line a space; its JSON and its page.
+struct Found {
+    text: String,
+    json: serde_json::Value,
+    page: String,
+}
+
+impl Found {
+    fn unloading(&self) -> &serde_json::Value {
+        &member(&self.json, "findings")["unloading"]
+    }
+
+    /// Loads at which both ways are apart.
+    fn apart(&self) -> Vec<f64> {
+        let levels = self.unloading()["levels"].as_array().expect("levels");
+        levels.iter().filter(|level| level["is_apart"] == true).filter_map(|level| level["load"].as_f64()).collect()
+    }
+
+    fn has_cause(&self) -> bool {
+        member(&self.json, "verdict")["causes"].to_string().contains("\"stays-down\"")
+    }
+}
+
+fn find(truth: &Path, server: &[&str], options: &[&str]) -> Found {
+    let dir = open_dir();
+    let (out, port) = (dir.path().join("run"), free_port());
+    let url = format!("http://127.0.0.1:{port}/");
+    let mut command = straingauge(["find", &url, "--sweep", "connections", "--unload", "--repeats", "3", "--quiet"]);
+    command.args(["--profile", "never", "--isolate", "never", "--budget", "60s"]).args(options).arg("--out").arg(&out);
+    command.arg("--").arg(truth).args(server).args(["--port", &port.to_string()]);
+    let said = run(&mut command).exits_with(0);
+    let json = run(straingauge(["report", "--json"]).arg(&out)).exits_with(0).json();
+    let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    Found { text, json, page: std::fs::read_to_string(out.join("report.html")).expect("the page is there") }
+}
+
+#[test]
+fn a_metastable_server_is_found_with_the_recovery_point_of_its_law() {
+    let truth = truth();
+    skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
+    let truth = truth.expect("just checked");
+    // More than 32 connections bring it down; 8 and fewer bring it back.
+    let server = ["metastable", "--workers", "4", "--time", "2ms", "--timeout", "16ms", "--retries", "3"];
+    let pace = ["--duration", "250ms", "--warmup", "250ms", "--min-connections", "4", "--max-connections", "40"];
+    let found = find(&truth, &server, &pace);
+    let shown = format!("{}\n{:#}", found.text, found.unloading());
+    let apart = found.apart();
+    assert!(!apart.is_empty() && apart.iter().all(|load| (9.0..=32.0).contains(load)), "{shown}");
+    assert!(found.has_cause(), "{shown}");
+    let recovery = &found.unloading()["recovery_point"];
+    let end = |name: &str| recovery[name].as_f64().unwrap_or_else(|| panic!("{name}: {shown}"));
+    assert!(end("low") <= 8.0 && 8.0 < end("high"), "{shown}");
+    assert!(found.text.contains("the recovery point is about"), "{shown}");
+    assert!(found.page.contains("recovery point"), "{shown}");
+}
+
+#[test]
+fn a_server_that_stays_down_at_one_connection_has_no_recovery_point_and_says_so() {
+    let truth = truth();
+    skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
+    let truth = truth.expect("just checked");
+    // More than 12 connections bring it down, for good: a request alone takes longer than the timeout then.
+    let server = ["metastable", "--workers", "4", "--time", "2ms", "--timeout", "6ms", "--retries", "3"];
+    let pace = ["--duration", "200ms", "--warmup", "50ms", "--max-connections", "16"];
+    let found = find(&truth, &server, &pace);
+    let shown = format!("{}\n{:#}", found.text, found.unloading());
+    assert!(found.apart().starts_with(&[1.0, 2.0]), "{shown}");
+    assert!(found.has_cause() && found.unloading()["never_back"] == true, "{shown}");
+    let recovery = &found.unloading()["recovery_point"];
+    assert_eq!((recovery["place"].as_str(), recovery["estimate"].as_f64()), (Some("below"), None), "{shown}");
+    let said = "does not recover even at 1 connection: the recovery point was not reached";
+    assert!(found.text.contains(said) && found.json.to_string().contains(said), "{shown}");
+    assert!(found.page.contains("not reached: still down at the lowest load"), "{shown}");
+}
+
+#[test]
+fn healthy_servers_do_not_stay_down() {
+    let truth = truth();
+    skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
+    let truth = truth.expect("just checked");
+    for server in [&["workers", "--workers", "4", "--time", "2ms"], &["bucket", "--rate", "1000", "--burst", "4"]] {
+        let found = find(&truth, server, &["--duration", "100ms", "--warmup", "50ms", "--max-connections", "8"]);
+        let shown = format!("{}\n{:#}", found.text, found.unloading());
+        assert!(found.apart().is_empty() && !found.has_cause(), "{shown}");
+        assert_eq!(found.unloading()["recovery_point"]["place"], "beyond", "{shown}");
+        assert!(!found.text.contains("recover"), "{shown}");
+    }
+}
