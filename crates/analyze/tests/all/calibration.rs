@@ -80,7 +80,7 @@ fn the_intervals_of_a_saturated_threads_rate_claim_the_spread_between_finds() {
     let mut finds = Finds::default();
     for seed in 0..seeds() {
         let demand = random.random_range(0.3e-3..1.2e-3);
-        let server = Server { noise: 0.003, drift: 0.003, demand, ..Server::default() };
+        let server = Server { noise: 0.003, drift: 0.003, demand, is_poisson: true, ..Server::default() };
         let mut bench = Bench::new(server.clone(), seed);
         let plan = plan(80);
         bench.search_rate(&plan, Some(server.capacity()), seed);

@@ -36,6 +36,8 @@ pub struct Server {
     pub metastable: Option<(f64, f64)>,
     /// Each point leaves it this much slower.
     pub slows: f64,
+    /// Windows of the open loop have as many requests more or fewer as those of a Poisson schedule.
+    pub is_poisson: bool,
 }
 
 impl Default for Server {
@@ -54,6 +56,7 @@ impl Default for Server {
             disturbed: 0.0,
             metastable: None,
             slows: 0.0,
+            is_poisson: false,
         }
     }
 }
@@ -198,8 +201,7 @@ impl Bench {
         let seconds = duration_ns as f64 / 1e9;
         let left = self.left_over();
         let capacity = self.noisy(self.server.capacity() * drift * left, duration_ns);
-        // A Poisson schedule.
-        let sent = rate * (self.normal() / (rate * seconds).sqrt()).exp();
+        let sent = if self.server.is_poisson { rate * (self.normal() / (rate * seconds).sqrt()).exp() } else { rate };
         let load = sent / capacity;
         let cpu_us = self.noisy(self.server.demand * 1e6 / drift, duration_ns);
         let service_us = 1e6 / capacity;
