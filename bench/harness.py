@@ -15,6 +15,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -137,6 +138,12 @@ def facts(command, *programs):
             *(first_line(*program.split()) for program in programs)]
 
 
+def write_versions(folder, *programs):
+    """Writes versions.txt for this command line, with paths relative to the repository; of other folders only DIR."""
+    inside = lambda word: os.path.relpath(word, ROOT) if word.startswith(ROOT + os.sep) else "DIR" if word.startswith("/") else word
+    write(folder, "versions.txt", "\n".join(facts(" ".join(map(inside, [os.path.abspath(sys.argv[0]), *sys.argv[1:]])), *programs)) + "\n")
+
+
 def built(package, *target):
     """Builds an example or program of a crate (`--example NAME`, `--bin NAME`); its path."""
     subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "-p", package, *target], cwd=ROOT, check=True)
@@ -188,6 +195,14 @@ def status_bytes(pid, name):
     """A size in /proc/PID/status."""
     with open(f"/proc/{pid}/status") as lines:
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+@contextlib.contextmanager
+def scratch(name):
+    """A temporary folder that servers without privileges can read."""
+    with tempfile.TemporaryDirectory(prefix=f"straingauge-{name}-") as folder:
+        os.chmod(folder, 0o755)
+        yield folder
 
 
 def free_port():

@@ -39,10 +39,8 @@ pub(crate) const KNOWN_SLOW: u16 = 32;
 pub(crate) const ASKED: u16 = 64;
 /// A byte of a response came since the window began.
 pub(crate) const HEARD: u16 = 128;
-/// The arrival of the response under way is timed.
-pub(crate) const SAMPLED: u16 = 256;
 /// The socket gives out the kernel's stamps.
-pub(crate) const STAMPED: u16 = 512;
+pub(crate) const STAMPED: u16 = 256;
 
 /// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
 #[derive(Debug)]

@@ -53,6 +53,11 @@ impl LoadResult {
         self.window_ns as f64 / 1e9
     }
 
+    /// The share of the window in which arrivals were dated.
+    pub(crate) fn dated_ratio(&self) -> f64 {
+        self.counts.dated_ns as f64 / (self.engine.threads.max(1) as f64 * self.window_ns as f64)
+    }
+
     /// The histograms by name, as they are written to an `.hlog`.
     pub fn latencies(&self) -> Vec<(&str, &Latency)> {
         let mut all: Vec<_> = self.counts.times.tagged().into_iter().filter(|(tag, _)| *tag != "own-lag").collect();
@@ -122,8 +127,13 @@ impl LoadResult {
         } else if self.counts.arrivals_unknown > 0 {
             "the kernel did not say when the sampled responses came in"
         } else {
-            "no request of the sample was answered"
+            "no response came in while arrivals were dated"
         };
+        // The threads share their bursts.
+        match self.counts.dated_times.div_ceil(self.engine.threads.max(1) as u64) {
+            0 => figures.not_measured(names::REAP_DATED, why),
+            bursts => figures.measured(names::REAP_DATED, self.dated_ratio(), bursts, Origin::Timed),
+        }
         for (name, latency, quantile) in [
             (names::REAP_P50, &times.reap, 0.5),
             (names::REAP_P99, &times.reap, 0.99),
