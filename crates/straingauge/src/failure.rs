@@ -198,6 +198,20 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     })
 }
 
+/// Prints a value as JSON.
+pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+}
+
+/// Prints what `--json` decides: the value, or the text.
+pub fn print_either<V: serde::Serialize>(
+    is_json: bool,
+    value: impl FnOnce() -> V,
+    text: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    if is_json { print_json(&value()) } else { print(&text()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

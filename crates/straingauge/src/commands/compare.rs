@@ -1,7 +1,7 @@
 //! `straingauge compare`: compares two run directories; nothing is measured.
 
 use crate::cli::CompareArgs;
-use crate::failure::{self, print, wrong_usage};
+use crate::failure::{self, print_either, wrong_usage};
 use analyze::compare::{self, Conclusion};
 use anyhow::Result;
 use record::RunDir;
@@ -19,14 +19,10 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
     }
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
     let comparison = compare::runs(&a, &b, threshold)?;
-    if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&report::compare::json(&comparison))?))?;
-    } else {
-        let name =
-            |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
-        print(&format!("A: {}\nB: {}\n", name(&a), name(&b)))?;
-        print(&report::compare::text(&comparison))?;
-    }
+    let name =
+        |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
+    let text = || format!("A: {}\nB: {}\n{}", name(&a), name(&b), report::compare::text(&comparison));
+    print_either(args.json, || report::compare::json(&comparison), text)?;
     Ok(ExitCode::from(code(&comparison)))
 }
 

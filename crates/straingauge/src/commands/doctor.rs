@@ -1,7 +1,7 @@
 //! `straingauge doctor`: shows what this machine can and cannot measure, and how to change that.
 
 use crate::cli::DoctorArgs;
-use crate::failure::{self, print};
+use crate::failure::{self, print_either};
 use anyhow::Result;
 use record::machine::{Capability, MachineFacts};
 use std::process::ExitCode;
@@ -25,11 +25,7 @@ pub fn run(args: DoctorArgs) -> Result<ExitCode> {
     let machine = MachineFacts::read();
     let mut capabilities = observe::capabilities();
     capabilities.push(simulator());
-    if args.json {
-        let value = serde_json::json!({ "machine": machine, "capabilities": capabilities });
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
-    } else {
-        print(&report::doctor::text(&machine, &capabilities))?;
-    }
+    let value = || serde_json::json!({ "machine": machine, "capabilities": capabilities });
+    print_either(args.json, value, || report::doctor::text(&machine, &capabilities))?;
     Ok(ExitCode::from(failure::DONE))
 }

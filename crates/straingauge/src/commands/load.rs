@@ -2,7 +2,7 @@
 
 use super::session::Session;
 use crate::cli::LoadArgs;
-use crate::failure::{self, print, wrong_usage};
+use crate::failure::{self, print, print_json, wrong_usage};
 use crate::plan::{self, LoadKind};
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
@@ -72,7 +72,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             "limit": limit.to_string(), "crossed": check.is_crossed(), "detail": check.to_string() })
             })
             .collect();
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        print_json(&value)?;
     } else {
         let latencies: Vec<(String, record::Latency)> =
             measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();

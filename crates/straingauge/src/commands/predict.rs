@@ -1,7 +1,7 @@
 //! `straingauge predict`: answers what-if questions from run directories; nothing is measured.
 
 use crate::cli::PredictArgs;
-use crate::failure::{self, print, wrong_usage};
+use crate::failure::{self, print_either, wrong_usage};
 use crate::plan;
 use analyze::predict::{self, Question, what_if};
 use anyhow::Result;
@@ -18,10 +18,6 @@ pub fn run(args: PredictArgs) -> Result<ExitCode> {
         (None, false) => Vec::new(),
     };
     let prediction = predict::with_what_ifs(&runs, &question, &kept)?;
-    if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&report::predict::json(&prediction))?))?;
-    } else {
-        print(&report::predict::text(&prediction))?;
-    }
+    print_either(args.json, || report::predict::json(&prediction), || report::predict::text(&prediction))?;
     Ok(ExitCode::from(failure::DONE))
 }

@@ -3,7 +3,7 @@
 mod sweep;
 
 use crate::cli::{Method, ProfileArgs};
-use crate::failure::{self, print, wrong_usage};
+use crate::failure::{self, print, print_either, print_json, wrong_usage};
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::profile::exact::{self, BurstOptions};
@@ -94,7 +94,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         if let Some(changes) = &changes {
             value["changes"] = serde_json::to_value(changes)?;
         }
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        print_json(&value)?;
     } else {
         print(&report::profile::text(&profile))?;
         if let Some(changes) = &changes {
@@ -132,11 +132,7 @@ fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<E
         return Err(wrong_usage("--folded, --flame, --against and --group need samples: leave --accounting exact out"));
     }
     let profile = exact::run(bursts, &|| stop.is_set())?;
-    if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&profile)?))?;
-    } else {
-        print(&report::profile::exact::text(&profile))?;
-    }
+    print_either(args.json, || &profile, || report::profile::exact::text(&profile))?;
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
@@ -148,11 +144,7 @@ fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCod
         write(path, &flame::draw_difference(&old, &new, &title))?;
     }
     let changes = analyze::profile::changes(&old, &new);
-    if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&changes)?))?;
-    } else {
-        print(&report::profile::changes(&changes))?;
-    }
+    print_either(args.json, || &changes, || report::profile::changes(&changes))?;
     Ok(ExitCode::from(failure::DONE))
 }
 
@@ -161,11 +153,7 @@ fn kernel_scaling(args: &ProfileArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let scaling = profile::scaling::probe(*profile::scaling::STEPS.last().unwrap_or(&0), &|| stop.is_set())
         .context("cannot measure how calls scale")?;
-    if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&scaling)?))?;
-    } else {
-        print(&report::profile::scaling(&scaling))?;
-    }
+    print_either(args.json, || &scaling, || report::profile::scaling(&scaling))?;
     Ok(ExitCode::from(if scaling.is_interrupted { failure::INTERRUPTED } else { failure::DONE }))
 }
 

@@ -1,7 +1,7 @@
 //! `straingauge report`: draws the report of a run directory again; nothing is measured.
 
 use crate::cli::ReportArgs;
-use crate::failure::{self, print};
+use crate::failure::{self, print, print_either, print_json};
 use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
@@ -26,60 +26,45 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if args.json {
         let mut value = report::json::run(&run, &findings, &verdict);
         value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        print_json(&value)?;
     } else {
         print(&report::run::text(&run, &findings, &verdict))?;
         print(&report::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
     }
-    let page = write_report(&run, args.page.as_deref())?;
-    eprintln!("report: {}", page.display());
-    Ok(ExitCode::from(failure::DONE))
+    reported(&args, &run, &report::page::html(&run))
 }
 
 /// The report of two servers that were measured in turn.
 fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let compared = analyze::compare::interleaved(a, b, analyze::compare::THRESHOLD_RATIO);
-    if args.json {
-        let of = |run: &RunDir| {
-            let findings = analyze::zones::of_run(run);
-            report::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
-        };
-        let value = report::json::side_by_side(of(a), of(b), compared.as_ref().ok());
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
-    } else {
-        print(&report::run::side_by_side(a, b, compared.as_ref()))?;
-    }
-    let page = write_report(a, args.page.as_deref())?;
-    eprintln!("report: {}", page.display());
-    Ok(ExitCode::from(failure::DONE))
+    let of = |run: &RunDir| {
+        let findings = analyze::zones::of_run(run);
+        report::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
+    };
+    let value = || report::json::side_by_side(of(a), of(b), compared.as_ref().ok());
+    print_either(args.json, value, || report::run::side_by_side(a, b, compared.as_ref()))?;
+    reported(args, a, &report::page::html(a))
 }
 
 /// The report of a run of `simulate`.
 fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let simulation = Simulation::open(&run.path)?;
-    if args.json {
-        let value = report::simulated::json(run, &simulation);
-        print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
-    } else {
-        print(&report::simulated::text::run(&simulation, report::simulated::FUNCTIONS))?;
-    }
-    let page = write_page(run, args.page.as_deref(), &report::simulated::page::html(run, &simulation))?;
-    eprintln!("report: {}", page.display());
-    Ok(ExitCode::from(failure::DONE))
+    let text = || report::simulated::text::run(&simulation, report::simulated::FUNCTIONS);
+    print_either(args.json, || report::simulated::json(run, &simulation), text)?;
+    reported(args, run, &report::simulated::page::html(run, &simulation))
 }
 
 /// The report of a recording of `watch`.
 fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let recording = Recording::open(&run.path)?;
     let findings = analyze::watch::find(&recording);
-    if args.json {
-        print(&format!("{}\n", serde_json::to_string_pretty(&findings)?))?;
-    } else {
-        print(&report::watch::text::run(run, &findings))?;
-    }
-    let html = report::watch::page::html(run, &recording, &findings);
-    let page = write_page(run, args.page.as_deref(), &html)?;
-    eprintln!("report: {}", page.display());
+    print_either(args.json, || &findings, || report::watch::text::run(run, &findings))?;
+    reported(args, run, &report::watch::page::html(run, &recording, &findings))
+}
+
+/// Writes the page, and says where it is.
+fn reported(args: &ReportArgs, run: &RunDir, html: &str) -> Result<ExitCode> {
+    eprintln!("report: {}", write_page(run, args.page.as_deref(), html)?.display());
     Ok(ExitCode::from(failure::DONE))
 }
 

@@ -2,7 +2,7 @@
 
 use super::search::{Ended, Search};
 use crate::commands::report::write_report;
-use crate::failure::{self, print};
+use crate::failure::{self, print, print_json};
 use crate::progress::Progress;
 use analyze::limit::Limit;
 use analyze::zones::Findings;
@@ -74,7 +74,7 @@ impl Search<'_> {
                 }
             };
             value["limits_crossed"] = serde_json::to_value(&crossed)?;
-            print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+            print_json(&value)?;
         } else {
             match (runs.as_slice(), &compared) {
                 ([a, b], Some(compared)) => print(&report::run::side_by_side(a, b, compared.as_ref()))?,
