@@ -4,6 +4,7 @@
 pub mod counters;
 mod counts;
 mod demand;
+mod histogram;
 mod line;
 mod rates;
 mod reading;
@@ -12,6 +13,7 @@ pub mod system;
 pub use counters::Counter;
 pub use counts::Counts;
 pub use demand::{Demand, UtilisationCheck};
+pub use histogram::{BUCKETS, Log2Histogram, bucket_end_ns};
 pub use line::{Beginning, Line, Taken, Watching};
 pub use rates::{ClassRates, Rates};
 pub use reading::*;

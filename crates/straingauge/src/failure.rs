@@ -189,6 +189,14 @@ pub fn sentence(error: &anyhow::Error) -> String {
     record::sentence(error.as_ref())
 }
 
+/// Refuses the first of these options that was typed.
+pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) -> anyhow::Result<()> {
+    match options.iter().find(|(is_typed, _)| *is_typed) {
+        Some((_, option)) => Err(wrong_usage(why(option))),
+        None => Ok(()),
+    }
+}
+
 /// Prints to standard output. If the reader closed it, the command ends as done.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();

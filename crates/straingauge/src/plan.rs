@@ -7,7 +7,7 @@ pub mod watching;
 use crate::cli::{ArrivalWord, DriveArgs, FindOptions, LoadOptions, Options, OutputOptions, PathOptions, PathWord};
 use crate::cpus;
 use crate::defaults;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_typed, wrong_usage};
 use crate::input::read_file;
 use crate::quantity::{Count, Time};
 use crate::url::Target;
@@ -364,12 +364,9 @@ fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()>
         (options.compare_with.is_some(), "--compare-with"),
         (options.repeats.is_some(), "--repeats"),
     ];
-    match typed.into_iter().find(|(is_typed, _)| *is_typed) {
-        Some((_, option)) => Err(wrong_usage(format!(
-            "--until-sure repeats the sweeps over connections and rate as often as needed: leave {option} out"
-        ))),
-        None => Ok(()),
-    }
+    refuse_typed(&typed, |option| {
+        format!("--until-sure repeats the sweeps over connections and rate as often as needed: leave {option} out")
+    })
 }
 
 /// The plan of a load of this URL, for tests.

@@ -1,12 +1,14 @@
 //! From the readings around a load to what its point keeps: figures with unit, count and origin, and the same by size class.
 
+mod machine;
+mod phases;
+
 use super::classes::SizeClasses;
 use super::point_watch::PointReadings;
 use super::shares::Shares;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
-use record::watch::system::{DiskCounts, Kind, Paging};
-use record::watch::{ClassTotals, Counter, Mean, Mode, PackTotals, PhaseTotals, Reading};
+use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
 use std::collections::BTreeMap;
 
@@ -71,7 +73,7 @@ pub fn seen(readings: &PointReadings, sizes: &SizeClasses, client: &ClientSide, 
         connections(&mut seen.figures, readings);
         states(&mut seen.watched, readings);
     }
-    machine(&mut seen.figures, readings);
+    machine::machine(&mut seen.figures, readings);
     seen
 }
 
@@ -111,8 +113,8 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     }
     against_client(seen, readings, client, &all, counted_ratio);
     in_flight(&mut seen.figures, readings);
-    phases_of_all(&mut seen.figures, readings, &classes);
-    phases_by_pack(&mut seen.figures, readings);
+    phases::of_all(&mut seen.figures, readings, &classes);
+    phases::by_pack(&mut seen.figures, readings);
     seen.figures.measured(names::WATCH_OWN_CPUS, readings.own_cpu_ns as f64 / window_ns as f64, 1, Origin::Timed);
     let since = |counter| end.count(counter).unwrap_or(0).saturating_sub(begin.count(counter).unwrap_or(0));
     let lost = since(Counter::DisplacedOpen);
@@ -230,75 +232,6 @@ fn in_flight(figures: &mut Figures, readings: &PointReadings) {
     }
 }
 
-const PHASES: [(&str, &str); 3] = [
-    (names::WATCH_PARSE, names::WATCH_PARSE_CPU),
-    (names::WATCH_PROCESS, names::WATCH_PROCESS_CPU),
-    (names::WATCH_LOG, names::WATCH_LOG_CPU),
-];
-
-/// Means over the classes, each weighted with its exact number of requests.
-fn phases_of_all(figures: &mut Figures, readings: &PointReadings, classes: &[ClassTotals]) {
-    let timed: u64 = readings.phases.iter().map(|phases| phases.requests).sum();
-    if timed == 0 {
-        let why = match readings.mode {
-            Some(Mode::Counts) => "phases were not asked for (mode counts)",
-            _ => "the budget of the watch left no time for windows, or the point was too short for one",
-        };
-        PHASES.iter().flat_map(|(elapsed, cpu)| [elapsed, cpu]).for_each(|name| figures.not_measured(name, why));
-        return;
-    }
-    let origin = if readings.mode == Some(Mode::Exact) { Origin::Timed } else { Origin::Sampled };
-    figures.measured(names::WATCH_TIMED, timed as f64, timed, Origin::Counted);
-    let mut mean = |name: &str, scale: f64, pick: &dyn Fn(&PhaseTotals) -> Option<Mean>| {
-        let (mut sum, mut weight) = (0.0, 0.0);
-        for (phases, class) in readings.phases.iter().zip(classes) {
-            if let Some(estimate) = pick(phases) {
-                sum += estimate.mean * class.requests as f64;
-                weight += class.requests as f64;
-            }
-        }
-        figures.measured(name, sum / weight * scale, timed, origin);
-    };
-    for (phase, (elapsed, cpu)) in PHASES.into_iter().enumerate() {
-        mean(elapsed, 1e-3, &|phases| phases.elapsed_ns[phase]);
-        mean(cpu, 1e-3, &|phases| phases.cpu_ns[phase]);
-    }
-    mean(names::WATCH_SENDS, 1.0, &|phases| phases.sends);
-    mean(names::WATCH_DISK, 1.0, &|phases| phases.disk_bytes);
-}
-
-/// In the order of [`PHASES`].
-const PACK_PHASES: [(&str, &str); 3] = [
-    (names::WATCH_PACK_PARSE, names::WATCH_PACK_PARSE_CPU),
-    (names::WATCH_PACK_PROCESS, names::WATCH_PACK_PROCESS_CPU),
-    (names::WATCH_PACK_LOG, names::WATCH_PACK_LOG_CPU),
-];
-
-/// Means over the requests whose phases the server's functions showed. Nothing where no pack was asked for.
-fn phases_by_pack(figures: &mut Figures, readings: &PointReadings) {
-    let timed = |pack: &PackTotals| pack.by_functions.iter().map(|class| class.requests).sum::<u64>();
-    let pack = readings.pack.as_ref().filter(|pack| timed(pack) > 0);
-    let Some(pack) = pack else {
-        let why = match (&readings.pack, &readings.why_no_pack) {
-            (_, Some(why)) => why.as_str(),
-            (Some(_), None) => "no request passed all boundaries of the pack in its windows",
-            (None, None) => return,
-        };
-        PACK_PHASES.iter().flat_map(|(elapsed, cpu)| [elapsed, cpu]).for_each(|name| figures.not_measured(name, why));
-        return;
-    };
-    let n = timed(pack);
-    let mean = |pick: &dyn Fn(&PhaseTotals) -> Option<Mean>| {
-        let of_class = |class: &PhaseTotals| pick(class).map_or(0.0, |estimate| estimate.mean * class.requests as f64);
-        pack.by_functions.iter().map(of_class).sum::<f64>() / n as f64 / 1e3
-    };
-    for (phase, (elapsed, cpu)) in PACK_PHASES.into_iter().enumerate() {
-        figures.measured(elapsed, mean(&|class| class.elapsed_ns[phase]), n, Origin::Sampled);
-        figures.measured(cpu, mean(&|class| class.cpu_ns[phase]), n, Origin::Sampled);
-    }
-    figures.measured(names::WATCH_PACK_COST, pack.request_ns / 1e3, n, Origin::Modelled);
-}
-
 fn by_class(
     classes: &[ClassTotals],
     readings: &PointReadings,
@@ -324,7 +257,7 @@ fn by_class(
                 }
             };
             if let Some(phases) = readings.phases.get(index) {
-                for (phase, (elapsed, cpu)) in PHASES.into_iter().enumerate() {
+                for (phase, (elapsed, cpu)) in phases::PHASES.into_iter().enumerate() {
                     set(elapsed, 1e-3, phases.elapsed_ns[phase]);
                     set(cpu, 1e-3, phases.cpu_ns[phase]);
                 }
@@ -377,45 +310,6 @@ fn states(watched: &mut Watched, readings: &PointReadings) {
     }
 }
 
-/// What Table 2 of Almeida, Almeida and Yates lists beyond what every point has.
-fn machine(figures: &mut Figures, readings: &PointReadings) {
-    let (begin, end) = (&readings.begin.system, &readings.end.system);
-    let mut rate = |name: &str, kind: Kind, counts: Option<(u64, u64)>, why: &str| match counts
-        .zip(end.seconds_since(begin, kind))
-    {
-        Some(((now, earlier), seconds)) => {
-            let n = now.saturating_sub(earlier);
-            figures.measured(name, n as f64 / seconds, n, Origin::Counted);
-        }
-        None => figures.not_measured(name, why),
-    };
-    let disk = end.disk.as_ref().zip(begin.disk.as_ref());
-    let mut of_disk = |name, pick: fn(&DiskCounts) -> u64| {
-        let counts = disk.map(|(now, then)| (pick(now), pick(then)));
-        rate(name, Kind::Disk, counts, "no device that is not a part of another");
-    };
-    of_disk(names::MACHINE_DISK_READS, |disk| disk.reads);
-    of_disk(names::MACHINE_DISK_READ_BYTES, |disk| disk.read_bytes);
-    of_disk(names::MACHINE_DISK_WRITES, |disk| disk.writes);
-    of_disk(names::MACHINE_DISK_WRITTEN_BYTES, |disk| disk.written_bytes);
-    let paging = end.paging.as_ref().zip(begin.paging.as_ref());
-    let mut of_paging = |name, pick: fn(&Paging) -> u64| {
-        let counts = paging.map(|(now, then)| (pick(now), pick(then)));
-        rate(name, Kind::Paging, counts, "/proc/vmstat cannot be read");
-    };
-    of_paging(names::MACHINE_PAGED_IN, |paging| paging.in_bytes);
-    of_paging(names::MACHINE_PAGED_OUT, |paging| paging.out_bytes);
-    of_paging(names::MACHINE_FAULTS, |paging| paging.faults);
-    of_paging(names::MACHINE_MAJOR_FAULTS, |paging| paging.major_faults);
-    rate(names::MACHINE_STARTED, Kind::Cpu, end.started.zip(begin.started), "/proc/stat cannot be read");
-    let io = readings.end.io.zip(readings.begin.io);
-    let no_io = "the server's processes may not be looked into";
-    let read = io.map(|(now, then)| (now.read_bytes, then.read_bytes));
-    rate(names::SERVER_DISK_READ, Kind::Server, read, no_io);
-    let written = io.map(|(now, then)| (now.written_bytes, then.written_bytes));
-    rate(names::SERVER_DISK_WRITTEN, Kind::Server, written, no_io);
-}
-
 fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, lost: u64) {
     let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
     if lost > 0 {
@@ -452,7 +346,7 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::watch::{AddedCost, ChargedCpu, CpuTotals};
+    use record::watch::{AddedCost, ChargedCpu, CpuTotals, PackTotals, PhaseTotals};
 
     fn readings(counted_ns: u64, requests: u64) -> PointReadings {
         let reading = |at_ns: u64, requests: u64| Reading {

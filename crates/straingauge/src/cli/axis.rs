@@ -26,15 +26,9 @@ pub enum AxisWord {
 
 impl From<AxisWord> for record::Axis {
     fn from(word: AxisWord) -> Self {
-        match word {
-            AxisWord::Connections => Self::Connections,
-            AxisWord::Rate => Self::Rate,
-            AxisWord::PacketRate => Self::PacketRate,
-            AxisWord::Cold => Self::Cold,
-            AxisWord::Conforming => Self::Conforming,
-            AxisWord::TimeWait => Self::TimeWait,
-            AxisWord::Delay => Self::Delay,
-        }
+        let word = word.to_possible_value();
+        let is_its = |axis: &Self| word.as_ref().is_some_and(|word| word.matches(axis.word(), false));
+        Self::ALL.into_iter().find(is_its).unwrap_or(Self::Other)
     }
 }
 

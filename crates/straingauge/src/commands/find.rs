@@ -8,7 +8,7 @@ mod second;
 use super::load::parse_limits;
 use crate::cli::{FindArgs, FleetOptions, ProfileWord, SweepWord};
 use crate::defaults;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;
 use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, Turns, capacity, least_ns};
@@ -76,12 +76,9 @@ fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, fleet: &F
         (!fleet.client.is_empty(), "--client"),
         (fleet.watch_with.is_some(), "--watch-with"),
     ];
-    match typed.into_iter().find(|(is_typed, _)| *is_typed) {
-        Some((_, option)) => Err(wrong_usage(format!(
-            "--compare-with measures both servers over connections, from here: leave {option} out"
-        ))),
-        None => Ok(()),
-    }
+    refuse_typed(&typed, |option| {
+        format!("--compare-with measures both servers over connections, from here: leave {option} out")
+    })
 }
 
 /// The search.

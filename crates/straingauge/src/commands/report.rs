@@ -1,11 +1,13 @@
 //! `straingauge report`: draws the report of a run directory again; nothing is measured.
 
 use crate::cli::ReportArgs;
-use crate::failure::{self, print, print_either, print_json};
+use crate::failure::{self, print_either};
+use analyze::compare::{CompareError, Comparison};
 use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
 use record::simulation::Simulation;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,28 +23,39 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if let Some(other) = analyze::compare::beside(&run) {
         return side_by_side(&args, &run, &other);
     }
-    let findings = analyze::zones::of_run(&run);
-    let verdict = analyze::verdict::sentences(&run, &findings);
-    if args.json {
-        let mut value = report::json::run(&run, &findings, &verdict);
-        value["what_ifs"] = serde_json::to_value(analyze::predict::kept(&run))?;
-        print_json(&value)?;
-    } else {
-        print(&report::run::text(&run, &findings, &verdict))?;
-        print(&report::predict::what_ifs_text(&analyze::predict::kept(&run)))?;
-    }
+    print_either(args.json, || run_json(&run), || run_text(&run))?;
     reported(&args, &run, &report::page::html(&run))
+}
+
+fn findings_json(run: &RunDir) -> Value {
+    let findings = analyze::zones::of_run(run);
+    report::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
+}
+
+/// What a run of `find` or `load` shows, as JSON.
+pub fn run_json(run: &RunDir) -> Value {
+    let mut value = findings_json(run);
+    value["what_ifs"] = json!(analyze::predict::kept(run));
+    value
+}
+
+/// The same as text.
+pub fn run_text(run: &RunDir) -> String {
+    let findings = analyze::zones::of_run(run);
+    report::run::text(run, &findings, &analyze::verdict::sentences(run, &findings))
+        + &report::predict::what_ifs_text(&analyze::predict::kept(run))
+}
+
+/// What two servers that were measured in turn show, as JSON.
+pub fn pair_json(a: &RunDir, b: &RunDir, compared: &Result<Comparison, CompareError>) -> Value {
+    report::json::side_by_side(findings_json(a), findings_json(b), compared.as_ref().ok())
 }
 
 /// The report of two servers that were measured in turn.
 fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let compared = analyze::compare::interleaved(a, b, analyze::compare::THRESHOLD_RATIO);
-    let of = |run: &RunDir| {
-        let findings = analyze::zones::of_run(run);
-        report::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
-    };
-    let value = || report::json::side_by_side(of(a), of(b), compared.as_ref().ok());
-    print_either(args.json, value, || report::run::side_by_side(a, b, compared.as_ref()))?;
+    let (json, text) = (|| pair_json(a, b, &compared), || report::run::side_by_side(a, b, compared.as_ref()));
+    print_either(args.json, json, text)?;
     reported(args, a, &report::page::html(a))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cli::{FindOptions, LoadOptions};
 use crate::defaults;
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_typed, wrong_usage};
 use anyhow::Result;
 use record::{Axis, AxisPlan, LoadPlan, Pace, units};
 
@@ -19,10 +19,7 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
             (options.overload.is_some(), "--overload"),
             (options.conforming_share.is_some(), "conforming-share of [find]"),
         ];
-        return match typed.into_iter().find(|(is_typed, _)| *is_typed) {
-            Some((_, option)) => Err(wrong_usage(format!("{option} needs an axis: give --axis too"))),
-            None => Ok(None),
-        };
+        return refuse_typed(&typed, |option| format!("{option} needs an axis: give --axis too")).map(|()| None);
     };
     let axis = Axis::from(word);
     if options.sweep.is_some() {

@@ -1,7 +1,7 @@
 //! The kind of clients that make up the load.
 
 use crate::cli::{ClientOptions, CloseWord, LoadOptions, SwitchWord};
-use crate::failure::wrong_usage;
+use crate::failure::{refuse_typed, wrong_usage};
 use crate::url::Target;
 use anyhow::Result;
 use record::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
@@ -59,10 +59,8 @@ fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>>
             (options.tls_ca.is_some(), "--tls-ca"),
             (options.tls_insecure, "--tls-insecure"),
         ];
-        return match typed.into_iter().find(|(is_typed, _)| *is_typed) {
-            Some((_, option)) => Err(wrong_usage(format!("{option} applies to TLS: write the URL with https"))),
-            None => Ok(None),
-        };
+        return refuse_typed(&typed, |option| format!("{option} applies to TLS: write the URL with https"))
+            .map(|()| None);
     }
     if options.tls_insecure && options.tls_ca.is_some() {
         return Err(wrong_usage("--tls-insecure checks no certificate, so --tls-ca has no use: leave one out"));

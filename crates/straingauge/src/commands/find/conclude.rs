@@ -1,12 +1,12 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Ended, Search};
-use crate::commands::report::write_report;
-use crate::failure::{self, print, print_json};
+use crate::commands::report::{pair_json, run_json, run_text, write_report};
+use crate::failure::{self, print_either};
 use crate::progress::Progress;
 use analyze::limit::Limit;
 use analyze::zones::Findings;
-use analyze::{compare, predict, verdict, zones};
+use analyze::{compare, zones};
 use anyhow::{Result, bail};
 use record::run::RunDir;
 use record::units::format_si;
@@ -60,31 +60,19 @@ impl Search<'_> {
                 })
                 .collect(),
         };
-        if self.drive.output.json {
-            let of = |run: &RunDir| {
-                let findings = zones::of_run(run);
-                report::json::run(run, &findings, &verdict::sentences(run, &findings))
-            };
+        let json = || {
             let mut value = match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => report::json::side_by_side(of(a), of(b), compared.as_ref().ok()),
-                _ => {
-                    let mut value = of(first);
-                    value["what_ifs"] = serde_json::to_value(predict::kept(first))?;
-                    value
-                }
+                ([a, b], Some(compared)) => pair_json(a, b, compared),
+                _ => run_json(first),
             };
-            value["limits_crossed"] = serde_json::to_value(&crossed)?;
-            print_json(&value)?;
-        } else {
-            match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => print(&report::run::side_by_side(a, b, compared.as_ref()))?,
-                _ => {
-                    let findings = zones::of_run(first);
-                    print(&report::run::text(first, &findings, &verdict::sentences(first, &findings)))?;
-                    print(&report::predict::what_ifs_text(&predict::kept(first)))?;
-                }
-            }
-        }
+            value["limits_crossed"] = serde_json::json!(crossed);
+            value
+        };
+        let text = || match (runs.as_slice(), &compared) {
+            ([a, b], Some(compared)) => report::run::side_by_side(a, b, compared.as_ref()),
+            _ => run_text(first),
+        };
+        print_either(self.drive.output.json, json, text)?;
         let mut progress = Progress::new(self.drive.output.quiet);
         let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(first, None));
         match &written {

@@ -1,0 +1,100 @@
+//! Histograms of times by powers of two, as the programs of the watch count them.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The number of buckets of a histogram.
+pub const BUCKETS: usize = 40;
+
+/// Upper end (exclusive) of a histogram's bucket, nanoseconds: bucket b holds `[2^(b+5), 2^(b+6))`, bucket 0 all below.
+pub fn bucket_end_ns(bucket: usize) -> u64 {
+    1 << (bucket.min(BUCKETS - 1) + 6)
+}
+
+/// Counts by powers of two of nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log2Histogram(pub [u64; BUCKETS]);
+
+impl Default for Log2Histogram {
+    fn default() -> Self {
+        Log2Histogram([0; BUCKETS])
+    }
+}
+
+impl Serialize for Log2Histogram {
+    /// As pairs of (upper end in nanoseconds, count), without the empty buckets.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let filled = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
+        serializer.collect_seq(filled.map(|(bucket, count)| (bucket_end_ns(bucket), *count)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Log2Histogram {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut histogram = Log2Histogram::default();
+        for (end_ns, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
+            let bucket = (0..BUCKETS).find(|bucket| bucket_end_ns(*bucket) == end_ns);
+            let bucket = bucket.ok_or_else(|| serde::de::Error::custom(format!("no bucket ends at {end_ns} ns")))?;
+            histogram.0[bucket] = count;
+        }
+        Ok(histogram)
+    }
+}
+
+impl crate::sum::Growing for Log2Histogram {
+    fn since(&self, earlier: &Log2Histogram) -> Log2Histogram {
+        Log2Histogram(self.0.since(&earlier.0))
+    }
+}
+
+impl crate::sum::Summand for Log2Histogram {
+    fn add(&mut self, other: &Log2Histogram) {
+        Log2Histogram::add(self, &other.0);
+    }
+}
+
+impl Log2Histogram {
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &[u64; BUCKETS]) {
+        for (mine, theirs) in self.0.iter_mut().zip(other) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+    }
+
+    /// The upper end of a quantile's bucket: the value is at most this and more than half of it. `None` when empty.
+    pub fn quantile_at_most_ns(&self, quantile: f64) -> Option<u64> {
+        let total: u64 = self.0.iter().sum();
+        let rank = ((total as f64 * quantile).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.0
+            .iter()
+            .position(|count| {
+                seen += count;
+                total > 0 && seen >= rank
+            })
+            .map(bucket_end_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_the_upper_end_of_its_bucket() {
+        let mut histogram = Log2Histogram::default();
+        assert_eq!(histogram.quantile_at_most_ns(0.5), None);
+        histogram.0[0] = 9;
+        histogram.0[4] = 1;
+        assert_eq!(histogram.quantile_at_most_ns(0.5), Some(64));
+        assert_eq!(histogram.quantile_at_most_ns(0.9), Some(64));
+        assert_eq!(histogram.quantile_at_most_ns(0.91), Some(1024));
+        assert_eq!(histogram.quantile_at_most_ns(1.0), Some(1024));
+    }
+
+    #[test]
+    fn json_leaves_empty_buckets_out() {
+        let mut histogram = Log2Histogram::default();
+        histogram.0[1] = 3;
+        assert_eq!(serde_json::to_string(&histogram).unwrap(), "[[128,3]]");
+    }
+}
