@@ -2,7 +2,7 @@
 
 use crate::TlsTally;
 use crate::cost::EngineCost;
-use record::figure::{Figure, Figures, Origin};
+use record::figure::{Figures, Origin};
 use record::{Doubt, Latency, LoadCounts, LoadPlan, Pace, names};
 use serde::{Deserialize, Serialize};
 
@@ -82,38 +82,34 @@ impl LoadResult {
             (names::CONNECT_P50, &times.connect, 0.5),
             (names::CONNECT_P99, &times.connect, 0.99),
         ] {
-            figures.set(name, quantile_us(latency, quantile));
+            timed(&mut figures, name, latency.quantile_ns(quantile), latency);
         }
-        figures.set(names::RESPONSE_MEAN, timed_us(times.response.mean_ns(), &times.response));
-        figures.set(names::RESPONSE_MAX, max_us(&times.response));
-        figures.set(names::SERVICE_MAX, max_us(&times.service));
-        figures.set(
-            names::SILENT,
-            match self.counts.outcomes.connections_used {
-                0 => Figure::not_measured("connections", "no connection had a request in the window"),
-                used => {
-                    Figure::new(self.counts.outcomes.connections_silent as f64, "connections", used, Origin::Counted)
-                }
-            },
-        );
-        let lag = [
-            (names::LAG_P50, quantile_us(&self.counts.times.lag, 0.5)),
-            (names::LAG_P99, quantile_us(&self.counts.times.lag, 0.99)),
-            (names::LAG_MAX, max_us(&self.counts.times.lag)),
-            (names::CONNECTION_WAIT_P99, quantile_us(&self.counts.times.connection_wait, 0.99)),
-        ];
-        let is_closed = plan.pace == Pace::Closed;
-        for (name, figure) in lag {
-            let none = || Figure::not_measured("us", "a closed loop has no schedule");
-            figures.set(name, if is_closed { none() } else { figure });
+        let mean_us = times.response.mean_ns().map(|nanos| nanos / 1e3);
+        figures.found(names::RESPONSE_MEAN, mean_us, (times.response.len(), Origin::Timed), NOTHING);
+        timed(&mut figures, names::RESPONSE_MAX, times.response.max_ns(), &times.response);
+        timed(&mut figures, names::SERVICE_MAX, times.service.max_ns(), &times.service);
+        let outcomes = &self.counts.outcomes;
+        match outcomes.connections_used {
+            0 => figures.not_measured(names::SILENT, "no connection had a request in the window"),
+            used => figures.measured(names::SILENT, outcomes.connections_silent as f64, used, Origin::Counted),
+        }
+        for (name, nanos, latency) in [
+            (names::LAG_P50, times.lag.quantile_ns(0.5), &times.lag),
+            (names::LAG_P99, times.lag.quantile_ns(0.99), &times.lag),
+            (names::LAG_MAX, times.lag.max_ns(), &times.lag),
+            (names::CONNECTION_WAIT_P99, times.connection_wait.quantile_ns(0.99), &times.connection_wait),
+        ] {
+            match plan.pace {
+                Pace::Closed => figures.not_measured(name, "a closed loop has no schedule"),
+                Pace::Open { .. } => timed(&mut figures, name, nanos, latency),
+            }
         }
         self.reaping(plan, &mut figures);
         self.costs(&mut figures);
         self.bandwidths(plan, &mut figures);
         self.handshakes(&mut figures);
         if self.tls.is_some() {
-            let why = "TLS sessions keep buffers that are not counted";
-            figures.set(names::CLIENT_MEMORY, Figure::not_measured("bytes", why));
+            figures.not_measured(names::CLIENT_MEMORY, "TLS sessions keep buffers that are not counted");
         }
         figures
     }
@@ -145,10 +141,7 @@ impl LoadResult {
             (names::ARRIVED_P99, &times.arrived, 0.99),
         ] {
             let us = latency.quantile_ns(quantile).map(|nanos| nanos as f64 / 1e3);
-            match us {
-                Some(us) => figures.measured(name, us, latency.len(), Origin::Sampled),
-                None => figures.not_measured(name, why),
-            }
+            figures.found(name, us, (latency.len(), Origin::Sampled), why);
         }
     }
 
@@ -159,11 +152,11 @@ impl LoadResult {
         }
         let mut sorted = self.bits_per_sec.clone();
         sorted.sort_by(f64::total_cmp);
-        figures.set(names::CONNECTION_BITS, Figure::new(sorted[n / 2], "bit/s", n as u64, Origin::Counted));
+        figures.measured(names::CONNECTION_BITS, sorted[n / 2], n as u64, Origin::Counted);
         if let Some(bandwidth) = plan.clients.bandwidth {
             let conforming = sorted.iter().filter(|bits| **bits >= bandwidth.demanded_bits_per_sec).count();
             let ratio = conforming as f64 / n as f64;
-            figures.set(names::CONFORMING, Figure::new(ratio, "ratio", n as u64, Origin::Counted));
+            figures.measured(names::CONFORMING, ratio, n as u64, Origin::Counted);
         }
     }
 
@@ -171,68 +164,51 @@ impl LoadResult {
         let Some(tls) = &self.tls else { return };
         let (seconds, all) = (self.window_s(), tls.times.len());
         let count = tls.completed_in_window;
-        figures.set(names::TLS_HANDSHAKES, Figure::new(count as f64 / seconds, "1/s", count, Origin::Counted));
-        figures.set(names::TLS_HANDSHAKE_P50, quantile_us(&tls.times, 0.5));
-        figures.set(names::TLS_HANDSHAKE_P99, quantile_us(&tls.times, 0.99));
-        figures.set(names::TLS_RESUMED, Figure::new(tls.resumed as f64 / all as f64, "ratio", all, Origin::Counted));
+        figures.measured(names::TLS_HANDSHAKES, count as f64 / seconds, count, Origin::Counted);
+        timed(figures, names::TLS_HANDSHAKE_P50, tls.times.quantile_ns(0.5), &tls.times);
+        timed(figures, names::TLS_HANDSHAKE_P99, tls.times.quantile_ns(0.99), &tls.times);
+        figures.measured(names::TLS_RESUMED, tls.resumed as f64 / all as f64, all, Origin::Counted);
     }
 
     fn rates(&self, plan: &LoadPlan, figures: &mut Figures) {
-        let seconds = self.window_s();
-        let per_sec = |count: u64, unit: &str| Figure::new(count as f64 / seconds, unit, count, Origin::Counted);
-        figures.set(names::THROUGHPUT, per_sec(self.counts.completed_in_window, "1/s"));
-        figures.set(names::GOODPUT, per_sec(self.counts.ok_in_window, "1/s"));
-        figures.set(
-            names::OFFERED,
-            match plan.pace {
-                // The schedule's actual rate, not the planned one: a Poisson schedule varies.
-                Pace::Open { .. } => per_sec(self.counts.outcomes.sent, "1/s"),
-                Pace::Closed => Figure::not_measured("1/s", "a closed loop offers what the server takes"),
-            },
-        );
-        figures.set(names::RECEIVED, per_sec(self.counts.received_in_window_bytes, "bytes/s"));
-        let responses = self.counts.outcomes.completed();
-        let bytes = |count: u64, n: u64| Figure::new(count as f64, "bytes", n, Origin::Counted);
-        figures.set(names::BODY_BYTES, bytes(self.counts.body_bytes, responses));
-        figures.set(names::RECEIVED_BYTES, bytes(self.counts.received_bytes, responses));
-        figures.set(names::SENT_BYTES, bytes(self.counts.sent_bytes, self.counts.outcomes.sent));
+        let (seconds, counts) = (self.window_s(), &self.counts);
+        let (sent, responses) = (counts.outcomes.sent, counts.outcomes.completed());
+        for (name, count) in [
+            (names::THROUGHPUT, counts.completed_in_window),
+            (names::GOODPUT, counts.ok_in_window),
+            (names::RECEIVED, counts.received_in_window_bytes),
+        ] {
+            figures.measured(name, count as f64 / seconds, count, Origin::Counted);
+        }
+        match plan.pace {
+            // The schedule's actual rate, not the planned one: a Poisson schedule varies.
+            Pace::Open { .. } => figures.measured(names::OFFERED, sent as f64 / seconds, sent, Origin::Counted),
+            Pace::Closed => figures.not_measured(names::OFFERED, "a closed loop offers what the server takes"),
+        }
+        for (name, bytes, n) in [
+            (names::BODY_BYTES, counts.body_bytes, responses),
+            (names::RECEIVED_BYTES, counts.received_bytes, responses),
+            (names::SENT_BYTES, counts.sent_bytes, sent),
+        ] {
+            figures.measured(name, bytes as f64, n, Origin::Counted);
+        }
     }
 
     fn costs(&self, figures: &mut Figures) {
-        let done = self.counts.completed_in_window;
-        let cpu_us = (self.engine.cpu_user_ns + self.engine.cpu_system_ns) as f64 / 1e3;
-        figures.set(names::CLIENT_CPU, Figure::new(cpu_us / done as f64, "us", done, Origin::Timed));
-        figures.set(
-            names::CLIENT_UTILISATION,
-            if self.window_ns == 0 {
-                Figure::not_measured("ratio", "the run ended before its window began")
-            } else {
-                Figure::new(self.engine.busiest_thread_ratio, "ratio", self.engine.threads as u64, Origin::Timed)
-            },
-        );
-        figures.set(
-            names::CLIENT_MEMORY,
-            Figure::new(
-                self.engine.memory_bytes_per_connection,
-                "bytes",
-                self.counts.outcomes.connects,
-                Origin::Counted,
-            ),
-        );
+        let (done, engine) = (self.counts.completed_in_window, &self.engine);
+        let cpu_us = (engine.cpu_user_ns + engine.cpu_system_ns) as f64 / 1e3;
+        figures.measured(names::CLIENT_CPU, cpu_us / done as f64, done, Origin::Timed);
+        let busy = (self.window_ns > 0).then_some(engine.busiest_thread_ratio);
+        let threads = (engine.threads as u64, Origin::Timed);
+        figures.found(names::CLIENT_UTILISATION, busy, threads, "the run ended before its window began");
+        let each = engine.memory_bytes_per_connection;
+        figures.measured(names::CLIENT_MEMORY, each, self.counts.outcomes.connects, Origin::Counted);
     }
 }
 
-fn timed_us(nanos: Option<f64>, latency: &Latency) -> Figure {
-    match nanos {
-        Some(nanos) => Figure::new(nanos / 1e3, "us", latency.len(), Origin::Timed),
-        None => Figure::not_measured("us", "nothing completed"),
-    }
-}
+/// Why a time is missing.
+const NOTHING: &str = "nothing completed";
 
-fn quantile_us(latency: &Latency, quantile: f64) -> Figure {
-    timed_us(latency.quantile_ns(quantile).map(|nanos| nanos as f64), latency)
-}
-
-fn max_us(latency: &Latency) -> Figure {
-    timed_us(latency.max_ns().map(|nanos| nanos as f64), latency)
+fn timed(figures: &mut Figures, name: &str, nanos: Option<u64>, latency: &Latency) {
+    figures.found(name, nanos.map(|nanos| nanos as f64 / 1e3), (latency.len(), Origin::Timed), NOTHING);
 }

@@ -153,90 +153,68 @@ impl Window {
 
     fn server_figures(&self, figures: &mut Figures, requests: u64) {
         let why = self.why_no_group();
-        let mut set = |name: &str, unit: &str, figure: Option<Figure>| {
-            let figure = match (&why, figure) {
-                (Some(why), _) => Figure::not_measured(unit, why.clone()),
-                (None, Some(figure)) => figure,
-                (None, None) => Figure::not_measured(unit, "this kernel keeps no accounts of threads (schedstat)"),
-            };
-            figures.set(name, figure);
+        let why_not = why.as_deref().unwrap_or("this kernel keeps no accounts of threads (schedstat)");
+        let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin| {
+            figures.found(name, value.filter(|_| why.is_none()), (n, origin), why_not);
         };
-        let per_request = |value: f64, unit, origin| Some(Figure::new(value / requests as f64, unit, requests, origin));
+        let per_request = |value: f64| Some(value / requests as f64);
         let (elapsed_ns, readings) = (self.elapsed_ns() as f64, 2 + self.samples.group_readings);
         let (begin, end) = (&self.begin.group, &self.end.group);
 
         let cpu_ns = self.server_cpu_ns() as f64;
-        set(names::SERVER_CPU, "us", per_request(cpu_ns / 1e3, "us", Origin::Timed));
+        set(names::SERVER_CPU, per_request(cpu_ns / 1e3), requests, Origin::Timed);
         let (user, system) = (end.user_ticks - begin.user_ticks, end.system_ticks - begin.system_ticks);
         // 0 of 0 ticks: the group used less than a tick, and Figure turns the NaN into "not measured".
         let user_share = user as f64 / (user + system) as f64;
         // The division rests on the ticks, however many requests there were.
-        let divided =
-            |share: f64| Figure::new(cpu_ns * share / 1e3 / requests as f64, "us", user + system, Origin::Sampled);
-        set(names::SERVER_CPU_USER, "us", Some(divided(user_share)));
-        set(names::SERVER_CPU_SYSTEM, "us", Some(divided(1.0 - user_share)));
-        set(names::SERVER_CPUS_USED, "CPUs", Some(Figure::new(cpu_ns / elapsed_ns, "CPUs", readings, Origin::Timed)));
+        for (name, share) in [(names::SERVER_CPU_USER, user_share), (names::SERVER_CPU_SYSTEM, 1.0 - user_share)] {
+            set(name, per_request(cpu_ns * share / 1e3), user + system, Origin::Sampled);
+        }
+        set(names::SERVER_CPUS_USED, Some(cpu_ns / elapsed_ns), readings, Origin::Timed);
         let accounts = self.has_accounts();
-        let busiest = self.busiest_thread_ns.filter(|_| accounts);
-        let busiest = busiest.map(|ns| Figure::new(ns as f64 / elapsed_ns, "CPUs", readings, Origin::Timed));
-        set(names::SERVER_BUSIEST_THREAD, "CPUs", busiest);
+        let busiest = self.busiest_thread_ns.filter(|_| accounts).map(|ns| ns as f64 / elapsed_ns);
+        set(names::SERVER_BUSIEST_THREAD, busiest, readings, Origin::Timed);
         let waited_us = (end.wait_ns - begin.wait_ns) as f64 / 1e3;
-        set(names::SERVER_RUN_QUEUE, "us", per_request(waited_us, "us", Origin::Timed).filter(|_| accounts));
+        set(names::SERVER_RUN_QUEUE, per_request(waited_us).filter(|_| accounts), requests, Origin::Timed);
         let switches = (end.switches - begin.switches) as f64;
-        set(names::SERVER_SWITCHES, "count", per_request(switches, "count", Origin::Counted).filter(|_| accounts));
+        set(names::SERVER_SWITCHES, per_request(switches).filter(|_| accounts), requests, Origin::Counted);
         let faults = end.major_faults - begin.major_faults;
-        let faults_per_sec = Figure::new(faults as f64 * 1e9 / elapsed_ns, "1/s", faults, Origin::Counted);
-        set(names::SERVER_MAJOR_FAULTS, "1/s", Some(faults_per_sec));
-        let pages = |count: u64| {
-            let bytes = count as f64 * rustix::param::page_size() as f64;
-            Some(Figure::new(bytes, "bytes", self.size.processes, Origin::Counted))
-        };
-        set(names::SERVER_MEMORY, "bytes", pages(self.size.resident_pages));
-        set(names::SERVER_ANONYMOUS_MEMORY, "bytes", pages(self.anonymous_pages));
-        self.wait_figures(&mut set);
-        let counted = |count: u64| Some(Figure::new(count as f64, "count", 1, Origin::Counted));
-        set(names::SERVER_PROCESSES, "count", counted(self.size.processes));
-        set(names::SERVER_THREADS, "count", counted(self.size.threads));
+        set(names::SERVER_MAJOR_FAULTS, Some(faults as f64 * 1e9 / elapsed_ns), faults, Origin::Counted);
+        let bytes = |pages: u64| Some(pages as f64 * rustix::param::page_size() as f64);
+        set(names::SERVER_MEMORY, bytes(self.size.resident_pages), self.size.processes, Origin::Counted);
+        set(names::SERVER_ANONYMOUS_MEMORY, bytes(self.anonymous_pages), self.size.processes, Origin::Counted);
+        set(names::SERVER_PROCESSES, Some(self.size.processes as f64), 1, Origin::Counted);
+        set(names::SERVER_THREADS, Some(self.size.threads as f64), 1, Origin::Counted);
+        self.wait_figures(figures, why.as_deref());
     }
 
-    /// Where the server was seen waiting.
-    fn wait_figures(&self, set: &mut impl FnMut(&str, &str, Option<Figure>)) {
+    /// Where the server was seen waiting, unless it was not seen at all.
+    fn wait_figures(&self, figures: &mut Figures, why: Option<&str>) {
         let waits = &self.samples.waits;
-        let seen = waits.select_or_poll + waits.scalable;
-        let sampled = |value: f64, unit: &str, n: u64| match n {
-            0 => Figure::not_measured(unit, waits.why_none()),
-            n => Figure::new(value, unit, n, Origin::Sampled),
+        let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin, why_not: &str| {
+            figures.found(name, value.filter(|_| why.is_none()), (n, origin), why.unwrap_or(why_not));
         };
-        let share = waits.select_or_poll as f64 / seen as f64;
-        set(names::SERVER_SELECT_WAITS, "ratio", Some(sampled(share, "ratio", seen)));
-        let set_size = sampled(waits.largest_set as f64, "descriptors", waits.select_or_poll);
-        set(names::SERVER_SELECT_SET, "descriptors", Some(set_size));
+        let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let (seen, selects) = (waits.select_or_poll + waits.scalable, waits.select_or_poll);
+        let none = waits.why_none();
+        set(names::SERVER_SELECT_WAITS, share(selects, seen), seen, Origin::Sampled, &none);
+        let largest = (selects > 0).then_some(waits.largest_set as f64);
+        set(names::SERVER_SELECT_SET, largest, selects, Origin::Sampled, &none);
         let stalls = &waits.stalls;
-        let counts = [
+        let no_look = waits.error.as_deref().unwrap_or("the window was too short for a look at the threads");
+        for (name, count) in [
             (names::SERVER_LOCK_WAITS, stalls.locks),
             (names::SERVER_FILE_WAITS, stalls.files),
             (names::SERVER_EVENT_WAITS, stalls.events),
-        ];
-        for (name, count) in counts {
-            let figure = match (stalls.looks, &waits.error) {
-                (0, Some(why)) => Figure::not_measured("ratio", why.clone()),
-                (0, None) => Figure::not_measured("ratio", "the window was too short for a look at the threads"),
-                (looks, _) => Figure::new(count as f64 / looks as f64, "ratio", looks, Origin::Sampled),
-            };
-            set(name, "ratio", Some(figure));
+        ] {
+            set(name, share(count, stalls.looks), stalls.looks, Origin::Sampled, no_look);
         }
-        let descriptors = match self.descriptors_used {
-            Some((used, limit)) => Figure::new(used as f64 / limit as f64, "ratio", used, Origin::Counted),
-            None => Figure::not_measured("ratio", "/proc/PID/fd may be read by root or the server's own user only"),
-        };
-        set(names::SERVER_DESCRIPTORS, "ratio", Some(descriptors));
-        let outgoing = match self.outgoing {
-            Some(count) => Figure::new(count as f64, "connections", 1, Origin::Counted),
-            None => {
-                Figure::not_measured("connections", "/proc/PID/fd may be read by root or the server's own user only")
-            }
-        };
-        set(names::SERVER_OUTGOING, "connections", Some(outgoing));
+        let unreadable = "/proc/PID/fd may be read by root or the server's own user only";
+        let used = self.descriptors_used.map_or(0, |(used, _)| used);
+        let share = self.descriptors_used.map(|(used, limit)| used as f64 / limit as f64);
+        set(names::SERVER_DESCRIPTORS, share, used, Origin::Counted, unreadable);
+        let outgoing = self.outgoing.map(|count| count as f64);
+        set(names::SERVER_OUTGOING, outgoing, 1, Origin::Counted, unreadable);
     }
 
     /// Where receive processing lands: the CPU of the server's with the most softirq time, and the least busy one.
@@ -250,9 +228,8 @@ impl Window {
         let most = cpus.iter().max_by_key(|cpu_use| cpu_use.times.softirq);
         let all: u64 = cpus.iter().map(|cpu_use| cpu_use.times.softirq).sum();
         let idlest = cpus.iter().filter_map(CpuUse::busy_cpus).min_by(f64::total_cmp);
-        let mut set = |name: &str, value: Option<f64>, n: u64, origin| match value {
-            Some(value) => figures.measured(name, value, n, origin),
-            None => figures.not_measured(name, SHORTER_THAN_A_TICK),
+        let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin| {
+            figures.found(name, value, (n, origin), SHORTER_THAN_A_TICK);
         };
         let ticks = most.map_or(0, |most| most.times.softirq);
         set(names::SERVER_SOFTIRQ_CPU_BUSY, most.and_then(CpuUse::busy_cpus), 2, Origin::Timed);
@@ -274,10 +251,7 @@ impl Window {
             (names::MACHINE_IOWAIT, machine.times.iowait),
             (names::MACHINE_IDLE, machine.times.idle),
         ] {
-            match machine.share(ticks) {
-                Some(share) => figures.measured(name, share, total, Origin::Sampled),
-                None => figures.not_measured(name, SHORTER_THAN_A_TICK),
-            }
+            figures.found(name, machine.share(ticks), (total, Origin::Sampled), SHORTER_THAN_A_TICK);
         }
         let elapsed_s = (self.end.machine.at_ns - self.begin.machine.at_ns) as f64 / 1e9;
         let (begin, end) = (&self.begin.machine.stat, &self.end.machine.stat);
@@ -298,38 +272,26 @@ impl Window {
             let beside_us = softirq_us.min(room_us.max(0.0));
             figures.measured(names::SERVER_SOFTIRQ_BESIDE, beside_us / requests as f64, ticks, Origin::Sampled);
         }
-        match servers.busy_cpus() {
-            Some(busy) => figures.measured(names::SERVER_CPU_BUSY, busy / servers.cpus as f64, 2, Origin::Timed),
-            None => figures.not_measured(names::SERVER_CPU_BUSY, "none of the server's CPUs is in /proc/stat"),
-        }
+        let busy = servers.busy_cpus().map(|busy| busy / servers.cpus as f64);
+        let not_there = "none of the server's CPUs is in /proc/stat";
+        figures.found(names::SERVER_CPU_BUSY, busy, (2, Origin::Timed), not_there);
         let others = Neighbours::of(self);
-        match &others {
-            Some(others) => {
-                figures.measured(names::MACHINE_OTHERS, others.cpus, others.processes as u64, Origin::Timed);
-            }
-            None => figures.not_measured(names::MACHINE_OTHERS, SHORTER_THAN_A_TICK),
-        }
-        match others.zip(servers.busy_cpus()).filter(|_| self.has_group) {
-            Some((others, busy)) => {
-                let own = self.server_cpu_ns() as f64 / self.elapsed_ns() as f64;
-                let taken = others.cpus.min(busy - own).max(0.0) / servers.cpus as f64;
-                figures.measured(names::SERVER_CPUS_TAKEN, taken, others.processes as u64, Origin::Timed);
-            }
-            None => figures.not_measured(names::SERVER_CPUS_TAKEN, "the server's own CPU time was not measured"),
-        }
+        let from = (others.as_ref().map_or(0, |others| others.processes as u64), Origin::Timed);
+        let cpus = others.as_ref().map(|others| others.cpus);
+        figures.found(names::MACHINE_OTHERS, cpus, from, SHORTER_THAN_A_TICK);
+        let taken = cpus.zip(servers.busy_cpus()).filter(|_| self.has_group).map(|(others, busy)| {
+            let own = self.server_cpu_ns() as f64 / self.elapsed_ns() as f64;
+            others.min(busy - own).max(0.0) / servers.cpus as f64
+        });
+        figures.found(names::SERVER_CPUS_TAKEN, taken, from, "the server's own CPU time was not measured");
     }
 
     fn network_figures(&self, figures: &mut Figures) {
         let elapsed_s = self.elapsed_ns() as f64 / 1e9;
-        let mut set =
-            |name: &str, of: fn(&NetworkReading) -> Option<u64>| match (of(&self.begin.network), of(&self.end.network))
-            {
-                (Some(begin), Some(end)) => {
-                    let count = end.saturating_sub(begin);
-                    figures.measured(name, count as f64 / elapsed_s, count, Origin::Counted);
-                }
-                _ => figures.not_measured(name, "the kernel does not show this counter in /proc/net"),
-            };
+        let mut set = |name: &str, of: fn(&NetworkReading) -> Option<u64>| {
+            let counts = of(&self.end.network).zip(of(&self.begin.network));
+            figures.rate(name, counts, elapsed_s, "the kernel does not show this counter in /proc/net");
+        };
         set(names::TCP_IN, |net| net.segments_in);
         set(names::TCP_OUT, |net| net.segments_out);
         set(names::TCP_RETRANSMITS, |net| net.retransmits);
@@ -346,21 +308,14 @@ impl Window {
             figures.measured(names::TCP_LISTEN_OVERFLOWS_BEFORE, count as f64, count, Origin::Counted);
         }
         let links = self.end.network.links.len() as u64;
-        match self.busiest_link_ratio() {
-            Some(share) => figures.measured(names::NET_LINK_USED, share, links, Origin::Counted),
-            None => figures.not_measured(names::NET_LINK_USED, "no network device here says how fast it is"),
-        }
-        let (queue_max, readings) = (f64::from(self.samples.queue_max), self.samples.queue_readings);
-        match readings {
-            0 => figures.not_measured(names::ACCEPT_QUEUE_MAX, &self.why_no_sockets()),
-            _ => figures.measured(names::ACCEPT_QUEUE_MAX, queue_max, readings, Origin::Sampled),
-        }
-        match self.samples.queue_limit {
-            0 => {
-                figures.not_measured(names::ACCEPT_QUEUE_LIMIT, "the kernel reported no limit of the listener's queue")
-            }
-            limit => figures.measured(names::ACCEPT_QUEUE_LIMIT, limit.into(), readings, Origin::Counted),
-        }
+        let no_speed = "no network device here says how fast it is";
+        figures.found(names::NET_LINK_USED, self.busiest_link_ratio(), (links, Origin::Counted), no_speed);
+        let Samples { queue_readings: readings, queue_limit, queue_max, .. } = self.samples;
+        let longest = (readings > 0).then_some(queue_max.into());
+        figures.found(names::ACCEPT_QUEUE_MAX, longest, (readings, Origin::Sampled), &self.why_no_sockets());
+        let limit = (queue_limit > 0).then_some(queue_limit.into());
+        let no_limit = "the kernel reported no limit of the listener's queue";
+        figures.found(names::ACCEPT_QUEUE_LIMIT, limit, (readings, Origin::Counted), no_limit);
     }
 
     /// The larger of both directions of each device over its speed; the largest of them.

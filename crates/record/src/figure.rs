@@ -77,6 +77,20 @@ impl Figures {
         self.set(name, Figure::not_measured(crate::names::unit(name), why));
     }
 
+    /// Stores under a name of [`crate::names`] a number with its count and origin, or why there is none.
+    pub fn found(&mut self, name: &str, value: Option<f64>, (n, origin): (u64, Origin), why_not: &str) {
+        match value {
+            Some(value) => self.measured(name, value, n, origin),
+            None => self.not_measured(name, why_not),
+        }
+    }
+
+    /// Stores under a name of [`crate::names`] how much a counter grew a second between two readings, `(now, then)`.
+    pub fn rate(&mut self, name: &str, counts: Option<(u64, u64)>, seconds: f64, why_not: &str) {
+        let count = counts.map_or(0, |(now, then)| now.saturating_sub(then));
+        self.found(name, counts.map(|_| count as f64 / seconds), (count, Origin::Counted), why_not);
+    }
+
     /// The value, if the figure exists and was measured.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.0.get(name).and_then(|figure| figure.value)

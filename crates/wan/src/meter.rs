@@ -4,7 +4,7 @@ use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
 use crate::rtnetlink::{NetemCounts, Route};
 use record::units::format_nanos;
-use record::{Doubt, DoubtKind, Figure, Figures, Latency, Origin, PathMechanism, PathPlan, Severity, names};
+use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan, Severity, names};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -152,37 +152,24 @@ impl PathTally {
         if self.plan.mechanism == PathMechanism::Link {
             return figures;
         }
-        let by_netem = "netem does not report when it delivered a packet";
+        let none = "no packet crossed the path in the window";
         for (name, value_ns) in [
             (names::PATH_LATENESS_P50, self.lateness_ns(0.5)),
             (names::PATH_LATENESS_P99, self.lateness_ns(0.99)),
             (names::PATH_LATENESS_MAX, self.lateness.as_ref().and_then(Latency::max_ns)),
         ] {
-            let figure = match (&self.lateness, value_ns) {
-                (None, _) => Figure::not_measured("us", by_netem),
-                (_, None) => Figure::not_measured("us", "no packet crossed the path in the window"),
-                (_, Some(nanos)) => Figure::new(nanos as f64 / 1e3, "us", self.packets, Origin::Timed),
-            };
-            figures.set(name, figure);
+            let why_not = self.lateness.as_ref().map_or("netem does not report when it delivered a packet", |_| none);
+            let us = value_ns.map(|nanos| nanos as f64 / 1e3);
+            figures.found(name, us, (self.packets, Origin::Timed), why_not);
         }
-        let counted = |count: u64| Figure::new(count as f64, "count", self.packets, Origin::Counted);
-        figures.set(names::PATH_PACKETS, counted(self.packets));
-        figures.set(
-            names::PATH_LOST,
-            self.lost.map_or_else(
-                || Figure::not_measured("count", "netem does not distinguish lost packets from dropped ones"),
-                counted,
-            ),
-        );
-        figures.set(names::PATH_DROPPED, counted(self.dropped));
-        let cpu = match self.cpu_ns {
-            Some(nanos) if self.packets > 0 => {
-                Figure::new(nanos as f64 / 1e3 / self.packets as f64, "us", self.packets, Origin::Counted)
-            }
-            Some(_) => Figure::not_measured("us", "no packet crossed the path in the window"),
-            None => Figure::not_measured("us", "netem works in the soft interrupts of the senders"),
-        };
-        figures.set(names::PATH_CPU, cpu);
+        let counted = (self.packets, Origin::Counted);
+        figures.measured(names::PATH_PACKETS, self.packets as f64, self.packets, Origin::Counted);
+        let why_not = "netem does not distinguish lost packets from dropped ones";
+        figures.found(names::PATH_LOST, self.lost.map(|lost| lost as f64), counted, why_not);
+        figures.measured(names::PATH_DROPPED, self.dropped as f64, self.packets, Origin::Counted);
+        let why_not = self.cpu_ns.map_or("netem works in the soft interrupts of the senders", |_| none);
+        let cpu_us = self.cpu_ns.filter(|_| self.packets > 0).map(|nanos| nanos as f64 / 1e3 / self.packets as f64);
+        figures.found(names::PATH_CPU, cpu_us, counted, why_not);
         figures
     }
 

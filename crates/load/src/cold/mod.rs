@@ -16,7 +16,7 @@ use crate::error::LoadError;
 use helper::Helper;
 use keeper::Keeper;
 use record::time::monotonic_ns;
-use record::{Figure, Figures, LoadPlan, Origin, names};
+use record::{Figures, LoadPlan, Origin, names};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -238,17 +238,15 @@ impl ColdHerd {
         let now = self.counts();
         let mut figures = Figures::default();
         let established = now.established;
-        figures.set(names::COLD, Figure::new(established as f64, "connections", 1, Origin::Counted));
+        figures.measured(names::COLD, established as f64, 1, Origin::Counted);
         let dropped = now.dropped.saturating_sub(before.dropped);
         let per_sec = dropped as f64 * 1e9 / window_ns.max(1) as f64;
-        figures.set(names::COLD_DROPPED, Figure::new(per_sec, "1/s", dropped, Origin::Counted));
+        figures.measured(names::COLD_DROPPED, per_sec, dropped, Origin::Counted);
         let user = now.user_bytes as f64 / established as f64;
-        figures.set(names::COLD_USER_MEMORY, Figure::new(user, "bytes", established, Origin::Counted));
-        let kernel = match self.kernel_bytes_per_connection() {
-            Some(bytes) => Figure::new(bytes, "bytes", established, Origin::Sampled),
-            None => Figure::not_measured("bytes", "the kernel's memory did not grow measurably with the herd"),
-        };
-        figures.set(names::COLD_KERNEL_MEMORY, kernel);
+        figures.measured(names::COLD_USER_MEMORY, user, established, Origin::Counted);
+        let why_not = "the kernel's memory did not grow measurably with the herd";
+        let kernel = self.kernel_bytes_per_connection();
+        figures.found(names::COLD_KERNEL_MEMORY, kernel, (established, Origin::Sampled), why_not);
         figures
     }
 }

@@ -17,7 +17,7 @@ use crate::{LoadEvents, LoadResult, Progress};
 use receiver::Receiver;
 use record::Outside;
 use record::time::{monotonic_ns, unix_ms};
-use record::{Doubt, DoubtKind, Figure, Figures, Latency, Origin, Severity, names};
+use record::{Doubt, DoubtKind, Figures, Latency, Origin, Severity, names};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,14 +89,15 @@ impl Outcome {
     /// The sender's figures by the names in [`record::names`].
     pub fn figures(&self) -> Figures {
         let mut figures = Figures::default();
-        figures.set(names::MICRO_SENT, Figure::new(self.per_sec(), "1/s", self.segments, Origin::Counted));
-        let us = |nanos: Option<u64>| match nanos {
-            Some(nanos) => Figure::new(nanos as f64 / 1e3, "us", self.lag.len(), Origin::Timed),
-            None => Figure::not_measured("us", "no segment was sent"),
-        };
-        figures.set(names::MICRO_LATE_P50, us(self.lag.quantile_ns(0.5)));
-        figures.set(names::MICRO_LATE_P99, us(self.lag.quantile_ns(0.99)));
-        figures.set(names::MICRO_LATE_MAX, us(self.lag.max_ns()));
+        figures.measured(names::MICRO_SENT, self.per_sec(), self.segments, Origin::Counted);
+        for (name, nanos) in [
+            (names::MICRO_LATE_P50, self.lag.quantile_ns(0.5)),
+            (names::MICRO_LATE_P99, self.lag.quantile_ns(0.99)),
+            (names::MICRO_LATE_MAX, self.lag.max_ns()),
+        ] {
+            let us = nanos.map(|nanos| nanos as f64 / 1e3);
+            figures.found(name, us, (self.lag.len(), Origin::Timed), "no segment was sent");
+        }
         figures
     }
 }

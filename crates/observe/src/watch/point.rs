@@ -90,27 +90,18 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let group_ns = group_between(begin, end);
     let added = |reading: &Reading| reading.cost.added.map_or(0.0, |added| added.added_ns);
     let added_ns = added(counted) - added(begin);
-    match group_ns {
-        None => figures.not_measured(names::WATCH_COST, UNSEEN),
-        Some(group_ns) if added_ns > 0.0 || all.receives == 0 => {
-            figures.measured(names::WATCH_COST, added_ns / group_ns, all.receives, Origin::Modelled);
-        }
-        Some(_) => {
-            figures.not_measured(names::WATCH_COST, "other work hid what an event costs when that was calibrated")
-        }
-    }
+    let cost = group_ns.filter(|_| added_ns > 0.0 || all.receives == 0).map(|group_ns| added_ns / group_ns);
+    let hidden = "other work hid what an event costs when that was calibrated";
+    let why_not = group_ns.map_or(UNSEEN, |_| hidden);
+    figures.found(names::WATCH_COST, cost, (all.receives, Origin::Modelled), why_not);
     figures.measured(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
     figures.measured(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
     let explained = |reading: &Reading| {
         reading.charged().map(|charged| charged.requests_ns + charged.connect_ns + charged.between_ns)
     };
     let explained_ns = explained(counted).zip(explained(begin)).map(|(after, before)| (after - before) as f64);
-    match explained_ns.zip(group_between(begin, counted)) {
-        Some((explained_ns, group_ns)) => {
-            figures.measured(names::WATCH_EXPLAINED, explained_ns / group_ns, all.requests, Origin::Timed);
-        }
-        None => figures.not_measured(names::WATCH_EXPLAINED, UNSEEN),
-    }
+    let share = explained_ns.zip(group_between(begin, counted)).map(|(explained_ns, group_ns)| explained_ns / group_ns);
+    figures.found(names::WATCH_EXPLAINED, share, (all.requests, Origin::Timed), UNSEEN);
     against_client(seen, readings, client, &all, counted_ratio);
     in_flight(&mut seen.figures, readings);
     phases::of_all(&mut seen.figures, readings, &classes);
@@ -159,19 +150,13 @@ fn class_figures(figures: &mut Figures, class: &ClassTotals, span_ns: u64, user:
     let cpu_us = each(class.cpu_ns as f64 / 1e3);
     set(names::WATCH_CPU, cpu_us, n, Origin::Timed);
     set(names::WATCH_ELAPSED, class.elapsed_ns as f64 / 1e3 / class.timed as f64, class.timed, Origin::Timed);
-    if let Some(user) = user {
-        set(names::WATCH_CPU_USER, cpu_us * user, n, Origin::Sampled);
-        set(names::WATCH_CPU_SYSTEM, cpu_us * (1.0 - user), n, Origin::Sampled);
-    } else {
-        let why = "too few ticks of the kernel's clock to divide the CPU time by";
-        figures.not_measured(names::WATCH_CPU_USER, why);
-        figures.not_measured(names::WATCH_CPU_SYSTEM, why);
+    for (name, share) in [(names::WATCH_CPU_USER, user), (names::WATCH_CPU_SYSTEM, user.map(|user| 1.0 - user))] {
+        let why_not = "too few ticks of the kernel's clock to divide the CPU time by";
+        figures.found(name, share.map(|share| cpu_us * share), (n, Origin::Sampled), why_not);
     }
     for (name, quantile) in [(names::WATCH_ELAPSED_P50, 0.5), (names::WATCH_ELAPSED_P99, 0.99)] {
-        match class.elapsed.quantile_at_most_ns(quantile) {
-            Some(ns) => figures.measured(name, ns as f64 / 1e3, class.timed, Origin::Timed),
-            None => figures.not_measured(name, "no request ended"),
-        }
+        let us = class.elapsed.quantile_at_most_ns(quantile).map(|ns| ns as f64 / 1e3);
+        figures.found(name, us, (class.timed, Origin::Timed), "no request ended");
     }
 }
 
@@ -196,25 +181,19 @@ fn against_client(
     }
     let whole: u64 = readings.after.classes_since(&readings.before).iter().map(|class| class.requests).sum();
     let name = names::WATCH_WHOLE_DIFFERENCE;
-    match client.answered_in_all {
-        Some(answered) if readings.is_whole => {
-            figures.measured(name, whole as f64 - answered as f64, answered, Origin::Counted);
-        }
-        Some(_) => figures.not_measured(name, why),
-        None => figures.not_measured(name, "the load came from other machines, which count their windows only"),
-    }
-    if let Some(difference) = figures.value(name) {
+    let answered = client.answered_in_all;
+    let difference = answered.filter(|_| readings.is_whole).map(|answered| whole as f64 - answered as f64);
+    let why_not = answered.map_or("the load came from other machines, which count their windows only", |_| why);
+    figures.found(name, difference, (answered.unwrap_or(0), Origin::Counted), why_not);
+    if let Some((difference, answered)) = difference.zip(answered) {
         let allowed = client.given_up as f64;
-        let relative = difference.abs() / client.answered_in_all.unwrap_or(0).max(1) as f64;
+        let relative = difference.abs() / answered.max(1) as f64;
         // What the client gave up may have been answered; what others asked for is counted, too.
         if (difference < 0.0 || difference > allowed) && relative > 0.001 {
             seen.doubts.push(Doubt::new(
                 DoubtKind::SourcesDisagree,
                 Severity::Note,
-                format!(
-                    "the server answered {whole} requests of the whole load, the client counts {}",
-                    client.answered_in_all.unwrap_or(0)
-                ),
+                format!("the server answered {whole} requests of the whole load, the client counts {answered}"),
                 "others may use the port, or requests are pipelined, upgraded or in HTTP/2 (docs/watching.md, what a request is)",
             ));
         }
@@ -225,10 +204,8 @@ fn in_flight(figures: &mut Figures, readings: &PointReadings) {
     let n = readings.glances;
     let mean = readings.in_flight_sum as f64 / n as f64;
     for (name, value) in [(names::WATCH_IN_FLIGHT, mean), (names::WATCH_IN_FLIGHT_MAX, readings.in_flight_max as f64)] {
-        match n {
-            0 => figures.not_measured(name, "the window was too short for a reading"),
-            _ => figures.measured(name, value, n, Origin::Sampled),
-        }
+        let value = (n > 0).then_some(value);
+        figures.found(name, value, (n, Origin::Sampled), "the window was too short for a reading");
     }
 }
 
@@ -280,17 +257,12 @@ fn connections(figures: &mut Figures, readings: &PointReadings) {
     let window_ns = end.at_ns.saturating_sub(begin.at_ns).max(1) as f64;
     for counter in Counter::ALL {
         let Some(name) = counter.declaration().figure else { continue };
-        match end.count(counter).zip(begin.count(counter)) {
-            Some((now, earlier)) => {
-                let n = now.saturating_sub(earlier);
-                figures.measured(name, n as f64 * 1e9 / window_ns, n, Origin::Counted);
-            }
-            None => figures.not_measured(name, "this kernel has no tracepoint for it"),
-        }
+        let counts = end.count(counter).zip(begin.count(counter));
+        figures.rate(name, counts, window_ns / 1e9, "this kernel has no tracepoint for it");
     }
-    let mut each = |name: &str, total_ns: f64, n: u64| match n {
-        0 => figures.not_measured(name, "no new connection was read from in the window"),
-        _ => figures.measured(name, total_ns / 1e3 / n as f64, n, Origin::Timed),
+    let mut each = |name: &str, total_ns: f64, n: u64| {
+        let mean_us = (n > 0).then(|| total_ns / 1e3 / n as f64);
+        figures.found(name, mean_us, (n, Origin::Timed), "no new connection was read from in the window");
     };
     let (begin, end) = [begin, end].map(|reading| reading.connections.connects.clone().unwrap_or_default()).into();
     let connects = end.connects.saturating_sub(begin.connects);

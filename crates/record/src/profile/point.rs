@@ -57,11 +57,14 @@ impl Profile {
             figures.set(name, self.cost_of(layer, sent, "no packet was sent"));
         }
         self.event_figures(&mut figures);
-        let counted = |count: u64, unit: &str| Figure::new(count as f64, unit, count, Origin::Counted);
-        figures.set(names::PACKETS_SENT, counted(sent, "count"));
-        figures.set(names::PACKETS_RECEIVED, counted(self.packets.packets[0], "count"));
-        figures.set(names::SEGMENTS_SENT, counted(self.packets.segments[1], "count"));
-        figures.set(names::PAYLOAD_SENT, counted(self.packets.payload_bytes[1], "bytes"));
+        for (name, count) in [
+            (names::PACKETS_SENT, sent),
+            (names::PACKETS_RECEIVED, self.packets.packets[0]),
+            (names::SEGMENTS_SENT, self.packets.segments[1]),
+            (names::PAYLOAD_SENT, self.packets.payload_bytes[1]),
+        ] {
+            figures.measured(name, count as f64, count, Origin::Counted);
+        }
         figures
     }
 
@@ -118,22 +121,15 @@ impl Profile {
     /// All figures of [`point_figures`](Self::point_figures), missing for this reason.
     pub fn no_figures(why: &str) -> Figures {
         let mut figures = Figures::default();
-        for (_, name, ..) in FIGURES {
-            figures.set(name, Figure::not_measured("us", why));
-        }
+        FIGURES.iter().for_each(|(_, name, ..)| figures.not_measured(name, why));
         figures
     }
 
     /// Why there are none per packet.
     pub fn no_packet_figures(why: &str) -> Figures {
+        let counts = [names::PACKETS_SENT, names::PACKETS_RECEIVED, names::SEGMENTS_SENT, names::PAYLOAD_SENT];
         let mut figures = Figures::default();
-        for (_, _, name, _) in FIGURES {
-            figures.set(name, Figure::not_measured("us", why));
-        }
-        for name in [names::PACKETS_SENT, names::PACKETS_RECEIVED, names::SEGMENTS_SENT] {
-            figures.set(name, Figure::not_measured("count", why));
-        }
-        figures.set(names::PAYLOAD_SENT, Figure::not_measured("bytes", why));
+        FIGURES.iter().map(|(_, _, name, _)| *name).chain(counts).for_each(|name| figures.not_measured(name, why));
         figures
     }
 }

@@ -7,7 +7,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result};
 use load::time_wait::TimeWaitMaker;
 use observe::TimeWaitSockets;
-use record::{Axis, AxisPlace, Figure, Figures, LoadPlan, Origin, Sweep, names};
+use record::{Axis, AxisPlace, Figures, LoadPlan, Origin, Sweep, names};
 use std::time::{Duration, Instant};
 
 /// TIME_WAIT lasts a minute; sockets that cannot be ended are waited for this long.
@@ -72,21 +72,15 @@ impl TimeWait {
     /// How many there are, and their kernel memory.
     fn figures(&mut self) -> Figures {
         let mut figures = Figures::default();
-        let count = match self.sockets.count() {
-            Ok(count) => count,
-            Err(why) => {
-                figures.set(names::TIME_WAIT, Figure::not_measured("sockets", why.to_string()));
-                return figures;
+        match self.sockets.count() {
+            Ok(count) => {
+                figures.measured(names::TIME_WAIT, count as f64, 1, Origin::Counted);
+                let bytes = TimeWaitSockets::bytes_each().map(|bytes| bytes * count as f64);
+                let why_not = "/proc/slabinfo cannot be read: root can";
+                figures.found(names::TIME_WAIT_MEMORY, bytes, (count, Origin::Modelled), why_not);
             }
-        };
-        figures.set(names::TIME_WAIT, Figure::new(count as f64, "sockets", 1, Origin::Counted));
-        figures.set(
-            names::TIME_WAIT_MEMORY,
-            match TimeWaitSockets::bytes_each() {
-                Some(bytes) => Figure::new(bytes * count as f64, "bytes", count, Origin::Modelled),
-                None => Figure::not_measured("bytes", "/proc/slabinfo cannot be read: root can"),
-            },
-        );
+            Err(why) => figures.not_measured(names::TIME_WAIT, &why.to_string()),
+        }
         figures
     }
 }

@@ -1,21 +1,16 @@
 //! The machine's counters in a point.
 
 use crate::watch::point_watch::PointReadings;
-use record::figure::{Figures, Origin};
+use record::figure::Figures;
 use record::names;
 use record::watch::system::{DiskCounts, Kind, Paging};
 
 /// What Table 2 of Almeida, Almeida and Yates lists beyond what every point has.
 pub(super) fn machine(figures: &mut Figures, readings: &PointReadings) {
     let (begin, end) = (&readings.begin.system, &readings.end.system);
-    let mut rate = |name: &str, kind: Kind, counts: Option<(u64, u64)>, why: &str| match counts
-        .zip(end.seconds_since(begin, kind))
-    {
-        Some(((now, earlier), seconds)) => {
-            let n = now.saturating_sub(earlier);
-            figures.measured(name, n as f64 / seconds, n, Origin::Counted);
-        }
-        None => figures.not_measured(name, why),
+    let mut rate = |name: &str, kind: Kind, counts: Option<(u64, u64)>, why: &str| {
+        let seconds = end.seconds_since(begin, kind);
+        figures.rate(name, counts.filter(|_| seconds.is_some()), seconds.unwrap_or(1.0), why);
     };
     let disk = end.disk.as_ref().zip(begin.disk.as_ref());
     let mut of_disk = |name, pick: fn(&DiskCounts) -> u64| {
