@@ -12,7 +12,7 @@ pub use words::{headline, sentences, value_cell, value_words};
 use crate::disturbance::quiet_first;
 use crate::point::{client_is_saturated, cpu_us, softirq_beside_us};
 use crate::statistics::{bootstrap, median};
-use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Severity, Sweep, names};
+use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Sweep, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -271,17 +271,13 @@ fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
 fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
     let mut found = Vec::new();
     if repeats < 3 {
-        found.push(Doubt::new(
-            DoubtKind::TooFewSamples,
-            Severity::Warning,
+        found.push(DoubtKind::TooFewSamples.warning(
             format!("the axis was measured in {repeats} repeats: its intervals mean little"),
             "give it more time (--budget) or fewer values (--axis-values), and at least 3 --repeats",
         ));
     }
     if let Some(level) = levels.iter().find(|level| 2 * level.client_limited > level.points) {
-        found.push(Doubt::new(
-            DoubtKind::ClientSaturated,
-            Severity::Warning,
+        found.push(DoubtKind::ClientSaturated.warning(
             format!(
                 "from {} on the client was saturated: throughput there is the client's limit",
                 value_words(level.value, axis)
@@ -292,9 +288,7 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
     if let Some(level) = levels.iter().find(|level| level.present.is_some_and(|found| found.median < 0.9 * level.value))
     {
         let present = level.present.map_or(0.0, |found| found.median);
-        found.push(Doubt::new(
-            DoubtKind::SourcesDisagree,
-            Severity::Warning,
+        found.push(DoubtKind::SourcesDisagree.warning(
             format!(
                 "of {} only {} were there when the window began",
                 value_words(level.value, axis),

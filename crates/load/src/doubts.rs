@@ -33,9 +33,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     if result.interrupted {
         let (seconds, planned) = (result.window_s(), plan.duration_ns as f64 / 1e9);
-        doubts.push(Doubt::new(
-            DoubtKind::Interrupted,
-            Severity::Warning,
+        doubts.push(DoubtKind::Interrupted.warning(
             format!("the run was interrupted after {seconds:.1} s of its {planned:.1} s window"),
             "run it again to the end",
         ));
@@ -64,9 +62,7 @@ fn percent(ratio: f64) -> String {
 fn saturated(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.engine.busiest_thread_ratio;
     (ratio > SATURATED_RATIO).then(|| {
-        Doubt::new(
-            DoubtKind::ClientSaturated,
-            Severity::Warning,
+        DoubtKind::ClientSaturated.warning(
             format!(
                 "the busiest client thread used {} of its CPU: this may be the client's limit, not the server's",
                 percent(ratio)
@@ -79,9 +75,7 @@ fn saturated(result: &LoadResult) -> Option<Doubt> {
 fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.engine.run_queue_wait_ratio?;
     (ratio > RUN_QUEUE_RATIO).then(|| {
-        Doubt::new(
-            DoubtKind::SharedCpus,
-            Severity::Warning,
+        DoubtKind::SharedCpus.warning(
             format!(
                 "a client thread was ready to run but had no CPU for {} of the window: something else ran there",
                 percent(ratio)
@@ -128,9 +122,7 @@ fn reaped_late(result: &LoadResult) -> Option<Doubt> {
 fn few_samples(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.times.response.len();
     (count < SAMPLES_FOR_P99).then(|| {
-        Doubt::new(
-            DoubtKind::TooFewSamples,
-            Severity::Note,
+        DoubtKind::TooFewSamples.note(
             format!("{count} complete responses: the 99th percentile rests on fewer than 10 of them"),
             "measure for longer (--duration)",
         )
@@ -142,9 +134,7 @@ fn late(result: &LoadResult) -> Option<Doubt> {
     let response = result.counts.times.response.quantile_ns(0.5).unwrap_or(0);
     let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64);
     (lag > limit).then(|| {
-        Doubt::new(
-            DoubtKind::ScheduleLag,
-            Severity::Warning,
+        DoubtKind::ScheduleLag.warning(
             format!(
                 "the client sent late: {} at p99 of {} requests",
                 format_nanos(lag as f64),
@@ -179,12 +169,7 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         if result.counts.never_sent > 0 {
             what.push_str(&format!("; {} never left", result.counts.never_sent));
         }
-        Doubt::new(
-            DoubtKind::ConnectionWait,
-            Severity::Warning,
-            what,
-            remedy,
-        )
+        DoubtKind::ConnectionWait.warning(what, remedy)
     })
 }
 
@@ -273,7 +258,7 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     } else {
         return None;
     };
-    Some(Doubt::new(DoubtKind::LittlesLaw, Severity::Warning, what, remedy))
+    Some(DoubtKind::LittlesLaw.warning(what, remedy))
 }
 
 fn server_errors(result: &LoadResult) -> Option<Doubt> {

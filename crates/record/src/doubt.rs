@@ -90,3 +90,20 @@ impl Doubt {
         Doubt { kind, severity, what: what.into(), remedy: remedy.into() }
     }
 }
+
+impl DoubtKind {
+    /// A doubt of this kind that a reader should know of.
+    pub fn note(self, what: impl Into<String>, remedy: impl Into<String>) -> Doubt {
+        Doubt::new(self, Severity::Note, what, remedy)
+    }
+
+    /// A doubt of this kind that figures may be wrong by.
+    pub fn warning(self, what: impl Into<String>, remedy: impl Into<String>) -> Doubt {
+        Doubt::new(self, Severity::Warning, what, remedy)
+    }
+
+    /// A doubt of this kind that rules the figures out.
+    pub fn invalid(self, what: impl Into<String>, remedy: impl Into<String>) -> Doubt {
+        Doubt::new(self, Severity::Invalid, what, remedy)
+    }
+}

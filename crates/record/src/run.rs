@@ -9,7 +9,7 @@
 //! A point becomes visible whole or not at all: it is written into a temporary folder, flushed, and renamed. So a
 //! crash, `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads what is there.
 
-use crate::doubt::{Doubt, DoubtKind, Severity};
+use crate::doubt::{Doubt, DoubtKind};
 use crate::histogram::{self, Latency};
 use crate::machine::MachineFacts;
 use crate::point::Point;
@@ -369,12 +369,10 @@ impl RunDir {
     }
 
     fn doubt_reading(&mut self, file: &Path, why: &str) {
-        self.reading_doubts.push(Doubt::new(
-            DoubtKind::Unreadable,
-            Severity::Warning,
-            format!("{} was left out: {why}", file.display()),
-            "measure that point again",
-        ));
+        self.reading_doubts.push(
+            DoubtKind::Unreadable
+                .warning(format!("{} was left out: {why}", file.display()), "measure that point again"),
+        );
     }
 
     /// The folder of a point.

@@ -72,7 +72,7 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
     } else {
         format!("the start of {} is known to {} only", link.name(), format_nanos(uncertain_ns as f64))
     };
-    Some(Doubt::new(DoubtKind::ClockOffset, Severity::Note, what, "use a quicker connection to that machine"))
+    Some(DoubtKind::ClockOffset.note(what, "use a quicker connection to that machine"))
 }
 
 /// A worker's part of a load.

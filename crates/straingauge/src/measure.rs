@@ -9,7 +9,7 @@ use crate::workload::Supplied;
 use anyhow::{Context, Result, bail};
 use load::{LoadResult, microbenchmark};
 use record::units::{format_nanos, format_si};
-use record::{Axis, AxisPlace, Doubt, DoubtKind, Figures, LoadPlan, Pace, Severity, Sweep, names};
+use record::{Axis, AxisPlace, DoubtKind, Figures, LoadPlan, Pace, Sweep, names};
 use remote::{Fleet, leave_out_uncounted};
 use std::collections::BTreeMap;
 
@@ -163,9 +163,7 @@ impl Runner {
             point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
         }
         if result.interrupted {
-            point.doubts.push(Doubt::new(
-                DoubtKind::Interrupted,
-                Severity::Warning,
+            point.doubts.push(DoubtKind::Interrupted.warning(
                 format!("the point was interrupted after {}", format_nanos(result.window_ns as f64)),
                 "run it again to its end",
             ));

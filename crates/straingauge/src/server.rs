@@ -7,7 +7,7 @@ use crate::process;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
-use record::{Doubt, DoubtKind, Outside, PathPlan, Severity};
+use record::{Doubt, DoubtKind, Outside, PathPlan};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::VecDeque;
@@ -139,9 +139,7 @@ impl Server {
     fn note_what_the_path_lacks(&mut self) {
         let notes = self.pair.as_ref().map(Pair::notes).unwrap_or_default();
         let doubt = |note: &String| {
-            Doubt::new(
-                DoubtKind::NotWatched,
-                Severity::Note,
+            DoubtKind::NotWatched.note(
                 format!("the path between client and server is not set up as planned: {note}"),
                 "the figures hold for this path; straingauge doctor shows what this kernel lacks",
             )
@@ -150,9 +148,7 @@ impl Server {
     }
 
     fn note_no_guardian(&mut self, error: &io::Error) {
-        self.doubts.push(Doubt::new(
-            DoubtKind::NotWatched,
-            Severity::Note,
+        self.doubts.push(DoubtKind::NotWatched.note(
             format!("if straingauge is killed, the server's own children will not be ended: {error}"),
             "the figures hold; after a kill -9, look for processes of the server that are left",
         ));
@@ -308,9 +304,7 @@ impl Server {
             pair.enter_server()?;
             pair.steer_loopback(&plan.server_cpus)?;
             self.path = "loopback in the server's namespace".into();
-            self.doubts.push(Doubt::new(
-                DoubtKind::SharedCpus,
-                Severity::Note,
+            self.doubts.push(DoubtKind::SharedCpus.note(
                 "the server listens on loopback only, so client and server share one network stack: the client pays for part of the server's receive work",
                 "let it listen on all addresses (it is alone in its namespace): then they are joined by a veth pair",
             ));

@@ -4,7 +4,7 @@ use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
 use crate::rtnetlink::{NetemCounts, Route};
 use record::units::format_nanos;
-use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan, Severity, names};
+use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan, names};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -180,15 +180,11 @@ impl PathTally {
     /// Reasons not to trust what was measured over this path.
     pub fn doubts(&self) -> Vec<Doubt> {
         let mut doubts = Vec::new();
-        let mut doubt = |severity, what: String, remedy: &str| {
-            doubts.push(Doubt::new(DoubtKind::PathInexact, severity, what, remedy));
-        };
         if let Some(trouble) = &self.trouble {
-            doubt(
-                Severity::Invalid,
+            doubts.push(DoubtKind::PathInexact.invalid(
                 format!("the path between client and server stopped: {trouble}"),
                 "run it again; straingauge doctor shows what this machine lacks",
-            );
+            ));
         }
         let limit_ns = match self.plan.delay_ns {
             0 => LATENESS_LIMIT_NS,
@@ -199,14 +195,13 @@ impl PathTally {
                 0 => "with no delay set".to_string(),
                 delay_ns => format!("{:.0} % of the delay", late_ns as f64 / delay_ns as f64 * 100.0),
             };
-            doubt(
-                Severity::Warning,
+            doubts.push(DoubtKind::PathInexact.warning(
                 format!(
                     "the path delivered packets up to {} late at the 99th percentile, {against}",
                     format_nanos(late_ns as f64)
                 ),
                 "lower the rate, give the client another CPU with --cpus, or use a kernel with netem",
-            );
+            ));
         }
         doubts
     }

@@ -5,7 +5,7 @@ use crate::error::{DuringStep, WanError};
 use crate::namespace::NetNamespace;
 use record::path::MTU_BYTES;
 use record::units::{format_bits_per_sec, format_nanos};
-use record::{Doubt, DoubtKind, PathPlan, Severity};
+use record::{Doubt, DoubtKind, PathPlan};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -88,9 +88,7 @@ impl SelfTest {
             }
         }
         let doubt = |what| {
-            Doubt::new(
-                DoubtKind::PathInexact,
-                Severity::Warning,
+            DoubtKind::PathInexact.warning(
                 what,
                 "let the machine be idle, give client and server separate CPUs, or use a kernel with netem",
             )

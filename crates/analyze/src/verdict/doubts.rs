@@ -45,7 +45,7 @@ fn ending(run: &RunDir) -> Option<Doubt> {
         }
         Status::Running => format!("the run is still going on; so far {points} points are measured"),
     };
-    Some(Doubt::new(DoubtKind::Interrupted, Severity::Warning, what, "run it to its end with the command to repeat"))
+    Some(DoubtKind::Interrupted.warning(what, "run it to its end with the command to repeat"))
 }
 
 fn drift(findings: &Findings) -> Option<Doubt> {

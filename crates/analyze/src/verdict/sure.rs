@@ -2,7 +2,7 @@
 
 use crate::zones::{Findings, PointFinding, percent};
 use record::units::format_nanos;
-use record::{Doubt, DoubtKind, RunDir, Severity, Status};
+use record::{Doubt, DoubtKind, RunDir, Status};
 
 /// What was asked for, and each point with its width.
 fn widths(run: &RunDir, findings: &Findings) -> Option<(f64, Vec<(&'static str, PointFinding)>)> {
@@ -50,9 +50,7 @@ pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
         .map(|(name, point)| format!("{name} ({})", why(point)))
         .collect();
     (!missed.is_empty()).then(|| {
-        Doubt::new(
-            DoubtKind::SearchEndedEarly,
-            Severity::Warning,
+        DoubtKind::SearchEndedEarly.warning(
             format!("not as narrow as asked for, {} of the point: {}", percent(wanted), missed.join("; ")),
             "allow more time with --budget, run it on a quieter machine, or ask for less",
         )

@@ -3,7 +3,7 @@
 use super::failure::{self, Trial};
 use super::find::load_words;
 use super::{Level, Place, PointFinding, percent};
-use record::{Doubt, DoubtKind, Severity, Sweep};
+use record::{Doubt, DoubtKind, Sweep};
 
 /// Below this share of disturbed points, the undisturbed and repeated ones outweigh them.
 const DISTURBED_RATIO: f64 = 0.2;
@@ -21,9 +21,7 @@ pub(super) fn of_sweep(
     let mut found = Vec::new();
     let which = if sweep == Sweep::Rate { "open loop" } else { "closed loop" };
     if repeats < 2 {
-        found.push(Doubt::new(
-            DoubtKind::TooFewSamples,
-            Severity::Warning,
+        found.push(DoubtKind::TooFewSamples.warning(
             format!("{which}: every load was measured once, so the intervals hold the spacing of the loads only, not the noise"),
             "allow more time with --budget, or more repeats with --repeats",
         ));
@@ -32,9 +30,7 @@ pub(super) fn of_sweep(
     if !inconsistent.is_empty() && failure_point.estimate.is_some() {
         let loads: Vec<String> = inconsistent.iter().take(4).map(|load| load_words(*load, sweep)).collect();
         let more = if inconsistent.len() > 4 { ", ..." } else { "" };
-        found.push(Doubt::new(
-            DoubtKind::SourcesDisagree,
-            Severity::Note,
+        found.push(DoubtKind::SourcesDisagree.note(
             format!(
                 "{which}: trials of the same load disagreed whether it failed ({}{more}); the interval is wider for it",
                 loads.join(", ")
@@ -43,18 +39,14 @@ pub(super) fn of_sweep(
         ));
     }
     if let (Some(_), None) = (yield_point.estimate, yield_point.high) {
-        found.push(Doubt::new(
-            DoubtKind::SearchEndedEarly,
-            Severity::Warning,
+        found.push(DoubtKind::SearchEndedEarly.warning(
             format!("{which}: the yield point's interval is not bounded above by the loads measured"),
             "raise --max-connections, or allow more time with --budget",
         ));
     }
     let (points, of_them) = disturbed;
     if points > 0 && points as f64 >= DISTURBED_RATIO * of_them as f64 {
-        found.push(Doubt::new(
-            DoubtKind::NoisyNeighbour,
-            Severity::Warning,
+        found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
                 "{which}: {points} of {of_them} points were disturbed by other work, so the truth may lie outside of the intervals: they \
                  hold what this machine gave meanwhile"
@@ -67,9 +59,7 @@ pub(super) fn of_sweep(
         && yield_point.place == Place::Unknown
         && let Some(level) = levels.iter().rfind(|level| level.crowded)
     {
-        found.push(Doubt::new(
-            DoubtKind::NoisyNeighbour,
-            Severity::Warning,
+        found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
                 "{which}: other work took much of the server's CPUs ({} busy at {}), so whether the server itself would have saturated them \
                  is not known",
@@ -80,9 +70,7 @@ pub(super) fn of_sweep(
         ));
     }
     if let Some(level) = levels.iter().find(|level| level.client_limited) {
-        found.push(Doubt::new(
-            DoubtKind::ClientSaturated,
-            Severity::Invalid,
+        found.push(DoubtKind::ClientSaturated.invalid(
             format!("{which}: from {} on the client was saturated, the server was not", load_words(level.load, sweep)),
             "give the client more CPUs (--cpus), or limit the server to fewer (--server-cpus)",
         ));

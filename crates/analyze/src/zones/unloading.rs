@@ -13,7 +13,7 @@ use crate::axis::{Change, Median, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
 use crate::statistics::{bootstrap, median, range};
 use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
-use record::{Criteria, Doubt, DoubtKind, Point, Severity, Sweep, names, units};
+use record::{Criteria, Doubt, DoubtKind, Point, Sweep, names, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -334,9 +334,7 @@ fn recovery_point(
 fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
     let mut found = Vec::new();
     if repeats < LEAST_REPEATS {
-        found.push(Doubt::new(
-            DoubtKind::TooFewSamples,
-            Severity::Warning,
+        found.push(DoubtKind::TooFewSamples.warning(
             format!("the way down was measured {repeats} times, too few to show whether it differs from the way up"),
             "allow more time with --budget, or fewer loads with --max-connections",
         ));
@@ -344,9 +342,7 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
     let both = || points.iter().filter(|point| matches!(point.sweep, Sweep::Unloading | Sweep::Connections));
     let (disturbed, all) = (both().filter(|point| is_disturbed(point)).count(), both().count());
     if disturbed as f64 >= DISTURBED_RATIO * all as f64 && disturbed > 0 {
-        found.push(Doubt::new(
-            DoubtKind::NoisyNeighbour,
-            Severity::Warning,
+        found.push(DoubtKind::NoisyNeighbour.warning(
             format!("{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference may be its doing"),
             "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));

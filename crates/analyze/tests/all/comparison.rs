@@ -3,7 +3,7 @@
 use crate::fixture;
 use crate::server::{Bench, Server};
 use analyze::compare::{self, Comparison, Conclusion, Outcome};
-use record::{Doubt, DoubtKind, RunDir, Severity, names};
+use record::{DoubtKind, RunDir, names};
 use std::path::PathBuf;
 
 fn run(server: &Server, seed: u64, repeats: u32) -> RunDir {
@@ -130,7 +130,7 @@ fn doubts_of_the_points_are_doubts_of_the_comparison() {
     let (a, mut b) = (run(&steady(), 1, 4), run(&steady(), 2, 4));
     let what = "other processes used 1.70 CPUs of those under test";
     for point in b.points.iter_mut().take(3) {
-        point.doubts.push(Doubt::new(DoubtKind::NoisyNeighbour, Severity::Warning, what, "stop them"));
+        point.doubts.push(DoubtKind::NoisyNeighbour.warning(what, "stop them"));
     }
     let found = compare::runs(&a, &b, 0.05).unwrap();
     assert_eq!(found.doubts, [format!("B: 3 of 16 points: {what}")]);
@@ -139,12 +139,7 @@ fn doubts_of_the_points_are_doubts_of_the_comparison() {
     let (mut a, mut b) = (run(&quiet, 1, 8), run(&quiet, 2, 8));
     assert_eq!(compare::runs(&a, &b, 0.05).unwrap().conclusion, Conclusion::NoRegression);
     for point in a.points.iter_mut().chain(&mut b.points) {
-        point.doubts.push(Doubt::new(
-            DoubtKind::ClientSaturated,
-            Severity::Invalid,
-            "the client used 99 %",
-            "more CPUs",
-        ));
+        point.doubts.push(DoubtKind::ClientSaturated.invalid("the client used 99 %", "more CPUs"));
     }
     let found = compare::runs(&a, &b, 0.05).unwrap();
     assert_eq!(found.conclusion, Conclusion::CouldNotTell);

@@ -4,7 +4,7 @@ use crate::fixture;
 use crate::server::{Bench, Server, plan};
 use analyze::verdict;
 use analyze::zones::{self, Findings, Place};
-use record::{Criteria, Doubt, DoubtKind, Figure, Origin, Point, Severity, names};
+use record::{Criteria, DoubtKind, Figure, Origin, Point, Severity, names};
 
 fn set(point: &mut Point, name: &str, value: f64) {
     point.figures.set(name, Figure::new(value, "ratio", 2, Origin::Timed));
@@ -118,7 +118,7 @@ fn locked(quiet: [bool; 2], is_strained_closed: bool) -> verdict::Verdict {
         point.figures.set(names::SERVER_LOCK_WAITS, Figure::new(strain.powi(2), "ratio", 200, Origin::Sampled));
         if !quiet[usize::from(is_open)] {
             let what = "other work used 0.50 CPUs during the window";
-            point.doubts.push(Doubt::new(DoubtKind::NoisyNeighbour, Severity::Warning, what, "stop it"));
+            point.doubts.push(DoubtKind::NoisyNeighbour.warning(what, "stop it"));
         }
     }
     let folder = tempfile::tempdir().unwrap();

@@ -38,9 +38,7 @@ pub fn points() -> Vec<Point> {
         }
         point.figures.set(names::MACHINE_STEAL, Figure::not_measured("ratio", "not a virtual machine"));
     }
-    bench.points[17].doubts.push(Doubt::new(
-        DoubtKind::NoisyNeighbour,
-        Severity::Warning,
+    bench.points[17].doubts.push(DoubtKind::NoisyNeighbour.warning(
         "other processes used 0.31 CPUs of those under test",
         "stop them, or give the server CPUs of its own with --server-cpus",
     ));
@@ -114,9 +112,7 @@ pub fn record() -> RunRecord {
         },
         machine,
         server_facts: BTreeMap::from([("version".to_string(), "nginx/1.22.1".to_string())]),
-        doubts: vec![Doubt::new(
-            DoubtKind::NotWatched,
-            Severity::Note,
+        doubts: vec![DoubtKind::NotWatched.note(
             "hardware counters were not read: this machine has none",
             "run on a machine with a PMU to see cycles",
         )],

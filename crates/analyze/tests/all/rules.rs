@@ -4,7 +4,7 @@ use crate::fixture;
 use crate::server::{Bench, Server};
 use analyze::verdict::{self, Certainty, Verdict, rules::RULES};
 use analyze::zones;
-use record::{Doubt, DoubtKind, Figure, Origin, Point, RunDir, RunRecord, Severity, names};
+use record::{DoubtKind, Figure, Origin, Point, RunDir, RunRecord, names};
 use std::cell::Cell;
 
 fn set(point: &mut Point, name: &str, value: f64, n: u64) {
@@ -528,7 +528,7 @@ fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load()
         move |point: &mut Point| {
             by_time(slope)(point);
             let what = "the hypervisor took 12.0 % of the CPU time away";
-            point.doubts.push(Doubt::new(DoubtKind::Steal, Severity::Warning, what, "repeat it"));
+            point.doubts.push(DoubtKind::Steal.warning(what, "repeat it"));
         }
     };
     let steps = |point: &mut Point| {
@@ -572,7 +572,7 @@ fn memory_that_every_request_keeps_is_a_leak_and_memory_of_connections_is_none()
 fn disturbed_points_alone_prove_no_cause() {
     let disturb = |point: &mut Point| {
         let what = "the hypervisor took 12.0 % of the CPU time away (12.0 % of the server's CPUs)";
-        point.doubts.push(Doubt::new(DoubtKind::Steal, Severity::Warning, what, "repeat it"));
+        point.doubts.push(DoubtKind::Steal.warning(what, "repeat it"));
     };
     let locks = |point: &mut Point| {
         set(point, names::SERVER_LOCK_WAITS, 1.0 - 1.0 / point.connections as f64, 100);

@@ -362,8 +362,7 @@ fn a_disturbed_point_does_not_speak_where_a_quiet_one_does() {
     for point in bench.points.iter_mut().filter(|point| point.repeat == 1) {
         let rate = point.value(names::THROUGHPUT).unwrap() / 3.0;
         point.figures.set(names::THROUGHPUT, record::Figure::new(rate, "1/s", 1000, record::Origin::Counted));
-        let doubt =
-            record::Doubt::new(record::DoubtKind::Steal, record::Severity::Warning, "12 % were stolen", "repeat it");
+        let doubt = record::DoubtKind::Steal.warning("12 % were stolen", "repeat it");
         point.doubts.push(doubt);
     }
     let disturbed = zones::find(&bench.points, &Criteria::default());

@@ -5,7 +5,7 @@ use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, Step, Trial};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
-use record::{Arrival, Criteria, Doubt, DoubtKind, Figure, Origin, Pace, Point, Severity, Sweep, names};
+use record::{Arrival, Criteria, DoubtKind, Figure, Origin, Pace, Point, Sweep, names};
 
 /// A server with one CPU: a queue in front of it, a think time (the path) behind it, a cost that grows with connections.
 #[derive(Debug, Clone)]
@@ -174,12 +174,7 @@ impl Bench {
         point.outcomes.ok = point.outcomes.sent - point.outcomes.refused;
         if rate >= server.client_limit * 0.99 {
             point.figures.set(names::CLIENT_UTILISATION, Figure::new(0.99, "ratio", 10, Origin::Counted));
-            point.doubts.push(Doubt::new(
-                DoubtKind::ClientSaturated,
-                Severity::Invalid,
-                "the client used 99 % of its CPU",
-                "more CPUs",
-            ));
+            point.doubts.push(DoubtKind::ClientSaturated.invalid("the client used 99 % of its CPU", "more CPUs"));
         }
     }
 
@@ -259,7 +254,7 @@ impl Bench {
 /// Says of a point that other work disturbed it.
 pub fn disturb(point: &mut Point) {
     let what = "other work used 0.50 CPUs during the window";
-    point.doubts.push(Doubt::new(DoubtKind::NoisyNeighbour, Severity::Warning, what, "stop it"));
+    point.doubts.push(DoubtKind::NoisyNeighbour.warning(what, "stop it"));
 }
 
 fn fill(point: &mut Point, rate: f64, seconds: f64, cpu_us: f64, busy: f64, p50_us: f64, p99_us: f64) {

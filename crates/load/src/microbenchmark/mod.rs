@@ -17,7 +17,7 @@ use crate::{LoadEvents, LoadResult, Progress};
 use receiver::Receiver;
 use record::Outside;
 use record::time::{monotonic_ns, unix_ms};
-use record::{Doubt, DoubtKind, Figures, Latency, Origin, Severity, names};
+use record::{Doubt, DoubtKind, Figures, Latency, Origin, names};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -243,9 +243,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Resul
 fn doubt(plan: &Plan, outcome: &Outcome) -> Option<Doubt> {
     let rate = outcome.per_sec();
     (!outcome.interrupted && rate < RATE_KEPT * plan.rate_per_sec).then(|| {
-        Doubt::new(
-            DoubtKind::ScheduleLag,
-            Severity::Warning,
+        DoubtKind::ScheduleLag.warning(
             format!(
                 "the sender sent {rate:.0} segments/s instead of {:.0}: its CPU or the path was the limit",
                 plan.rate_per_sec

@@ -4,7 +4,7 @@
 
 use super::samples::Interrupts;
 use record::profile::{Arrivals, CpuCheck};
-use record::{Doubt, DoubtKind, Severity};
+use record::{Doubt, DoubtKind};
 
 /// The difference between sampled and scheduled CPU time that is not mentioned.
 const TOLERANCE: f64 = 0.02;
@@ -34,7 +34,7 @@ pub fn doubt(check: &CpuCheck, samples: u64, period_ns: u64) -> Option<Doubt> {
         "the samples' CPU time differs from the scheduler's by {:+.1} %: {cause}; times are scaled to the scheduler's",
         difference * 100.0
     );
-    Some(Doubt::new(DoubtKind::SourcesDisagree, Severity::Warning, what, remedy))
+    Some(DoubtKind::SourcesDisagree.warning(what, remedy))
 }
 
 fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static str) {

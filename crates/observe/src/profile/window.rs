@@ -16,7 +16,7 @@ use crate::machine::{CpuUse, MachineReader, MachineReading};
 use crate::processes::ProcessTable;
 use record::layers::{Layer, Rule};
 use record::profile::{CpuCheck, EventRow, Losses, PacketCounts, Profile};
-use record::{Doubt, DoubtKind, Severity};
+use record::{Doubt, DoubtKind};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
@@ -359,15 +359,12 @@ fn check_patterns(groups: &[FunctionGroup], symbols: &KernelSymbols) -> Result<(
 fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<Doubt> {
     let mut doubts =
         Vec::from_iter(arrivals::doubt(&profile.cpu_check, profile.samples.in_server(), profile.period_ns));
-    let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
     if profile.packets.total() == 0 {
         let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.port);
-        add(
-            DoubtKind::NotWatched,
-            Severity::Warning,
+        doubts.push(DoubtKind::NotWatched.warning(
             what,
             "put load on the server while it is profiled; a server in another network namespace is named with --netns-of",
-        );
+        ));
     }
     let coverage = &profile.coverage;
     let covered = coverage.attributed as f64 / coverage.kernel_samples.max(1) as f64;
@@ -378,27 +375,22 @@ fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<
             (1.0 - covered) * 100.0,
             tops.join(", ")
         );
-        add(
-            DoubtKind::NotWatched,
-            Severity::Warning,
-            what,
-            "report the functions, so that the layer table can name them",
-        );
+        doubts.push(DoubtKind::NotWatched.warning(what, "report the functions, so that the layer table can name them"));
     }
     if profile.samples.server() < 1000 {
         let what = format!("only {} samples fell on the server", profile.samples.server());
-        add(DoubtKind::TooFewSamples, Severity::Warning, what, "profile for longer, or under more load");
+        doubts.push(DoubtKind::TooFewSamples.warning(what, "profile for longer, or under more load"));
     }
     if profile.losses.stacks + profile.losses.samples > 0 {
         let what = format!(
             "{} samples lost their stack and {} were lost, as the tables were full",
             profile.losses.stacks, profile.losses.samples
         );
-        add(DoubtKind::LostEvents, Severity::Warning, what, "profile for less time at once");
+        doubts.push(DoubtKind::LostEvents.warning(what, "profile for less time at once"));
     }
     if profile.clock == "cpu-clock" {
         let what = "the CPU clock cannot interrupt code that runs with interrupts off: its time shows where interrupts come on again, which takes some from Driver and lock holders";
-        add(DoubtKind::NotWatched, Severity::Note, what.into(), "use a machine whose hardware counters are visible");
+        doubts.push(DoubtKind::NotWatched.note(what, "use a machine whose hardware counters are visible"));
     }
     for group in groups {
         let is_seen = |pattern: &super::groups::Pattern| {
@@ -409,22 +401,17 @@ fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<
         };
         for pattern in group.patterns.iter().filter(|pattern| pattern.is_user() && !is_seen(pattern)) {
             let what = format!("group '{}': no sampled function of the server matches '{pattern}'", group.name);
-            add(
-                DoubtKind::NotWatched,
-                Severity::Warning,
-                what,
-                "check the spelling; a stripped program shows only its exported functions",
+            doubts.push(
+                DoubtKind::NotWatched
+                    .warning(what, "check the spelling; a stripped program shows only its exported functions"),
             );
         }
     }
     if profile.layer(Some(Layer::User)).is_none_or(|row| row.samples == 0)
         && profile.samples.server_in_own_process > 100
     {
-        add(
-            DoubtKind::NotWatched,
-            Severity::Note,
-            "no sample fell into user mode".into(),
-            "none needed if the server hardly computes",
+        doubts.push(
+            DoubtKind::NotWatched.note("no sample fell into user mode", "none needed if the server hardly computes"),
         );
     }
     doubts

@@ -9,7 +9,7 @@ use super::shares::Shares;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
 use record::watch::{ClassTotals, Counter, Mean, Mode, Reading};
-use record::{ClientSide, Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
+use record::{ClientSide, Doubt, DoubtKind, Watched, WatchedClass, names};
 use std::collections::BTreeMap;
 
 /// What a point keeps of a watch.
@@ -190,9 +190,7 @@ fn against_client(
         let relative = difference.abs() / answered.max(1) as f64;
         // What the client gave up may have been answered; what others asked for is counted, too.
         if (difference < 0.0 || difference > allowed) && relative > 0.001 {
-            seen.doubts.push(Doubt::new(
-                DoubtKind::SourcesDisagree,
-                Severity::Note,
+            seen.doubts.push(DoubtKind::SourcesDisagree.note(
                 format!("the server answered {whole} requests of the whole load, the client counts {answered}"),
                 "others may use the port, or requests are pipelined, upgraded or in HTTP/2 (docs/watching.md, what a request is)",
             ));
@@ -283,34 +281,27 @@ fn states(watched: &mut Watched, readings: &PointReadings) {
 }
 
 fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, lost: u64) {
-    let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
     if lost > 0 {
-        add(
-            DoubtKind::LostEvents,
-            Severity::Warning,
+        doubts.push(DoubtKind::LostEvents.warning(
             format!("{lost} requests were lost to the watch of {}: too many connections for its table", all.requests),
             "use fewer connections, or --detail off",
-        );
+        ));
     }
     let timed: u64 = readings.phases.iter().map(|phases| phases.requests).sum();
     if readings.late > 0 && readings.late * 20 > timed {
-        add(
-            DoubtKind::TooFewSamples,
-            Severity::Note,
+        doubts.push(DoubtKind::TooFewSamples.note(
             format!(
                 "{} of {} requests had no response when their window of phases was closed: the phases are those of the faster ones",
                 readings.late,
                 timed + readings.late
             ),
             "--detail exact times every request",
-        );
+        ));
     }
     if let Some(trouble) = &readings.trouble {
-        add(
-            DoubtKind::NotWatched,
-            Severity::Note,
-            format!("the watch could not do all it was asked for: {trouble}"),
-            "see straingauge doctor",
+        doubts.push(
+            DoubtKind::NotWatched
+                .note(format!("the watch could not do all it was asked for: {trouble}"), "see straingauge doctor"),
         );
     }
 }

@@ -5,7 +5,7 @@
 //! once, in this process's memory. Only these counts are kept, never the bytes. The bytes come from the server's
 //! clients: any bytes give an answer, in time linear in their number.
 
-use record::doubt::{Doubt, DoubtKind, Severity};
+use record::doubt::{Doubt, DoubtKind};
 use record::watch::Traffic;
 
 /// The most bytes kept of a read, as in `bpf/watch.h`.
@@ -97,9 +97,7 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
     cases
         .into_iter()
         .filter(|(count, ..)| *count > 0)
-        .map(|(count, what, remedy)| {
-            Doubt::new(DoubtKind::NotSplit, Severity::Note, format!("{what} ({})", of(count)), remedy)
-        })
+        .map(|(count, what, remedy)| DoubtKind::NotSplit.note(format!("{what} ({})", of(count)), remedy))
         .collect()
 }
 

@@ -411,9 +411,7 @@ impl Watcher {
             let lost = self.last.count(Counter::DisplacedOpen).unwrap_or(0);
             if lost > 0 {
                 let slots = tracer.slots();
-                doubts.push(Doubt::new(
-                    DoubtKind::LostEvents,
-                    Severity::Warning,
+                doubts.push(DoubtKind::LostEvents.warning(
                     format!("{lost} requests were lost: the table has room for {slots} connections"),
                     "give --room COUNT, or start the watch when the connections are there: it makes room for four times as many",
                 ));
@@ -422,9 +420,7 @@ impl Watcher {
         let (group_ns, charged) = (self.last.group_ns().unwrap_or(0), self.last.charged().unwrap_or_default());
         let missing = -charged.elsewhere_ns as f64 / group_ns.max(1) as f64;
         if group_ns > 100_000_000 && missing > 0.01 {
-            doubts.push(Doubt::new(
-                DoubtKind::SourcesDisagree,
-                Severity::Warning,
+            doubts.push(DoubtKind::SourcesDisagree.warning(
                 format!("CPU time charged to requests exceeds the scheduler's account by {:.1} %", missing * 100.0),
                 "part of the server runs outside the watched process group: name its port's owner",
             ));

@@ -4,7 +4,7 @@ use super::charts::Figure;
 use crate::chart::{Chart, Scale, Series};
 use analyze::zones::{SweepFindings, load_words};
 use record::units::format_nanos;
-use record::{Doubt, DoubtKind, Latency, Point, RunDir, Severity, Sweep};
+use record::{Doubt, DoubtKind, Latency, Point, RunDir, Sweep};
 
 const CLASSES: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
 /// A quantile is drawn with at least this many values beyond it.
@@ -98,7 +98,7 @@ fn read(run: &RunDir, point: &Point, unreadable: &mut Vec<Doubt>) -> Option<Vec<
     run.latencies(point.index)
         .map_err(|error| {
             let what = format!("a latency histogram was left out: {error}");
-            unreadable.push(Doubt::new(DoubtKind::Unreadable, Severity::Warning, what, "measure that point again"));
+            unreadable.push(DoubtKind::Unreadable.warning(what, "measure that point again"));
         })
         .ok()
 }

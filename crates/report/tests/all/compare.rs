@@ -1,7 +1,7 @@
 //! A comparison as text and JSON.
 
 use crate::fixture;
-use record::{Doubt, DoubtKind, Severity};
+use record::DoubtKind;
 use report::{compare, text};
 
 #[test]
@@ -13,7 +13,7 @@ fn a_comparison_says_its_headline_and_every_doubt_in_both_forms() {
     b.record.machine.kernel = "other".into();
     for point in b.points.iter_mut().take(3) {
         let what = "other processes used 1.70 CPUs of those under test";
-        point.doubts.push(Doubt::new(DoubtKind::NoisyNeighbour, Severity::Warning, what, "stop them"));
+        point.doubts.push(DoubtKind::NoisyNeighbour.warning(what, "stop them"));
     }
     let found = analyze::compare::runs(&a, &b, 0.05).unwrap();
     assert!(found.doubts.len() >= 2, "{:?}", found.doubts);

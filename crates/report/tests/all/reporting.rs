@@ -3,7 +3,7 @@
 use crate::fixture;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
-use record::{Axis, Doubt, DoubtKind, Figure, Origin, RunDir, RunRecord, Severity, Status, names};
+use record::{Axis, DoubtKind, Figure, Origin, RunDir, RunRecord, Status, names};
 use report::{json, page, run, text};
 use std::fs;
 
@@ -40,14 +40,14 @@ fn script_from_outside_is_shown_and_never_run() {
     record.server_facts.insert(hostile(), hostile());
     record.ended_by = Some(hostile());
     record.status = Status::Interrupted;
-    record.doubts = vec![Doubt::new(DoubtKind::Other, Severity::Invalid, hostile(), hostile())];
+    record.doubts = vec![DoubtKind::Other.invalid(hostile(), hostile())];
     let mut points = fixture::points();
     for point in &mut points {
         point.figures.set(HOSTILE, Figure { unit: hostile(), ..Figure::new(1.0, "us", 1, Origin::Timed) });
         point.figures.set("x", Figure::not_measured(HOSTILE, HOSTILE));
         point.figures.set(names::RESPONSE_P50, Figure::not_measured("us", HOSTILE));
         point.connection_states.insert(HOSTILE.into(), Figure::new(50.0, HOSTILE, 1, Origin::Counted));
-        point.doubts.push(Doubt::new(DoubtKind::Other, Severity::Note, HOSTILE, HOSTILE));
+        point.doubts.push(DoubtKind::Other.note(HOSTILE, HOSTILE));
     }
     let (_folder, run) = written(record, &points);
     let page = page::html(&run);

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS};
 use record::scenario::ServerCommand;
-use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, Severity, shell};
+use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
 
@@ -104,9 +104,7 @@ impl Session {
             progress.show("attaching the watch of requests");
             let (here, why_not) = watch_requests(&how, &mut watch, run.target.port, server.as_ref(), &server_cpus);
             doubts.extend(why_not.map(|why| {
-                Doubt::new(
-                    DoubtKind::NotWatched,
-                    Severity::Note,
+                DoubtKind::NotWatched.note(
                     format!("requests were not watched from the server's side: {why}"),
                     "run straingauge doctor to see what is missing; --detail off turns it off",
                 )
@@ -147,9 +145,7 @@ impl Session {
         match LayerSampler::attach(port, netns_pid) {
             Ok(layers) => self.runner.join(layers),
             Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
-            Err(why) => self.doubts.push(Doubt::new(
-                DoubtKind::NotWatched,
-                Severity::Note,
+            Err(why) => self.doubts.push(DoubtKind::NotWatched.note(
                 format!("what the layers of the network stack cost was not sampled: {why}"),
                 "run straingauge doctor to see what is missing; --profile never turns it off",
             )),
@@ -314,11 +310,11 @@ fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize]) -> Option<Doubt> {
             "give them different CPUs with --cpus and --server-cpus, or use another machine for the client",
         )
     };
-    Some(Doubt::new(DoubtKind::SharedCpus, Severity::Warning, what, remedy))
+    Some(DoubtKind::SharedCpus.warning(what, remedy))
 }
 
 fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
-    let unwatched = |what: String, remedy: &str| Doubt::new(DoubtKind::NotWatched, Severity::Warning, what, remedy);
+    let unwatched = |what: String, remedy: &str| DoubtKind::NotWatched.warning(what, remedy);
     let group = match server.and_then(Server::pid) {
         Some(pid) => Group::Tree(pid),
         None => match observe::server_on_port(port, None) {

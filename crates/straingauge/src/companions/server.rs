@@ -4,7 +4,7 @@ use super::{Companion, Load};
 use crate::measured::{Measured, client_side};
 use observe::watch::point::{self, PointSeen};
 use observe::{Observer, Window};
-use record::{Doubt, DoubtKind, Severity};
+use record::{Doubt, DoubtKind};
 use remote::{RequestWatchPlan, Watcher};
 use std::collections::BTreeMap;
 
@@ -126,9 +126,7 @@ impl Companion for ServerWatch {
             }
         };
         if let Err(why) = seen {
-            measured.point.doubts.push(Doubt::new(
-                DoubtKind::NotWatched,
-                Severity::Warning,
+            measured.point.doubts.push(DoubtKind::NotWatched.warning(
                 format!("the server was not watched: {why}"),
                 "run straingauge doctor on the server's machine to see what is missing",
             ));

@@ -7,7 +7,7 @@ use super::BurstOptions;
 use crate::profile::{ProfileError, ProfileOptions, Profiler};
 use record::layers::Layer;
 use record::profile::{Calibration, Correction, Estimate, ExactProfile, LayerRow, Profile};
-use record::{Doubt, DoubtKind, Severity};
+use record::{Doubt, DoubtKind};
 
 /// Packets before and after the bursts may differ by this share.
 const LOAD_TOLERANCE: f64 = 0.1;
@@ -55,12 +55,7 @@ fn load_doubt(packets: &[u64]) -> Option<Doubt> {
         let what = format!(
             "the load changed around the bursts: {before:.0} packets a tenth of the window before, {after:.0} after them"
         );
-        Doubt::new(
-            DoubtKind::SourcesDisagree,
-            Severity::Warning,
-            what,
-            "profile under a constant load, or take a longer window",
-        )
+        DoubtKind::SourcesDisagree.warning(what, "profile under a constant load, or take a longer window")
     })
 }
 

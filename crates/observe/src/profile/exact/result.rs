@@ -7,7 +7,7 @@ use crate::profile::samples::Side;
 use record::layers::Layer;
 use record::profile::PacketCounts;
 use record::profile::exact::{ExactProfile, ExactRow, HookCosts, Machine, Perturbation, SumCheck, Unpaired};
-use record::{Doubt, DoubtKind, Severity};
+use record::{Doubt, DoubtKind};
 
 /// The difference between the sum over the layers and the scheduler's account that is not mentioned.
 pub const SUM_TOLERANCE: f64 = 0.02;
@@ -155,7 +155,6 @@ fn around(bursts: &[Burst], calls: u64, costs: &HookCosts) -> f64 {
 
 fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
     let mut doubts = Vec::new();
-    let mut add = |kind, severity, what: String, remedy: &str| doubts.push(Doubt::new(kind, severity, what, remedy));
     let checks = [
         (&profile.scheduler_check, "the scheduler's account of the server"),
         (&profile.clock_check, "the clock of all CPUs"),
@@ -163,21 +162,19 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
     for (check, of) in checks {
         if let Some(difference) = check.difference_ratio.filter(|difference| difference.abs() > SUM_TOLERANCE) {
             let what = format!("the sum over the layers differs from {of} by {:+.1} %", difference * 100.0);
-            add(
-                DoubtKind::SourcesDisagree,
-                Severity::Warning,
+            doubts.push(DoubtKind::SourcesDisagree.warning(
                 what,
                 "use longer bursts (--burst), and keep the clients off the server's CPUs: from the moment at which a server wakes a process that preempts it, the scheduler charges the woken process",
-            );
+            ));
         }
     }
     for lost in profile.machine.unhooked.iter().filter(|lost| lost.is_needed) {
         let what = format!("{} could not be hooked ({}), so its layer's time is its caller's", lost.function, lost.why);
-        add(DoubtKind::NotWatched, Severity::Warning, what, "take the layers from --accounting sampled on this kernel");
+        doubts.push(DoubtKind::NotWatched.warning(what, "take the layers from --accounting sampled on this kernel"));
     }
     if profile.packets.total() == 0 {
         let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.machine.port);
-        add(DoubtKind::NotWatched, Severity::Warning, what, "put load on the server while it is profiled");
+        doubts.push(DoubtKind::NotWatched.warning(what, "put load on the server while it is profiled"));
     }
     for row in profile.layers.iter().filter(|row| row.layer != Some(Layer::User)) {
         let removed = row.measured_ns as f64 - row.cpu_ns;
@@ -187,14 +184,14 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
                 "{:.0} % of the time measured in {name} was the hooks' own and was taken out",
                 removed / row.measured_ns as f64 * 100.0
             );
-            add(DoubtKind::NotWatched, Severity::Note, what, "compare it with --accounting sampled");
+            doubts.push(DoubtKind::NotWatched.note(what, "compare it with --accounting sampled"));
         }
     }
     let unpaired = &profile.unpaired;
     let lost = unpaired.not_entered + unpaired.not_left + unpaired.too_deep + unpaired.lost_threads;
     if lost as f64 > 0.001 * profile.perturbation.hooks as f64 {
         let what = format!("{lost} of {} hooks found no partner", profile.perturbation.hooks);
-        add(DoubtKind::LostEvents, Severity::Warning, what, "compare it with --accounting sampled");
+        doubts.push(DoubtKind::LostEvents.warning(what, "compare it with --accounting sampled"));
     }
     doubts
 }

@@ -10,7 +10,7 @@ use analyze::{compare, zones};
 use anyhow::{Result, bail};
 use record::run::RunDir;
 use record::units::format_si;
-use record::{Doubt, DoubtKind, Severity, Status};
+use record::{DoubtKind, Status};
 use std::process::ExitCode;
 
 impl Search<'_> {
@@ -28,9 +28,7 @@ impl Search<'_> {
         let (mut runs, mut finished) = (Vec::new(), Ok(()));
         for mut side in std::mem::take(&mut self.sides) {
             if let Some(why) = &why {
-                side.writer.record_mut().doubts.push(Doubt::new(
-                    DoubtKind::Interrupted,
-                    Severity::Warning,
+                side.writer.record_mut().doubts.push(DoubtKind::Interrupted.warning(
                     format!("the run ended early: {why}"),
                     "the zones rest on the points measured until then; run it again to its end",
                 ));

@@ -10,7 +10,7 @@ use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
 use record::scenario::{FindRun, ProfileRun};
-use record::{Axis, AxisPlace, Doubt, DoubtKind, LoadPlan, Pace, Point, RunKind, Scenario, Severity, Sweep};
+use record::{Axis, AxisPlace, DoubtKind, LoadPlan, Pace, Point, RunKind, Scenario, Sweep};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -329,9 +329,7 @@ fn prepare_sender(session: &mut Session) {
     let is_alone = !cpus.is_empty() && !cpus.iter().any(|cpu| session.plan.cpus.contains(cpu));
     session.runner.sender = Sender::Microbenchmark { polls: is_alone };
     if !is_alone {
-        session.doubts.push(Doubt::new(
-            DoubtKind::SharedCpus,
-            Severity::Note,
+        session.doubts.push(DoubtKind::SharedCpus.note(
             "the sender has no CPU to itself and sleeps between segments: what sleeping costs stands in System Call and Other",
             "use a machine with two CPUs, or keep --cpus and --server-cpus apart",
         ));
