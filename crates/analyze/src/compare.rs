@@ -15,7 +15,7 @@ use crate::disturbance::quiet_first;
 use crate::doubted;
 use crate::predict::regression::student;
 use crate::statistics::Interval;
-use record::{Pace, Point, RunDir, Severity, Sweep, names};
+use record::{Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;
@@ -159,13 +159,7 @@ fn levels(run: &RunDir) -> Vec<Level<'_>> {
         .points
         .iter()
         .filter(|point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single))
-        .map(|point| {
-            let load = match point.pace {
-                Pace::Open { rate_per_sec, .. } => rate_per_sec,
-                Pace::Closed => point.connections as f64,
-            };
-            ((point.sweep, load), point)
-        })
+        .map(|point| ((point.sweep, point.load()), point))
         .filter(|((_, load), _)| load.is_finite() && *load > 0.0)
         .collect();
     loaded.sort_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));

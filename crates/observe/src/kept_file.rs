@@ -42,6 +42,11 @@ impl KeptFile {
     }
 }
 
+/// Reads a file that this kernel may not have.
+pub fn read<'a>(file: &Option<KeptFile>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    file.as_ref()?.read(buffer).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

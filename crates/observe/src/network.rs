@@ -3,7 +3,7 @@
 //! The files are opened inside the namespace and stay in it. `softnet_stat` is about the whole machine, whatever the
 //! namespace.
 
-use crate::kept_file::KeptFile;
+use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{PacketCounts, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops};
 use record::Outside;
 use std::collections::BTreeMap;
@@ -120,8 +120,4 @@ fn speeds(pid: Option<u32>) -> BTreeMap<String, u64> {
     devices
         .filter_map(|entry| Some((entry.file_name().to_string_lossy().into_owned(), speed(&entry.path())?)))
         .collect()
-}
-
-fn read<'a>(file: &Option<KeptFile>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    file.as_ref()?.read(buffer).ok()
 }

@@ -262,15 +262,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
     body.extend_from_slice(&REQ_BYTECODE.to_ne_bytes());
     body.extend_from_slice(&operation(BC_S_GE, 20));
     body.extend_from_slice(&operation(BC_S_LE, 12));
-
-    let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
-    message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-    message.extend_from_slice(&kind.to_ne_bytes());
-    message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16).to_ne_bytes());
-    message.extend_from_slice(&sequence.to_ne_bytes());
-    message.extend_from_slice(&0u32.to_ne_bytes());
-    message.extend_from_slice(&body);
-    message
+    Message { kind, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
 /// Whether the dump goes on with another datagram.
@@ -285,31 +277,67 @@ pub enum Progress {
 /// Reads one datagram of a dump and adds its sockets. Messages of another sequence (an answer that was given up before)
 /// are passed over.
 pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) -> io::Result<Progress> {
-    let mut rest = datagram;
-    while rest.len() >= HEADER_BYTES {
-        let length = u32_at(rest, 0) as usize;
-        if length < HEADER_BYTES || length > rest.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent a message that is cut short"));
+    for message in messages(datagram) {
+        let Message { kind, sequence: of, body } = message?;
+        if of != sequence {
+            continue;
         }
-        let kind = u16::from_ne_bytes([rest[4], rest[5]]);
-        let body = &rest[HEADER_BYTES..length];
-        if u32_at(rest, 8) == sequence {
-            match i32::from(kind) {
-                libc::NLMSG_DONE => return Ok(Progress::Complete),
-                libc::NLMSG_ERROR if body.len() >= 4 => {
-                    let code = u32_at(body, 0) as i32;
-                    return match code.checked_neg() {
-                        Some(errno) if errno > 0 => Err(io::Error::from_raw_os_error(errno)),
-                        _ => Ok(Progress::Complete),
-                    };
-                }
-                _ if kind == TCPDIAG_GETSOCK || kind == SOCK_DIAG_BY_FAMILY => add_socket(body, sockets),
-                _ => {}
+        match i32::from(kind) {
+            libc::NLMSG_DONE => return Ok(Progress::Complete),
+            libc::NLMSG_ERROR if body.len() >= 4 => {
+                let code = u32_at(body, 0) as i32;
+                return match code.checked_neg() {
+                    Some(errno) if errno > 0 => Err(io::Error::from_raw_os_error(errno)),
+                    _ => Ok(Progress::Complete),
+                };
             }
+            _ if kind == TCPDIAG_GETSOCK || kind == SOCK_DIAG_BY_FAMILY => add_socket(body, sockets),
+            _ => {}
         }
-        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
     }
     Ok(Progress::More)
+}
+
+/// A message of netlink.
+pub(crate) struct Message<'a> {
+    pub kind: u16,
+    pub sequence: u32,
+    pub body: &'a [u8],
+}
+
+impl Message<'_> {
+    /// As a request with this flag.
+    pub fn bytes(&self, flag: i32) -> Vec<u8> {
+        let length = HEADER_BYTES + self.body.len();
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(&(length as u32).to_ne_bytes());
+        bytes.extend_from_slice(&self.kind.to_ne_bytes());
+        bytes.extend_from_slice(&((libc::NLM_F_REQUEST | flag) as u16).to_ne_bytes());
+        bytes.extend_from_slice(&self.sequence.to_ne_bytes());
+        bytes.extend_from_slice(&0u32.to_ne_bytes());
+        bytes.extend_from_slice(self.body);
+        bytes
+    }
+}
+
+/// The messages of a datagram.
+pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        if rest.len() < HEADER_BYTES {
+            return None;
+        }
+        let length = u32_at(rest, 0) as usize;
+        if length < HEADER_BYTES || length > rest.len() {
+            rest = &[];
+            let what = "inet_diag sent a message that is cut short";
+            return Some(Err(io::Error::new(io::ErrorKind::InvalidData, what)));
+        }
+        let kind = u16::from_ne_bytes([rest[4], rest[5]]);
+        let message = Message { kind, sequence: u32_at(rest, 8), body: &rest[HEADER_BYTES..length] };
+        rest = &rest[length.next_multiple_of(4).min(rest.len())..];
+        Some(Ok(message))
+    })
 }
 
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -3,7 +3,7 @@
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::port_sockets::PortReader;
-use crate::sock_diag::{self, HEADER_BYTES, Interface, Scope, request, u32_at};
+use crate::sock_diag::{self, HEADER_BYTES, Interface, Message, Scope, messages, request, u32_at};
 use rustix::fd::OwnedFd;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;
@@ -73,18 +73,9 @@ impl TimeWaitSockets {
             let mut is_over = false;
             while !is_over {
                 let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
-                let mut rest = &buffer[..received];
-                while rest.len() >= HEADER_BYTES {
-                    let length = u32_at(rest, 0) as usize;
-                    if length < HEADER_BYTES || length > rest.len() {
-                        return Err(io::Error::new(
-                            io::ErrorKind::InvalidData,
-                            "inet_diag sent a message that is cut short",
-                        ));
-                    }
-                    let kind = i32::from(u16::from_ne_bytes([rest[4], rest[5]]));
-                    let body = &rest[HEADER_BYTES..length];
-                    match kind {
+                for message in messages(&buffer[..received]) {
+                    let Message { kind, body, .. } = message?;
+                    match i32::from(kind) {
                         libc::NLMSG_DONE | libc::NLMSG_ERROR => is_over = true,
                         _ if body.len() >= 52 && body[1] == TIME_WAIT && found.len() < BATCH => {
                             let mut one = [0u8; 56];
@@ -96,7 +87,6 @@ impl TimeWaitSockets {
                         }
                         _ => {}
                     }
-                    rest = &rest[length.next_multiple_of(4).min(rest.len())..];
                 }
             }
         }
@@ -104,13 +94,7 @@ impl TimeWaitSockets {
     }
 
     fn end(&mut self, body: &[u8; 56]) -> io::Result<()> {
-        let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
-        message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-        message.extend_from_slice(&SOCK_DESTROY.to_ne_bytes());
-        message.extend_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
-        message.extend_from_slice(&2u32.to_ne_bytes());
-        message.extend_from_slice(&0u32.to_ne_bytes());
-        message.extend_from_slice(body);
+        let message = Message { kind: SOCK_DESTROY, sequence: 2, body }.bytes(libc::NLM_F_ACK);
         rustix::net::send(&self.socket, &message, SendFlags::empty())?;
         let mut buffer = [0; 4096];
         let (received, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;

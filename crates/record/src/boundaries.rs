@@ -1,7 +1,7 @@
 //! The functions at which one layer of the network stack calls another: one reviewed table (`data/boundaries.txt`),
 //! next to the rule of [`layers`](crate::layers), for measuring layers without sampling.
 
-use crate::layers::Layer;
+use crate::layers::{Layer, TableError};
 use std::sync::LazyLock;
 
 /// The table that ships with the program.
@@ -24,16 +24,6 @@ pub struct Boundary {
     pub instead_of: Option<String>,
 }
 
-/// Why a table cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} of the table of boundaries {what}")]
-pub struct BoundaryError {
-    /// Line, from 1.
-    pub line: usize,
-    /// The error.
-    pub what: String,
-}
-
 /// The table that ships with the program (a test proves that it parses).
 pub fn built_in() -> &'static [Boundary] {
     &BUILT_IN
@@ -42,11 +32,11 @@ pub fn built_in() -> &'static [Boundary] {
 /// Parses a table: sections `[Layer]` or `[Layer: packets]`, each followed by names separated by white space, a needed
 /// one with `!` at its end, a substitute for another as `name(other)`; `#` begins a comment. A name may appear only
 /// once.
-pub fn parse(text: &str) -> Result<Vec<Boundary>, BoundaryError> {
+pub fn parse(text: &str) -> Result<Vec<Boundary>, TableError> {
     let mut found: Vec<Boundary> = Vec::new();
     let mut section = None;
     for (index, line) in text.lines().enumerate() {
-        let error = |what: String| BoundaryError { line: index + 1, what };
+        let error = |what: String| TableError { line: index + 1, what };
         let line = line.split('#').next().unwrap_or_default().trim();
         if let Some(title) = line.strip_prefix('[') {
             let title = title.strip_suffix(']').ok_or_else(|| error("lacks the closing ]".into()))?;

@@ -77,8 +77,8 @@ pub enum Role<'r> {
 
 /// Why a table cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} of the layer table {what}")]
-pub struct RuleError {
+#[error("line {line} of the table of functions {what}")]
+pub struct TableError {
     /// Line, from 1.
     pub line: usize,
     /// The error.
@@ -109,11 +109,11 @@ impl Rule {
 
     /// Parses a table: sections `[Layer]`, `[Layer: part]`, `[helper: what]`, `[modules of Layer]`, each followed by
     /// names and prefixes (`tcp_*`) separated by white space; `#` begins a comment. A name may appear only once.
-    pub fn parse(text: &str) -> Result<Rule, RuleError> {
+    pub fn parse(text: &str) -> Result<Rule, TableError> {
         let mut rule = Rule::default();
         let mut section: Option<(usize, bool)> = None;
         for (index, line) in text.lines().enumerate() {
-            let error = |what: String| RuleError { line: index + 1, what };
+            let error = |what: String| TableError { line: index + 1, what };
             let line = line.split('#').next().unwrap_or_default().trim();
             if let Some(title) = line.strip_prefix('[') {
                 let title = title.strip_suffix(']').ok_or_else(|| error("lacks the closing ]".into()))?;
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_faulty_table_is_refused_with_its_line() {
         let refused = |text: &str| Rule::parse(text).unwrap_err().to_string();
-        assert_eq!(refused("[TCP]\ntcp_* tcp_*\n"), "line 2 of the layer table repeats 'tcp_*'");
+        assert_eq!(refused("[TCP]\ntcp_* tcp_*\n"), "line 2 of the table of functions repeats 'tcp_*'");
         assert!(refused("[Tcp]\n").contains("names no layer"));
         assert!(refused("tcp_*\n").contains("before the first section"));
         assert!(refused("[TCP]\n*\n").contains("neither a name nor a prefix"));

@@ -132,6 +132,11 @@ impl Point {
         }
     }
 
+    /// The load: the offered rate of an open loop, the connections of a closed one.
+    pub fn load(&self) -> f64 {
+        self.offered_per_sec().unwrap_or(self.connections as f64)
+    }
+
     /// A figure's value, if measured.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.figures.value(name)

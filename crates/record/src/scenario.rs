@@ -333,15 +333,6 @@ impl Scenario {
         }
     }
 
-    /// See [`loaded`](Self::loaded).
-    pub fn loaded_mut(&mut self) -> Option<&mut LoadRun> {
-        match &mut self.kind {
-            RunKind::Load(run) => Some(run),
-            RunKind::Find(FindRun { base, .. }) | RunKind::Profile(ProfileRun { base, .. }) => Some(base),
-            RunKind::Watch(_) | RunKind::Simulate(_) => None,
-        }
-    }
-
     /// The loaded or watched server, in words: the URL as typed, or `:8080`; empty for a simulation. Untrusted text.
     pub fn url(&self) -> Cow<'_, str> {
         match &self.kind {

@@ -228,10 +228,7 @@ fn reading(
         _ => own,
     };
     let Some(busy_cpus) = used.filter(|used| *used > 0.0) else { return Ok(None) };
-    let load = match point.pace {
-        Pace::Open { rate_per_sec, .. } => rate_per_sec,
-        Pace::Closed => point.connections as f64,
-    };
+    let load = point.load();
     if !(load.is_finite() && load > 0.0) {
         return Ok(None);
     }

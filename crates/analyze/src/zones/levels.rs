@@ -79,31 +79,28 @@ pub(super) fn longest_ns(groups: &[(f64, Vec<&Point>)]) -> u64 {
     groups.iter().flat_map(|(_, points)| points).map(|point| point.duration_ns).max().unwrap_or(0)
 }
 
-pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<Reading> {
+/// Each point with its load before it and its weight after it.
+fn weighted<'a>(groups: &'a [(f64, Vec<&'a Point>)]) -> impl Iterator<Item = (f64, &'a Point, f64)> {
     let longest = longest_ns(groups);
-    groups
-        .iter()
-        .flat_map(|(load, points)| points.iter().map(move |point| (*load, *point)))
-        .filter_map(|(load, point)| {
-            Some(Reading { load, repeat: point.repeat, value: value(point)?, weight: weight(point, longest) })
-        })
+    let of_load = move |(load, points): &'a (f64, Vec<&'a Point>)| {
+        points.iter().map(move |point| (*load, *point, weight(point, longest)))
+    };
+    groups.iter().flat_map(of_load)
+}
+
+pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<Reading> {
+    weighted(groups)
+        .filter_map(|(load, point, weight)| Some(Reading { load, repeat: point.repeat, value: value(point)?, weight }))
         .collect()
 }
 
 /// The trials for the failure point. Loads that the client limited are no trials of the server.
 pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<Trial> {
-    let longest = longest_ns(groups);
-    groups
-        .iter()
-        .flat_map(|(load, points)| points.iter().map(move |point| (*load, *point)))
-        .filter_map(|(load, point)| {
+    weighted(groups)
+        .filter_map(|(load, point, weight)| {
             let failed = !crossed(point, criteria)?.is_empty();
-            (!(failed && client_limited(point, criteria))).then_some(Trial {
-                load,
-                repeat: point.repeat,
-                failed,
-                weight: weight(point, longest),
-            })
+            let limited = failed && client_limited(point, criteria);
+            (!limited).then_some(Trial { load, repeat: point.repeat, failed, weight })
         })
         .collect()
 }

@@ -122,7 +122,10 @@ pub fn record() -> RunRecord {
 
 /// The load of a record.
 pub fn loaded(record: &mut RunRecord) -> &mut LoadRun {
-    record.scenario.loaded_mut().expect("a run that loads a server")
+    match &mut record.scenario.kind {
+        RunKind::Load(run) | RunKind::Find(FindRun { base: run, .. }) => run,
+        other => panic!("{other:?} loads no server"),
+    }
 }
 
 /// The form of a record of `find`.

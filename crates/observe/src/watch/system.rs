@@ -4,7 +4,7 @@
 
 use super::system_text::{parse_counts_by_kind, parse_disks, parse_named_numbers, parse_scheduled};
 use crate::group::clock_ticks_per_sec;
-use crate::kept_file::KeptFile;
+use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{CpuTimes, parse_machine_stat};
 use record::time::monotonic_ns;
 use record::watch::system::{CpuModes, Kind, Memory, Paging, SystemTotals};
@@ -88,10 +88,6 @@ impl SystemReader {
         totals.running = scheduled.running;
         totals.blocked = scheduled.blocked;
     }
-}
-
-fn read<'a>(file: &Option<KeptFile>, buffer: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    file.as_ref()?.read(buffer).ok()
 }
 
 fn modes(times: &CpuTimes, tick_ms: u64) -> CpuModes {
