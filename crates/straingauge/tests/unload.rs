@@ -82,7 +82,7 @@ fn a_server_that_stays_down_at_one_connection_has_no_recovery_point_and_says_so(
     let pace = ["--duration", "200ms", "--warmup", "50ms", "--max-connections", "16"];
     let found = find(&truth, &server, &pace);
     let shown = format!("{}\n{:#}", found.text, found.unloading());
-    assert!(found.apart().starts_with(&[1.0, 2.0]), "{shown}");
+    assert!(found.apart().starts_with(&[1.0, 2.0]) && found.text.contains("With 1 connection it gave"), "{shown}");
     assert!(found.has_cause() && found.unloading()["never_back"] == true, "{shown}");
     let recovery = &found.unloading()["recovery_point"];
     assert_eq!((recovery["place"].as_str(), recovery["estimate"].as_f64()), (Some("below"), None), "{shown}");
@@ -100,7 +100,9 @@ fn healthy_servers_do_not_stay_down() {
         let found = find(&truth, server, &["--duration", "100ms", "--warmup", "50ms", "--max-connections", "8"]);
         let shown = format!("{}\n{:#}", found.text, found.unloading());
         assert!(found.apart().is_empty() && !found.has_cause(), "{shown}");
-        assert_eq!(found.unloading()["recovery_point"]["place"], "beyond", "{shown}");
+        // Beside other work it may not be known.
+        let place = found.unloading()["recovery_point"]["place"].as_str();
+        assert!(matches!(place, Some("beyond" | "unknown")), "{shown}");
         assert!(!found.text.contains("recover"), "{shown}");
     }
 }

@@ -78,10 +78,30 @@ impl Unloading {
         apart.filter_map(|level| Some((level.load, level.change?))).min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
     }
 
+    /// Where no load is apart: one at which the way down gave as little, but too few repeats, or too different ones, to tell that
+    /// from chance.
+    fn unsure(&self) -> Option<(f64, Change)> {
+        let compared = self.levels.iter().filter_map(|level| Some((level.load, level.change?)));
+        let low = compared.filter(|(_, change)| change.ratio <= APART_RATIO);
+        low.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio)).filter(|_| self.widest().is_none())
+    }
+
     /// One sentence on both ways.
     pub fn sentence(&self) -> String {
         let unit = Sweep::Connections;
-        let Some((load, change)) = self.widest() else {
+        if let Some((load, change)) = self.unsure() {
+            return format!(
+                "On the way down the server gave {} of what it gave on the way up with {}{}: {}.",
+                percent(change.ratio),
+                load_words(load, unit),
+                range_words(&change),
+                why_unsure(&change)
+            );
+        }
+        // Of a server that never came back the lowest load says most.
+        let lowest_apart = self.levels.iter().find(|level| level.is_apart).filter(|_| self.never_back);
+        let lowest_apart = lowest_apart.and_then(|level| Some((level.load, level.change?)));
+        let Some((load, change)) = lowest_apart.or(self.widest()) else {
             let compared: Vec<&Change> = self.levels.iter().filter_map(|level| level.change.as_ref()).collect();
             let Some(n) = compared.iter().map(|change| change.n).max() else {
                 return "The way down could not be compared with the way up: no load held on the way up and was measured on both."
@@ -93,10 +113,7 @@ impl Unloading {
                 percent(furthest)
             );
         };
-        let range = match (change.low, change.high) {
-            (Some(low), Some(high)) => format!(" ({} to {}, n = {})", percent(low), percent(high), change.n),
-            _ => String::new(),
-        };
+        let range = range_words(&change);
         let lowest = load_words(self.levels.first().map_or(0.0, |level| level.load), unit);
         if self.never_back {
             return format!(
@@ -172,14 +189,45 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
         let Some(level) = levels.iter_mut().find(|level| level.load == *load as f64) else { continue };
         level.loading_per_sec = estimate(&fallen.before, criteria);
         (level.change, level.is_apart) = (Some(fallen.change), true);
-        recovery_point.failed = recovery_point.failed.or(Some(level.load));
     }
-    if let Some(lowest) = recovery_point.failed.filter(|_| !fallen.is_empty()) {
-        (recovery_point.place, recovery_point.high) = (Place::Below, Some(lowest));
-        recovery_point.reason = not_reached(lowest);
+    if let Some(lowest) = fallen.keys().next().map(|load| *load as f64) {
+        // What was measured only since it came down has nothing to be compared with.
+        let others = levels.iter_mut().filter(|level| !level.is_apart);
+        others.for_each(|level| (level.loading_per_sec, level.change) = (None, None));
+        (recovery_point.place, recovery_point.reason) = (Place::Below, not_reached(lowest));
+        (recovery_point.failed, recovery_point.high) = (Some(lowest), Some(lowest));
     }
-    let doubts = doubts(points, repeats);
-    Some(Unloading { levels, recovery_point, never_back: !fallen.is_empty(), repeats: repeats as u64, doubts })
+    let (doubts, never_back) = (doubts(points, repeats), !fallen.is_empty());
+    let mut found = Unloading { levels, recovery_point, never_back, repeats: repeats as u64, doubts };
+    if let Some((load, change)) = found.unsure() {
+        let why = why_unsure(&change);
+        (found.recovery_point.place, found.recovery_point.reason) = (Place::Unknown, format!("cannot be told: {why}"));
+        if repeats >= LEAST_REPEATS {
+            let what = format!(
+                "the way down gave {} of the way up with {}{}: {why}",
+                percent(change.ratio),
+                load_words(load, Sweep::Connections),
+                range_words(&change)
+            );
+            let remedy = "allow more time with --budget, or fewer loads with --max-connections";
+            found.doubts.push(Doubt::new(DoubtKind::TooFewSamples, Severity::Warning, what, remedy));
+        }
+    }
+    Some(found)
+}
+
+fn range_words(change: &Change) -> String {
+    match (change.low, change.high) {
+        (Some(low), Some(high)) => format!(" ({} to {}, n = {})", percent(low), percent(high), change.n),
+        _ => format!(" (n = {})", change.n),
+    }
+}
+
+fn why_unsure(change: &Change) -> &'static str {
+    match (change.n as usize) < LEAST_REPEATS {
+        true => "too few repeats to tell that from chance",
+        false => "the repeats differ too much to tell that from chance",
+    }
 }
 
 fn not_reached(lowest: f64) -> String {

@@ -131,6 +131,24 @@ fn two_walks_say_that_they_are_too_few() {
     let found = zones::find(&bench.points, &few.criteria).unloading.unwrap();
     assert_eq!(found.widest().map(|(load, _)| load), None);
     assert!(found.doubts.iter().any(|doubt| doubt.kind == DoubtKind::TooFewSamples), "{:?}", found.doubts);
+    let (said, recovery) = (found.sentence(), &found.recovery_point);
+    assert!(said.contains("too few repeats to tell that from chance") && !said.contains("loading curve"), "{said}");
+    assert_eq!((recovery.place, recovery.estimate), (Place::Unknown, None), "{recovery:?}");
+}
+
+#[test]
+fn a_last_way_down_that_time_cut_short_is_doubted_where_it_matters() {
+    let (mut points, _) = walked(&metastable(0.02, 0.05), 1, 300);
+    let last = points.iter().map(|point| point.repeat).max().unwrap();
+    let found = |points: &[Point]| zones::find(points, &walking(300).criteria).unloading.unwrap();
+    let is_cut =
+        |point: &Point, from: u32| point.sweep == Sweep::Unloading && point.repeat >= from && point.connections < 40;
+    points.retain(|point| point.repeat < 4 && !is_cut(point, 3));
+    assert!(last >= 3 && points.iter().any(|point| point.sweep == Sweep::Unloading && point.repeat == 3));
+    let cut = found(&points);
+    assert_eq!((cut.repeats, cut.widest()), (3, None), "{cut:#?}");
+    assert!(cut.doubts.iter().any(|doubt| doubt.what.contains("too few repeats to tell that from chance")), "{cut:#?}");
+    assert!(!cut.sentence().contains("loading curve"), "{}", cut.sentence());
 }
 
 #[test]
@@ -142,6 +160,9 @@ fn a_server_that_never_comes_back_is_called_so_in_every_seed() {
             assert!(found.never_back, "seed {seed}: {found:#?}");
             let (load, change) = found.widest().unwrap();
             assert!(load < 40.0 && (0.2..0.45).contains(&change.ratio), "seed {seed}: {load}, {change:?}");
+            let others = found.levels.iter().filter(|level| !level.is_apart);
+            assert!(others.into_iter().all(|level| level.change.is_none() && level.loading_per_sec.is_none()));
+            assert!(found.sentence().contains("With 1 connection it gave"), "{}", found.sentence());
             let apart: Vec<f64> = found.levels.iter().filter(|level| level.is_apart).map(|level| level.load).collect();
             assert!(apart.starts_with(&[1.0, 2.0, 4.0]), "seed {seed}: {apart:?}");
             let recovery = &found.recovery_point;
