@@ -203,15 +203,23 @@ impl Bursts {
             return None;
         }
         let was_on = self.phase == Phase::On;
-        if was_on {
-            self.burst.end = now_ns;
-            self.phase = Phase::Rest(self.connections);
-            self.next_ns = 0;
-        }
-        if self.phase == Phase::Rest(0) {
-            self.phase = Phase::Off;
-            self.meant = self.times.next(now_ns);
-            self.next_ns = self.meant.start;
+        match &mut self.phase {
+            // What came in before now may be behind these events, and even if they are all there were: the thread may
+            // have stood since its wait.
+            Phase::On => {
+                self.burst.end = now_ns;
+                self.phase = Phase::Rest(self.connections);
+                self.next_ns = 0;
+            }
+            Phase::Rest(0) => {
+                self.phase = Phase::Off;
+                self.meant = self.times.next(now_ns);
+                self.next_ns = self.meant.start;
+            }
+            // The kernel hands out events in turn, and one response at a time is under way on a connection: the last
+            // ones are read when every connection had its turn, or when nothing was left.
+            Phase::Rest(left) => *left = if are_all { 0 } else { left.saturating_sub(events) },
+            Phase::Off => {}
         }
         if self.phase == Phase::Off && now_ns >= self.next_ns {
             // After a wait that passed it by, it is another one.
@@ -222,11 +230,6 @@ impl Bursts {
                 self.burst = now_ns..u64::MAX;
                 self.next_ns = self.meant.end;
             }
-        }
-        // The kernel hands out events in turn, and one response at a time is under way on a connection: what came in
-        // before the burst was over is read when every connection had one, or when nothing was left.
-        if let Phase::Rest(left) = &mut self.phase {
-            *left = if are_all { 0 } else { left.saturating_sub(events) };
         }
         was_on.then(|| self.burst.clone())
     }
@@ -378,12 +381,16 @@ mod tests {
         fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
             self.0.look(now_ns, 1, true);
             let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
-            // Read before the next look, or after it.
-            let early = dated && self.0.takes(Arrival::At(arrived_ns), 0);
-            self.0.look(read_ns, 1, true);
-            let late = dated && self.0.is_dating() && self.0.takes(Arrival::At(arrived_ns), 0);
-            assert_eq!(early, late, "at {now_ns}, read {gap_ns} ns after it");
-            (early, read_ns)
+            // Read before the next look; or after it; or the thread stood between its wait, which found nothing, and that
+            // look: then the next wait finds it.
+            let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(Arrival::At(arrived_ns), 0);
+            let early = dated && read(&self.0);
+            self.0.look(read_ns, 0, true);
+            let late = dated && read(&self.0);
+            self.0.look(read_ns + 1, 1, true);
+            let latest = dated && read(&self.0);
+            assert_eq!((late, latest), (early, early), "at {now_ns}, read {gap_ns} ns after it");
+            (early, read_ns + 1)
         }
     }
 
@@ -445,6 +452,8 @@ mod tests {
         bursts.look(over_ns + 1, 488, false);
         assert!(bursts.is_dating(), "1,000 connections may have had none yet");
         bursts.look(over_ns + 2, 512, false);
+        assert!(bursts.is_dating(), "the last of them are only about to be read");
+        bursts.look(over_ns + 3, 512, false);
         assert!(!bursts.is_dating());
     }
 
