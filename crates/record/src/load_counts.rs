@@ -1,7 +1,7 @@
 //! The counts and histograms of a load, which add up over the threads of an engine and over machines.
 
+use crate::adds_up;
 use crate::histogram::LogError;
-use crate::sum::adds_up;
 use crate::{Latency, Outcomes};
 use serde::de::Error as _;
 use serde::ser::Error as _;
