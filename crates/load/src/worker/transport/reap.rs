@@ -167,7 +167,6 @@ impl Times {
 struct Bursts {
     times: Times,
     connections: usize,
-    meant: Range<u64>,
     phase: Phase,
     /// The burst that is on, or the last one.
     burst: Range<u64>,
@@ -185,8 +184,7 @@ enum Phase {
 
 impl Bursts {
     fn new(times: Times, connections: usize) -> Self {
-        let meant = times.next(monotonic_ns());
-        Bursts { times, connections, next_ns: meant.start, meant, phase: Phase::Off, burst: 0..0 }
+        Bursts { times, connections, phase: Phase::Off, burst: 0..0, next_ns: 0 }
     }
 
     /// Packets are dated, and reads ask for the dates. Until the last response of the burst is read: turning the dates
@@ -211,24 +209,20 @@ impl Bursts {
                 self.phase = Phase::Rest(self.connections);
                 self.next_ns = 0;
             }
-            Phase::Rest(0) => {
-                self.phase = Phase::Off;
-                self.meant = self.times.next(now_ns);
-                self.next_ns = self.meant.start;
-            }
+            Phase::Rest(0) => self.phase = Phase::Off,
             // The kernel hands out events in turn, and one response at a time is under way on a connection: the last
             // ones are read when every connection had its turn, or when nothing was left.
             Phase::Rest(left) => *left = if are_all { 0 } else { left.saturating_sub(events) },
             Phase::Off => {}
         }
-        if self.phase == Phase::Off && now_ns >= self.next_ns {
-            // After a wait that passed it by, it is another one.
-            self.meant = self.times.next(now_ns);
-            self.next_ns = self.meant.start;
-            if self.meant.contains(&now_ns) {
+        if self.phase == Phase::Off {
+            // Not the one it waited for, if the wait has passed that one by.
+            let meant = self.times.next(now_ns);
+            self.next_ns = meant.start;
+            if meant.contains(&now_ns) {
                 self.phase = Phase::On;
                 self.burst = now_ns..u64::MAX;
-                self.next_ns = self.meant.end;
+                self.next_ns = meant.end;
             }
         }
         was_on.then(|| self.burst.clone())
@@ -374,7 +368,7 @@ mod tests {
 
     impl Looks {
         fn new(seed: u64) -> Self {
-            Looks(Bursts { next_ns: 0, ..Bursts::new(Times { seed, is_always: false }, 1) })
+            Looks(Bursts::new(Times { seed, is_always: false }, 1))
         }
 
         /// Two looks in a row; whether what comes in after the second, and is read at the next look, is taken.
