@@ -167,7 +167,6 @@ impl Times {
 struct Bursts {
     times: Times,
     connections: usize,
-    meant: Range<u64>,
     phase: Phase,
     /// The burst that is on, or the last one.
     burst: Range<u64>,
@@ -185,8 +184,7 @@ enum Phase {
 
 impl Bursts {
     fn new(times: Times, connections: usize) -> Self {
-        let meant = times.next(monotonic_ns());
-        Bursts { times, connections, next_ns: meant.start, meant, phase: Phase::Off, burst: 0..0 }
+        Bursts { times, connections, phase: Phase::Off, burst: 0..0, next_ns: 0 }
     }
 
     /// Packets are dated, and reads ask for the dates. Until the last response of the burst is read: turning the dates
@@ -203,30 +201,29 @@ impl Bursts {
             return None;
         }
         let was_on = self.phase == Phase::On;
-        if was_on {
-            self.burst.end = now_ns;
-            self.phase = Phase::Rest(self.connections);
-            self.next_ns = 0;
+        match &mut self.phase {
+            // What came in before now may be behind these events, and even if they are all there were: the thread may
+            // have stood since its wait.
+            Phase::On => {
+                self.burst.end = now_ns;
+                self.phase = Phase::Rest(self.connections);
+                self.next_ns = 0;
+            }
+            Phase::Rest(0) => self.phase = Phase::Off,
+            // The kernel hands out events in turn, and one response at a time is under way on a connection: the last
+            // ones are read when every connection had its turn, or when nothing was left.
+            Phase::Rest(left) => *left = if are_all { 0 } else { left.saturating_sub(events) },
+            Phase::Off => {}
         }
-        if self.phase == Phase::Rest(0) {
-            self.phase = Phase::Off;
-            self.meant = self.times.next(now_ns);
-            self.next_ns = self.meant.start;
-        }
-        if self.phase == Phase::Off && now_ns >= self.next_ns {
-            // After a wait that passed it by, it is another one.
-            self.meant = self.times.next(now_ns);
-            self.next_ns = self.meant.start;
-            if self.meant.contains(&now_ns) {
+        if self.phase == Phase::Off {
+            // Not the one it waited for, if the wait has passed that one by.
+            let meant = self.times.next(now_ns);
+            self.next_ns = meant.start;
+            if meant.contains(&now_ns) {
                 self.phase = Phase::On;
                 self.burst = now_ns..u64::MAX;
-                self.next_ns = self.meant.end;
+                self.next_ns = meant.end;
             }
-        }
-        // The kernel hands out events in turn, and one response at a time is under way on a connection: what came in
-        // before the burst was over is read when every connection had one, or when nothing was left.
-        if let Phase::Rest(left) = &mut self.phase {
-            *left = if are_all { 0 } else { left.saturating_sub(events) };
         }
         was_on.then(|| self.burst.clone())
     }
@@ -371,19 +368,23 @@ mod tests {
 
     impl Looks {
         fn new(seed: u64) -> Self {
-            Looks(Bursts { next_ns: 0, ..Bursts::new(Times { seed, is_always: false }, 1) })
+            Looks(Bursts::new(Times { seed, is_always: false }, 1))
         }
 
         /// Two looks in a row; whether what comes in after the second, and is read at the next look, is taken.
         fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
             self.0.look(now_ns, 1, true);
             let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
-            // Read before the next look, or after it.
-            let early = dated && self.0.takes(Arrival::At(arrived_ns), 0);
-            self.0.look(read_ns, 1, true);
-            let late = dated && self.0.is_dating() && self.0.takes(Arrival::At(arrived_ns), 0);
-            assert_eq!(early, late, "at {now_ns}, read {gap_ns} ns after it");
-            (early, read_ns)
+            // Read before the next look; or after it; or the thread stood between its wait, which found nothing, and that
+            // look: then the next wait finds it.
+            let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(Arrival::At(arrived_ns), 0);
+            let early = dated && read(&self.0);
+            self.0.look(read_ns, 0, true);
+            let late = dated && read(&self.0);
+            self.0.look(read_ns + 1, 1, true);
+            let latest = dated && read(&self.0);
+            assert_eq!((late, latest), (early, early), "at {now_ns}, read {gap_ns} ns after it");
+            (early, read_ns + 1)
         }
     }
 
@@ -445,6 +446,8 @@ mod tests {
         bursts.look(over_ns + 1, 488, false);
         assert!(bursts.is_dating(), "1,000 connections may have had none yet");
         bursts.look(over_ns + 2, 512, false);
+        assert!(bursts.is_dating(), "the last of them are only about to be read");
+        bursts.look(over_ns + 3, 512, false);
         assert!(!bursts.is_dating());
     }
 
