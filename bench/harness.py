@@ -122,6 +122,11 @@ def version():
     return first_line(PROGRAM, "--version")
 
 
+def revision():
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown revision"
+
+
 def cpu_model():
     with open("/proc/cpuinfo") as file:
         return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "unknown CPU")
@@ -134,7 +139,7 @@ def facts(command, *programs):
     return [f"command: {command}", f"date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
             f"kernel: {' '.join(os.uname()[i] for i in (0, 2, 4))}, clock {clock}", f"cpu: {cpu_model()}, {os.cpu_count()} CPUs",
             f"load average before: {' '.join(f'{load:.2f}' for load in os.getloadavg())}",
-            f"straingauge: {first_line('git', '-C', ROOT, 'describe', '--always', '--dirty')}",
+            f"straingauge: {revision()}",
             *(first_line(*program.split()) for program in programs)]
 
 
