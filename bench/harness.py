@@ -265,13 +265,12 @@ def ends_with(number):
 
 @contextlib.contextmanager
 def running(words):
-    """A process that is killed at the end of the block, and with the benchmark."""
-    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, preexec_fn=ends_with(signal.SIGKILL))
+    """A process that ends with the block, and with the benchmark."""
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, preexec_fn=ends_with(signal.SIGTERM))
     try:
         yield process
     finally:
-        process.kill()
-        process.wait()
+        end(process)
 
 
 # Half a CPU: 5 ms of work, 5 ms of sleep.
