@@ -138,6 +138,21 @@ def a_line_that_a_kill_cut_off_is_dropped_and_what_is_whole_is_kept():
         assert again.rows[1] == {"server": "bucket", "number": ""}
 
 
+def results_under_other_conditions_or_with_other_columns_are_refused():
+    def is_refused(call, *arguments):
+        try:
+            call(*arguments)
+        except SystemExit:
+            return True
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        assert not any(is_refused(harness.same_conditions, folder, "this machine\n") for _ in range(2))
+        assert is_refused(harness.same_conditions, folder, "another machine\n")
+        path = os.path.join(folder, "raw.csv")
+        harness.Rows(path, ["server"]).add({"server": "nginx"})
+        assert not is_refused(harness.Rows, path, ["server"]) and is_refused(harness.Rows, path, ["server", "number"])
+
+
 def estimates_are_read_from_what_find_writes_and_from_what_it_does_not_yet():
     point = lambda value: {"place": "within", "estimate": value, "low": value - 1, "high": None}
     read = servers.estimates({"connections": {"yield_point": point(9.4), "failure_point": point(70.0), "peak": {"load": 16.0, "per_sec": 1600.0,
