@@ -1,4 +1,4 @@
-/* As on a kernel without SO_TIMESTAMPNS: preloaded into the engine, which then times no arrival. */
+/* As on a kernel without SO_TIMESTAMPING: preloaded into the engine, which then times no arrival. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 int setsockopt(int fd, int level, int name, const void *value, socklen_t length) {
     static int (*real)(int, int, int, const void *, socklen_t);
-    if (level == SOL_SOCKET && name == SO_TIMESTAMPNS) {
+    if (level == SOL_SOCKET && name == SO_TIMESTAMPING) {
         errno = ENOPROTOOPT;
         return -1;
     }

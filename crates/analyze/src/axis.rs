@@ -21,7 +21,7 @@ const SEED: u64 = 0x4158;
 
 /// A figure over the repeats of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
+pub struct Median {
     /// Median over repeats.
     pub median: f64,
     /// Interval of the median; absent with fewer than two repeats.
@@ -42,34 +42,34 @@ pub struct AxisLevel {
     /// Points in which the client was saturated.
     pub client_limited: u64,
     /// Complete responses per second.
-    pub throughput_per_sec: Option<Estimate>,
+    pub throughput_per_sec: Option<Median>,
     /// Those with status 2xx or 3xx.
-    pub goodput_per_sec: Option<Estimate>,
+    pub goodput_per_sec: Option<Median>,
     /// Median response time, microseconds.
-    pub response_p50_us: Option<Estimate>,
+    pub response_p50_us: Option<Median>,
     /// 99th percentile of the response time, microseconds.
-    pub response_p99_us: Option<Estimate>,
+    pub response_p99_us: Option<Median>,
     /// 99th percentile of the reap delay, microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reap_p99_us: Option<Estimate>,
+    pub reap_p99_us: Option<Median>,
     /// Server CPU per request with the softirq time of its CPUs, microseconds.
-    pub cpu_us_per_request: Option<Estimate>,
+    pub cpu_us_per_request: Option<Median>,
     /// User part.
-    pub cpu_user_us_per_request: Option<Estimate>,
+    pub cpu_user_us_per_request: Option<Median>,
     /// System part.
-    pub cpu_system_us_per_request: Option<Estimate>,
+    pub cpu_system_us_per_request: Option<Median>,
     /// Softirq part.
-    pub softirq_us_per_request: Option<Estimate>,
+    pub softirq_us_per_request: Option<Median>,
     /// Failed requests as a share of those finished.
-    pub failed_ratio: Option<Estimate>,
+    pub failed_ratio: Option<Median>,
     /// Conforming connections as a share of all.
-    pub conforming_ratio: Option<Estimate>,
+    pub conforming_ratio: Option<Median>,
     /// Median bandwidth of a connection of fixed bandwidth, bits per second.
-    pub connection_bits_per_sec: Option<Estimate>,
+    pub connection_bits_per_sec: Option<Median>,
     /// The measured number of what the axis varies (cold connections, TIME_WAIT sockets).
-    pub present: Option<Estimate>,
+    pub present: Option<Median>,
     /// Kernel memory of what the axis varies, bytes.
-    pub kernel_bytes: Option<Estimate>,
+    pub kernel_bytes: Option<Median>,
 }
 
 /// How a figure changed from the axis's lowest value to its highest.
@@ -175,10 +175,10 @@ fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, dema
 }
 
 /// A figure over the repeats of one value; `None` if nothing was measured.
-pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
+pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Median> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     let interval = bootstrap(&values, criteria.confidence_ratio, SEED, median);
-    Some(Estimate {
+    Some(Median {
         median: median(&values)?,
         low: interval.map(|interval| interval.low),
         high: interval.map(|interval| interval.high),

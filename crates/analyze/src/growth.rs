@@ -117,7 +117,7 @@ fn compare(
 mod tests {
     use super::*;
     use record::point::FunctionCost;
-    use record::{Figure, Origin, Outcomes, Pace, Sweep};
+    use record::{Figure, Origin, Pace, Sweep};
 
     fn point(repeat: u32, tcp_us: f64, lookup_us: f64) -> Point {
         let mut figures = record::Figures::default();
@@ -131,23 +131,11 @@ mod tests {
             samples: 50,
         };
         Point {
-            schema: 1,
             index: repeat,
-            sweep: Sweep::Connections,
-            repeat,
-            axis: None,
-            connections: 1,
-            pace: Pace::Closed,
-            started_unix_ms: 0,
-            warmup_ns: 0,
             duration_ns: 1,
-            outcomes: Outcomes::default(),
             figures,
-            connection_states: Default::default(),
-            workload: Default::default(),
             functions: vec![cost("tcp_ack", 1.0), cost("__inet_lookup_established", lookup_us)],
-            watched: None,
-            doubts: Vec::new(),
+            ..Point::of(Sweep::Connections, repeat, 1, Pace::Closed)
         }
     }
 

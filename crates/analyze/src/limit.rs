@@ -274,25 +274,8 @@ mod tests {
     use record::{Figure, Origin};
 
     fn point() -> Point {
-        let mut point = Point {
-            schema: 1,
-            index: 0,
-            sweep: record::Sweep::Single,
-            repeat: 0,
-            axis: None,
-            connections: 8,
-            pace: record::Pace::Closed,
-            started_unix_ms: 0,
-            warmup_ns: 0,
-            duration_ns: 1_000_000_000,
-            outcomes: Default::default(),
-            figures: Default::default(),
-            connection_states: Default::default(),
-            workload: Default::default(),
-            functions: Vec::new(),
-            watched: None,
-            doubts: vec![],
-        };
+        let mut point =
+            Point { duration_ns: 1_000_000_000, ..Point::of(record::Sweep::Single, 0, 8, record::Pace::Closed) };
         point.figures.set(names::RESPONSE_P99, Figure::new(62_100.0, "us", 1000, Origin::Timed));
         point.figures.set(names::THROUGHPUT, Figure::new(9_000.0, "1/s", 1000, Origin::Counted));
         point.figures.set(names::SERVER_CPU, Figure::not_measured("us", "the server is on another machine"));

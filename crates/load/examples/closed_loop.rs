@@ -39,6 +39,14 @@ fn main() {
     }
     println!("{:?}", result.engine);
     println!("{:?} {:?}", result.first_errors, result.counts.status_counts);
+    let times = &result.counts.times;
+    if let Some(ms) = arguments.iter().find_map(|text| text.strip_prefix("beyond=")?.parse::<u64>().ok()) {
+        for (name, times) in [("response", &times.response), ("sampled", &times.sampled), ("reap", &times.reap)] {
+            let (all, below) = (times.len(), times.count_at_most(ms * 1_000_000));
+            let middle = times.quantile_ns((below + all) as f64 / 2.0 / all.max(1) as f64).unwrap_or(0);
+            println!("{name} beyond {ms} ms: {} of {all}, in the middle {middle} ns", all - below);
+        }
+    }
     for doubt in &result.doubts {
         println!("{:?}: {}; {}", doubt.kind, doubt.what, doubt.remedy);
     }

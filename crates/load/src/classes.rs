@@ -6,7 +6,7 @@ use record::workload::{ClassResult, Grouping, Kind};
 use record::{Latency, LoadPlan};
 
 /// One class's counts; requests of the window only.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct ClassTally {
     requests: u64,
     ok: u64,
@@ -16,20 +16,7 @@ struct ClassTally {
     response: Latency,
 }
 
-impl ClassTally {
-    fn new() -> Self {
-        ClassTally { requests: 0, ok: 0, failed: 0, unfinished: 0, body_bytes: 0, response: Latency::new() }
-    }
-
-    fn merge(&mut self, other: &ClassTally) {
-        self.requests += other.requests;
-        self.ok += other.ok;
-        self.failed += other.failed;
-        self.unfinished += other.unfinished;
-        self.body_bytes += other.body_bytes;
-        self.response.merge(&other.response);
-    }
-}
+record::adds_up!(ClassTally { requests, ok, failed, unfinished, body_bytes, response });
 
 /// The request under way on a connection slot.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,7 +39,7 @@ impl Classes {
         if workload.classes.is_empty() && workload.trace.is_none() {
             return None;
         }
-        let classes = vec![ClassTally::new(); workload.classes.len().max(1)];
+        let classes = vec![ClassTally::default(); workload.classes.len().max(1)];
         Some(Box::new(Classes { classes, under_way: vec![UnderWay::default(); slots] }))
     }
 
@@ -113,7 +100,7 @@ impl Classes {
 
     pub(crate) fn merge(&mut self, other: &Classes) {
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
-            mine.merge(theirs);
+            mine.add(theirs);
         }
     }
 
@@ -138,11 +125,11 @@ impl Classes {
             .collect();
         if workload.has_dynamic() {
             for (kind, label) in [(Kind::Static, "static"), (Kind::Dynamic, "dynamic")] {
-                let mut whole = ClassTally::new();
+                let mut whole = ClassTally::default();
                 let mut ratio = None;
                 let of_kind = workload.classes.iter().enumerate().filter(|(_, named)| named.kind == kind);
                 for (class, _) in of_kind {
-                    whole.merge(&self.classes[class]);
+                    whole.add(&self.classes[class]);
                     ratio = share(class).map(|more| more + ratio.unwrap_or(0.0));
                 }
                 results.push(result(Grouping::Kind, label, ratio, &whole));

@@ -4,9 +4,10 @@ use crate::framing::Framing;
 use crate::ports::{Lease, PortChoice};
 
 /// The state of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// No socket. May be opened when needed.
+    #[default]
     Closed,
     /// No socket; the last attempt failed, and none is made before `since_ns`.
     BackOff,
@@ -39,13 +40,11 @@ pub(crate) const KNOWN_SLOW: u16 = 32;
 pub(crate) const ASKED: u16 = 64;
 /// A byte of a response came since the window began.
 pub(crate) const HEARD: u16 = 128;
-/// The arrival of the response under way is timed.
-pub(crate) const SAMPLED: u16 = 256;
 /// The socket gives out the kernel's stamps.
-pub(crate) const STAMPED: u16 = 512;
+pub(crate) const STAMPED: u16 = 256;
 
 /// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Connection {
     pub(crate) framing: Framing,
     /// When the current [`State`] began, for the states that use it.
@@ -74,23 +73,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new() -> Self {
-        Connection {
-            framing: Framing::new(),
-            since_ns: 0,
-            intended_ns: 0,
-            first_byte_ns: 0,
-            fd: -1,
-            written: 0,
-            requests: 0,
-            target: 0,
-            source: 0,
-            port: 0,
-            generation: 0,
-            state: State::Closed,
-            flags: 0,
-            failures: 0,
-            choice: 0,
-        }
+        Connection { fd: -1, ..Connection::default() }
     }
 
     #[inline]

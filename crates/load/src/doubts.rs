@@ -115,9 +115,10 @@ fn reaped_late(result: &LoadResult) -> Option<Doubt> {
         DoubtKind::ReapDelay,
         if largest_ns > WAKE_UP_NS { Severity::Warning } else { Severity::Note },
         format!(
-            "responses waited in the client's kernel until the client took them up: {}, n = {} sampled",
+            "responses waited in the client's kernel until the client took them up: {}, n = {}, sampled in {} of the time",
             words.join(" and "),
-            format_si(times.sampled.len() as f64)
+            format_si(times.sampled.len() as f64),
+            percent(result.dated_ratio())
         ),
         "fewer connections a client thread (--threads, --connections), client CPUs that nothing else uses (--cpus), or \
          more client machines (--client)",
@@ -314,6 +315,7 @@ mod tests {
     /// Samples of these response times, of which the client's own part is that share.
     fn reaped(samples: u64, response_ns: u64, own: f64) -> Option<Doubt> {
         let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        result.counts.dated_ns = 40_000_000;
         let times = &mut result.counts.times;
         let own_ns = (response_ns as f64 * own) as u64;
         for _ in 0..samples {
@@ -332,6 +334,7 @@ mod tests {
         let doubt = reaped(2_000, 1_200_000, 0.72).unwrap();
         assert_eq!((doubt.kind, doubt.severity), (DoubtKind::ReapDelay, Severity::Warning));
         assert!(doubt.what.contains("864 us of the 1.20 ms at p50 (72 %) and 864 us"), "{doubt:?}");
+        assert!(doubt.what.ends_with("n = 2000, sampled in 4 % of the time"), "{doubt:?}");
         assert!(!reaped(999, 1_200_000, 0.72).unwrap().what.contains("p99"), "a tail of nine samples");
         assert_eq!(reaped(2_000, 50_000, 0.4).unwrap().severity, Severity::Note, "any client has to wake up");
     }

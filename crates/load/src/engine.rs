@@ -351,7 +351,7 @@ impl<'a> Conductor<'a> {
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
             bits_per_sec.extend(report.bits_per_sec);
-            let refused = |error: Errno| format!("the kernel does not date packets (SO_TIMESTAMPNS: {})", error.io());
+            let refused = |error: Errno| format!("the kernel does not date packets (SO_TIMESTAMPING: {})", error.io());
             no_arrivals = no_arrivals.or(report.has_no_stamps.map(refused));
             match (&mut tls, report.tls) {
                 (Some(tls), Some(more)) => tls.merge(more),

@@ -82,6 +82,11 @@ impl Poller {
         }
     }
 
+    /// Whether there may be more events than these.
+    pub(crate) fn is_full(&self, count: usize) -> bool {
+        count == self.events.len()
+    }
+
     /// An event of the last wait: (conditions, data).
     #[inline]
     pub(crate) fn event(&self, index: usize) -> (u32, u64) {

@@ -53,6 +53,11 @@ impl LoadResult {
         self.window_ns as f64 / 1e9
     }
 
+    /// The share of the window in which arrivals were dated.
+    pub(crate) fn dated_ratio(&self) -> f64 {
+        self.counts.dated_ns as f64 / (self.engine.threads.max(1) as f64 * self.window_ns as f64)
+    }
+
     /// The histograms by name, as they are written to an `.hlog`.
     pub fn latencies(&self) -> Vec<(&str, &Latency)> {
         let mut all: Vec<_> = self.counts.times.tagged().into_iter().filter(|(tag, _)| *tag != "own-lag").collect();
@@ -64,21 +69,24 @@ impl LoadResult {
     pub fn figures(&self, plan: &LoadPlan) -> Figures {
         let mut figures = Figures::default();
         self.rates(plan, &mut figures);
-        for (name, quantile) in [
-            (names::RESPONSE_P50, 0.5),
-            (names::RESPONSE_P90, 0.9),
-            (names::RESPONSE_P99, 0.99),
-            (names::RESPONSE_P999, 0.999),
+        let times = &self.counts.times;
+        for (name, latency, quantile) in [
+            (names::RESPONSE_P50, &times.response, 0.5),
+            (names::RESPONSE_P90, &times.response, 0.9),
+            (names::RESPONSE_P99, &times.response, 0.99),
+            (names::RESPONSE_P999, &times.response, 0.999),
+            (names::SERVICE_P50, &times.service, 0.5),
+            (names::SERVICE_P99, &times.service, 0.99),
+            (names::FIRST_BYTE_P50, &times.first_byte, 0.5),
+            (names::FIRST_BYTE_P99, &times.first_byte, 0.99),
+            (names::CONNECT_P50, &times.connect, 0.5),
+            (names::CONNECT_P99, &times.connect, 0.99),
         ] {
-            figures.set(name, quantile_us(&self.counts.times.response, quantile));
+            figures.set(name, quantile_us(latency, quantile));
         }
-        figures.set(names::RESPONSE_MEAN, timed_us(self.counts.times.response.mean_ns(), &self.counts.times.response));
-        figures.set(names::RESPONSE_MAX, max_us(&self.counts.times.response));
-        figures.set(names::SERVICE_P50, quantile_us(&self.counts.times.service, 0.5));
-        figures.set(names::SERVICE_P99, quantile_us(&self.counts.times.service, 0.99));
-        figures.set(names::SERVICE_MAX, max_us(&self.counts.times.service));
-        figures.set(names::FIRST_BYTE_P50, quantile_us(&self.counts.times.first_byte, 0.5));
-        figures.set(names::FIRST_BYTE_P99, quantile_us(&self.counts.times.first_byte, 0.99));
+        figures.set(names::RESPONSE_MEAN, timed_us(times.response.mean_ns(), &times.response));
+        figures.set(names::RESPONSE_MAX, max_us(&times.response));
+        figures.set(names::SERVICE_MAX, max_us(&times.service));
         figures.set(
             names::SILENT,
             match self.counts.outcomes.connections_used {
@@ -88,8 +96,6 @@ impl LoadResult {
                 }
             },
         );
-        figures.set(names::CONNECT_P50, quantile_us(&self.counts.times.connect, 0.5));
-        figures.set(names::CONNECT_P99, quantile_us(&self.counts.times.connect, 0.99));
         let lag = [
             (names::LAG_P50, quantile_us(&self.counts.times.lag, 0.5)),
             (names::LAG_P99, quantile_us(&self.counts.times.lag, 0.99)),
@@ -122,8 +128,13 @@ impl LoadResult {
         } else if self.counts.arrivals_unknown > 0 {
             "the kernel did not say when the sampled responses came in"
         } else {
-            "no request of the sample was answered"
+            "no response came in while arrivals were dated"
         };
+        // The threads share their bursts.
+        match self.counts.dated_times.div_ceil(self.engine.threads.max(1) as u64) {
+            0 => figures.not_measured(names::REAP_DATED, why),
+            bursts => figures.measured(names::REAP_DATED, self.dated_ratio(), bursts, Origin::Timed),
+        }
         for (name, latency, quantile) in [
             (names::REAP_P50, &times.reap, 0.5),
             (names::REAP_P99, &times.reap, 0.99),

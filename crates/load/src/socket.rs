@@ -96,10 +96,16 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
-/// Has reads by [`receive_stamped`] say when the last byte came in. While one socket of the machine asks for it, the kernel
-/// stamps every packet that comes in.
+/// Has the kernel stamp every packet that comes in, or lets it be. It stamps while one socket of the machine asks for it,
+/// and begins and ends a little after it was asked. (`SO_TIMESTAMPNS` asks until its socket is closed.)
+pub(crate) fn set_stamping(fd: i32, is_on: bool) -> Result<(), Errno> {
+    let flags = if is_on { libc::SOF_TIMESTAMPING_RX_SOFTWARE } else { 0 };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
+}
+
+/// Has reads by [`receive_stamped`] say when the last byte came in, where packets are stamped.
 pub(crate) fn set_stamps(fd: i32) -> Result<(), Errno> {
-    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1i32)
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_SOFTWARE)
 }
 
 /// Sets whether the kernel probes a peer after a second of silence (keep-alive).
@@ -237,14 +243,16 @@ pub(crate) fn receive_stamped(fd: i32, buffer: &mut [u8]) -> Result<(usize, Opti
     // SAFETY: CMSG_FIRSTHDR gave a whole header inside of the control data.
     let found = unsafe { *header };
     // SAFETY: no access; the length of a header with so much data.
-    let whole = unsafe { libc::CMSG_LEN(size_of::<libc::timespec>() as libc::c_uint) } as usize;
-    let is_stamp = (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
+    let whole = unsafe { libc::CMSG_LEN(size_of::<[libc::timespec; 3]>() as libc::c_uint) } as usize;
+    let is_stamp = (found.cmsg_level, found.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
     if !is_stamp || (found.cmsg_len as usize) < whole {
         return Ok((count, None));
     }
-    // SAFETY: the data after the header is a timespec, as its type and length say.
-    let stamp = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
-    Ok((count, Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64)))
+    // SAFETY: the data after the header are three timespecs, as its type and length say.
+    let [stamp, ..] = unsafe { libc::CMSG_DATA(header).cast::<[libc::timespec; 3]>().read_unaligned() };
+    // The first is the kernel's stamp, the others are those of hardware: 0 = none.
+    let stamp_ns = stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64;
+    Ok((count, (stamp_ns > 0).then_some(stamp_ns)))
 }
 
 /// Takes up to `limit` bytes off the socket without copying them (`MSG_TRUNC` on TCP, since Linux 2.4).

@@ -8,6 +8,7 @@ use crate::framing::{HTTP_2, is_http_2};
 use crate::series::Series;
 use crate::socket::Errno;
 use record::{Latency, LoadCounts};
+use std::ops::Range;
 
 /// Connections that take longer than this to open count as slow: a lost SYN is repeated after 1 s.
 const SLOW_CONNECT_NS: u64 = 1_000_000_000;
@@ -249,6 +250,15 @@ impl Tally {
             self.series.completed(now_ns, response_ns);
         }
         self.completed_total += 1;
+    }
+
+    /// In this time arrivals were dated.
+    pub(crate) fn dated(&mut self, time: Range<u64>) {
+        let (from_ns, to_ns) = (time.start.max(self.begin_ns), time.end.min(self.end_ns));
+        if from_ns < to_ns {
+            self.counts.dated_ns += to_ns - from_ns;
+            self.counts.dated_times += 1;
+        }
     }
 
     /// The last byte of a complete response, taken up at `now_ns`, had come in at `arrived_ns`.

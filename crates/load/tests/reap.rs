@@ -3,6 +3,8 @@
 //! The engine asks for the arrivals of a rate series on its own thread, one after another. So what gives them can stop
 //! the engine, and can be the server, too: then it is known to the microsecond when answers came in and how long the
 //! engine did nothing.
+//!
+//! A load of less than a second is one burst, so every request of these loads is of the sample.
 
 use crate::servers::*;
 use load::{LoadEvents, LoadResult, Supply};
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Requests that are sent at once, each on its own connection. One of 32 is sampled; no gap is longer than 63.
+/// Requests that are sent at once, each on its own connection.
 const REQUESTS: usize = 100;
 const REST: Duration = Duration::from_millis(300);
 
@@ -122,29 +124,36 @@ fn about(nanos: u64) -> u64 {
     nanos - nanos / 500
 }
 
+/// The kernel takes its time to begin.
+fn assert_most_are_dated(result: &LoadResult) {
+    let (dated, all) = (result.counts.times.reap.len(), result.counts.outcomes.completed());
+    assert!(dated <= all && 2 * dated > all, "{dated} of {all} dated");
+}
+
 #[test]
 fn a_planted_stall_of_the_client_is_its_reap_delay() {
     let (result, diary, taken_up_ns) = play(Stalls::Client);
     let times = &result.counts.times;
-    assert!(!times.reap.is_empty() && result.counts.arrivals_unknown == 0, "{} sampled", times.reap.len());
+    assert_most_are_dated(&result);
     let planted_ns = diary.stalled_ns - diary.answered_ns;
-    let (least, most) = (times.reap.min_ns().unwrap(), times.reap.max_ns().unwrap());
+    // All but the last request were answered before the stall.
+    let (least, most) = (times.reap.quantile_ns(0.02).unwrap(), times.reap.max_ns().unwrap());
     assert!(least >= about(planted_ns), "{least} ns of {planted_ns} ns");
     // The engine's own record: from the first answer's departure until it had taken up the last.
     let stalled_ns = taken_up_ns - diary.answering_ns;
     assert!(about(most) <= stalled_ns, "{most} ns of {stalled_ns} ns");
-    // Without it nothing of the stall is left: every answer was there before it.
-    assert!(about(times.arrived.max_ns().unwrap()) <= diary.answered_ns - diary.start_ns);
+    // Without it nothing of the stall is left: those answers were there before it.
+    assert!(about(times.arrived.quantile_ns(0.98).unwrap()) <= diary.answered_ns - diary.start_ns);
     assert!(times.sampled.min_ns().unwrap() >= about(diary.stalled_ns - diary.start_ns - 50 * MS));
     let doubt = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::ReapDelay);
-    assert!(times.reap.len() < 20 || doubt.is_some(), "{:?}", result.doubts);
+    assert!(doubt.is_some(), "{:?}", result.doubts);
 }
 
 #[test]
 fn a_slow_server_is_no_reap_delay() {
     let (result, diary, taken_up_ns) = play(Stalls::Server);
     let times = &result.counts.times;
-    assert!(!times.reap.is_empty() && result.counts.arrivals_unknown == 0, "{} sampled", times.reap.len());
+    assert_most_are_dated(&result);
     assert!(about(times.reap.max_ns().unwrap()) <= taken_up_ns - diary.answering_ns);
     assert!(times.arrived.quantile_ns(0.5).unwrap() >= about(diary.answering_ns - diary.start_ns));
 }
@@ -163,7 +172,7 @@ fn the_time_that_a_server_thinks_is_not_the_clients() {
     (plan.connections, plan.duration_ns) = (16, 500 * MS);
     let result = run(&plan);
     let times = &result.counts.times;
-    assert!(!times.reap.is_empty());
+    assert_most_are_dated(&result);
     assert!(times.arrived.min_ns().unwrap() >= about(5 * MS), "{:?}", times.arrived.min_ns());
     assert_eq!((times.sampled.len(), times.arrived.len()), (times.reap.len(), times.reap.len()));
 }
@@ -187,8 +196,26 @@ fn a_body_that_comes_in_pieces_is_timed_by_its_last_byte() {
     (plan.connections, plan.duration_ns) = (16, 500 * MS);
     let result = run(&plan);
     let times = &result.counts.times;
-    assert!(!times.reap.is_empty() && result.counts.arrivals_unknown == 0);
+    assert_most_are_dated(&result);
     assert!(times.arrived.min_ns().unwrap() >= about(3 * MS), "{:?}", times.arrived.min_ns());
+}
+
+/// Says so, and how long it was. A machine that is busy enough passes bursts by.
+#[test]
+fn a_long_load_is_sampled_in_bursts() {
+    let server = answering(SMALL.to_vec());
+    let bursts = (0..20).find_map(|_| {
+        let result = run(&LoadPlan { duration_ns: 1_000 * MS, ..plan(server.address) });
+        (!result.counts.times.reap.is_empty()).then_some(result)
+    });
+    let result = bursts.expect("a burst in 20 s");
+    let (sampled, all) = (result.counts.times.reap.len(), result.counts.outcomes.completed());
+    assert!(result.counts.dated_ns < result.window_ns && sampled + result.counts.arrivals_unknown < all);
+    let figures = result.figures(&plan(server.address));
+    let (share, p50) = (figures.get(names::REAP_DATED).unwrap(), figures.get(names::REAP_P50).unwrap());
+    assert_eq!(share.value, Some(result.counts.dated_ns as f64 / result.window_ns as f64));
+    assert_eq!((share.n, p50.n), (Some(result.counts.dated_times), Some(sampled)));
+    assert_eq!(p50.origin, Some(record::figure::Origin::Sampled));
 }
 
 /// The end of the connection, which has no time of arrival, is the end of the response.

@@ -117,40 +117,15 @@ pub struct CpuTimes {
     pub steal: u64,
 }
 
+// Idle times may step back by a tick on some kernels.
+record::grows!(CpuTimes { user, system, idle, iowait, irq, softirq, steal });
+
 impl CpuTimes {
     /// All modes together.
     pub fn total(&self) -> u64 {
         [self.user, self.system, self.idle, self.iowait, self.irq, self.softirq, self.steal]
             .iter()
             .fold(0, |sum, part| sum.saturating_add(*part))
-    }
-
-    /// The time added since `earlier`. Idle times may step back by a tick on some kernels: that counts as 0.
-    pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
-        CpuTimes {
-            user: self.user.saturating_sub(earlier.user),
-            system: self.system.saturating_sub(earlier.system),
-            idle: self.idle.saturating_sub(earlier.idle),
-            iowait: self.iowait.saturating_sub(earlier.iowait),
-            irq: self.irq.saturating_sub(earlier.irq),
-            softirq: self.softirq.saturating_sub(earlier.softirq),
-            steal: self.steal.saturating_sub(earlier.steal),
-        }
-    }
-
-    /// Adds another CPU's times.
-    pub fn add(&mut self, other: &CpuTimes) {
-        for (mine, theirs) in [
-            (&mut self.user, other.user),
-            (&mut self.system, other.system),
-            (&mut self.idle, other.idle),
-            (&mut self.iowait, other.iowait),
-            (&mut self.irq, other.irq),
-            (&mut self.softirq, other.softirq),
-            (&mut self.steal, other.steal),
-        ] {
-            *mine = mine.saturating_add(theirs);
-        }
     }
 }
 

@@ -34,7 +34,7 @@ mod sentence;
 mod share;
 pub mod shell;
 pub mod simulation;
-mod sum;
+pub mod sum;
 pub mod text;
 pub mod time;
 pub mod units;

@@ -1,7 +1,7 @@
 //! The counts and histograms of a load, which add up over the threads of an engine and over machines.
 
+use crate::adds_up;
 use crate::histogram::LogError;
-use crate::sum::adds_up;
 use crate::{Latency, Outcomes};
 use serde::de::Error as _;
 use serde::ser::Error as _;
@@ -40,6 +40,12 @@ pub struct LoadCounts {
     /// Sampled responses of which the kernel did not say when they came in, or while its wall clock was set.
     #[serde(default)]
     pub arrivals_unknown: u64,
+    /// How long inside the window arrivals were dated; of each thread.
+    #[serde(default)]
+    pub dated_ns: u64,
+    /// In how many bursts; of each thread.
+    #[serde(default)]
+    pub dated_times: u64,
     /// Complete responses by status code.
     #[serde(with = "pairs")]
     pub status_counts: BTreeMap<u16, u64>,
@@ -57,6 +63,8 @@ adds_up!(LoadCounts {
     received_in_window_bytes,
     stray_responses,
     arrivals_unknown,
+    dated_ns,
+    dated_times,
     status_counts,
 });
 
@@ -216,6 +224,8 @@ mod tests {
             received_in_window_bytes: number(),
             stray_responses: number(),
             arrivals_unknown: number(),
+            dated_ns: number(),
+            dated_times: number(),
             status_counts: [(200 + (number() % 3) as u16, number()), (404, number())].into(),
         }
     }
@@ -263,7 +273,7 @@ mod tests {
             outer.values().chain(inner.values()).filter_map(serde_json::Value::as_u64).collect()
         };
         let doubled: Vec<u64> = numbers(&one).into_iter().map(|number| 2 * number).collect();
-        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 9 + 20));
+        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 11 + 20));
     }
 
     #[test]
@@ -282,10 +292,12 @@ mod tests {
         let mut counts = drawn(&[3, 70_000, 5]);
         let mut json = serde_json::to_value(&counts).unwrap();
         json["latencies"].as_array_mut().unwrap().retain(|pair| !LATER_TAGS.iter().any(|tag| pair[0] == *tag));
-        json.as_object_mut().unwrap().remove("arrivals_unknown");
+        for later in ["arrivals_unknown", "dated_ns", "dated_times"] {
+            json.as_object_mut().unwrap().remove(later);
+        }
         let times = &mut counts.times;
         (times.reap, times.sampled, times.arrived) = Default::default();
-        counts.arrivals_unknown = 0;
+        (counts.arrivals_unknown, counts.dated_ns, counts.dated_times) = (0, 0, 0);
         assert_eq!(serde_json::from_value::<LoadCounts>(json).unwrap(), counts);
     }
 }

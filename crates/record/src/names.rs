@@ -75,6 +75,8 @@ names! {
     REAP_P99 = "client.reap_p99_us", "us";
     /// Longest reap delay of the sample.
     REAP_MAX = "client.reap_max_us", "us";
+    /// The share of the window in which arrivals were dated for the reap delay; n: the bursts.
+    REAP_DATED = "client.reap_dated_ratio", "ratio";
     /// Median response time of the requests whose reap delay is known.
     SAMPLED_P50 = "client.response_sampled_p50_us", "us";
     /// 99th percentile of the response times of the same requests.

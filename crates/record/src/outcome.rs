@@ -1,7 +1,7 @@
 //! How every request of the window ended: those sent in it, and those under way when it began. The sum of the outcomes
 //! equals both together.
 
-use crate::sum::adds_up;
+use crate::adds_up;
 use serde::{Deserialize, Serialize};
 
 /// Counts of requests by outcome. Every request of the window ends in exactly one of the counts that [`Outcomes::sum`]

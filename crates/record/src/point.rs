@@ -11,6 +11,9 @@ use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Version of the files besides `run.json`. A reader refuses newer ones.
+pub const SCHEMA: u32 = 1;
+
 crate::worded! {
     /// The part of a run that a point belongs to.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -37,7 +40,7 @@ crate::worded! {
 /// One measured load point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Version of this file's schema ([`crate::run::SCHEMA`]).
+    /// Version of this file's schema ([`SCHEMA`]).
     pub schema: u32,
     /// Position in the run: the `NNN` of its folder.
     pub index: u32,
@@ -98,6 +101,29 @@ pub struct FunctionCost {
 }
 
 impl Point {
+    /// A point of this sweep and load in which nothing was measured.
+    pub fn of(sweep: Sweep, repeat: u32, connections: u64, pace: Pace) -> Point {
+        Point {
+            schema: SCHEMA,
+            index: 0,
+            sweep,
+            repeat,
+            axis: None,
+            connections,
+            pace,
+            started_unix_ms: 0,
+            warmup_ns: 0,
+            duration_ns: 0,
+            outcomes: Outcomes::default(),
+            figures: Figures::default(),
+            connection_states: BTreeMap::new(),
+            workload: WorkloadResult::default(),
+            functions: Vec::new(),
+            watched: None,
+            doubts: Vec::new(),
+        }
+    }
+
     /// The offered rate of an open-loop point, requests per second.
     pub fn offered_per_sec(&self) -> Option<f64> {
         match self.pace {

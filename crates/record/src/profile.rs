@@ -286,33 +286,9 @@ pub struct PacketCounts {
     pub peer_packets: u64,
 }
 
+crate::grows!(PacketCounts { packets, segments, data_packets, payload_bytes, unread, peer_packets });
+
 impl PacketCounts {
-    /// Counts since `earlier`.
-    pub fn since(&self, earlier: &PacketCounts) -> PacketCounts {
-        let less = |now: [u64; 2], then: [u64; 2]| [now[0].saturating_sub(then[0]), now[1].saturating_sub(then[1])];
-        PacketCounts {
-            packets: less(self.packets, earlier.packets),
-            segments: less(self.segments, earlier.segments),
-            data_packets: less(self.data_packets, earlier.data_packets),
-            payload_bytes: less(self.payload_bytes, earlier.payload_bytes),
-            unread: self.unread.saturating_sub(earlier.unread),
-            peer_packets: self.peer_packets.saturating_sub(earlier.peer_packets),
-        }
-    }
-
-    /// The sum of both.
-    pub fn plus(&self, other: &PacketCounts) -> PacketCounts {
-        let sum = |a: [u64; 2], b: [u64; 2]| [a[0] + b[0], a[1] + b[1]];
-        PacketCounts {
-            packets: sum(self.packets, other.packets),
-            segments: sum(self.segments, other.segments),
-            data_packets: sum(self.data_packets, other.data_packets),
-            payload_bytes: sum(self.payload_bytes, other.payload_bytes),
-            unread: self.unread + other.unread,
-            peer_packets: self.peer_packets + other.peer_packets,
-        }
-    }
-
     /// Both directions.
     pub fn total(&self) -> u64 {
         self.packets[0] + self.packets[1]
@@ -328,15 +304,7 @@ pub struct Losses {
     pub samples: u64,
 }
 
-impl Losses {
-    /// Losses after `earlier`.
-    pub fn since(&self, earlier: &Losses) -> Losses {
-        Losses {
-            stacks: self.stacks.saturating_sub(earlier.stacks),
-            samples: self.samples.saturating_sub(earlier.samples),
-        }
-    }
-}
+crate::grows!(Losses { stacks, samples });
 
 /// A value and the half width of its 95 % interval, which covers both the sampling and the changes of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -20,8 +20,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Version of the files besides `run.json`. A reader refuses newer ones.
-pub const SCHEMA: u32 = 1;
+pub use crate::point::SCHEMA;
 /// Newest version of `run.json` that is read. A run names the oldest version that has its form
 /// ([`crate::RunKind::schema`]).
 pub const RECORD_SCHEMA: u32 = 2;

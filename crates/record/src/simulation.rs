@@ -2,11 +2,13 @@
 //! Every number is simulated: exact for the model, not for a real processor. Counts are whole numbers over the window.
 
 pub mod geometry;
+mod objects;
 
 use crate::Origin;
+use crate::adds_up;
 use crate::layers::Layer;
-use crate::sum::adds_up;
 use geometry::Geometry;
+pub use objects::{Distances, Field, Line, Object, Packed};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::io::Read;
@@ -260,78 +262,6 @@ pub struct Curve {
     pub miss_ratio_by_bytes: Vec<(u64, f64)>,
 }
 
-/// A kind of memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Object {
-    /// Name of the slab cache, or of the kind.
-    pub name: String,
-    /// The structure of its objects, if known.
-    pub structure: Option<String>,
-    /// Bytes from one object to the next; 0 without objects.
-    pub stride_bytes: u64,
-    /// Loads.
-    pub reads: u64,
-    /// Stores.
-    pub writes: u64,
-    /// Misses of L1D.
-    pub l1d_misses: u64,
-    /// Misses of the L2 geometries.
-    pub l2_misses: Vec<u64>,
-    /// How often another object than the last one was touched.
-    pub visits: u64,
-    /// Misses of the first L2 by instructions since the visit began: the misses that a prefetch could hide.
-    pub misses_by_instructions_since_visit: Distances,
-    /// Fields that were touched, by offset.
-    pub fields: Vec<Field>,
-    /// Lines of 64 bytes of the object that were touched.
-    pub lines: Vec<Line>,
-    /// Misses of the first L2 by variable, most first.
-    pub variables: Vec<(String, u64)>,
-}
-
-/// Misses by distance from a visit's beginning.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Distances {
-    /// Upper ends of the classes.
-    pub below: Vec<u64>,
-    /// Misses of each class, and one more beyond the last.
-    pub counts: Vec<u64>,
-}
-
-/// A field, or several that share four bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Field {
-    /// Its name.
-    pub name: String,
-    /// Bytes from the object's beginning.
-    pub offset: u64,
-    /// Its bytes.
-    pub bytes: u64,
-    /// Loads.
-    pub reads: u64,
-    /// Stores.
-    pub writes: u64,
-    /// Misses of the first L2.
-    pub l2_misses: u64,
-}
-
-/// A line of 64 bytes of an object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Line {
-    /// Bytes from the object's beginning.
-    pub offset: u64,
-    /// Loads and stores.
-    pub accesses: u64,
-    /// Misses of the first L2.
-    pub l2_misses: u64,
-    /// Its fields with most accesses, most first.
-    pub fields: Vec<String>,
-}
-
 /// Misses by fetches of code, by L2 geometry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -340,22 +270,6 @@ pub struct CodeMisses {
     pub kernel: Vec<u64>,
     /// Of programs.
     pub user: Vec<u64>,
-}
-
-/// The effect of another layout of an object.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Packed {
-    /// The structure, or the slab cache.
-    pub object: String,
-    /// Its misses at the L2 geometries, with the original layout.
-    pub l2_misses_before: Vec<u64>,
-    /// The same with the fields in the order of their accesses.
-    pub l2_misses_after: Vec<u64>,
-    /// Lines that a tenth of the visits or more touch, with the original layout.
-    pub lines_before: u64,
-    /// The same when packed.
-    pub lines_after: u64,
 }
 
 impl Serialize for Geometry {
@@ -431,40 +345,6 @@ impl Counts {
     /// Counts of the L3.
     pub fn l3(&self) -> Level {
         self.caches.as_ref().map_or(Level::default(), |caches| caches.l3)
-    }
-}
-
-impl Object {
-    /// The structure's name, else the cache's.
-    pub fn title(&self) -> &str {
-        self.structure.as_deref().unwrap_or(&self.name)
-    }
-
-    /// Loads and stores.
-    pub fn accesses(&self) -> u64 {
-        self.reads.saturating_add(self.writes)
-    }
-
-    /// Misses of an L2.
-    pub fn l2_misses(&self, level: usize) -> u64 {
-        self.l2_misses.get(level).copied().unwrap_or(0)
-    }
-
-    /// Lines that a tenth of the visits or more touch.
-    pub fn lines_in_use(&self) -> u64 {
-        self.lines.iter().filter(|line| line.accesses.saturating_mul(10) >= self.visits).count() as u64
-    }
-}
-
-impl Packed {
-    /// Misses of an L2 with the original layout.
-    pub fn before(&self, level: usize) -> u64 {
-        self.l2_misses_before.get(level).copied().unwrap_or(0)
-    }
-
-    /// Misses of an L2 when packed.
-    pub fn after(&self, level: usize) -> u64 {
-        self.l2_misses_after.get(level).copied().unwrap_or(0)
     }
 }
 

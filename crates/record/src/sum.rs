@@ -1,11 +1,42 @@
-//! Adds up the counts of several threads, workers or points.
+//! Adds up the counts of several threads, workers or points, and takes earlier ones off.
 
 use crate::Latency;
 use std::collections::BTreeMap;
 
 /// Counts that can be added up in any order.
-pub(crate) trait Summand {
+pub trait Summand {
+    /// Adds another's.
     fn add(&mut self, other: &Self);
+}
+
+/// Counts that grow.
+pub trait Growing {
+    /// What they grew by; 0 where one shrank.
+    fn since(&self, earlier: &Self) -> Self;
+}
+
+impl Growing for u64 {
+    fn since(&self, earlier: &u64) -> u64 {
+        self.saturating_sub(*earlier)
+    }
+}
+
+impl Growing for i64 {
+    fn since(&self, earlier: &i64) -> i64 {
+        self.saturating_sub(*earlier).max(0)
+    }
+}
+
+impl<T: Growing, const N: usize> Growing for [T; N] {
+    fn since(&self, earlier: &[T; N]) -> [T; N] {
+        std::array::from_fn(|at| self[at].since(&earlier[at]))
+    }
+}
+
+impl<T: Summand, const N: usize> Summand for [T; N] {
+    fn add(&mut self, other: &[T; N]) {
+        self.iter_mut().zip(other).for_each(|(mine, theirs)| mine.add(theirs));
+    }
 }
 
 impl Summand for u64 {
@@ -51,6 +82,7 @@ impl<T: Summand + Default + Clone> Summand for Vec<T> {
 }
 
 /// `adds_up!(Type { fields })` gives a type its `add`, field by field. A field that is not listed does not compile.
+#[macro_export]
 macro_rules! adds_up {
     ($type:ident { $($field:ident),+ $(,)? }) => {
         impl $type {
@@ -68,4 +100,24 @@ macro_rules! adds_up {
         }
     };
 }
-pub(crate) use adds_up;
+
+/// As [`adds_up!`], and gives the type its `since`, too: what it grew by after an earlier reading.
+#[macro_export]
+macro_rules! grows {
+    ($type:ident { $($field:ident),+ $(,)? }) => {
+        $crate::adds_up!($type { $($field),+ });
+
+        impl $type {
+            /// What was counted after `earlier`; 0 where a count shrank.
+            pub fn since(&self, earlier: &$type) -> $type {
+                $type { $($field: $crate::sum::Growing::since(&self.$field, &earlier.$field)),+ }
+            }
+        }
+
+        impl $crate::sum::Growing for $type {
+            fn since(&self, earlier: &$type) -> $type {
+                $type::since(self, earlier)
+            }
+        }
+    };
+}

@@ -47,6 +47,19 @@ fn split(text: &str, kind: &'static str, example: &'static str) -> Result<(f64, 
     Ok((number, trimmed[end..].trim().to_string()))
 }
 
+fn whole(number: f64, text: &str, kind: &'static str) -> Result<u64, UnitError> {
+    if number > 9e15 { Err(UnitError::TooLarge { text: shorten(text), kind }) } else { Ok(number.round() as u64) }
+}
+
+/// Three significant digits: decimals of a number of this size.
+fn decimals(size: f64) -> usize {
+    match size {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        _ => 2,
+    }
+}
+
 /// Keeps an error message to one line, whatever was typed.
 fn shorten(text: &str) -> Outside {
     Outside::new(text, 40)
@@ -57,13 +70,8 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split(text, "count", COUNT_EXAMPLE)?;
     let wrong = || UnitError::NotANumber { text: shorten(text), kind: "count", example: COUNT_EXAMPLE };
     let scaled = number * si_factor(&unit).ok_or_else(wrong)?;
-    if scaled > 9e15 {
-        return Err(UnitError::TooLarge { text: shorten(text), kind: "count" });
-    }
-    if (scaled - scaled.round()).abs() > 1e-6 {
-        return Err(wrong());
-    }
-    Ok(scaled.round() as u64)
+    let count = whole(scaled, text, "count")?;
+    if (scaled - scaled.round()).abs() > 1e-6 { Err(wrong()) } else { Ok(count) }
 }
 
 /// Parses a rate per second such as `250`, `10k`, `0.5`, with or without `/s`.
@@ -91,11 +99,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
         "gib" => 1024.0 * 1024.0 * 1024.0,
         _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "size", example: SIZE_EXAMPLE }),
     };
-    let bytes = number * factor;
-    if bytes > 9e15 {
-        return Err(UnitError::TooLarge { text: shorten(text), kind: "size" });
-    }
-    Ok(bytes.round() as u64)
+    whole(number * factor, text, "size")
 }
 
 /// Parses a bandwidth in bits per second such as `100Mbit`, `1.5Gbit/s`, `64kbps`; the unit is required, as a bare number
@@ -111,11 +115,7 @@ pub fn parse_bits_per_sec(text: &str) -> Result<u64, UnitError> {
         "" if number == 0.0 => 1.0,
         _ => return Err(UnitError::NotANumber { text: shorten(text), kind: "bandwidth", example: BANDWIDTH_EXAMPLE }),
     };
-    let bits = number * factor;
-    if bits > 9e15 {
-        return Err(UnitError::TooLarge { text: shorten(text), kind: "bandwidth" });
-    }
-    Ok(bits.round() as u64)
+    whole(number * factor, text, "bandwidth")
 }
 
 /// Parses a duration such as `500ms`, `2s`, `1m`; the unit is required. At most 365 days.
@@ -170,15 +170,8 @@ pub fn format_si(value: f64) -> String {
     } else {
         (value, "")
     };
-    let size = scaled.abs();
     let is_whole = suffix.is_empty() && scaled.fract() == 0.0;
-    let decimals = if is_whole || size >= 99.95 {
-        0
-    } else if size >= 9.995 {
-        1
-    } else {
-        2
-    };
+    let decimals = if is_whole { 0 } else { decimals(scaled.abs()) };
     format!("{scaled:.decimals$}{suffix}")
 }
 
@@ -213,13 +206,7 @@ pub fn format_nanos(nanos: f64) -> String {
     } else {
         (nanos, "ns")
     };
-    let decimals = if scaled.abs() >= 99.95 || unit == "ns" {
-        0
-    } else if scaled.abs() >= 9.995 {
-        1
-    } else {
-        2
-    };
+    let decimals = if unit == "ns" { 0 } else { decimals(scaled.abs()) };
     format!("{scaled:.decimals$} {unit}")
 }
 

@@ -10,9 +10,8 @@ use record::time::monotonic_ns;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -358,14 +357,7 @@ fn short_name(role: &str, number: usize) -> String {
 fn open(source: &Source, short_name: String) -> Result<Ends> {
     match source {
         Source::Command(command) => {
-            // In a separate process group: Ctrl-C reaches the driver alone, which then asks for the results.
-            let mut child = Command::new("sh")
-                .args(["-c", command])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .process_group(0)
-                .spawn()
+            let mut child = process::start(Command::new("sh").args(["-c", command]))
                 .map_err(system(format!("cannot start '{command}'")))?;
             let stdin = child.stdin.take().expect("was asked for");
             let stdout = child.stdout.take().expect("was asked for");

@@ -8,9 +8,8 @@ use crate::protocol::{Lines, line};
 use record::Outside;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -71,17 +70,9 @@ impl Nodes {
     /// Starts the helper and waits until there is a worker on each node.
     /// `python`: the one that runs the helper. `progress` is called with the current step.
     pub fn start(plan: &RayPlan, python: &str, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<Nodes> {
-        // In a separate process group: Ctrl-C is for the driver, which then asks the workers for their results.
-        let mut child = Command::new(python)
-            .args(["-m", "straingauge.fleet"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(system(format!(
-                "cannot start '{python}', which runs the fleet: install Python, or name one with --python"
-            )))?;
+        let mut child = process::start(Command::new(python).args(["-m", "straingauge.fleet"])).map_err(system(
+            format!("cannot start '{python}', which runs the fleet: install Python, or name one with --python"),
+        ))?;
         let stdout = child.stdout.take().expect("was asked for");
         let complaints = keep_tail(child.stderr.take().expect("was asked for"));
         let input = child.stdin.take();

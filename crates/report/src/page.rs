@@ -7,6 +7,7 @@ mod charts;
 pub(crate) mod frame;
 mod latency;
 mod layers;
+pub(crate) mod plain;
 mod predicted;
 mod tables;
 mod watched;
@@ -22,6 +23,7 @@ use frame::Frame;
 use record::units::format_si;
 use record::{Doubt, RunDir, Status, Sweep};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// Sizes of a chart: for a column of a wide page, and for a phone.
 const WIDE: (f64, f64) = (540.0, 300.0);
@@ -32,12 +34,12 @@ const NARROW: (f64, f64) = (358.0, 270.0);
 struct Page {
     #[serde(flatten)]
     frame: Frame,
-    causes: Vec<CauseRow>,
+    causes: Vec<Value>,
     numbers: Vec<KeyNumber>,
     doubts: Vec<doubt::Row>,
     sections: Vec<Section>,
-    workload: Option<WorkloadSection>,
-    points: Vec<tables::PointRow>,
+    workload: Option<Value>,
+    points: Vec<Value>,
     points_left_out: usize,
     criteria: Vec<(&'static str, String, &'static str)>,
 }
@@ -56,17 +58,9 @@ struct Section {
     title: &'static str,
     note: String,
     figures: Vec<DrawnFigure>,
-    levels: Vec<tables::LevelRow>,
+    levels: Vec<Value>,
     load_name: &'static str,
     tables: Vec<tables::Table>,
-}
-
-/// Results by class and of a replay, of the one point that says most.
-#[derive(Serialize)]
-struct WorkloadSection {
-    note: String,
-    classes: Vec<tables::ClassRow>,
-    replay: Vec<(&'static str, String)>,
 }
 
 /// A number at the top of the page.
@@ -76,16 +70,6 @@ struct KeyNumber {
     value: String,
     unit: &'static str,
     detail: String,
-}
-
-/// A cause with its remedy; commands are separate from the text around them.
-#[derive(Serialize)]
-struct CauseRow {
-    cause: String,
-    because: String,
-    /// Text and commands, alternating.
-    remedy: Vec<(String, bool)>,
-    source: String,
 }
 
 /// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or abandoned.
@@ -179,7 +163,7 @@ fn section(
 }
 
 /// The results by class of the point with the highest throughput; those of other points are shown at each point.
-fn workload(run: &RunDir) -> Option<WorkloadSection> {
+fn workload(run: &RunDir) -> Option<Value> {
     let throughput = |point: &record::Point| point.value(record::names::THROUGHPUT).unwrap_or(0.0);
     let has_results = |point: &&record::Point| !point.workload.is_empty() && point.sweep != Sweep::Yardstick;
     let point = run.points.iter().filter(has_results).max_by(|a, b| throughput(a).total_cmp(&throughput(b)))?;
@@ -188,11 +172,11 @@ fn workload(run: &RunDir) -> Option<WorkloadSection> {
         point.index,
         format_si(throughput(point))
     );
-    Some(WorkloadSection {
-        note: unbroken(&note),
-        classes: tables::classes(point),
-        replay: point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
-    })
+    Some(json!({
+        "note": unbroken(&note),
+        "classes": tables::classes(point),
+        "replay": point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
+    }))
 }
 
 fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>) -> Vec<DrawnFigure> {
@@ -267,18 +251,20 @@ fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumbe
     KeyNumber { name, value, unit, detail }
 }
 
-fn causes(verdict: &Verdict) -> Vec<CauseRow> {
+fn causes(verdict: &Verdict) -> Vec<Value> {
     let parts = |text: &str| -> Vec<(String, bool)> {
         text.split('`').enumerate().map(|(at, part)| (part.to_string(), at % 2 == 1)).collect()
     };
-    let row = |cause: &verdict::Cause| CauseRow {
-        cause: match cause.certainty {
-            verdict::Certainty::Cause => cause.cause.clone(),
-            verdict::Certainty::Possibility => format!("possible, not proven: {}", cause.cause),
-        },
-        because: unbroken(&cause.because),
-        remedy: parts(&cause.remedy),
-        source: cause.source.clone(),
+    let row = |cause: &verdict::Cause| {
+        json!({
+            "cause": match cause.certainty {
+                verdict::Certainty::Cause => cause.cause.clone(),
+                verdict::Certainty::Possibility => format!("possible, not proven: {}", cause.cause),
+            },
+            "because": unbroken(&cause.because),
+            "remedy": parts(&cause.remedy),
+            "source": cause.source.clone(),
+        })
     };
     verdict.causes.iter().map(row).collect()
 }

@@ -15,7 +15,7 @@ pub(crate) use workload::replay_facts;
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::wrap;
-use analyze::axis::Estimate;
+use analyze::axis::Median;
 use analyze::compare::{CompareError, Comparison};
 use analyze::verdict::{Cause, Verdict};
 use analyze::zones::unloading::Unloading;
@@ -119,7 +119,7 @@ fn sweep_table(sweep: &SweepFindings) -> String {
 /// Both ways at each load; a load at which they are apart is marked.
 fn unloading_table(unloading: &Unloading) -> String {
     let mut table = Table::new(&["conns", "up req/s", "down req/s", "down/up", "interval", ""], 0);
-    let rate = |estimate: Option<Estimate>| estimate.map_or("-".into(), |estimate| format_si(estimate.median));
+    let rate = |estimate: Option<Median>| estimate.map_or("-".into(), |estimate| format_si(estimate.median));
     for level in &unloading.levels {
         let interval =
             level.change.and_then(|change| Some(format!("{}..{}", percent(change.low?), percent(change.high?))));

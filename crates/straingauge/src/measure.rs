@@ -135,7 +135,8 @@ impl Runner {
     /// A yardstick without load: the fixed piece of arithmetic alone.
     pub fn arithmetic(&self, repeat: u32) -> Measured {
         let window_ns = ARITHMETIC.as_nanos() as u64;
-        let result = LoadResult::from(microbenchmark::Outcome { window_ns, ..Default::default() });
+        let started_unix_ms = record::time::unix_ms();
+        let result = LoadResult::from(microbenchmark::Outcome { started_unix_ms, window_ns, ..Default::default() });
         let mut measured = measured(Sweep::Yardstick, repeat, (0, Pace::Closed), result, Figures::default());
         measured.point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
         measured

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use load::LoadResult;
-use record::run::{PointFiles, SCHEMA};
+use record::run::PointFiles;
 use record::{ClientSide, Figures, Latency, Pace, Point, RunWriter, Sweep};
 
 /// A point and the engine's full result (histograms, series).
@@ -27,23 +27,14 @@ impl Measured {
 /// The point of a finished load, with the sender's figures. `asked`: its connections and its pace.
 pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResult, figures: Figures) -> Measured {
     let point = Point {
-        schema: SCHEMA,
-        index: 0,
-        sweep,
-        repeat,
-        axis: None,
-        connections: asked.0,
-        pace: asked.1,
         started_unix_ms: result.started_unix_ms,
         warmup_ns: result.warmup_ns,
         duration_ns: result.window_ns,
         outcomes: result.counts.outcomes,
         figures,
-        connection_states: Default::default(),
         workload: result.workload.clone(),
-        functions: Vec::new(),
-        watched: None,
         doubts: result.doubts.clone(),
+        ..Point::of(sweep, repeat, asked.0, asked.1)
     };
     Measured { point, result, latencies: Vec::new() }
 }

@@ -5,6 +5,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::str::FromStr;
 use std::time::Duration;
 
+/// In a scenario file: a number, or text as typed.
+macro_rules! read_as_typed {
+    ($name:ident) => {
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let typed = <$crate::quantity::NumberOrText as serde::Deserialize>::deserialize(deserializer)?;
+                typed.text().parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use read_as_typed;
+
 macro_rules! quantity {
     ($(#[doc = $doc:literal])+ $name:ident($inner:ty) = $parse:path) => {
         $(#[doc = $doc])+
@@ -19,12 +32,7 @@ macro_rules! quantity {
             }
         }
 
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let typed = NumberOrText::deserialize(deserializer)?;
-                typed.text().parse().map_err(serde::de::Error::custom)
-            }
-        }
+        read_as_typed!($name);
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -124,11 +132,7 @@ impl Serialize for Speed {
     }
 }
 
-impl<'de> Deserialize<'de> for Speed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        NumberOrText::deserialize(deserializer)?.text().parse().map_err(serde::de::Error::custom)
-    }
-}
+read_as_typed!(Speed);
 
 quantity! {
     /// Bytes, or bytes per second: `64KiB`, `10k`.
@@ -209,11 +213,7 @@ impl Serialize for Share {
     }
 }
 
-impl<'de> Deserialize<'de> for Share {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        NumberOrText::deserialize(deserializer)?.text().parse().map_err(serde::de::Error::custom)
-    }
-}
+read_as_typed!(Share);
 
 #[cfg(test)]
 mod tests {

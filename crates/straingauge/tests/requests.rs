@@ -41,7 +41,7 @@ fn load_point_however(kind: Kind, watch: &str, more: &[&str]) -> Option<Value> {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut command =
-        straingauge(["load", &url, "--detail", watch, "--duration", "500ms", "--warmup", "100ms", "--json"]);
+        straingauge(["load", &url, "--detail", watch, "--duration", "1500ms", "--warmup", "100ms", "--json"]);
     command.args(["--connections", "8", "--quiet"]).args(more).arg("--");
     command.args(serve_words(kind, port, &dir.path().join("state"), "0.0.0.0"));
     let point = run(&mut command).exits_with(0).json()["point"].clone();
@@ -80,7 +80,7 @@ fn the_server_side_counts_what_the_client_counts() {
             }
             assert!(value(&point, "watch.in_flight").is_some(), "sampled: {}", point["figures"]["watch.in_flight"]);
             let explained = value(&point, "watch.explained_cpu_ratio").expect("timed");
-            // The two are read one after the other at the edges of half a second; what is charged twice would be far more.
+            // The two are read one after the other at the edges of the window; what is charged twice would be far more.
             assert!(explained < 1.1, "more CPU time is charged than the scheduler knows: {explained}");
             let phases = &point["figures"]["watch.parse_us"]["not_measured"];
             assert!(phases.as_str().is_some_and(|why| why.contains("counts")), "phases were not asked for: {phases}");
@@ -154,7 +154,8 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
         assert_eq!(why_not(point), None);
         assert_counts_agree(point);
         assert_eq!(point["watched"]["mode"], "default");
-        assert!(value(point, "watch.cost_ratio") > Some(0.0), "the cost is measured: {point:#}");
+        let is_idle = value(point, "watch.requests") == Some(0.0);
+        assert!(is_idle || value(point, "watch.cost_ratio") > Some(0.0), "the cost is measured: {point:#}");
     }
     let timed = measured.iter().filter(|point| value(point, "watch.parse_us") > Some(0.0)).count();
     assert!(timed > 0, "no point of {} has phases", measured.len());

@@ -4,7 +4,7 @@
 //! Everything is per packet that the profiled side sent, including its receive work for that packet: in the
 //! microbenchmark, a full segment and its acknowledgement.
 
-use super::{Change, Estimate, change, estimate};
+use super::{Change, Median, change, estimate};
 use record::layers::Layer;
 use record::{Criteria, Point, names};
 use serde::{Deserialize, Serialize};
@@ -55,9 +55,9 @@ pub struct LayersAt {
     /// Samples of the server's work in all windows.
     pub samples: u64,
     /// Payload sent per second, bits.
-    pub bits_per_sec: Option<Estimate>,
+    pub bits_per_sec: Option<Median>,
     /// The microbenchmark: 99th percentile of a segment's lateness, microseconds.
-    pub late_p99_us: Option<Estimate>,
+    pub late_p99_us: Option<Median>,
 }
 
 /// One layer at one value.
@@ -66,11 +66,11 @@ pub struct LayerCost {
     /// Its word.
     pub layer: String,
     /// CPU time per packet sent, microseconds.
-    pub us_per_packet: Option<Estimate>,
+    pub us_per_packet: Option<Median>,
     /// CPU time as a share of one CPU over the windows.
-    pub cpu_ratio: Option<Estimate>,
+    pub cpu_ratio: Option<Median>,
     /// Events per packet sent, in the order of [`AxisLayers::events`].
-    pub events_per_packet: Vec<Option<Estimate>>,
+    pub events_per_packet: Vec<Option<Median>>,
     /// Samples in all windows.
     pub samples: u64,
 }
@@ -197,7 +197,7 @@ fn level(value: f64, points: &[&Point], events: &[String], criteria: &Criteria) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::{Axis, AxisPlace, Figure, Figures, Origin, Outcomes, Pace, Sweep};
+    use record::{Axis, AxisPlace, Figure, Figures, Origin, Pace, Sweep};
 
     fn point(repeat: u32, connections: u64, tcp_us: f64) -> Point {
         let mut figures = Figures::default();
@@ -215,23 +215,11 @@ mod tests {
         }
         figures.set("layer.stack_cycles_per_packet_sent", Figure::not_measured("count", "no counter"));
         Point {
-            schema: 1,
             index: repeat,
-            sweep: Sweep::Axis,
-            repeat,
             axis: Some(AxisPlace { axis: Axis::Connections, value: connections as f64 }),
-            connections,
-            pace: Pace::Closed,
-            started_unix_ms: 0,
-            warmup_ns: 0,
             duration_ns: 1_000_000_000,
-            outcomes: Outcomes::default(),
             figures,
-            connection_states: Default::default(),
-            workload: Default::default(),
-            functions: Vec::new(),
-            watched: None,
-            doubts: Vec::new(),
+            ..Point::of(Sweep::Axis, repeat, connections, Pace::Closed)
         }
     }
 

@@ -296,18 +296,10 @@ pub fn extrapolate(
     let levels = typicals(readings);
     let (low, beyond): (Vec<Reading>, Vec<Reading>) = levels.iter().partition(|level| level.load <= yields / 2.0);
     let mut found = Extrapolation {
-        form: None,
-        server: None,
         levels: low.len(),
         up_to_load: low.last().map_or(0.0, |level| level.load),
-        beyond: Vec::new(),
-        median_error_ratio: None,
         yield_is_measured: measured_yield.is_some(),
-        yield_connections: None,
-        yield_range: None,
-        demand_range_s: None,
-        most_busy_ratio: None,
-        doubt: None,
+        ..Extrapolation::default()
     };
     if low.len() < 3 {
         found.doubt = Some(format!(

@@ -69,7 +69,7 @@ pub fn question(what_if: &WhatIf) -> Result<Question, PredictError> {
         cpus: what_if.cpus.map(|count| count as f64),
         rate: what_if.rate_per_sec.map(Rate::PerSec).or(what_if.rate_times.map(Rate::Times)),
         connections: what_if.connections.map(|count| count as f64),
-        delay_s: what_if.delay_ns.unwrap_or(0) as f64 * 1e-9,
+        delay_s: what_if.delay_ns.unwrap_or(0) as f64 / 1e9,
         cold: what_if.cold.map(|count| count as f64),
         scaled_select: what_if.scaled_select,
         mix: what_if.mix.clone(),

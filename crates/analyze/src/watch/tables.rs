@@ -4,7 +4,7 @@
 
 use super::recording::Recording;
 use record::watch::system::{DiskCounts, GroupIo, Kind, Paging};
-use record::watch::{Counter, Estimate, Reading};
+use record::watch::{Counter, Mean, PhaseTotals, Reading};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl From<f64> for Cell {
 }
 
 impl Cell {
-    fn of(estimate: Option<Estimate>, scale: f64) -> Cell {
+    fn of(estimate: Option<Mean>, scale: f64) -> Cell {
         Cell {
             value: estimate.map(|estimate| estimate.mean * scale).filter(|value| value.is_finite()),
             half_width: estimate.and_then(|estimate| estimate.half_width).map(|half| half * scale),
@@ -152,6 +152,20 @@ fn classes(recording: &Recording, span: &Span<'_>) -> Table {
     }
 }
 
+/// Columns of [`phase_cells`].
+const PHASE_COLUMNS: [(&str, &str); 6] = [
+    ("parse", "us elapsed"),
+    ("process", "us elapsed"),
+    ("log", "us elapsed"),
+    ("parse", "us CPU"),
+    ("process", "us CPU"),
+    ("log", "us CPU"),
+];
+
+fn phase_cells(phases: &PhaseTotals) -> Vec<Cell> {
+    phases.elapsed_ns.iter().chain(&phases.cpu_ns).map(|mean| Cell::of(*mean, 1e-3)).collect()
+}
+
 fn phases(recording: &Recording) -> Option<Table> {
     let phases = &recording.last.phases;
     let rows: Vec<(String, Vec<Cell>)> = phases
@@ -159,9 +173,7 @@ fn phases(recording: &Recording) -> Option<Table> {
         .enumerate()
         .filter(|(_, phases)| phases.requests > 0)
         .map(|(index, phases)| {
-            let part = |of: &[Option<Estimate>], at: usize| Cell::of(of.get(at).copied().flatten(), 1e-3);
-            let mut cells: Vec<Cell> = (0..3).map(|at| part(&phases.elapsed_ns, at)).collect();
-            cells.extend((0..3).map(|at| part(&phases.cpu_ns, at)));
+            let mut cells = phase_cells(phases);
             cells.push(Cell::of(phases.sends, 1.0));
             cells.push((phases.requests as f64).into());
             cells.push((phases.windows as f64).into());
@@ -171,17 +183,7 @@ fn phases(recording: &Recording) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         title: "Phases",
         note: "Means of the requests in windows, +- half of the 95 % interval over windows; CPU divides the class's exact CPU time.".into(),
-        columns: vec![
-            ("parse", "us elapsed"),
-            ("process", "us elapsed"),
-            ("log", "us elapsed"),
-            ("parse", "us CPU"),
-            ("process", "us CPU"),
-            ("log", "us CPU"),
-            ("sends", "/request"),
-            ("requests", "n"),
-            ("windows", "n"),
-        ],
+        columns: [&PHASE_COLUMNS[..], &[("sends", "/request"), ("requests", "n"), ("windows", "n")]].concat(),
         rows,
     })
 }
@@ -194,9 +196,7 @@ fn pack(recording: &Recording) -> Option<Table> {
             if phases.requests == 0 {
                 continue;
             }
-            let part = |of: &[Option<Estimate>], at: usize| Cell::of(of.get(at).copied().flatten(), 1e-3);
-            let mut cells: Vec<Cell> = (0..3).map(|at| part(&phases.elapsed_ns, at)).collect();
-            cells.extend((0..3).map(|at| part(&phases.cpu_ns, at)));
+            let mut cells = phase_cells(phases);
             cells.push((phases.requests as f64).into());
             cells.push((phases.windows as f64).into());
             rows.push((format!("{}, by {by}", name(recording, index)), cells));
@@ -209,16 +209,7 @@ fn pack(recording: &Recording) -> Option<Table> {
             record::text::plain(&pack.server, 40),
             pack.request_ns / 1e3
         ),
-        columns: vec![
-            ("parse", "us elapsed"),
-            ("process", "us elapsed"),
-            ("log", "us elapsed"),
-            ("parse", "us CPU"),
-            ("process", "us CPU"),
-            ("log", "us CPU"),
-            ("requests", "n"),
-            ("windows", "n"),
-        ],
+        columns: [&PHASE_COLUMNS[..], &[("requests", "n"), ("windows", "n")]].concat(),
         rows,
     })
 }

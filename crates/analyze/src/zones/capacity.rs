@@ -46,12 +46,15 @@ pub(super) fn find(
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
     let estimate = median(&of_repeats)?;
     let interval = bootstrap(&of_repeats, criteria.confidence_ratio, SEED, median);
+    // A window counts right but for one request at each end, however well windows agree.
+    let seconds: Vec<f64> = near.iter().map(|point| point.duration_ns as f64 / 1e9).collect();
+    let edge = median(&seconds).filter(|seconds| *seconds > 0.0).map_or(0.0, |seconds| 1.0 / seconds);
     let reason = format!("offered {} and more, it answered no more than this", load_words(*lowest, sweep));
     Some(PointFinding {
         place: Place::Within,
         estimate: Some(estimate),
-        low: interval.map(|found| found.low),
-        high: interval.map(|found| found.high),
+        low: interval.map(|found| found.low.min(estimate - edge)),
+        high: interval.map(|found| found.high.max(estimate + edge)),
         ..PointFinding::none(criteria, of_repeats.len(), reason)
     })
 }

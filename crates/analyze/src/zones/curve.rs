@@ -21,6 +21,9 @@ pub(super) struct Reading {
 const ROUNDS: usize = 40;
 const ROBUST_ROUNDS: usize = 4;
 
+/// Share of the loads that a draw leaves out.
+const LEFT_OUT: f64 = 0.2;
+
 /// A reading's place in the table of loads and repeats, and the logarithm of its value.
 struct Cell {
     load: usize,
@@ -63,6 +66,8 @@ pub(super) struct BlockCurve {
     residuals: Vec<Vec<f64>>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
     pub repeats: usize,
+    /// Where several forms of a bend fit about as well, which one is taken: 0 the gentlest, 1 the sharpest.
+    pub sharpness: f64,
 }
 
 impl BlockCurve {
@@ -121,12 +126,12 @@ impl BlockCurve {
             seen[cell.repeat].insert(cell.load);
         }
         let repeats = seen.iter().filter(|loads| loads.len() > 1).count();
-        Some(BlockCurve { loads, levels, residuals, repeats })
+        Some(BlockCurve { loads, levels, residuals, repeats, sharpness: 1.0 })
     }
 
     /// A curve without noise: ascending loads and the logarithm of the value at each.
     pub fn exact(loads: Vec<f64>, levels: Vec<f64>) -> Self {
-        BlockCurve { loads, levels, residuals: Vec::new(), repeats: 0 }
+        BlockCurve { loads, levels, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
     }
 
     /// The fitted value at a measured load.
@@ -141,9 +146,9 @@ impl BlockCurve {
 
     /// One bootstrap draw of the curve. Every load's level is moved by the mean of as many residuals as it has
     /// readings, drawn from its own and those of its two neighbours (multiplied by sqrt(n / (n - 1)), because they are
-    /// deviations from a fitted centre). A fifth of the inner loads is left out, so the interval includes the error
-    /// from the spacing of the loads.
-    pub fn draw(&self, random: &mut impl Rng) -> BlockCurve {
+    /// deviations from a fitted centre). With `drops_loads` a fifth of the inner loads is left out, so the interval
+    /// includes the error of interpolating between loads.
+    pub fn draw(&self, random: &mut impl Rng, drops_loads: bool) -> BlockCurve {
         let last = self.loads.len() - 1;
         let (mut loads, mut levels) = (Vec::with_capacity(last + 1), Vec::with_capacity(last + 1));
         for at in 0..=last {
@@ -154,13 +159,14 @@ impl BlockCurve {
             let inflation = if readings > 1 { (readings as f64 / (readings as f64 - 1.0)).sqrt() } else { 1.41 };
             let mean = (0..readings).map(|_| pool[random.random_range(0..pool.len())]).sum::<f64>() / readings as f64;
             // Drawn even where it is not used, so that the draws at one load do not depend on other loads.
-            let left_out = random.random_range(0.0..1.0) < 0.2;
-            if !(left_out && at > 0 && at < last) {
+            let left_out = random.random_range(0.0..1.0) < LEFT_OUT;
+            if !(left_out && drops_loads && at > 0 && at < last) {
                 loads.push(self.loads[at]);
                 levels.push(self.levels[at] + mean * inflation);
             }
         }
-        BlockCurve { loads, levels, residuals: Vec::new(), repeats: self.repeats }
+        let sharpness = random.random_range(0.0..1.0);
+        BlockCurve { loads, levels, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
     /// Where doubling the load raises the value by less than `gain_ratio`: the load x at which value(x sqrt 2) /

@@ -16,7 +16,9 @@ const EFFICIENCY_SEED: u64 = 0x4546;
 const PEAK_SEED: u64 = 0x5045;
 /// The knee's interval is at least this wide below and above: the response time at low loads also contains the path,
 /// timer slack and wake-ups, which place the knee a little too high; repeats do not show by how much.
-const KNEE_ERRORS: (f64, f64) = (0.03, 0.015);
+const KNEE_ERRORS: (f64, f64) = (0.04, 0.015);
+/// The rate at which a CPU is saturated is known to this share at best: interrupts are charged to whom they interrupt.
+const RATE_ERROR: f64 = 0.015;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
@@ -52,7 +54,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let mut yield_point = match sweep {
         Sweep::Rate => {
             let busy = |of: fn(&Point) -> Option<f64>| BlockCurve::fit(&levels::readings(&groups, of));
-            open_yield(busy(crate::point::saturation), busy(crate::point::saturation_by_any), criteria)
+            open_yield(busy(utilisation), busy(crate::point::saturation_by_any), criteria)
         }
         _ => closed_yield(throughput.as_ref(), &levels, criteria),
     };
@@ -160,14 +162,14 @@ fn zone(load: f64, bracket: Bracket, yield_point: &PointFinding, client_from: Op
 fn crossing(
     curve: &BlockCurve,
     criteria: &Criteria,
-    seed: u64,
+    (seed, drops_loads): (u64, bool),
     find: impl Fn(&BlockCurve) -> Option<Crossing>,
 ) -> (Option<Crossing>, PointFinding) {
     let (lowest, highest) = (curve.loads[0], curve.loads[curve.loads.len() - 1]);
     let mut random = random(seed);
     let beyond = highest * 4.0;
     let draws: Vec<f64> = (0..DRAWS)
-        .filter_map(|_| match find(&curve.draw(&mut random))? {
+        .filter_map(|_| match find(&curve.draw(&mut random, drops_loads))? {
             Crossing::Below => Some(lowest),
             Crossing::At(load) => Some(load),
             Crossing::Beyond => Some(beyond),
@@ -204,7 +206,9 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
         return PointFinding::none(criteria, 0, "no throughput was measured");
     };
     let gain = criteria.elastic_gain_ratio;
-    let (found, mut point) = crossing(curve, criteria, YIELD_SEED, |curve| curve.knee(gain));
+    // A fitted form interpolates nothing. One repeat has no other variation than that of its loads.
+    let drops_loads = curve.repeats < 2;
+    let (found, mut point) = crossing(curve, criteria, (YIELD_SEED, drops_loads), |curve| curve.knee(gain));
     if let Some(knee) = point.estimate {
         point.low = point.low.map(|low| low.min(knee * (1.0 - KNEE_ERRORS.0)));
         point.high = point.high.map(|high| high.max(knee * (1.0 + KNEE_ERRORS.1)));
@@ -245,6 +249,13 @@ fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     }
 }
 
+/// How busy the server is at the rate that was asked for, by the utilisation law (U = X D: Denning and Buzen, 1978). A
+/// window of a Poisson schedule has some per cent more or fewer requests than the rate says, and so has their CPU time.
+fn utilisation(point: &Point) -> Option<f64> {
+    let answered = point.value(names::THROUGHPUT).filter(|rate| *rate > 0.0)?;
+    Some(crate::point::saturation(point)? / answered * point.offered_per_sec()?)
+}
+
 /// `busy`: what saturates, as far as the server and its client kept it busy; `by_any`: whoever did.
 fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &Criteria) -> PointFinding {
     let (Some(busy), Some(by_any)) = (busy, by_any) else {
@@ -255,7 +266,11 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
         );
     };
     let threshold = criteria.saturation_ratio;
-    let (found, mut point) = crossing(&busy, criteria, YIELD_SEED, |curve| Some(curve.rises_to(threshold, 0)));
+    let (found, mut point) = crossing(&busy, criteria, (YIELD_SEED, true), |curve| Some(curve.rises_to(threshold, 0)));
+    if let Some(rate) = point.estimate {
+        point.low = point.low.map(|low| low.min(rate * (1.0 - RATE_ERROR)));
+        point.high = point.high.map(|high| high.max(rate * (1.0 + RATE_ERROR)));
+    }
     let limit = percent(threshold);
     let crowded_from = match by_any.rises_to(threshold, 0) {
         _ if point.place != Place::Beyond => None,
@@ -288,7 +303,7 @@ fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, cr
         return PointFinding::none(criteria, 0, "the server's CPU was not measured");
     };
     let rise = 1.0 + criteria.efficiency_loss_ratio;
-    let (found, mut point) = crossing(curve, criteria, EFFICIENCY_SEED, |curve| {
+    let (found, mut point) = crossing(curve, criteria, (EFFICIENCY_SEED, true), |curve| {
         let (at, lowest_us) = curve.lowest();
         Some(curve.rises_to(lowest_us * rise, at))
     });
@@ -371,7 +386,7 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
     let mut random = random(PEAK_SEED);
     let draws: Vec<f64> = (0..DRAWS)
         .filter_map(|_| {
-            let drawn = curve.draw(&mut random);
+            let drawn = curve.draw(&mut random, true);
             Some(drawn.value(top(&drawn.levels)?))
         })
         .collect();

@@ -9,7 +9,7 @@
 //! before (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when its trigger
 //! is gone).
 
-use crate::axis::{Change, Estimate, estimate};
+use crate::axis::{Change, Median, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
 use crate::statistics::{bootstrap, median, range};
 use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
@@ -43,9 +43,9 @@ pub struct UnloadingLevel {
     /// Connections.
     pub load: f64,
     /// Good answers per second on the way up.
-    pub loading_per_sec: Option<Estimate>,
+    pub loading_per_sec: Option<Median>,
     /// The same on the way down.
-    pub unloading_per_sec: Option<Estimate>,
+    pub unloading_per_sec: Option<Median>,
     /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a server that
     /// never came back: from before it came down to ever since.
     pub change: Option<Change>,

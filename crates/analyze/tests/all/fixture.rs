@@ -176,15 +176,6 @@ pub fn any_point() -> impl Strategy<Value = Point> {
                 _ => Pace::Closed,
             };
             let mut point = Point {
-                schema: 1,
-                index: 0,
-                sweep,
-                repeat,
-                axis: None,
-                connections,
-                pace,
-                started_unix_ms: 0,
-                warmup_ns: 0,
                 duration_ns,
                 outcomes: Outcomes {
                     sent: counts[0],
@@ -193,12 +184,8 @@ pub fn any_point() -> impl Strategy<Value = Point> {
                     non_2xx: counts[3],
                     ..Default::default()
                 },
-                figures: Default::default(),
-                connection_states: Default::default(),
-                workload: Default::default(),
-                functions: Vec::new(),
-                watched: None,
                 doubts: vec![],
+                ..Point::of(sweep, repeat, connections, pace)
             };
             for ((name, unit, _), value) in figures {
                 point.figures.set(name, Figure { value: Some(value), ..Figure::new(0.0, unit, 1, Origin::Counted) });
@@ -218,23 +205,12 @@ pub fn axis_point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
     let jitter = 1.0 + 0.004 * (f64::from(index * 7 % 5) - 2.0);
     let cpu_us = 10.0 * (1.0 + value / 1000.0) * drift * jitter;
     let mut point = Point {
-        schema: 1,
         index,
-        sweep: Sweep::Axis,
-        repeat,
         axis: Some(AxisPlace { axis, value }),
-        connections: 20,
-        pace: Pace::Closed,
         started_unix_ms: 1_763_757_412_000,
         warmup_ns: 200_000_000,
         duration_ns: 1_000_000_000,
-        outcomes: Default::default(),
-        figures: Default::default(),
-        connection_states: Default::default(),
-        functions: Default::default(),
-        watched: None,
-        workload: Default::default(),
-        doubts: Vec::new(),
+        ..Point::of(Sweep::Axis, repeat, 20, Pace::Closed)
     };
     point.outcomes.sent = 50_000;
     point.outcomes.ok = 50_000;

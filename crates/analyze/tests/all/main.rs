@@ -1,6 +1,7 @@
 //! Tests of the whole room against synthetic servers, whose true yield and failure points are known.
 
 mod axis;
+mod calibration;
 mod comparison;
 mod crowded;
 mod fits;

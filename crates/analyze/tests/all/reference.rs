@@ -23,23 +23,11 @@ pub fn points() -> Vec<Point> {
     for (repeat, drift) in [1.0, 0.8, 1.2, 0.9, 1.1].into_iter().enumerate() {
         for (connections, rate, cpu_us, idle, p99_ms) in MEASURED {
             let mut point = Point {
-                schema: 1,
                 index: points.len() as u32,
-                sweep: Sweep::Connections,
-                repeat: repeat as u32,
-                axis: None,
-                connections: *connections,
-                pace: Pace::Closed,
-                started_unix_ms: 0,
-                warmup_ns: 0,
                 duration_ns: 2_000_000_000,
                 outcomes: Outcomes { sent: 100_000, ok: 100_000, ..Default::default() },
-                figures: Default::default(),
-                connection_states: Default::default(),
-                workload: Default::default(),
-                functions: Vec::new(),
-                watched: None,
                 doubts: vec![],
+                ..Point::of(Sweep::Connections, repeat as u32, *connections, Pace::Closed)
             };
             let mut set = |name, value, unit| point.figures.set(name, Figure::new(value, unit, 1, Origin::Counted));
             set(names::THROUGHPUT, rate * drift, "1/s");

@@ -5,7 +5,7 @@ use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, Step, Trial};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
-use record::{Arrival, Criteria, Doubt, DoubtKind, Figure, Origin, Outcomes, Pace, Point, Severity, Sweep, names};
+use record::{Arrival, Criteria, Doubt, DoubtKind, Figure, Origin, Pace, Point, Severity, Sweep, names};
 
 /// A server with one CPU: a queue in front of it, a think time (the path) behind it, a cost that grows with connections.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub struct Server {
     pub path: f64,
     /// The cost doubles at this many connections (infinite = never).
     pub doubles_at: f64,
+    /// Of a pool: beyond as many connections as workers each further one makes a request dearer by this share.
+    pub growth: f64,
     /// Relative scatter of a full-length point.
     pub noise: f64,
     /// Largest relative drift between repeats.
@@ -34,6 +36,8 @@ pub struct Server {
     pub metastable: Option<(f64, f64)>,
     /// Each point leaves it this much slower.
     pub slows: f64,
+    /// Windows of the open loop have as many requests more or fewer as those of a Poisson schedule.
+    pub is_poisson: bool,
 }
 
 impl Default for Server {
@@ -42,6 +46,7 @@ impl Default for Server {
             demand: 12e-6,
             path: 30e-6,
             doubles_at: f64::INFINITY,
+            growth: 0.0,
             noise: 0.03,
             drift: 0.2,
             refuses_beyond: f64::INFINITY,
@@ -51,6 +56,7 @@ impl Default for Server {
             disturbed: 0.0,
             metastable: None,
             slows: 0.0,
+            is_poisson: false,
         }
     }
 }
@@ -62,7 +68,7 @@ impl Server {
     }
 
     fn demand_at(&self, connections: f64) -> f64 {
-        self.demand * (1.0 + connections / self.doubles_at)
+        self.demand * (1.0 + connections / self.doubles_at + self.growth * (connections - self.workers).max(0.0))
     }
 
     /// Closed-loop throughput by Schweitzer's approximate mean value analysis, for any real number of connections.
@@ -117,30 +123,21 @@ impl Bench {
 
     fn noisy(&mut self, value: f64, duration_ns: u64) -> f64 {
         let scatter = self.server.noise * (1e9 / duration_ns as f64).sqrt();
-        // Sum of uniforms: nearly normal, bounded.
-        let normal: f64 = (0..12).map(|_| self.random.random_range(0.0..1.0)).sum::<f64>() - 6.0;
-        value * (scatter * normal).exp()
+        value * (scatter * self.normal()).exp()
+    }
+
+    /// A sum of uniforms: nearly normal, bounded.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.random.random_range(0.0..1.0)).sum::<f64>() - 6.0
     }
 
     fn push(&mut self, sweep: Sweep, repeat: u32, connections: u64, pace: Pace, duration_ns: u64) -> &mut Point {
         self.points.push(Point {
-            schema: 1,
             index: self.points.len() as u32,
-            sweep,
-            repeat,
-            axis: None,
-            connections,
-            pace,
             started_unix_ms: 1_763_757_412_000 + self.elapsed_ns / 1_000_000,
             warmup_ns: duration_ns / 5,
             duration_ns,
-            outcomes: Outcomes::default(),
-            figures: Default::default(),
-            connection_states: Default::default(),
-            workload: Default::default(),
-            functions: Vec::new(),
-            watched: None,
-            doubts: Vec::new(),
+            ..Point::of(sweep, repeat, connections, pace)
         });
         self.elapsed_ns += duration_ns + duration_ns / 5 + 60_000_000;
         self.points.last_mut().unwrap()
@@ -192,11 +189,12 @@ impl Bench {
         let seconds = duration_ns as f64 / 1e9;
         let left = self.left_over();
         let capacity = self.noisy(self.server.capacity() * drift * left, duration_ns);
-        let load = rate / capacity;
+        let sent = if self.server.is_poisson { rate * (self.normal() / (rate * seconds).sqrt()).exp() } else { rate };
+        let load = sent / capacity;
         let cpu_us = self.noisy(self.server.demand * 1e6 / drift, duration_ns);
         let service_us = 1e6 / capacity;
         let (done, p99_us) = if load < 1.0 {
-            (rate, (service_us * 4.6 / (1.0 - load)).min(seconds * 1e6))
+            (sent, (service_us * 4.6 / (1.0 - load)).min(seconds * 1e6))
         } else {
             (capacity, (load - 1.0) / load * seconds * 1e6)
         };
@@ -207,7 +205,7 @@ impl Bench {
         if left < 1.0 {
             disturb(point);
         }
-        point.outcomes.sent = (rate * seconds) as u64;
+        point.outcomes.sent = (sent * seconds) as u64;
         point.outcomes.unfinished = point.outcomes.sent.saturating_sub(point.outcomes.ok);
         point.figures.set(names::OFFERED, Figure::new(rate, "1/s", point.outcomes.sent, Origin::Counted));
     }

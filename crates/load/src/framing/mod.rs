@@ -47,8 +47,9 @@ pub enum AtEnd {
     Truncated,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    #[default]
     Head,
     Fixed,
     UntilClose,
@@ -68,7 +69,7 @@ const STARTED: u8 = 1;
 const KEEP_ALIVE: u8 = 2;
 
 /// The state of one response. 32 bytes, and a carry buffer only while a head is split over reads.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Framing {
     /// Body bytes left: of the body (fixed) or of the chunk.
     remaining: u64,
@@ -81,16 +82,10 @@ pub struct Framing {
     interim: u8,
 }
 
-impl Default for Framing {
-    fn default() -> Self {
-        Framing::new()
-    }
-}
-
 impl Framing {
     /// Before the first byte of a response.
     pub fn new() -> Self {
-        Framing { remaining: 0, carry: None, line_bytes: 0, status: 0, phase: Phase::Head, flags: 0, interim: 0 }
+        Framing::default()
     }
 
     /// Resets the state: the next byte begins another response.

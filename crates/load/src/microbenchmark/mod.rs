@@ -59,8 +59,8 @@ pub struct Plan {
     pub cpus: Vec<usize>,
 }
 
-/// The result of one point.
-#[derive(Debug, Clone)]
+/// The result of one point; at first there is none, and it was not stopped.
+#[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// When the window began, Unix milliseconds.
     pub started_unix_ms: u64,
@@ -78,22 +78,6 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
-}
-
-impl Default for Outcome {
-    /// No result yet, and not stopped.
-    fn default() -> Self {
-        Outcome {
-            started_unix_ms: unix_ms(),
-            window_ns: 0,
-            warmup_ns: 0,
-            segments: 0,
-            counted_ns: 0,
-            lag: Latency::new(),
-            interrupted: false,
-            doubts: Vec::new(),
-        }
-    }
 }
 
 impl Outcome {
@@ -195,7 +179,7 @@ fn gone(why: &str) -> LoadError {
 /// Drives one point: opens the connections, waits until each has sent twice, and calls `events` where the window begins
 /// and ends. Threads that it starts inherit the caller's network namespace. Everything is closed when it returns.
 pub fn run(plan: &Plan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<Outcome, LoadError> {
-    let mut outcome = Outcome { interrupted: true, ..Outcome::default() };
+    let mut outcome = Outcome { started_unix_ms: unix_ms(), interrupted: true, ..Outcome::default() };
     let mut control = Control::connect(plan.sender)?;
     control.say(&Order::Open {
         connections: plan.connections,

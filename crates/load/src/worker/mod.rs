@@ -108,7 +108,7 @@ fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Repo
         // Such a client leaves bytes unread on purpose.
         return run_at(pace, source, task, poller);
     }
-    match Sampled::new(task.plan.seed.wrapping_add(task.share.index.into())) {
+    match Sampled::new(task.plan, task.connections) {
         Ok(pace) => run_at(pace, source, task, poller),
         Err(error) => {
             let report = run_at(Unlimited, source, task, poller)?;
@@ -254,6 +254,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
             self.publish(now);
             let count = self.wait(now)?;
             now = monotonic_ns();
+            self.look(now, count);
             self.take_events(count, &mut now);
         }
         self.account_for_the_rest(now);

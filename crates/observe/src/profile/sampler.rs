@@ -233,7 +233,7 @@ pub(super) fn rows(object: &Object) -> Result<(PacketCounts, Losses, Interrupts)
     let (mut packets, mut losses) = (PacketCounts::default(), Losses::default());
     let mut interrupts = Interrupts::default();
     for row in bytes.chunks_exact(size_of::<CpuRow>()).filter_map(value_of::<CpuRow>) {
-        packets = packets.plus(&PacketCounts {
+        packets.add(&PacketCounts {
             packets: row.packets,
             segments: row.segments,
             data_packets: row.data_packets,

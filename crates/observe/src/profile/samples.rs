@@ -52,15 +52,7 @@ pub struct Interrupts {
     pub late: u64,
 }
 
-impl Interrupts {
-    /// Those after `earlier`.
-    pub fn since(&self, earlier: &Interrupts) -> Interrupts {
-        Interrupts {
-            arrived: self.arrived.saturating_sub(earlier.arrived),
-            late: self.late.saturating_sub(earlier.late),
-        }
-    }
-}
+record::grows!(Interrupts { arrived, late });
 
 /// All data of a window in the kernel.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,6 @@
 //! everything is in the caches, so a server pays more: about twice as much, by measurements beside servers. The figure
 //! is multiplied by that and reported as an estimate; bench/observer-overhead checks it from outside.
 
-use super::classes::SIZE_CLASSES;
 use super::error::WatchError;
 use super::kernel::KernelHooks;
 use super::programs::{PortOptions, Programs};
@@ -41,15 +40,7 @@ pub struct EventCosts {
 pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
     let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);
-    let options = PortOptions {
-        port: own.port,
-        netns_inum: 0,
-        class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
-        slots: 16,
-        has_boundaries: false,
-        waiting_clients: 1,
-    };
-    let mut programs = Programs::load(hooks, &options)?;
+    let mut programs = Programs::load(hooks, &PortOptions::smallest(own.port))?;
     let (mut counting, mut timing) = (Vec::new(), Vec::new());
     let (mut away, mut away_in_window) = (Vec::new(), Vec::new());
     own.exchanges().map_err(io)?;

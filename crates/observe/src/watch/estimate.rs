@@ -5,7 +5,7 @@
 //! of one window share its load. Variance of a ratio from K of the run's windows (Cochran, *Sampling Techniques*, 1977,
 //! section 6.4): `(1 - f) / (K (K - 1) nbar^2) * sum (y_w - ybar n_w)^2`, f the share of the time that was in a window.
 
-use record::watch::{Estimate, FEWEST_WINDOWS};
+use record::watch::{FEWEST_WINDOWS, Mean};
 
 /// Running sums over windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -44,7 +44,7 @@ impl RatioEstimator {
     }
 
     /// The mean per request; `None` before the first request. `share`: the part of the time that was in windows.
-    pub fn estimate(&self, share: f64) -> Option<Estimate> {
+    pub fn estimate(&self, share: f64) -> Option<Mean> {
         if self.n <= 0.0 {
             return None;
         }
@@ -56,7 +56,7 @@ impl RatioEstimator {
             let variance = (1.0 - share.clamp(0.0, 1.0)) * squares / (k * (k - 1.0) * nbar * nbar);
             1.96 * variance.sqrt()
         });
-        Some(Estimate { mean, half_width, requests: self.n as u64, windows: k as u64 })
+        Some(Mean { mean, half_width, requests: self.n as u64, windows: k as u64 })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use record::Outside;
 use record::units::{UnitError, parse_duration};
-use record::watch::system::{KINDS, Kind, WORDS};
+use record::watch::system::{KINDS, Kind};
 use std::time::Duration;
 
 /// An interval for each kind.
@@ -57,13 +57,13 @@ impl Intervals {
                 continue;
             };
             let word = word.trim();
-            let Some((_, kind)) = WORDS.iter().find(|(known, _)| *known == word) else {
+            let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.word() == word) else {
                 return Err(IntervalError::UnknownKind(Outside::new(word, 40)));
             };
-            if std::mem::replace(&mut is_given[*kind as usize], true) {
+            if std::mem::replace(&mut is_given[kind as usize], true) {
                 return Err(IntervalError::Twice(kind.word()));
             }
-            intervals.0[*kind as usize] = parse_duration(time.trim())?;
+            intervals.0[kind as usize] = parse_duration(time.trim())?;
         }
         Ok(intervals)
     }
@@ -77,11 +77,11 @@ impl Due {
     /// The kinds that are due at this moment; each is due again after its interval.
     pub fn at(&mut self, now_ns: u64, intervals: &Intervals) -> Vec<Kind> {
         let mut due = Vec::new();
-        for ((_, kind), next_ns) in WORDS.iter().zip(&mut self.0) {
+        for (kind, next_ns) in Kind::ALL.into_iter().zip(&mut self.0) {
             if now_ns >= *next_ns {
                 // A little early counts as due: otherwise a watch at the same interval would skip every second reading.
-                *next_ns = now_ns + (intervals.of(*kind).as_nanos() as u64) / 10 * 9;
-                due.push(*kind);
+                *next_ns = now_ns + (intervals.of(kind).as_nanos() as u64) / 10 * 9;
+                due.push(kind);
             }
         }
         due
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn seconds(intervals: &Intervals) -> [f64; KINDS] {
-        WORDS.map(|(_, kind)| intervals.of(kind).as_secs_f64())
+        Kind::ALL.map(|kind| intervals.of(kind).as_secs_f64())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::classes::{SIZE_CLASSES, SizeClasses};
 use super::estimate::RatioEstimator;
 use crate::bpf::types::watch::{PhaseRow, RequestRecord};
-use record::watch::{BUCKETS, ClassTotals, Estimate, Log2Histogram, PHASES, PhaseTotals};
+use record::watch::{BUCKETS, ClassTotals, Log2Histogram, Mean, PHASES, PhaseTotals};
 
 /// `phase` of a record whose response is being written or was written: `enum phase` of `bpf/watch.h`.
 const PHASE_LOG: u8 = 3;
@@ -129,7 +129,7 @@ impl ClassSums {
         let timed_mean = timed / self.sends.requests().max(1) as f64;
         let exact_mean = exact.cpu_ns as f64 / exact.requests.max(1) as f64;
         let scale = if timed_mean > 0.0 && exact_mean > 0.0 { exact_mean / timed_mean } else { 1.0 };
-        let scaled = |estimate: Estimate| Estimate {
+        let scaled = |estimate: Mean| Mean {
             mean: estimate.mean * scale,
             half_width: estimate.half_width.map(|half| half * scale),
             ..estimate

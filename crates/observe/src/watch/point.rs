@@ -6,7 +6,7 @@ use super::shares::Shares;
 use crate::sock_diag::STATES;
 use record::figure::{Figure, Figures, Origin};
 use record::watch::system::{DiskCounts, Kind, Paging};
-use record::watch::{ClassTotals, Counter, Estimate, Mode, PackTotals, PhaseTotals, Reading};
+use record::watch::{ClassTotals, Counter, Mean, Mode, PackTotals, PhaseTotals, Reading};
 use record::{ClientSide, Doubt, DoubtKind, Severity, Watched, WatchedClass, names};
 use std::collections::BTreeMap;
 
@@ -249,7 +249,7 @@ fn phases_of_all(figures: &mut Figures, readings: &PointReadings, classes: &[Cla
     }
     let origin = if readings.mode == Some(Mode::Exact) { Origin::Timed } else { Origin::Sampled };
     figures.measured(names::WATCH_TIMED, timed as f64, timed, Origin::Counted);
-    let mut mean = |name: &str, scale: f64, pick: &dyn Fn(&PhaseTotals) -> Option<Estimate>| {
+    let mut mean = |name: &str, scale: f64, pick: &dyn Fn(&PhaseTotals) -> Option<Mean>| {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (phases, class) in readings.phases.iter().zip(classes) {
             if let Some(estimate) = pick(phases) {
@@ -288,7 +288,7 @@ fn phases_by_pack(figures: &mut Figures, readings: &PointReadings) {
         return;
     };
     let n = timed(pack);
-    let mean = |pick: &dyn Fn(&PhaseTotals) -> Option<Estimate>| {
+    let mean = |pick: &dyn Fn(&PhaseTotals) -> Option<Mean>| {
         let of_class = |class: &PhaseTotals| pick(class).map_or(0.0, |estimate| estimate.mean * class.requests as f64);
         pack.by_functions.iter().map(of_class).sum::<f64>() / n as f64 / 1e3
     };
@@ -316,7 +316,7 @@ fn by_class(
             let mut figures = Figures::default();
             let mut half_widths = BTreeMap::new();
             class_figures(&mut figures, class, span_ns, user);
-            let mut set = |name: &str, scale: f64, estimate: Option<Estimate>| {
+            let mut set = |name: &str, scale: f64, estimate: Option<Mean>| {
                 let Some(estimate) = estimate else { return };
                 figures.measured(name, estimate.mean * scale, estimate.requests, origin);
                 if let Some(half) = estimate.half_width.filter(|half| half.is_finite()) {
@@ -548,7 +548,7 @@ mod tests {
         let figure = of(&readings).get(names::WATCH_PACK_LOG_CPU).cloned().unwrap();
         assert_eq!(figure.not_measured.as_deref(), Some("they would exceed the budget"));
         readings.why_no_pack = None;
-        let estimate = |mean| Some(Estimate { mean, half_width: None, requests: 4, windows: 1 });
+        let estimate = |mean| Some(Mean { mean, half_width: None, requests: 4, windows: 1 });
         let class = |requests, mean| PhaseTotals {
             requests,
             elapsed_ns: [estimate(mean), estimate(2.0 * mean), estimate(0.0)],

@@ -33,6 +33,20 @@ pub struct PortOptions {
     pub waiting_clients: u32,
 }
 
+impl PortOptions {
+    /// For trying the programs out: the smallest tables, one size class, any namespace.
+    pub fn smallest(port: u16) -> PortOptions {
+        PortOptions {
+            port,
+            netns_inum: 0,
+            class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
+            slots: 16,
+            has_boundaries: false,
+            waiting_clients: 16,
+        }
+    }
+}
+
 /// Loaded programs. Links are dropped before the object they belong to.
 pub struct Programs {
     receive: Option<Link>,
@@ -322,15 +336,7 @@ impl Programs {
 /// it is not possible.
 pub fn try_out() -> Result<String, WatchError> {
     let hooks = KernelHooks::detect()?;
-    let options = PortOptions {
-        port: 0,
-        netns_inum: 0,
-        class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
-        slots: 16,
-        has_boundaries: false,
-        waiting_clients: 1,
-    };
-    let mut programs = Programs::load(hooks, &options)?;
+    let mut programs = Programs::load(hooks, &PortOptions::smallest(0))?;
     programs.attach_states()?;
     programs.attach_receive()?;
     let windows = match programs.open_window(1, false) {
@@ -432,18 +438,8 @@ mod tests {
         let _stats = unsafe { OwnedFd::from_raw_fd(stats) };
         let (ours, others) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let hooks = KernelHooks::detect().expect("types");
-        let mut programs = Programs::load(
-            hooks,
-            &PortOptions {
-                port: ours.local_addr().unwrap().port(),
-                netns_inum: 0,
-                class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
-                slots: 16,
-                has_boundaries: false,
-                waiting_clients: 16,
-            },
-        )
-        .expect("root may load them");
+        let options = PortOptions::smallest(ours.local_addr().unwrap().port());
+        let mut programs = Programs::load(hooks, &options).expect("root may load them");
         programs.attach_states().unwrap();
         programs.attach_receive().unwrap();
         programs.open_window(1, true).unwrap();

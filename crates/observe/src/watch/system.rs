@@ -7,7 +7,7 @@ use crate::group::clock_ticks_per_sec;
 use crate::kept_file::KeptFile;
 use crate::proc_text::{CpuTimes, parse_machine_stat};
 use record::time::monotonic_ns;
-use record::watch::system::{CpuModes, Kind, Memory, Paging, SystemTotals, WORDS};
+use record::watch::system::{CpuModes, Kind, Memory, Paging, SystemTotals};
 
 /// The number of kinds of interrupts that are kept; the rest is summed as `other`.
 const MOST_KINDS: usize = 24;
@@ -44,7 +44,7 @@ impl SystemReader {
     /// Reads everything.
     pub fn read(&mut self) -> SystemTotals {
         let mut totals = SystemTotals::default();
-        self.read_into(&mut totals, &WORDS.map(|(_, kind)| kind));
+        self.read_into(&mut totals, &Kind::ALL);
         totals
     }
 

@@ -54,7 +54,7 @@ fn disk_reads_belong_to_the_request_that_made_them() {
     let phases = watcher.read().phases;
     println!("{test}: {:?}", phases[1]);
     let sum = |class: usize| {
-        let estimate = |figure: Option<record::watch::Estimate>| figure.expect("requests were seen").mean;
+        let estimate = |figure: Option<record::watch::Mean>| figure.expect("requests were seen").mean;
         let requests = phases[class].requests as f64;
         (estimate(phases[class].disk_reads) * requests, estimate(phases[class].disk_bytes) * requests)
     };

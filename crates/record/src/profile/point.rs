@@ -8,49 +8,25 @@ use crate::{Figure, Figures, Origin, names};
 /// With fewer samples of the server than this a division by layer means nothing.
 const LEAST_SAMPLES: u64 = 20;
 
-/// The figure's name of each layer; `None` = unattributed.
-const FIGURES: [(Option<Layer>, &str); 8] = [
-    (Some(Layer::User), names::LAYER_USER),
-    (Some(Layer::SystemCall), names::LAYER_SYSTEM_CALL),
-    (Some(Layer::Tcp), names::LAYER_TCP),
-    (Some(Layer::Ip), names::LAYER_IP),
-    (Some(Layer::Ethernet), names::LAYER_ETHERNET),
-    (Some(Layer::Driver), names::LAYER_DRIVER),
-    (Some(Layer::Other), names::LAYER_OTHER),
-    (None, names::LAYER_UNATTRIBUTED),
-];
-
-/// The same per packet sent, with the layer's word in the names.
-const PACKET_FIGURES: [(Option<Layer>, &str, &str); 8] = [
-    (Some(Layer::User), names::PACKET_USER, "user"),
-    (Some(Layer::SystemCall), names::PACKET_SYSTEM_CALL, "system_call"),
-    (Some(Layer::Tcp), names::PACKET_TCP, "tcp"),
-    (Some(Layer::Ip), names::PACKET_IP, "ip"),
-    (Some(Layer::Ethernet), names::PACKET_ETHERNET, "ethernet"),
-    (Some(Layer::Driver), names::PACKET_DRIVER, "driver"),
-    (Some(Layer::Other), names::PACKET_OTHER, "other"),
-    (None, names::PACKET_UNATTRIBUTED, "unattributed"),
+/// Of each layer (`None` = unattributed) the names of the figures per request and per packet sent, and its word in others.
+const FIGURES: [(Option<Layer>, &str, &str, &str); 8] = [
+    (Some(Layer::User), names::LAYER_USER, names::PACKET_USER, "user"),
+    (Some(Layer::SystemCall), names::LAYER_SYSTEM_CALL, names::PACKET_SYSTEM_CALL, "system_call"),
+    (Some(Layer::Tcp), names::LAYER_TCP, names::PACKET_TCP, "tcp"),
+    (Some(Layer::Ip), names::LAYER_IP, names::PACKET_IP, "ip"),
+    (Some(Layer::Ethernet), names::LAYER_ETHERNET, names::PACKET_ETHERNET, "ethernet"),
+    (Some(Layer::Driver), names::LAYER_DRIVER, names::PACKET_DRIVER, "driver"),
+    (Some(Layer::Other), names::LAYER_OTHER, names::PACKET_OTHER, "other"),
+    (None, names::LAYER_UNATTRIBUTED, names::PACKET_UNATTRIBUTED, "unattributed"),
 ];
 
 impl Profile {
     /// CPU time per request by layer, in a window with this many requests. A layer without a sample is below what the
     /// window can resolve; it is 0 so that the sum is right.
     pub fn point_figures(&self, requests: u64) -> Figures {
-        let too_few = match (self.samples.server(), requests) {
-            (_, 0) => Some("no request was completed"),
-            (samples, _) if samples < LEAST_SAMPLES => Some("the server was sampled fewer than 20 times"),
-            _ => None,
-        };
         let mut figures = Figures::default();
-        for (layer, name) in FIGURES {
-            let figure = match too_few {
-                Some(why) => Figure::not_measured("us", why),
-                None => {
-                    let samples = self.layer(layer).map_or(0, |row| row.samples);
-                    Figure::new(self.cost_us(samples, requests), "us", samples, Origin::Sampled)
-                }
-            };
-            figures.set(name, figure);
+        for (layer, name, ..) in FIGURES {
+            figures.set(name, self.cost_of(layer, requests, "no request was completed"));
         }
         figures
     }
@@ -76,21 +52,9 @@ impl Profile {
     /// the number of these packets.
     pub fn packet_figures(&self) -> Figures {
         let sent = self.packets.packets[1];
-        let too_few = match (self.samples.server(), sent) {
-            (_, 0) => Some("no packet was sent"),
-            (samples, _) if samples < LEAST_SAMPLES => Some("the server was sampled fewer than 20 times"),
-            _ => None,
-        };
         let mut figures = Figures::default();
-        for (layer, name, _) in PACKET_FIGURES {
-            let figure = match too_few {
-                Some(why) => Figure::not_measured("us", why),
-                None => {
-                    let samples = self.layer(layer).map_or(0, |row| row.samples);
-                    Figure::new(self.cost_us(samples, sent), "us", samples, Origin::Sampled)
-                }
-            };
-            figures.set(name, figure);
+        for (layer, _, name, _) in FIGURES {
+            figures.set(name, self.cost_of(layer, sent, "no packet was sent"));
         }
         self.event_figures(&mut figures);
         let counted = |count: u64, unit: &str| Figure::new(count as f64, unit, count, Origin::Counted);
@@ -112,7 +76,7 @@ impl Profile {
                 continue;
             }
             let mut stack = 0.0;
-            for (layer, _, word) in PACKET_FIGURES {
+            for (layer, _, _, word) in FIGURES {
                 let row = self.layer(layer).and_then(|row| row.events_per_packet.get(&event.event));
                 let per_packet = row.map_or(0.0, |estimate| estimate.value) * to_sent;
                 if layer.is_some_and(Layer::is_stack) {
@@ -122,6 +86,20 @@ impl Profile {
                 figures.set(&names::event_per_packet(word, &event.event), figure);
             }
             figures.set(&of_stack, Figure::new(stack, "count", event.samples, Origin::Sampled));
+        }
+    }
+
+    /// CPU time of a layer for each of `n` requests or packets; `none`: why there is no figure without any.
+    fn cost_of(&self, layer: Option<Layer>, n: u64, none: &str) -> Figure {
+        match (self.samples.server(), n) {
+            (_, 0) => Figure::not_measured("us", none),
+            (server, _) if server < LEAST_SAMPLES => {
+                Figure::not_measured("us", "the server was sampled fewer than 20 times")
+            }
+            _ => {
+                let samples = self.layer(layer).map_or(0, |row| row.samples);
+                Figure::new(self.cost_us(samples, n), "us", samples, Origin::Sampled)
+            }
         }
     }
 
@@ -140,7 +118,7 @@ impl Profile {
     /// All figures of [`point_figures`](Self::point_figures), missing for this reason.
     pub fn no_figures(why: &str) -> Figures {
         let mut figures = Figures::default();
-        for (_, name) in FIGURES {
+        for (_, name, ..) in FIGURES {
             figures.set(name, Figure::not_measured("us", why));
         }
         figures
@@ -149,7 +127,7 @@ impl Profile {
     /// Why there are none per packet.
     pub fn no_packet_figures(why: &str) -> Figures {
         let mut figures = Figures::default();
-        for (_, name, _) in PACKET_FIGURES {
+        for (_, _, name, _) in FIGURES {
             figures.set(name, Figure::not_measured("us", why));
         }
         for name in [names::PACKETS_SENT, names::PACKETS_RECEIVED, names::SEGMENTS_SENT] {

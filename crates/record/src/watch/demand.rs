@@ -1,6 +1,6 @@
 //! Service demands: the time that a request of a class spends being served at a resource, waiting excluded.
 
-use super::Estimate;
+use super::Mean;
 use serde::Serialize;
 
 /// Demands of one class, per request.
@@ -9,13 +9,13 @@ pub struct Demand {
     /// Requests measured.
     pub requests: u64,
     /// CPU microseconds. The mean is exact; the interval shows its variation between readings.
-    pub cpu_us: Option<Estimate>,
+    pub cpu_us: Option<Mean>,
     /// User part, as the kernel divides the whole group's time.
     pub cpu_user_us: Option<f64>,
     /// System part.
     pub cpu_system_us: Option<f64>,
     /// Bytes that the thread read from disks, measured in windows.
-    pub disk_bytes: Option<Estimate>,
+    pub disk_bytes: Option<Mean>,
     /// Bytes sent; divided by the link's rate they are the demand on the network.
     pub network_bytes: Option<f64>,
 }

@@ -52,6 +52,12 @@ impl<'de> Deserialize<'de> for Log2Histogram {
     }
 }
 
+impl crate::sum::Growing for Log2Histogram {
+    fn since(&self, earlier: &Log2Histogram) -> Log2Histogram {
+        Log2Histogram(self.0.since(&earlier.0))
+    }
+}
+
 impl crate::sum::Summand for Log2Histogram {
     fn add(&mut self, other: &Log2Histogram) {
         Log2Histogram::add(self, &other.0);
@@ -64,15 +70,6 @@ impl Log2Histogram {
         for (mine, theirs) in self.0.iter_mut().zip(other) {
             *mine = mine.wrapping_add(*theirs);
         }
-    }
-
-    /// Counts since an earlier reading.
-    pub fn since(&self, earlier: &Log2Histogram) -> Log2Histogram {
-        let mut difference = self.clone();
-        for (mine, theirs) in difference.0.iter_mut().zip(&earlier.0) {
-            *mine = mine.saturating_sub(*theirs);
-        }
-        difference
     }
 
     /// The upper end of a quantile's bucket: the value is at most this and more than half of it. `None` when empty.
@@ -112,7 +109,8 @@ pub struct ClassTotals {
     pub elapsed: Log2Histogram,
 }
 
-crate::sum::adds_up!(ClassTotals { requests, bytes_in, bytes_out, receives, cpu_ns, elapsed_ns, timed, elapsed });
+// A request in progress may move to a larger class while its response grows, so a class may seem to shrink.
+crate::grows!(ClassTotals { requests, bytes_in, bytes_out, receives, cpu_ns, elapsed_ns, timed, elapsed });
 
 impl ClassTotals {
     /// The sum of several classes.
@@ -120,21 +118,6 @@ impl ClassTotals {
         let mut all = ClassTotals::default();
         classes.into_iter().for_each(|class| all.add(class));
         all
-    }
-
-    /// The increase since an earlier reading. A request in progress may move to a larger class while its response
-    /// grows, so a class may seem to shrink: that counts as 0.
-    pub fn since(&self, earlier: &ClassTotals) -> ClassTotals {
-        ClassTotals {
-            requests: self.requests.saturating_sub(earlier.requests),
-            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
-            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
-            receives: self.receives.saturating_sub(earlier.receives),
-            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns).max(0),
-            elapsed_ns: self.elapsed_ns.saturating_sub(earlier.elapsed_ns),
-            timed: self.timed.saturating_sub(earlier.timed),
-            elapsed: self.elapsed.since(&earlier.elapsed),
-        }
     }
 }
 
@@ -149,17 +132,17 @@ pub struct PhaseTotals {
     /// Requests whose parse phase ended at a system call; that of the others ended at the first send.
     pub split: u64,
     /// Sends per request.
-    pub sends: Option<Estimate>,
+    pub sends: Option<Mean>,
     /// Reads per request.
-    pub receives: Option<Estimate>,
+    pub receives: Option<Mean>,
     /// Bytes read from disks per request (blocks of the paper's Table 2 are 512 of them).
-    pub disk_bytes: Option<Estimate>,
+    pub disk_bytes: Option<Mean>,
     /// Disk reads issued per request, read-ahead included; always 0 where the kernel has no `block_bio_queue`.
-    pub disk_reads: Option<Estimate>,
+    pub disk_reads: Option<Mean>,
     /// Elapsed nanoseconds per request: parse, process, log.
-    pub elapsed_ns: [Option<Estimate>; PHASES],
+    pub elapsed_ns: [Option<Mean>; PHASES],
     /// CPU nanoseconds per request: parse, process, log. Scaled so that their sum is the class's exact CPU time.
-    pub cpu_ns: [Option<Estimate>; PHASES],
+    pub cpu_ns: [Option<Mean>; PHASES],
     /// Distributions of elapsed times.
     pub elapsed: [Log2Histogram; PHASES],
     /// Distributions of CPU times.
@@ -440,7 +423,7 @@ pub struct Reading {
 /// A mean per request with the half-width of its 95 % interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Estimate {
+pub struct Mean {
     /// Mean per request.
     pub mean: f64,
     /// Half of the 95 % interval's width; `None` with fewer than five windows, and in exact mode: it does not sample.

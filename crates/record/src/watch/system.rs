@@ -5,42 +5,27 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Counters that are read together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
-    Cpu,
-    /// Interrupts and soft interrupts by kind. The most expensive kind to read: the kernel sums over CPUs.
-    Interrupts,
-    /// Reads and writes of whole devices (`/proc/diskstats`).
-    Disk,
-    /// Paging and faults (`/proc/vmstat`).
-    Paging,
-    /// Memory (`/proc/meminfo`).
-    Memory,
-    /// Disk bytes of the server's processes and the control group's counters: at least one file for each process.
-    Server,
+crate::worded! {
+    /// Counters that are read together.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Kind {
+        /// CPU time by mode, context switches, processes started and running (`/proc/stat`).
+        Cpu = "cpu",
+        /// Interrupts and soft interrupts by kind. The most expensive kind to read: the kernel sums over CPUs.
+        Interrupts = "interrupts",
+        /// Reads and writes of whole devices (`/proc/diskstats`).
+        Disk = "disk",
+        /// Paging and faults (`/proc/vmstat`).
+        Paging = "paging",
+        /// Memory (`/proc/meminfo`).
+        Memory = "memory",
+        /// Disk bytes of the server's processes and the control group's counters: at least one file for each process.
+        Server = "server",
+    }
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 6;
-
-/// All kinds and their words, in the order of [`Kind`].
-pub const WORDS: [(&str, Kind); KINDS] = [
-    ("cpu", Kind::Cpu),
-    ("interrupts", Kind::Interrupts),
-    ("disk", Kind::Disk),
-    ("paging", Kind::Paging),
-    ("memory", Kind::Memory),
-    ("server", Kind::Server),
-];
-
-impl Kind {
-    /// Its name on the command line and in readings.
-    pub fn word(self) -> &'static str {
-        WORDS[self as usize].0
-    }
-}
+pub const KINDS: usize = Kind::ALL.len();
 
 /// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

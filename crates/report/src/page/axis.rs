@@ -6,7 +6,7 @@ use super::{KeyNumber, Section, draw, layers, watched};
 use crate::chart::{Chart, Layer, Scale, Series};
 use crate::run::axis::{COLUMNS, has_columns};
 use crate::text::unbroken;
-use analyze::axis::{AxisFindings, AxisLevel, Estimate, value_cell, value_words};
+use analyze::axis::{AxisFindings, AxisLevel, Median, value_cell, value_words};
 use record::units::{format_nanos, format_si, grouped};
 use record::{Axis, Point, RunDir, Sweep, names};
 
@@ -16,7 +16,7 @@ struct Line<'a> {
     class: &'static str,
     /// CSS class of the interval's area.
     area: &'static str,
-    level: fn(&AxisLevel) -> Option<Estimate>,
+    level: fn(&AxisLevel) -> Option<Median>,
     dots: &'a dyn Fn(&Point) -> Option<f64>,
 }
 
@@ -119,7 +119,7 @@ fn chart(
     let mut layers = Vec::new();
     let mut series = Vec::new();
     for line in lines {
-        let found: Vec<(f64, Estimate)> =
+        let found: Vec<(f64, Median)> =
             axis.levels.iter().filter_map(|level| Some((level.value, (line.level)(level)?))).collect();
         if found.is_empty() {
             continue;
@@ -141,7 +141,7 @@ fn chart(
 
 /// The line of medians, and the area of their intervals where all have one.
 pub(super) fn with_intervals(
-    found: &[(f64, Estimate)],
+    found: &[(f64, Median)],
     name: &str,
     class: &'static str,
     area: &'static str,

@@ -1,7 +1,7 @@
 //! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on each.
 
 use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series, stacked, tops};
-use analyze::axis::Estimate;
+use analyze::axis::Median;
 use analyze::growth::LAYERS;
 use analyze::zones::interval;
 use analyze::zones::unloading::{Unloading, UnloadingLevel};
@@ -171,7 +171,7 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it came down.
     let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
     let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
-    let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<(f64, f64)> {
+    let way = |pick: fn(&UnloadingLevel) -> Option<Median>| -> Vec<(f64, f64)> {
         found.levels.iter().filter_map(|level| Some((level.load, pick(level)?.median))).collect()
     };
     let up_points = dots(&whole(Sweep::Connections), good);

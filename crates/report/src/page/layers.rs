@@ -7,7 +7,7 @@ use crate::chart::{Chart, Scale, Series, tops};
 use crate::run::layers;
 use crate::text::unbroken;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
-use analyze::axis::{AxisFindings, Estimate};
+use analyze::axis::{AxisFindings, Median};
 use record::units::format_si;
 
 /// The stack's layers from the call down to the device, with their colours.
@@ -84,7 +84,7 @@ fn stacked(
     title: &'static str,
     unit: &str,
     words: fn(f64) -> String,
-    read: &dyn Fn(&LayerCost) -> Option<Estimate>,
+    read: &dyn Fn(&LayerCost) -> Option<Median>,
 ) -> Option<Figure> {
     let known: Vec<_> = found.levels.iter().filter(|level| level.cost(OVERALL).and_then(read).is_some()).collect();
     if known.is_empty() {
@@ -108,11 +108,11 @@ fn lines(
     title: &'static str,
     unit: &str,
     words: fn(f64) -> String,
-    read: &dyn Fn(&LayerCost) -> Option<Estimate>,
+    read: &dyn Fn(&LayerCost) -> Option<Median>,
 ) -> Option<Figure> {
     let (mut layers, mut series) = (Vec::new(), Vec::new());
     for (name, class, area) in LINES {
-        let points: Vec<(f64, Estimate)> =
+        let points: Vec<(f64, Median)> =
             found.levels.iter().filter_map(|level| Some((level.value, read(level.cost(name)?)?))).collect();
         let (layer, line) = with_intervals(&points, name, class, area);
         layers.extend(layer);

@@ -7,6 +7,7 @@ use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si, grouped};
 use record::{Criteria, LoadPlan, Pace, Point, RunDir, names};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The most points whose figures are listed one by one, which bounds the size of the page.
 const LISTED_POINTS: usize = 400;
@@ -24,98 +25,41 @@ pub(super) struct Table {
     pub note: String,
 }
 
-#[derive(Serialize)]
-pub(super) struct LevelRow {
-    load: String,
-    zone: &'static str,
-    rate: String,
-    range: String,
-    p50: String,
-    p99: String,
-    reap: String,
-    cpu: String,
-    user: String,
-    system: String,
-    softirq: String,
-    busy: String,
-    failing: String,
-    n: u64,
-}
-
-pub(super) fn levels(sweep: &SweepFindings) -> Vec<LevelRow> {
+pub(super) fn levels(sweep: &SweepFindings) -> Vec<Value> {
     sweep.levels.iter().map(level_row).collect()
 }
 
-fn level_row(level: &Level) -> LevelRow {
+fn level_row(level: &Level) -> Value {
     let cell =
         |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map_or("\u{2013}".into(), |s| words(s.median));
     let us = |us: f64| format!("{us:.1}");
-    LevelRow {
-        load: grouped(level.load),
-        zone: level.zone.word(),
-        rate: cell(level.throughput_per_sec, &grouped),
-        range: level
+    json!({
+        "load": grouped(level.load),
+        "zone": level.zone.word(),
+        "rate": cell(level.throughput_per_sec, &grouped),
+        "range": level
             .throughput_per_sec
             .filter(|spread| spread.n > 1)
             .map(|spread| format!("{}\u{2013}{}", grouped(spread.min), grouped(spread.max)))
             .unwrap_or_default(),
-        p50: cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
-        p99: cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
-        reap: cell(level.reap_p99_us, &|us| format_nanos(us * 1e3)),
-        cpu: cell(level.cpu_us_per_request, &us),
-        user: cell(level.cpu_user_us_per_request, &us),
-        system: cell(level.cpu_system_us_per_request, &us),
-        softirq: cell(level.softirq_us_per_request, &us),
-        busy: cell(level.cpus_busy_ratio, &percent),
-        failing: if level.failing > 0 { format!("{} of {}", level.failing, level.points) } else { String::new() },
-        n: level.points,
-    }
-}
-
-#[derive(Serialize)]
-pub(super) struct PointRow {
-    index: String,
-    sweep: &'static str,
-    load: String,
-    repeat: u32,
-    window: String,
-    sent: String,
-    failed: String,
-    rate: String,
-    p50: String,
-    p99: String,
-    cpu: String,
-    doubts: usize,
-    figures: Vec<FigureRow>,
-    outcomes: Vec<(String, String)>,
-    classes: Vec<ClassRow>,
-    replay: Vec<(&'static str, String)>,
-    doubt_rows: Vec<doubt::Row>,
-}
-
-/// One class of requests; the first of a grouping names it.
-#[derive(Serialize)]
-pub(super) struct ClassRow {
-    grouping: &'static str,
-    label: String,
-    requests: String,
-    share: String,
-    asked: String,
-    failed: String,
-    bodies: String,
-    mean: String,
-    p50: String,
-    p90: String,
-    p99: String,
-    max: String,
-    n: String,
+        "p50": cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
+        "p99": cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
+        "reap": cell(level.reap_p99_us, &|us| format_nanos(us * 1e3)),
+        "cpu": cell(level.cpu_us_per_request, &us),
+        "user": cell(level.cpu_user_us_per_request, &us),
+        "system": cell(level.cpu_system_us_per_request, &us),
+        "softirq": cell(level.softirq_us_per_request, &us),
+        "busy": cell(level.cpus_busy_ratio, &percent),
+        "failing": if level.failing > 0 { format!("{} of {}", level.failing, level.points) } else { String::new() },
+        "n": level.points,
+    })
 }
 
 /// The most classes listed for a point.
 const LISTED_CLASSES: usize = 80;
 
 /// The results by class of a point.
-pub(super) fn classes(point: &Point) -> Vec<ClassRow> {
+pub(super) fn classes(point: &Point) -> Vec<Value> {
     let time = |figure: &record::Figure| figure.value.map_or("\u{2013}".into(), |us| format_nanos(us * 1e3));
     point
         .workload
@@ -124,41 +68,32 @@ pub(super) fn classes(point: &Point) -> Vec<ClassRow> {
         .take(LISTED_CLASSES)
         .map(|class| {
             let all = point.workload.by(class.grouping).fold(0, |sum: u64, one| sum.saturating_add(one.requests));
-            ClassRow {
-                grouping: class.grouping.word(),
-                label: plain(&class.label, 60),
-                requests: grouped(class.requests as f64),
-                share: if all == 0 { String::new() } else { percent(class.requests as f64 / all as f64) },
-                asked: class.asked_ratio.map(percent).unwrap_or_default(),
-                failed: if class.failed == 0 { String::new() } else { grouped(class.failed as f64) },
-                bodies: format_bytes(class.body_bytes as f64),
-                mean: time(&class.response_mean_us),
-                p50: time(&class.response_p50_us),
-                p90: time(&class.response_p90_us),
-                p99: time(&class.response_p99_us),
-                max: time(&class.response_max_us),
-                n: class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
-            }
+            json!({
+                "grouping": class.grouping.word(),
+                "label": plain(&class.label, 60),
+                "requests": grouped(class.requests as f64),
+                "share": if all == 0 { String::new() } else { percent(class.requests as f64 / all as f64) },
+                "asked": class.asked_ratio.map(percent).unwrap_or_default(),
+                "failed": if class.failed == 0 { String::new() } else { grouped(class.failed as f64) },
+                "bodies": format_bytes(class.body_bytes as f64),
+                "mean": time(&class.response_mean_us),
+                "p50": time(&class.response_p50_us),
+                "p90": time(&class.response_p90_us),
+                "p99": time(&class.response_p99_us),
+                "max": time(&class.response_max_us),
+                "n": class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
+            })
         })
         .collect()
 }
 
-#[derive(Serialize)]
-struct FigureRow {
-    name: String,
-    value: String,
-    unit: String,
-    n: String,
-    origin: &'static str,
-}
-
 /// The points, and the number of those left out of the listing.
-pub(super) fn points(run: &RunDir) -> (Vec<PointRow>, usize) {
+pub(super) fn points(run: &RunDir) -> (Vec<Value>, usize) {
     let rows = run.points.iter().take(LISTED_POINTS).map(point_row).collect();
     (rows, run.points.len().saturating_sub(LISTED_POINTS))
 }
 
-fn point_row(point: &Point) -> PointRow {
+fn point_row(point: &Point) -> Value {
     let value = |name: &str, words: &dyn Fn(f64) -> String| point.value(name).map_or("\u{2013}".into(), words);
     let time = |us: f64| format_nanos(us * 1e3);
     let outcomes = &point.outcomes;
@@ -171,42 +106,44 @@ fn point_row(point: &Point) -> PointRow {
     if outcomes.unfinished > 0 {
         counts.push(("unfinished at the end".into(), grouped(outcomes.unfinished as f64)));
     }
-    PointRow {
-        index: format!("{:03}", point.index),
-        sweep: point.sweep.word(),
-        load: match point.pace {
+    json!({
+        "index": format!("{:03}", point.index),
+        "sweep": point.sweep.word(),
+        "load": match point.pace {
             Pace::Closed => grouped(point.connections as f64),
             Pace::Open { rate_per_sec, .. } => format!("{}/s", format_si(rate_per_sec)),
         },
-        repeat: point.repeat,
-        window: format_nanos(point.duration_ns as f64),
-        sent: grouped(outcomes.requests() as f64),
-        failed: grouped(outcomes.failed() as f64),
-        rate: value(names::THROUGHPUT, &grouped),
-        p50: value(names::RESPONSE_P50, &time),
-        p99: value(names::RESPONSE_P99, &time),
-        cpu: value(names::SERVER_CPU, &|us| format!("{us:.1}")),
-        doubts: point.doubts.len(),
-        figures: figures(point),
-        outcomes: counts,
-        classes: classes(point),
-        replay: point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
-        doubt_rows: doubt::rows(&point.doubts),
-    }
+        "repeat": point.repeat,
+        "window": format_nanos(point.duration_ns as f64),
+        "sent": grouped(outcomes.requests() as f64),
+        "failed": grouped(outcomes.failed() as f64),
+        "rate": value(names::THROUGHPUT, &grouped),
+        "p50": value(names::RESPONSE_P50, &time),
+        "p99": value(names::RESPONSE_P99, &time),
+        "cpu": value(names::SERVER_CPU, &|us| format!("{us:.1}")),
+        "doubts": point.doubts.len(),
+        "figures": figures(point),
+        "outcomes": counts,
+        "classes": classes(point),
+        "replay": point.workload.replay.as_ref().map(crate::run::replay_facts).unwrap_or_default(),
+        "doubt_rows": doubt::rows(&point.doubts),
+    })
 }
 
-fn figures(point: &Point) -> Vec<FigureRow> {
+fn figures(point: &Point) -> Vec<Value> {
     point
         .figures
         .0
         .iter()
         .take(200)
-        .map(|(name, figure)| FigureRow {
-            name: plain(name, 60),
-            value: figure.value.map_or_else(|| not_measured(figure.not_measured.as_deref(), 160), number),
-            unit: plain(&figure.unit, 20),
-            n: figure.n.map(|n| grouped(n as f64)).unwrap_or_default(),
-            origin: figure.origin.map(|origin| origin.word()).unwrap_or_default(),
+        .map(|(name, figure)| {
+            json!({
+                "name": plain(name, 60),
+                "value": figure.value.map_or_else(|| not_measured(figure.not_measured.as_deref(), 160), number),
+                "unit": plain(&figure.unit, 20),
+                "n": figure.n.map(|n| grouped(n as f64)).unwrap_or_default(),
+                "origin": figure.origin.map(|origin| origin.word()).unwrap_or_default(),
+            })
         })
         .collect()
 }

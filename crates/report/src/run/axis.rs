@@ -2,18 +2,18 @@
 
 use crate::text::table::Table;
 use crate::text::wrap;
-use analyze::axis::{AxisFindings, AxisLevel, Estimate, value_cell};
+use analyze::axis::{AxisFindings, AxisLevel, Median, value_cell};
 use analyze::zones::percent;
 use record::units::{format_bytes, format_nanos, format_si};
 
 /// A column: heading, unit for the report, and the cell of a level.
 pub(crate) type Column = (&'static str, &'static str, fn(&AxisLevel) -> String);
 
-fn cell(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
+fn cell(estimate: Option<Median>, words: impl Fn(f64) -> String) -> String {
     estimate.map(|found| words(found.median)).unwrap_or_default()
 }
 
-fn range(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
+fn range(estimate: Option<Median>, words: impl Fn(f64) -> String) -> String {
     match estimate.and_then(|found| Some((found.low?, found.high?))) {
         Some((low, high)) => format!("{}..{}", words(low), words(high)),
         None => String::new(),

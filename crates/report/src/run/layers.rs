@@ -4,7 +4,7 @@
 use crate::text::table::Table;
 use crate::text::wrap;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
-use analyze::axis::{AxisFindings, Estimate, value_words};
+use analyze::axis::{AxisFindings, Median, value_words};
 use record::units::{format_bits_per_sec, format_nanos, format_si, grouped};
 
 /// A quantity of the table: its row's name and the cell of a layer.
@@ -23,11 +23,11 @@ fn heading(layer: &str) -> &str {
     }
 }
 
-fn number(estimate: Option<Estimate>, decimals: usize, scale: f64) -> String {
+fn number(estimate: Option<Median>, decimals: usize, scale: f64) -> String {
     estimate.map_or("-".into(), |found| format!("{:.decimals$}", found.median * scale))
 }
 
-fn range(estimate: Option<Estimate>) -> String {
+fn range(estimate: Option<Median>) -> String {
     match estimate.and_then(|found| Some((found.low?, found.high?))) {
         Some((low, high)) => format!("{low:.1}-{high:.1}"),
         None => String::new(),

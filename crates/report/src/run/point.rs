@@ -116,6 +116,8 @@ fn rates(point: &Point) -> String {
     // Where it was measured it is a column of the times.
     if point.figures.get(names::REAP_P99).is_some_and(|figure| figure.value.is_none()) {
         row("reap delay", names::REAP_P99, |us| format_nanos(us * 1e3));
+    } else {
+        row("reap delay", names::REAP_DATED, |share| format!("measured in {} of the time", percent(share)));
     }
     row("received", names::RECEIVED, |value| format!("{}/s", format_bytes(value)));
     row("client CPU", names::CLIENT_CPU, |value| format!("{value:.1} us/request"));

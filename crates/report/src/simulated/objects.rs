@@ -1,7 +1,8 @@
 //! Memory that misses: kinds, lines of structures, and what prefetching (the paper's Table 3) and other layouts could
 //! change.
 
-use super::tables::{Table, number, of_point};
+use super::tables::{number, of_point};
+use crate::text::table::Titled as Table;
 use analyze::simulated::{foremost, size, title};
 use record::simulation::{Line, Object, Point, Sample, Simulation};
 use record::text::plain;
@@ -45,8 +46,7 @@ fn kind(object: &Object) -> String {
 
 fn kinds(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Table> {
     let objects = sample.objects.as_ref()?;
-    let mut columns: Vec<(String, String)> =
-        [("loads and stores", "per packet"), ("L1D", "misses a packet")].map(|(a, b)| (a.into(), b.into())).into();
+    let mut columns = Table::columns(&[("loads and stores", "per packet"), ("L1D", "misses a packet")]);
     for level in 0..simulation.levels() {
         let bytes = simulation.l2_bytes(level).unwrap_or(0);
         columns.push((format!("L2 {}", size(bytes)), "misses a packet".into()));
@@ -101,9 +101,7 @@ fn lines(simulation: &Simulation, point: &Point, sample: &Sample, object: &Objec
             of_point(point, sample),
             size(simulation.l2_bytes(0)?)
         ),
-        columns: [("L2", "misses a packet"), ("loads and stores", "per packet")]
-            .map(|(a, b)| (a.into(), b.into()))
-            .into(),
+        columns: Table::columns(&[("L2", "misses a packet"), ("loads and stores", "per packet")]),
         rows: worth.map(row).collect(),
     })
 }

@@ -1,6 +1,7 @@
 //! The tables as text: after Kim and Rixner's Tables 1 and 2, with more counts.
 
 use super::objects;
+use crate::text::table::Titled as Table;
 use analyze::simulated::{along, per_packet, size, words};
 use analyze::statistics::{mean, range};
 use record::layers::Layer;
@@ -8,23 +9,9 @@ use record::names::BODY_BYTES;
 use record::simulation::geometry::{Geometry, Replacement};
 use record::simulation::{Counts, Function, Point, Sample, Simulation};
 use record::text::plain;
-use serde::Serialize;
 
 /// Functions listed of a point by default.
 pub const FUNCTIONS: usize = 10;
-
-/// A table.
-#[derive(Debug, Clone, Serialize)]
-pub struct Table {
-    /// What it shows.
-    pub title: String,
-    /// How its numbers were obtained.
-    pub note: String,
-    /// Name and unit of each column after the first.
-    pub columns: Vec<(String, String)>,
-    /// Label and cells.
-    pub rows: Vec<(String, Vec<String>)>,
-}
 
 /// All tables. `functions`: how many functions are listed of each point.
 pub fn of(simulation: &Simulation, functions: usize) -> Vec<Table> {
@@ -171,16 +158,14 @@ fn loads(simulation: &Simulation) -> Table {
     Table {
         title: "The load".into(),
         note: "Counted by the load engine in the guest, first boot of each point. Failed: without an answer, or answered with an error. Connections: all that it opened, before the window too. Instructions are those of the stack at the server's end, simulated.".into(),
-        columns: [
+        columns: Table::columns(&[
             ("answers", "requests"),
             ("failed", "requests"),
             ("connections", "opened"),
             ("body", "bytes an answer"),
             ("packets", "sent an answer"),
             ("instructions", "an answer"),
-        ]
-        .map(|(a, b)| (a.into(), b.into()))
-        .into(),
+        ]),
         rows: simulation.points.iter().filter_map(row).collect(),
     }
 }
@@ -293,9 +278,7 @@ fn by_function(simulation: &Simulation, most: usize) -> Vec<Table> {
         Some(Table {
             title: format!("Functions with most misses, {}", label(simulation, point)),
             note: format!("{}; L2 of {}.", of_point(point, sample), size(l2)),
-            columns: [("L2", "misses a packet"), ("instructions", "a packet"), ("layer", "")]
-                .map(|(a, b)| (a.into(), b.into()))
-                .into(),
+            columns: Table::columns(&[("L2", "misses a packet"), ("instructions", "a packet"), ("layer", "")]),
             rows: sample.functions.iter().take(most).map(row).collect(),
         })
     };

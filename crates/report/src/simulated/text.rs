@@ -1,6 +1,5 @@
 //! A simulation for a terminal.
 
-use crate::text::table::Table as Lines;
 use crate::text::wrap;
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
@@ -23,15 +22,7 @@ pub fn run(simulation: &Simulation, functions: usize) -> String {
         out.push_str(&wrap(&sentence, "- ", "  "));
     }
     for table in super::tables::of(simulation, functions) {
-        out.push_str(&format!("\n{}\n", table.title));
-        let header: Vec<&str> =
-            std::iter::once("").chain(table.columns.iter().map(|(name, _)| name.as_str())).collect();
-        let mut lines = Lines::new(&header, 1);
-        for (label, cells) in table.rows {
-            lines.row(std::iter::once(label).chain(cells).collect());
-        }
-        out.push_str(&lines.lines());
-        out.push_str(&wrap(&table.note, "  ", "  "));
+        out.push_str(&format!("\n{}", table.text(false)));
     }
     out
 }

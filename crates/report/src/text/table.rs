@@ -1,5 +1,8 @@
 //! Aligned columns.
 
+use super::wrap;
+use serde::Serialize;
+
 /// A table: a header line and rows; the first `left` columns are aligned left, the others right.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -49,5 +52,34 @@ impl Table {
             out.push('\n');
         }
         out
+    }
+}
+
+/// A table with its title, and how its numbers were obtained.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Titled {
+    pub title: String,
+    pub note: String,
+    /// Name and unit of each column after the first.
+    pub columns: Vec<(String, String)>,
+    /// Label and cells.
+    pub rows: Vec<(String, Vec<String>)>,
+}
+
+impl Titled {
+    /// The columns of a table whose names and units are fixed.
+    pub fn columns(columns: &[(&str, &str)]) -> Vec<(String, String)> {
+        columns.iter().map(|(name, unit)| (name.to_string(), unit.to_string())).collect()
+    }
+
+    /// For a terminal.
+    pub fn text(&self, has_units: bool) -> String {
+        let header: Vec<&str> = std::iter::once("").chain(self.columns.iter().map(|(name, _)| name.as_str())).collect();
+        let mut lines = Table::new(&header, 1);
+        let units = (String::new(), self.columns.iter().map(|(_, unit)| unit.clone()).collect());
+        for (label, cells) in has_units.then_some(&units).into_iter().chain(&self.rows) {
+            lines.row(std::iter::once(label).chain(cells).cloned().collect());
+        }
+        format!("{}\n{}{}", self.title, lines.lines(), wrap(&self.note, "  ", "  "))
     }
 }

@@ -8,7 +8,7 @@ use crate::doubt;
 use record::Outside;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::system::SystemTotals;
-use record::watch::{Counter, Estimate, Reading};
+use record::watch::{Counter, Mean, Reading};
 use std::fmt::Write;
 
 /// Rows of the table of processes, those of all others beside.
@@ -164,7 +164,7 @@ fn phases(out: &mut String, frame: &Screen<'_>) {
         "{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>10}",
         "phases, us", "parse", "process", "log", "parse", "process", "log CPU", "timed"
     );
-    let us = |estimate: &Option<Estimate>| number(estimate.map(|estimate| estimate.mean / 1e3));
+    let us = |estimate: &Option<Mean>| number(estimate.map(|estimate| estimate.mean / 1e3));
     for (class, phases) in rows {
         let _ = write!(out, "  {:<10}", class.name);
         for estimate in phases.elapsed_ns.iter().chain(&phases.cpu_ns) {

@@ -1,17 +1,15 @@
 //! The report over a recording: one HTML file without script, as for the other runs.
 
-use super::{cell_words, text};
+use super::text;
 use crate::chart::{Band, Chart, Scale, Series};
-use crate::doubt;
-use crate::page::frame::{Frame, render};
-use crate::page::{DrawnFigure, Figure, draw};
+use crate::page::Figure;
+use crate::page::frame::render;
+use crate::page::plain::{Ended, Plain};
 use analyze::predict::regression::Line;
 use analyze::watch::lines::{self, Window};
-use analyze::watch::tables::{Cell, Table};
 use analyze::watch::{Recording, WatchFindings, sentences, stalls};
+use record::RunDir;
 use record::units::format_si;
-use record::{RunDir, Status};
-use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -19,24 +17,6 @@ use std::collections::BTreeMap;
 const MOST_POINTS: usize = 480;
 /// The most stalls that are shaded.
 const MOST_BANDS: usize = 200;
-
-#[derive(Serialize)]
-struct TableText {
-    title: &'static str,
-    note: String,
-    columns: Vec<(&'static str, &'static str)>,
-    rows: Vec<(String, Vec<String>)>,
-}
-
-#[derive(Serialize)]
-struct Page {
-    #[serde(flatten)]
-    frame: Frame,
-    doubts: Vec<doubt::Row>,
-    figures_title: &'static str,
-    figures: Vec<DrawnFigure>,
-    tables: Vec<TableText>,
-}
 
 /// The page.
 pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> String {
@@ -47,30 +27,11 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
         sentences.push(format!("{} lines of watch.jsonl could not be read; {first}.", findings.unreadable_lines));
     }
     let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
-    let status = match run.record.status {
-        Status::Complete => "complete",
-        Status::Interrupted => "ended by a signal",
-        Status::Running if run.is_abandoned() => "its process was killed; what was read is here",
-        Status::Running => "still running",
-    };
-    let page = Page {
-        frame: Frame::of(run, status.into(), &text::headline(run, findings), sentences),
-        doubts: doubt::rows(&run.record.doubts),
-        figures_title: "Over time and over rate",
-        figures: draw(figures, &mut 0),
-        tables: findings.tables.tables.iter().map(table).collect(),
-    };
+    let said = (text::headline(run, findings), sentences);
+    let tables = findings.tables.tables.iter().map(text::titled).collect();
+    let ended = Ended("ended by a signal", "read");
+    let page = Plain::of(run, ended, said, ("Over time and over rate", figures), tables);
     render("watch.html", &page, || text::run(run, findings))
-}
-
-fn table(table: &Table) -> TableText {
-    let row = |(label, cells): &(String, Vec<Cell>)| (label.clone(), cells.iter().map(cell_words).collect());
-    TableText {
-        title: table.title,
-        note: table.note.clone(),
-        columns: table.columns.clone(),
-        rows: table.rows.iter().map(row).collect(),
-    }
 }
 
 fn seconds(value: f64) -> String {

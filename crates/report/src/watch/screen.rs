@@ -7,7 +7,7 @@ use crate::text::table::Table;
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::counters::Row;
-use record::watch::{Counter, Estimate, Mode, PhaseTotals, Reading};
+use record::watch::{Counter, Mean, Mode, PhaseTotals, Reading};
 use std::fmt::Write;
 
 /// In place of a number.
@@ -207,7 +207,7 @@ fn phase_cells(phases: &PhaseTotals) -> impl Iterator<Item = String> {
     phases.elapsed_ns.iter().chain(&phases.cpu_ns).map(|mean| in_us(*mean))
 }
 
-fn in_us(mean: Option<Estimate>) -> String {
+fn in_us(mean: Option<Mean>) -> String {
     match mean {
         None => "-".into(),
         Some(found) => estimate(found.mean / 1e3, found.half_width.map(|half| half / 1e3), 1),

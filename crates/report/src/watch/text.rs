@@ -1,9 +1,9 @@
 //! A recording's findings for a terminal.
 
 use crate::doubt;
-use crate::text::table::Table as Lines;
+use crate::text::table::Titled;
 use crate::text::wrap;
-use analyze::watch::tables::Table;
+use analyze::watch::tables::{Cell, Table};
 use analyze::watch::{WatchFindings, sentences};
 use record::RunDir;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     }
     for table in &findings.tables.tables {
         out.push('\n');
-        out.push_str(&table_lines(table));
+        out.push_str(&titled(table).text(true));
     }
     if let Some(first) = &findings.first_unreadable {
         let _ = writeln!(out, "\n{} lines of watch.jsonl could not be read; {first}", findings.unreadable_lines);
@@ -52,13 +52,13 @@ pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
     )
 }
 
-fn table_lines(table: &Table) -> String {
-    let mut header = vec![""];
-    header.extend(table.columns.iter().map(|(name, _)| *name));
-    let mut lines = Lines::new(&header, 1);
-    lines.row(std::iter::once(String::new()).chain(table.columns.iter().map(|(_, unit)| unit.to_string())).collect());
-    for (label, cells) in &table.rows {
-        lines.row(std::iter::once(label.clone()).chain(cells.iter().map(super::cell_words)).collect());
+/// A table with its numbers as text.
+pub(super) fn titled(table: &Table) -> Titled {
+    let row = |(label, cells): &(String, Vec<Cell>)| (label.clone(), cells.iter().map(super::cell_words).collect());
+    Titled {
+        title: table.title.into(),
+        note: table.note.clone(),
+        columns: Titled::columns(&table.columns),
+        rows: table.rows.iter().map(row).collect(),
     }
-    format!("{}\n{}{}", table.title, lines.lines(), wrap(&table.note, "  ", "  "))
 }

@@ -223,9 +223,11 @@ fn reap_delay_is_shown_where_it_was_measured() {
     assert!(page.contains("class=\"reference p99\"") && page.contains("Dashed: without the reap delay"), "no chart");
     assert!(page.contains("client.reap_max_us"));
     let mut point = run.points.iter().find(|point| point.value(names::REAP_P99).is_some()).unwrap().clone();
+    point.figures.measured(names::REAP_DATED, 0.04, 20, Origin::Timed);
     let full = run::point(&point, &[]);
-    let columns = full.lines().find(|line| line.contains("reap")).unwrap();
-    assert!(columns.contains("without it") && full.lines().all(|line| line.chars().count() <= 100), "{full}");
+    assert!(full.contains("measured in 4 % of the time") && full.contains("timed, n = 20"), "{full}");
+    let columns = full.lines().find(|line| line.contains("without it")).unwrap();
+    assert!(columns.contains("reap") && full.lines().all(|line| line.chars().count() <= 100), "{full}");
     point.figures.not_measured(names::REAP_P99, "the clients leave responses unread on purpose");
     let full = run::point(&point, &[]);
     assert!(full.contains("reap delay") && full.contains("not measured: the clients leave"), "{full}");

@@ -1,7 +1,7 @@
 //! The quantities that can be varied: the same words in every command that varies one.
 
+use super::words::Words;
 use clap::ValueEnum;
-use clap::builder::{PossibleValue, TypedValueParser};
 use serde::Deserialize;
 
 /// The words for axes.
@@ -38,12 +38,8 @@ impl From<AxisWord> for record::Axis {
     }
 }
 
-/// A parser for the axis words that a command accepts.
-#[derive(Debug, Clone)]
-pub struct Axes(pub &'static [AxisWord]);
-
 /// What `find` varies.
-pub const OF_FIND: Axes = Axes(&[
+pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::Connections,
     AxisWord::Rate,
     AxisWord::Cold,
@@ -52,23 +48,5 @@ pub const OF_FIND: Axes = Axes(&[
     AxisWord::Delay,
 ]);
 /// What `profile` and `simulate` vary.
-pub const OF_THE_STACK: Axes = Axes(&[AxisWord::Connections, AxisWord::Rate, AxisWord::PacketRate, AxisWord::Delay]);
-
-impl TypedValueParser for Axes {
-    type Value = AxisWord;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<AxisWord, clap::Error> {
-        let words = clap::builder::PossibleValuesParser::new(self.possible_values().into_iter().flatten());
-        let word = words.parse_ref(command, argument, value)?;
-        Ok(AxisWord::from_str(&word, false).expect("it is one of the words"))
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.0.iter().filter_map(AxisWord::to_possible_value)))
-    }
-}
+pub const OF_THE_STACK: Words<AxisWord> =
+    Words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::PacketRate, AxisWord::Delay]);

@@ -20,6 +20,7 @@ mod simulate;
 mod wan;
 mod watch;
 mod watching;
+mod words;
 mod workload;
 
 #[cfg(any(feature = "bpf", test))]
@@ -33,7 +34,7 @@ pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use path::{PathOptions, PathWord};
-pub use predict::{PredictArgs, RateWord};
+pub use predict::PredictArgs;
 pub use profile::ProfileArgs;
 #[cfg(feature = "bpf")]
 pub use profile::{Method, SweepArgs};
@@ -43,7 +44,7 @@ pub use scenario::Options;
 pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
-pub use watch::{WatchArgs, WatchModeWord};
+pub use watch::WatchArgs;
 pub use watching::{WatchWord, WatchingOptions};
 pub use workload::WorkloadOptions;
 
@@ -64,51 +65,13 @@ pub struct Cli {
 }
 
 /// The options that `-h` shows for the largest commands, on one screen. `--help` shows all, by group.
-const SHORT_HELP: [(&str, &[&str]); 3] = [
+const SHORT_HELP: [(&str, &str); 3] = [
     (
         "find",
-        &[
-            "url",
-            "command",
-            "axis",
-            "max_connections",
-            "budget",
-            "repeats",
-            "compare_with",
-            "cold",
-            "header",
-            "delay",
-            "server_cpus",
-            "fail_if",
-            "out",
-            "json",
-        ],
+        "url command axis max_connections budget repeats compare_with cold header delay server_cpus fail_if out json",
     ),
-    (
-        "load",
-        &[
-            "url",
-            "command",
-            "connections",
-            "rate",
-            "duration",
-            "threads",
-            "cold",
-            "method",
-            "header",
-            "urls",
-            "trace",
-            "delay",
-            "full",
-            "fail_if",
-            "out",
-            "json",
-        ],
-    ),
-    (
-        "watch",
-        &["port", "detail", "overhead", "interval", "duration", "pid", "cgroup", "pack", "prometheus", "out", "json"],
-    ),
+    ("load", "url command connections rate duration threads cold method header urls trace delay full fail_if out json"),
+    ("watch", "port detail overhead interval duration pid cgroup pack prometheus out json"),
 ];
 
 /// The command line of this process.
@@ -129,7 +92,7 @@ fn default_words(command: &str) -> Vec<(String, String)> {
         ("isolate".into(), word::<IsolateWord>()),
         ("arrival".into(), word::<ArrivalWord>()),
         ("on_worker_loss".into(), word::<WorkerLossWord>()),
-        ("detail".into(), word::<WatchModeWord>()),
+        ("detail".into(), word::<WatchWord>()),
         ("tls_resumption".into(), word::<SwitchWord>()),
         #[cfg(feature = "bpf")]
         ("accounting".into(), word::<Method>()),
@@ -186,7 +149,7 @@ fn command(is_short: bool) -> clap::Command {
             let mut place = 0;
             command.mut_args(|argument| {
                 place += 1;
-                let order = shown.iter().position(|id| argument.get_id() == id);
+                let order = shown.split(' ').position(|id| argument.get_id() == id);
                 let shown =
                     argument.hide(order.is_none()).help_heading(None::<&str>).display_order(order.unwrap_or(place));
                 let is_word = shown.get_action().takes_values();
@@ -386,7 +349,7 @@ mod tests {
         for (name, shown) in SHORT_HELP {
             let mut all = command(true);
             let one = all.find_subcommand_mut(name).expect("a command");
-            for id in shown {
+            for id in shown.split(' ') {
                 assert!(one.get_arguments().any(|argument| argument.get_id() == id), "{name} has no {id}");
             }
             let text = one.clone().term_width(80).render_help().to_string();

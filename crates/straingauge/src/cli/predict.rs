@@ -1,6 +1,7 @@
 //! `straingauge predict`.
 
-use crate::quantity::{Count, NumberOrText, Time};
+use crate::quantity::{Count, Time, read_as_typed};
+use analyze::predict::what_if::check;
 use clap::Args;
 use record::WhatIf;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
@@ -14,27 +15,8 @@ pub struct PredictArgs {
     /// Run directories of one server, each with a closed-loop sweep (find)
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// Connections, in a closed loop
-    #[arg(long, short = 'c', value_name = "N", conflicts_with = "rate", help_heading = "What if")]
-    pub connections: Option<Count>,
-    /// Requests per second (open loop), or 2x for twice the run's highest throughput
-    #[arg(long, short = 'r', value_name = "RATE", help_heading = "What if")]
-    pub rate: Option<RateWord>,
-    /// CPUs of the server
-    #[arg(long, value_name = "N", help_heading = "What if")]
-    pub cores: Option<Count>,
-    /// A path whose round trip takes this much longer
-    #[arg(long, value_name = "TIME", help_heading = "What if")]
-    pub round_trip: Option<Time>,
-    /// Cold connections beside the load (needs runs with different numbers of them)
-    #[arg(long, value_name = "N", help_heading = "What if")]
-    pub cold: Option<Count>,
-    /// With scalable select: nothing grows with cold connections (needs runs that show such growth)
-    #[arg(long, help_heading = "What if")]
-    pub scaled_select: bool,
-    /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
-    #[arg(long, value_name = "CLASS=SHARE,...", help_heading = "What if")]
-    pub class_shares: Option<MixWord>,
+    #[command(flatten)]
+    pub question: WhatIfOptions,
     /// Read options from a TOML file: the questions in its section predict; without it and without a question, those kept with the run
     #[arg(long, value_name = "FILE", help_heading = "What if", conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "class_shares"])]
     pub scenario: Option<PathBuf>,
@@ -52,11 +34,7 @@ pub enum RateWord {
     Times(f64),
 }
 
-impl<'de> Deserialize<'de> for RateWord {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        NumberOrText::deserialize(deserializer)?.text().parse().map_err(Error::custom)
-    }
-}
+read_as_typed!(RateWord);
 
 impl FromStr for RateWord {
     type Err = String;
@@ -100,30 +78,42 @@ impl FromStr for MixWord {
     }
 }
 
-impl<'de> Deserialize<'de> for MixWord {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(Error::custom)
-    }
-}
+read_as_typed!(MixWord);
 
-/// One question of a scenario file: the options of `predict`, and a name.
-#[derive(Debug, Default, Deserialize)]
+/// A question: typed, or in a section of a scenario file, where it has a name too.
+#[derive(Debug, Default, Clone, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct WhatIfToml {
-    name: String,
-    connections: Option<Count>,
-    rate: Option<RateWord>,
-    cores: Option<Count>,
-    round_trip: Option<Time>,
-    cold: Option<Count>,
-    scaled_select: bool,
-    class_shares: Option<MixWord>,
+#[command(next_help_heading = "What if")]
+pub struct WhatIfOptions {
+    #[arg(skip)]
+    pub name: String,
+    /// Connections, in a closed loop
+    #[arg(long, short = 'c', value_name = "N", conflicts_with = "rate")]
+    pub connections: Option<Count>,
+    /// Requests per second (open loop), or 2x for twice the run's highest throughput
+    #[arg(long, short = 'r', value_name = "RATE")]
+    pub rate: Option<RateWord>,
+    /// CPUs of the server
+    #[arg(long, value_name = "N")]
+    pub cores: Option<Count>,
+    /// A path whose round trip takes this much longer
+    #[arg(long, value_name = "TIME")]
+    pub round_trip: Option<Time>,
+    /// Cold connections beside the load (needs runs with different numbers of them)
+    #[arg(long, value_name = "N")]
+    pub cold: Option<Count>,
+    /// With scalable select: nothing grows with cold connections (needs runs that show such growth)
+    #[arg(long)]
+    pub scaled_select: bool,
+    /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
+    #[arg(long, value_name = "CLASS=SHARE,...")]
+    pub class_shares: Option<MixWord>,
 }
 
-impl WhatIfToml {
-    /// The question in base units; a meaningless value is refused with its place in the file.
-    fn resolve<E: Error>(self) -> Result<WhatIf, E> {
-        let what_if = WhatIf {
+impl WhatIfOptions {
+    /// The question in base units.
+    pub fn what_if(self) -> WhatIf {
+        WhatIf {
             name: self.name,
             connections: self.connections.map(|count| count.0),
             rate_per_sec: self.rate.and_then(|rate| if let RateWord::PerSec(rate) = rate { Some(rate) } else { None }),
@@ -133,8 +123,13 @@ impl WhatIfToml {
             cold: self.cold.map(|count| count.0),
             scaled_select: self.scaled_select,
             mix: self.class_shares.map(|mix| mix.0).unwrap_or_default(),
-        };
-        analyze::predict::what_if::check(&what_if).map_err(E::custom)?;
+        }
+    }
+
+    /// A question of a file; a meaningless value is refused with its place there.
+    fn checked<E: Error>(self) -> Result<WhatIf, E> {
+        let what_if = self.what_if();
+        check(&what_if).map_err(E::custom)?;
         Ok(what_if)
     }
 }
@@ -150,7 +145,7 @@ impl<'de> Deserialize<'de> for WhatIfsToml {
         struct One(WhatIf);
         impl<'de> Deserialize<'de> for One {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                WhatIfToml::deserialize(deserializer)?.resolve().map(One)
+                WhatIfOptions::deserialize(deserializer)?.checked().map(One)
             }
         }
         impl<'de> Visitor<'de> for OneOrMore {
@@ -161,8 +156,8 @@ impl<'de> Deserialize<'de> for WhatIfsToml {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                let one = WhatIfToml::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(WhatIfsToml(vec![one.resolve()?]))
+                let one = WhatIfOptions::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(WhatIfsToml(vec![one.checked()?]))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {

@@ -1,7 +1,8 @@
 //! `straingauge watch`.
 
+use super::watching::{OF_A_WATCH, WatchWord};
 use crate::quantity::{Count, Share, Time};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 
 /// `straingauge watch`.
@@ -14,8 +15,8 @@ pub struct WatchArgs {
     #[arg(long, help_heading = "Other machines", conflicts_with_all = ["out", "prometheus", "json", "duration"])]
     pub worker: bool,
     /// How closely to watch [default: {detail}]
-    #[arg(long, value_enum, help_heading = "How closely")]
-    pub detail: Option<WatchModeWord>,
+    #[arg(long, value_parser = OF_A_WATCH, help_heading = "How closely")]
+    pub detail: Option<WatchWord>,
     /// Share of the server's CPU time that watching may cost [default: {overhead}]
     ///
     /// On average.
@@ -79,18 +80,4 @@ pub struct WatchArgs {
     /// Keep all privileges after the programs are attached
     #[arg(long, help_heading = "How closely")]
     pub keep_privileges: bool,
-}
-
-/// How closely to watch.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WatchModeWord {
-    /// Connections only: nothing runs per request
-    Zero,
-    /// Every request counted: bytes, CPU and elapsed time by class
-    Counts,
-    /// The same, and phases in windows, within the budget
-    #[default]
-    Default,
-    /// Phases of every request
-    Exact,
 }

@@ -1,8 +1,10 @@
 //! How closely `load` and `find` watch the server's requests.
 
 use super::overlay;
+use super::words::Words;
 use crate::quantity::Share;
 use clap::{Args, ValueEnum};
+use record::watch::Mode;
 use serde::Deserialize;
 
 /// Options of the watch in points.
@@ -28,17 +30,29 @@ pub struct WatchingOptions {
 overlay!(WatchingOptions; detail, overhead, response_classes, pack);
 
 /// How closely.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchWord {
     /// Not at all
     Off,
     /// Connections only: nothing runs per request
     Zero,
-    /// Every request counted, whatever the cost
+    /// Every request counted, whatever the cost: bytes, CPU and elapsed time by class
     Counts,
-    /// Requests counted and phases timed in windows, as much of each point as the budget allows
+    /// The same, and phases timed in windows, within the budget
+    #[default]
     Default,
     /// Every request counted, its phases timed, whatever the cost
     Exact,
 }
+
+impl WatchWord {
+    /// The mode of the watch; `None`: not at all.
+    pub fn mode(self) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| self.to_possible_value().is_some_and(|word| word.matches(mode.word(), false)))
+    }
+}
+
+/// What `watch` accepts: it always watches.
+pub const OF_A_WATCH: Words<WatchWord> =
+    Words(&[WatchWord::Zero, WatchWord::Counts, WatchWord::Default, WatchWord::Exact]);

@@ -6,7 +6,7 @@ mod privileges;
 mod recording;
 mod view;
 
-use crate::cli::{WatchArgs, WatchModeWord};
+use crate::cli::{WatchArgs, WatchWord};
 use crate::failure::{self, print, wrong_usage};
 use crate::plan::watching;
 use crate::signals::Stop;
@@ -110,12 +110,7 @@ fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut
 
 fn options(args: &WatchArgs) -> Result<WatchOptions> {
     let port = crate::url::port_word(&args.port)?;
-    let mode = match args.detail {
-        None | Some(WatchModeWord::Default) => Mode::Default,
-        Some(WatchModeWord::Zero) => Mode::Zero,
-        Some(WatchModeWord::Counts) => Mode::Counts,
-        Some(WatchModeWord::Exact) => Mode::Exact,
-    };
+    let mode = args.detail.and_then(WatchWord::mode).unwrap_or_default();
     let classes = watching::classes(args.response_classes.as_deref())?;
     let overhead_ratio = watching::overhead_ratio(args.overhead)?;
     let pack = args.pack.as_deref().map(|word| watching::pack(word, mode)).transpose()?;
@@ -127,7 +122,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         overhead_ratio,
         classes,
         // This hook costs every system call of the machine a detour, so it is used in windows only.
-        splits: !args.no_splits && args.detail != Some(WatchModeWord::Exact),
+        splits: !args.no_splits && mode != Mode::Exact,
         control_group: args.cgroup.clone(),
         system_intervals: match &args.system_interval {
             Some(text) => Intervals::parse(text).map_err(|error| wrong_usage(format!("--system-interval: {error}")))?,

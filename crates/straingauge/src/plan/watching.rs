@@ -13,13 +13,7 @@ use remote::RequestWatchPlan;
 pub fn request_watch_plan(options: &WatchingOptions, default: WatchWord) -> Result<Option<RequestWatchPlan>> {
     let classes = classes(options.response_classes.as_deref())?;
     let overhead_ratio = overhead_ratio(options.overhead)?;
-    let mode = match options.detail.unwrap_or(default) {
-        WatchWord::Off => return Ok(None),
-        WatchWord::Zero => Mode::Zero,
-        WatchWord::Counts => Mode::Counts,
-        WatchWord::Default => Mode::Default,
-        WatchWord::Exact => Mode::Exact,
-    };
+    let Some(mode) = options.detail.unwrap_or(default).mode() else { return Ok(None) };
     let pack = options.pack.as_deref().map(|word| pack(word, mode)).transpose()?;
     let classes_text = options.response_classes.clone();
     Ok(Some(RequestWatchPlan { mode, overhead_ratio, classes, classes_text, pack }))

@@ -12,6 +12,7 @@ use crate::worker::{Report, Source, Worker};
 use record::ClientPlan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// About this many reads a second for each connection.
 const READS_PER_SEC: f64 = 10.0;
@@ -51,6 +52,18 @@ pub(crate) trait Pace {
         None
     }
 
+    /// When [`Pace::look`] has something to do; `u64::MAX` = never.
+    #[inline]
+    fn next_look_ns(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// The thread has waited, looks at `events` at `now_ns`, and takes them next. `are_all`: nothing else is there to be
+    /// read. Returns a time that is over in which arrivals were timed.
+    fn look(&mut self, _now_ns: u64, _events: usize, _are_all: bool) -> Option<Range<u64>> {
+        None
+    }
+
     /// How many of `most` bytes of a response `slot` may read now; `None` when it pauses, with its timer set.
     #[inline]
     fn room(&mut self, _slot: usize, _now_ns: u64, most: usize) -> Option<usize> {
@@ -74,7 +87,7 @@ pub(crate) trait Pace {
         None
     }
 
-    /// Adds the bandwidths and the memory.
+    /// Adds its own figures and memory.
     fn report(&self, _report: &mut Report) {}
 }
 
@@ -209,6 +222,17 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         if self.connections[slot].state == State::Busy {
             let in_window = self.tally.covers(now);
             self.transport.pace_mut().took(slot, bytes, now, in_window);
+        }
+    }
+
+    /// The thread has waited and looks at `events`.
+    #[inline]
+    pub(in crate::worker) fn look(&mut self, now: u64, events: usize) {
+        if now >= self.transport.pace().next_look_ns() {
+            let are_all = !self.poller.is_full(events) && self.unread.is_empty();
+            if let Some(timed) = self.transport.pace_mut().look(now, events, are_all) {
+                self.tally.dated(timed);
+            }
         }
     }
 

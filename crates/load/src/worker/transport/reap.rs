@@ -1,25 +1,35 @@
 //! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part of
 //! a response time.
 //!
-//! For a sample of requests, the last read also gets the time at which its last byte came in (`SO_TIMESTAMPNS`). The
-//! kernel stamps a packet when it gets it from the device, so the delay includes the client's protocol work, its
-//! wake-up and the events handled before it. Other requests are read without stamps.
+//! While one socket of the machine asks for it, the kernel dates every packet where the device hands it over, and a read
+//! can ask when its last byte came in (`SO_TIMESTAMPING`). So the delay includes the client's own protocol work, its
+//! wake-up and the events that were taken up before it.
+//!
+//! Both cost CPU time, so both are done in short bursts at random times. What belongs to a burst is decided by when the
+//! last byte came in, never by how long it lay: every response has the same chance, also one that lies for a second.
 
 use super::Pace;
-use crate::connection::{Connection, SAMPLED, STAMPED};
+use crate::connection::{Connection, STAMPED};
 use crate::socket::{self, Errno};
+use crate::worker::Report;
+use record::LoadPlan;
 use record::time::monotonic_ns;
+use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// On average one request in this many is sampled. Sampling one costs about 0.4 us.
-pub(crate) const MEAN_GAP: u32 = 32;
+/// One burst begins in each period, anywhere in it. Turning the dates on and off is work for all CPUs, so bursts are not
+/// shorter.
+const PERIOD_NS: u64 = 500_000_000;
+const BURST_NS: u64 = 20_000_000;
+/// A shorter load has too few bursts: it is one burst.
+const SHORT_NS: u64 = 1_000_000_000;
 /// Two clocks read within this time of each other can be compared.
 const EXACT_NS: u64 = 5_000;
 const TRIES: u32 = 3;
 /// Both clocks run at the same speed: their difference changes only when the wall clock is set.
 const STEP_NS: u64 = 20_000;
 
-/// When the last byte of a sampled response came in.
+/// When the last byte of a response of a burst came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// On the monotonic clock.
@@ -28,22 +38,23 @@ pub(crate) enum Arrival {
     Unknown,
 }
 
-/// Reads as fast as the socket has bytes, and times the arrival of a sample of responses.
+/// Reads as fast as the socket has bytes, and times the arrival of the responses of bursts.
 pub(crate) struct Sampled {
-    /// Keeps the kernel stamping while sockets come and go: turning that on and off costs every CPU.
-    _stamping: Socket,
-    draw: Draw,
+    stamping: Socket,
+    bursts: Bursts,
     wall: WallClock,
-    /// The stamp of the last read of a sampled request, wall clock.
+    /// The stamp of the last read that asked for one, wall clock.
     stamp_ns: Option<u64>,
 }
 
 impl Sampled {
-    /// `seed` differs between threads. An error means that the kernel has no stamps.
-    pub(crate) fn new(seed: u64) -> Result<Self, Errno> {
+    /// For a thread of this many connections. The error says that the kernel has no stamps.
+    pub(crate) fn new(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
         let stamping = Socket(socket::stream_socket(libc::AF_INET)?);
-        socket::set_stamps(stamping.0)?;
-        Ok(Sampled { _stamping: stamping, draw: Draw::new(seed), wall: WallClock::new(), stamp_ns: None })
+        socket::set_stamping(stamping.0, true)?;
+        socket::set_stamping(stamping.0, false)?;
+        let bursts = Bursts::new(Times::of(plan), connections);
+        Ok(Sampled { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
     }
 }
 
@@ -59,15 +70,8 @@ impl Pace for Sampled {
     const IS_LIMITED: bool = false;
 
     #[inline]
-    fn request_leaves(&mut self, _slot: usize, connection: &mut Connection, _now_ns: u64) {
-        if self.draw.is_next() {
-            connection.set(SAMPLED, true);
-        }
-    }
-
-    #[inline]
     fn receive(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match connection.has(SAMPLED) {
+        match self.bursts.is_dating() {
             false => socket::receive(connection.fd, buffer),
             true => self.receive_stamped(connection, buffer),
         }
@@ -75,11 +79,31 @@ impl Pace for Sampled {
 
     #[inline]
     fn arrival(&mut self, connection: &mut Connection, by_bytes: bool) -> Option<Arrival> {
-        connection.has(SAMPLED).then(|| {
-            connection.set(SAMPLED, false);
-            let stamp_ns = self.stamp_ns.take().filter(|_| by_bytes);
-            stamp_ns.map_or(Arrival::Unknown, |stamp_ns| self.wall.arrival(stamp_ns, connection.since_ns))
-        })
+        if !self.bursts.is_dating() {
+            return None;
+        }
+        let stamp_ns = self.stamp_ns.take().filter(|_| by_bytes);
+        let arrival = stamp_ns.map_or(Arrival::Unknown, |stamp_ns| self.wall.arrival(stamp_ns, connection.since_ns));
+        self.bursts.takes(arrival, connection.since_ns).then_some(arrival)
+    }
+
+    #[inline]
+    fn next_look_ns(&self) -> u64 {
+        self.bursts.next_ns
+    }
+
+    fn look(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
+        let was_dating = self.bursts.is_dating();
+        let over = self.bursts.look(now_ns, events, are_all);
+        if self.bursts.is_dating() != was_dating {
+            // It worked for the first time, and asks for no memory.
+            let _ = socket::set_stamping(self.stamping.0, !was_dating);
+        }
+        over
+    }
+
+    fn report(&self, report: &mut Report) {
+        report.tally.dated(self.bursts.open());
     }
 }
 
@@ -101,37 +125,124 @@ impl Sampled {
     }
 }
 
-/// Chooses the requests of the sample. The gaps are random: connections are often served in turn, and a fixed gap would
-/// choose the same ones each time, at the same place in a batch of events.
-struct Draw {
-    left: u32,
-    state: u64,
+/// When bursts are meant to begin and end. The times are random, so that they keep no step with anything periodic, and
+/// the same for all threads, as a date costs every thread of the machine.
+struct Times {
+    seed: u64,
+    is_always: bool,
 }
 
-impl Draw {
-    fn new(seed: u64) -> Self {
-        // xorshift never leaves 0.
-        let mut draw = Draw { left: 0, state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 };
-        draw.left = draw.gap();
-        draw
+impl Times {
+    fn of(plan: &LoadPlan) -> Self {
+        Times { seed: plan.seed, is_always: plan.duration_ns < SHORT_NS }
     }
 
-    #[inline]
-    fn is_next(&mut self) -> bool {
-        self.left -= 1;
-        if self.left > 0 {
-            return false;
+    /// The burst of `now_ns`, or the next one.
+    fn next(&self, now_ns: u64) -> Range<u64> {
+        if self.is_always {
+            return 0..u64::MAX;
         }
-        self.left = self.gap();
-        true
+        let period = now_ns / PERIOD_NS;
+        let [last, this] = [period.saturating_sub(1), period].map(|period| self.of_period(period));
+        [last, this].into_iter().find(|burst| burst.end > now_ns).unwrap_or_else(|| self.of_period(period + 1))
     }
 
-    /// From 1 to `2 * MEAN_GAP - 1`.
-    fn gap(&mut self) -> u32 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        1 + (self.state >> 32) as u32 % (2 * MEAN_GAP - 1)
+    /// Bursts begin anywhere in their period, each place equally likely, and end in it or in the next one.
+    fn of_period(&self, period: u64) -> Range<u64> {
+        // SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+        let mut bits = self.seed.wrapping_add(period).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let begin_ns = period * PERIOD_NS + (bits ^ (bits >> 31)) % PERIOD_NS;
+        begin_ns..begin_ns + BURST_NS
+    }
+}
+
+/// Which responses are of a burst.
+///
+/// A burst lasts from the thread's first look at its events at or after the time meant for it to its first look after
+/// that time. So the time from one look to the next is in a burst as a whole, or not at all, and it is if the first of
+/// them falls into the time meant. That has nothing to do with how long it takes to the next look: a stall is as likely
+/// to be seen as any moment, and as a whole.
+struct Bursts {
+    times: Times,
+    connections: usize,
+    meant: Range<u64>,
+    phase: Phase,
+    /// The burst that is on, or the last one.
+    burst: Range<u64>,
+    /// When [`Bursts::look`] has something to do.
+    next_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Off,
+    On,
+    /// The burst is over, but its last responses may still lie in the kernel. They are behind at most so many events.
+    Rest(usize),
+}
+
+impl Bursts {
+    fn new(times: Times, connections: usize) -> Self {
+        let meant = times.next(monotonic_ns());
+        Bursts { times, connections, next_ns: meant.start, meant, phase: Phase::Off, burst: 0..0 }
+    }
+
+    /// Packets are dated, and reads ask for the dates. Until the last response of the burst is read: turning the dates
+    /// off would delay it.
+    #[inline]
+    fn is_dating(&self) -> bool {
+        self.phase != Phase::Off
+    }
+
+    /// The thread looks at `events` at `now_ns`; `are_all`: nothing else is there to be read. Returns the burst that is
+    /// over.
+    fn look(&mut self, now_ns: u64, events: usize, are_all: bool) -> Option<Range<u64>> {
+        if now_ns < self.next_ns {
+            return None;
+        }
+        let was_on = self.phase == Phase::On;
+        if was_on {
+            self.burst.end = now_ns;
+            self.phase = Phase::Rest(self.connections);
+            self.next_ns = 0;
+        }
+        if self.phase == Phase::Rest(0) {
+            self.phase = Phase::Off;
+            self.meant = self.times.next(now_ns);
+            self.next_ns = self.meant.start;
+        }
+        if self.phase == Phase::Off && now_ns >= self.next_ns {
+            // After a wait that passed it by, it is another one.
+            self.meant = self.times.next(now_ns);
+            self.next_ns = self.meant.start;
+            if self.meant.contains(&now_ns) {
+                self.phase = Phase::On;
+                self.burst = now_ns..u64::MAX;
+                self.next_ns = self.meant.end;
+            }
+        }
+        // The kernel hands out events in turn, and one response at a time is under way on a connection: what came in
+        // before the burst was over is read when every connection had one, or when nothing was left.
+        if let Phase::Rest(left) = &mut self.phase {
+            *left = if are_all { 0 } else { left.saturating_sub(events) };
+        }
+        was_on.then(|| self.burst.clone())
+    }
+
+    /// Whether a response is of the burst, whose request left at `sent_ns`. One that has no date came in before the
+    /// burst, or before the kernel had begun to date, unless its request left after that.
+    fn takes(&self, arrival: Arrival, sent_ns: u64) -> bool {
+        match arrival {
+            Arrival::At(at_ns) => self.burst.contains(&at_ns),
+            Arrival::Unknown => self.burst.contains(&sent_ns),
+        }
+    }
+
+    /// The burst that is on, empty if none is.
+    fn open(&self) -> Range<u64> {
+        if self.phase == Phase::On { self.burst.clone() } else { 0..0 }
     }
 }
 
@@ -255,18 +366,97 @@ mod tests {
         assert_eq!(clock.convert(stamp_ns, SENT_NS, good, SENT_NS + 95_000), Arrival::At(SENT_NS + 70_000));
     }
 
-    #[test]
-    fn the_sample_has_its_share_and_no_rhythm() {
-        const ROUNDS: usize = 20_000;
-        const SLOTS: usize = MEAN_GAP as usize;
-        let mut draw = Draw::new(7);
-        let mut of_slot = [0; SLOTS];
-        for _ in 0..ROUNDS {
-            of_slot.iter_mut().for_each(|count| *count += u64::from(draw.is_next()));
+    /// Looks at the events from `now_ns` on, of a load of one connection that is always served.
+    struct Looks(Bursts);
+
+    impl Looks {
+        fn new(seed: u64) -> Self {
+            Looks(Bursts { next_ns: 0, ..Bursts::new(Times { seed, is_always: false }, 1) })
         }
-        // With the mean gap as period each slot is drawn in about ROUNDS / SLOTS rounds; a fixed gap takes one in all.
-        let wanted = (ROUNDS / SLOTS) as u64;
-        assert!(of_slot.iter().all(|count| count.abs_diff(wanted) < wanted / 4), "{of_slot:?}");
-        assert!(of_slot.iter().sum::<u64>().abs_diff(ROUNDS as u64) < ROUNDS as u64 / 50, "{of_slot:?}");
+
+        /// Two looks in a row; whether what comes in after the second, and is read at the next look, is taken.
+        fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
+            self.0.look(now_ns, 1, true);
+            let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
+            // Read before the next look, or after it.
+            let early = dated && self.0.takes(Arrival::At(arrived_ns), 0);
+            self.0.look(read_ns, 1, true);
+            let late = dated && self.0.is_dating() && self.0.takes(Arrival::At(arrived_ns), 0);
+            assert_eq!(early, late, "at {now_ns}, read {gap_ns} ns after it");
+            (early, read_ns)
+        }
+    }
+
+    #[test]
+    fn a_stall_of_any_length_is_as_likely_to_be_seen_as_any_other_moment() {
+        const STALLS: u64 = 20_000;
+        let wanted = STALLS * BURST_NS / PERIOD_NS;
+        for stall_ns in [100_000, 7_000_000, 100_000_000, 1_000_000_000, 3_000_000_000] {
+            let (mut looks, mut now_ns, mut taken) = (Looks::new(stall_ns), 0, 0);
+            for _ in 0..STALLS {
+                // In step with the periods: the stall, then looks every 5 ms until it comes again.
+                let again_ns = (now_ns + stall_ns).next_multiple_of(PERIOD_NS) + 60_000_000;
+                let (is_taken, next_ns) = looks.takes(now_ns, stall_ns);
+                taken += u64::from(is_taken);
+                now_ns = next_ns;
+                while now_ns < again_ns {
+                    now_ns = looks.takes(now_ns, 5_000_000.min(again_ns - now_ns)).1;
+                }
+            }
+            assert!(taken.abs_diff(wanted) < wanted / 4, "{taken} of {STALLS} stalls of {stall_ns} ns, not {wanted}");
+        }
+    }
+
+    #[test]
+    fn bursts_have_their_share_of_the_time_and_no_rhythm() {
+        const PERIODS: u64 = 20_000;
+        const PLACES: u64 = PERIOD_NS / BURST_NS;
+        let times = Times { seed: 7, is_always: false };
+        let mut of_place = [0; PLACES as usize];
+        for period in 1..=PERIODS {
+            for (place, count) in (0..).zip(&mut of_place) {
+                let at_ns = period * PERIOD_NS + place * BURST_NS;
+                *count += u64::from(times.next(at_ns).contains(&at_ns));
+            }
+        }
+        let wanted = PERIODS / PLACES;
+        assert!(of_place.iter().all(|count: &u64| count.abs_diff(wanted) < wanted / 4), "{of_place:?}");
+    }
+
+    #[test]
+    fn what_came_in_before_a_burst_or_after_it_is_not_of_it() {
+        let mut bursts = Looks::new(3).0;
+        let meant = bursts.times.next(SENT_NS);
+        let (on_ns, over_ns) = (meant.start + 1_000, meant.end + 9_000_000);
+        bursts.connections = 1_000;
+        bursts.look(meant.start - 1, 0, true);
+        assert!(!bursts.is_dating());
+        assert_eq!((bursts.look(on_ns, 512, false), bursts.open()), (None, on_ns..u64::MAX));
+        // Longer than meant: the thread was held up.
+        assert_eq!(bursts.look(meant.end - 1, 512, false), None);
+        assert_eq!((bursts.look(over_ns, 512, false), bursts.open()), (Some(on_ns..over_ns), 0..0));
+        let is_of = |bursts: &Bursts, at_ns| bursts.takes(Arrival::At(at_ns), SENT_NS);
+        for (at_ns, is_in) in [(on_ns - 1, false), (on_ns, true), (over_ns - 1, true), (over_ns, false)] {
+            assert_eq!(is_of(&bursts, at_ns), is_in, "{at_ns}");
+        }
+        // Without a date it came in before, unless it was asked for in the burst.
+        assert!(!bursts.takes(Arrival::Unknown, on_ns - 1) && bursts.takes(Arrival::Unknown, on_ns));
+        // Its last responses are behind other connections' events.
+        bursts.look(over_ns + 1, 488, false);
+        assert!(bursts.is_dating(), "1,000 connections may have had none yet");
+        bursts.look(over_ns + 2, 512, false);
+        assert!(!bursts.is_dating());
+    }
+
+    #[test]
+    fn a_short_load_is_one_burst() {
+        let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
+        for (duration_ns, is_always) in [(SHORT_NS - 1, true), (SHORT_NS, false)] {
+            plan.duration_ns = duration_ns;
+            let mut bursts = Bursts::new(Times::of(&plan), 1);
+            let is_on = |at_ns: u64| bursts.look(at_ns, 1, true).is_none() && bursts.phase == Phase::On;
+            let now_ns = monotonic_ns();
+            assert_eq!((now_ns..).step_by(BURST_NS as usize / 2).take(100).all(is_on), is_always, "{duration_ns}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 use crate::bpf::types::exact::Cpu;
 use crate::profile::samples::Side;
 use record::layers::Layer;
+use record::sum::Growing;
 
 /// As in `bpf/exact.h`: [`Reading::add_cpu`] does not compile with another number of cells.
 const LAYERS: usize = 16;
@@ -88,6 +89,8 @@ pub struct Cell {
     pub marks: u64,
 }
 
+record::grows!(Cell { ns, pairs_in, pairs_out, marks });
+
 /// The counts of all CPUs so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
@@ -158,14 +161,9 @@ impl Reading {
     pub fn since(&self, earlier: &Reading) -> Reading {
         let mut new = self.clone();
         for (cell, then) in new.cells.iter_mut().zip(&earlier.cells) {
-            cell.ns = cell.ns.saturating_sub(then.ns);
-            cell.pairs_in = cell.pairs_in.saturating_sub(then.pairs_in);
-            cell.pairs_out = cell.pairs_out.saturating_sub(then.pairs_out);
-            cell.marks = cell.marks.saturating_sub(then.marks);
+            *cell = cell.since(then);
         }
-        for (calls, then) in new.system_calls.iter_mut().zip(earlier.system_calls) {
-            *calls = calls.saturating_sub(then);
-        }
+        new.system_calls = self.system_calls.since(&earlier.system_calls);
         new.not_entered = self.not_entered.saturating_sub(earlier.not_entered);
         new.not_left = self.not_left.saturating_sub(earlier.not_left);
         new.too_deep = self.too_deep.saturating_sub(earlier.too_deep);
@@ -182,12 +180,7 @@ impl Reading {
     /// Sum of the places that `wanted` accepts.
     pub fn sum(&self, wanted: impl Fn(Place) -> bool) -> Cell {
         let mut sum = Cell::default();
-        for (_, cell) in self.places().filter(|(place, _)| wanted(*place)) {
-            sum.ns += cell.ns;
-            sum.pairs_in += cell.pairs_in;
-            sum.pairs_out += cell.pairs_out;
-            sum.marks += cell.marks;
-        }
+        self.places().filter(|(place, _)| wanted(*place)).for_each(|(_, cell)| sum.add(cell));
         sum
     }
 

@@ -95,7 +95,8 @@ pub fn profile(machine: Machine, costs: HookCosts, bursts: &[Burst]) -> Result<E
     let in_server = |wanted: &dyn Fn(Place) -> bool| {
         sum_of(&|burst| burst.counted.sum(|place| place.whose == Whose::Server && wanted(place)).ns)
     };
-    let packets = bursts.iter().fold(PacketCounts::default(), |sum, burst| sum.plus(&burst.packets));
+    let mut packets = PacketCounts::default();
+    bursts.iter().for_each(|burst| packets.add(&burst.packets));
     let scheduler_check = SumCheck::of(in_server(&|_| true), sum_of(&|burst| burst.scheduler_ns));
     let silent = sum_of(&|burst| burst.length_ns * burst.counted.silent_cpus);
     let clock_ns = measured_ns * machine.cpus as u64;

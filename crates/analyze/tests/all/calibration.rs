@@ -1,0 +1,91 @@
+//! Whether intervals claim the spread that there is between finds, on servers as those of `testbed/truth`.
+
+use crate::server::{Bench, Server, plan};
+use analyze::zones::{self, PointFinding};
+use rand::{RngExt, SeedableRng};
+
+/// Estimates and intervals of many finds, each as a share of the truth.
+#[derive(Default)]
+struct Finds {
+    estimates: Vec<f64>,
+    /// Standard deviations that the intervals of 95 % claim.
+    claimed: Vec<f64>,
+    covered: usize,
+    missed: usize,
+}
+
+impl Finds {
+    fn add(&mut self, found: &PointFinding, truth: f64) {
+        // Of a find without an estimate nothing is covered.
+        let (Some(estimate), Some(low)) = (found.estimate, found.low) else { return self.missed += 1 };
+        let high = found.high.unwrap_or(2.0 * estimate);
+        self.estimates.push(estimate / truth);
+        self.claimed.push((high - low) / truth / 3.92);
+        self.covered += usize::from(low <= truth && truth <= high);
+    }
+
+    /// At least 85 of 100 intervals hold the truth, and they are neither far too narrow nor far too wide.
+    fn judge(&self, name: &str, ratios: std::ops::Range<f64>) {
+        let n = self.estimates.len() as f64;
+        let mean = self.estimates.iter().sum::<f64>() / n;
+        let spread = (self.estimates.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+        let claimed = (self.claimed.iter().map(|claim| claim * claim).sum::<f64>() / n).sqrt();
+        let ratio = spread / claimed;
+        println!(
+            "{name}: covered {} of {n}, {} without an estimate, bias {:+.2} %, spread {:.2} %, spread/claimed {ratio:.2}",
+            self.covered,
+            self.missed,
+            100.0 * (mean - 1.0),
+            100.0 * spread
+        );
+        assert!(self.covered as f64 >= 0.85 * (n + self.missed as f64), "{name}: {} of {n}", self.covered);
+        assert!(ratios.contains(&ratio), "{name}: {ratio}");
+    }
+}
+
+fn seeds() -> u64 {
+    if crate::long_run() { 100 } else { 14 }
+}
+
+#[test]
+fn the_intervals_of_knees_claim_the_spread_between_finds() {
+    // The interval of a server that hardly varies is as wide as the errors that no repeat shows.
+    let kinds = [
+        ("workers", Some(0.002), 0.0, 0.02..1.3),
+        ("workers, noisy", Some(0.02), 0.0, 0.4..1.6),
+        ("growing", Some(0.002), 0.004, 0.1..1.3),
+        // As many requests as a renewal process has in a window.
+        ("exponential", None, 0.0, 0.3..1.3),
+    ];
+    for (name, noise, growth, ratios) in kinds {
+        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(7);
+        let mut finds = Finds::default();
+        for seed in 0..seeds() {
+            let (workers, demand) = (f64::from(random.random_range(6..=32)), random.random_range(8e-3..16e-3));
+            let noise = noise.unwrap_or((demand / workers).sqrt());
+            let server = Server { noise, growth, drift: noise, path: 2e-4, ..Server::pool(workers, demand) };
+            let mut bench = Bench::new(server.clone(), seed);
+            let plan = plan(80);
+            bench.sweep_connections(&plan, seed);
+            let found = zones::find(&bench.points, &plan.criteria).connections.expect("a sweep").yield_point;
+            finds.add(&found, server.true_yield());
+        }
+        finds.judge(name, ratios);
+    }
+}
+
+#[test]
+fn the_intervals_of_a_saturated_threads_rate_claim_the_spread_between_finds() {
+    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(7);
+    let mut finds = Finds::default();
+    for seed in 0..seeds() {
+        let demand = random.random_range(0.3e-3..1.2e-3);
+        let server = Server { noise: 0.003, drift: 0.003, demand, is_poisson: true, ..Server::default() };
+        let mut bench = Bench::new(server.clone(), seed);
+        let plan = plan(80);
+        bench.search_rate(&plan, Some(server.capacity()), seed);
+        let found = zones::find(&bench.points, &plan.criteria).rate.expect("a search").yield_point;
+        finds.add(&found, plan.criteria.saturation_ratio * server.capacity());
+    }
+    finds.judge("thread", 0.05..1.3);
+}
