@@ -44,7 +44,7 @@ def spread(values, digits=2):
 
 
 def write(folder, name, text):
-    """Writes a whole file: what is there is old or new, never a part."""
+    """Replaces a file at once: a reader finds the old or the new one, never a part."""
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
     with open(path + ".new", "w", encoding="utf-8") as file:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the certificate's arithmetic and of what is kept, with made-up finds."""
+"""Tests of the certificate's arithmetic and of kept results, with made-up finds."""
 import importlib.machinery
 import importlib.util
 import math

@@ -87,7 +87,7 @@ int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t bytes) {
     return poll(fds, count, timeout);
 }
 
-__attribute__((destructor)) static void tell(void) {
+__attribute__((destructor)) static void report(void) {
     const char *path = getenv("FLOOR_STATS");
     int fd = path != NULL ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
     if (fd >= 0) {

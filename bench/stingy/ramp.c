@@ -6,7 +6,7 @@
  * connections are kept. CALLS > 0: each CALLS-th request falls due on a new connection, which carries CALLS requests
  * one after another and is then reset; at most CONNECTIONS are open.
  *
- * A step is a span of constant rate. It fails as in docs/zones.md: less than 98 % of what is offered in it was answered
+ * A step is a span of constant rate. It fails as in docs/zones.md: less than 98 % of its offered load was answered
  * in it, more than 1 in 1,000 went wrong, or the 99th percentile of the response time is over 100 ms. It says nothing
  * about the server, is void and tried again, if this client stood still for more than 4 ms ("client"), the server
  * waited longer than that for its CPU ("cpu"), or a step failed while the server left a tenth of its CPU unused
@@ -21,7 +21,7 @@
  *            longer for each.
  *   Both again, from 0.95 of the highest so far, until two rises in a row end there, at most 5 times: a disturbance
  *   ends a rise early, never late, so that the highest counts.
- *   over     0.3 s at 1.5 times the load at failure: what is still served there
+ *   over     0.3 s at 1.5 times the load at failure: the rate that is still served
  *
  * Prints a line for each step. Client and server must have a CPU each.
  *
