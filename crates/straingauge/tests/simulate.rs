@@ -1,4 +1,5 @@
-//! `straingauge simulate`: real guests with a stock kernel. A test that cannot be simulated here is skipped with the reason.
+//! `straingauge simulate`: real guests with a stock kernel. A test that cannot be simulated here is skipped with the
+//! reason.
 
 use crate::rig::{Running, Said, long_run, program, run, skip_unless, straingauge};
 use record::simulation::{Point, PointPlan, Sample, Simulation};

@@ -1,5 +1,5 @@
-//! Sockets of a port against what the test opened. Each test has a separate loopback address: others on this machine may
-//! use the same port number.
+//! Sockets of a port against what the test opened. Each test has a separate loopback address: others on this machine
+//! may use the same port number.
 
 use crate::actors::Actor;
 use crate::group::target;
