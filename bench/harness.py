@@ -44,7 +44,7 @@ def spread(values, digits=2):
 
 
 def write(folder, name, text):
-    """Writes a whole file: what is there is old or new, never a part."""
+    """Replaces a file at once: a reader finds the old or the new one, never a part."""
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, name)
     with open(path + ".new", "w", encoding="utf-8") as file:
@@ -122,6 +122,11 @@ def version():
     return first_line(PROGRAM, "--version")
 
 
+def revision():
+    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown revision"
+
+
 def cpu_model():
     with open("/proc/cpuinfo") as file:
         return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "unknown CPU")
@@ -134,7 +139,7 @@ def facts(command, *programs):
     return [f"command: {command}", f"date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
             f"kernel: {' '.join(os.uname()[i] for i in (0, 2, 4))}, clock {clock}", f"cpu: {cpu_model()}, {os.cpu_count()} CPUs",
             f"load average before: {' '.join(f'{load:.2f}' for load in os.getloadavg())}",
-            f"straingauge: {first_line('git', '-C', ROOT, 'describe', '--always', '--dirty')}",
+            f"straingauge: {revision()}",
             *(first_line(*program.split()) for program in programs)]
 
 
@@ -260,13 +265,12 @@ def ends_with(number):
 
 @contextlib.contextmanager
 def running(words):
-    """A process that is killed at the end of the block, and with the benchmark."""
-    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, preexec_fn=ends_with(signal.SIGKILL))
+    """A process that ends with the block, and with the benchmark."""
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, preexec_fn=ends_with(signal.SIGTERM))
     try:
         yield process
     finally:
-        process.kill()
-        process.wait()
+        end(process)
 
 
 # Half a CPU: 5 ms of work, 5 ms of sleep.

@@ -20,7 +20,7 @@ wish_guest_kernel() {
   say "unpacking ${package:-linux-image-cloud-amd64} for the guests of tests (not installed)"
   fetched=$(mktemp -d)
   chmod 755 "$fetched"
-  # apt downloads as a user of its own where the folder lets it, else as root, with a notice that tells nothing here.
+  # apt downloads as a separate user if the folder permits it, otherwise as root with a notice that does not matter here.
   if [ -n "$package" ] && (cd "$fetched" && apt-get -o APT::Sandbox::User=root download -q "$package") >"$fetched/log" 2>&1 &&
     dpkg-deb -x "$fetched"/linux-image-*.deb "$fetched/kernel"; then
     mkdir -p target

@@ -27,7 +27,7 @@ static void hold(int port) {
     }
     for (;;) {
         if (accept(listener, NULL, NULL) < 0 && (errno == EMFILE || errno == ENFILE)) {
-            // Full: stop listening, so that the other threads get the next connections.
+            // Full: stop listening, so that the other processes get the next connections.
             close(listener);
             for (;;)
                 pause();

@@ -1,4 +1,4 @@
-"""What repeated finds say of the intervals that `find` prints: coverage, error and spread, each beside its goal. Pure: it measures nothing.
+"""Judges the intervals that `find` prints by repeated finds: coverage, error and spread, each with its goal. Pure: it measures nothing.
 
 A find is an estimate with an interval, and the truth where that is known. Spreads are those of the logarithms, as loads are ratios.
 """
@@ -74,7 +74,7 @@ class Judgement:
         self.spread_ratio = between / claimed if between is not None and claimed else None
 
     def goals(self):
-        """Name, what was seen, the goal in words, and whether it is met; None where it cannot be told."""
+        """Name, what was seen, the goal in words, and whether it is met; None where that is unknown."""
         goals = []
         if self.is_known:
             least = math.ceil(COVERED_SHARE * self.n - 1e-9)
@@ -117,7 +117,7 @@ def number(value):
 
 
 def mark(is_met):
-    return {True: "", False: " **missed**", None: " not told"}[is_met]
+    return {True: "", False: " **missed**", None: " unknown"}[is_met]
 
 
 def table(judgements, is_disturbed):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the certificate's arithmetic and of what is kept, with made-up finds."""
+"""Tests of the certificate's arithmetic and of kept results, with made-up finds."""
 import importlib.machinery
 import importlib.util
 import math
@@ -136,6 +136,21 @@ def a_line_that_a_kill_cut_off_is_dropped_and_what_is_whole_is_kept():
         with open(path) as file:
             assert file.read() == "server,number\nworkers,1\nbucket,\n"
         assert again.rows[1] == {"server": "bucket", "number": ""}
+
+
+def results_under_other_conditions_or_with_other_columns_are_refused():
+    def is_refused(call, *arguments):
+        try:
+            call(*arguments)
+        except SystemExit:
+            return True
+        return False
+    with tempfile.TemporaryDirectory() as folder:
+        assert not any(is_refused(harness.same_conditions, folder, "this machine\n") for _ in range(2))
+        assert is_refused(harness.same_conditions, folder, "another machine\n")
+        path = os.path.join(folder, "raw.csv")
+        harness.Rows(path, ["server"]).add({"server": "nginx"})
+        assert not is_refused(harness.Rows, path, ["server"]) and is_refused(harness.Rows, path, ["server", "number"])
 
 
 def estimates_are_read_from_what_find_writes_and_from_what_it_does_not_yet():

@@ -1,4 +1,4 @@
-"""Holds cold connections: established and idle. Reads one number a line on stdin, opens so many more, answers "ready"."""
+"""Holds cold connections: established and idle. For each number on a line of stdin it opens that many more and prints "ready"."""
 import resource
 import socket
 import sys

@@ -2,9 +2,9 @@
  *
  *   drive PORT CONNECTIONS SECONDS RATE_PER_SEC keep|close REQUEST
  *
- * RATE_PER_SEC 0: each connection sends its next request as soon as it has its answer. Answers are taken to be all of
- * the size of the first one (keep), or to end with the connection (close). Escapes \r \n in REQUEST are understood.
- * Prints: requests seconds errors mean_us p50_us p99_us max_us */
+ * RATE_PER_SEC 0: each connection sends its next request as soon as it has its answer. All answers must have the size
+ * of the first one (keep), or end with the connection (close). REQUEST may contain the escapes \r and \n. Prints:
+ * requests seconds errors mean_us p50_us p99_us max_us */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,7 +46,7 @@ static uint64_t now_ns(void) {
 
 static int dial(int is_blocking) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-    /* A new source address every time: closed connections keep their ports busy for a minute. */
+    /* A new source address every time, because closed connections keep their ports for a minute. */
     source++;
     struct sockaddr_in from = {.sin_family = AF_INET,
                                .sin_addr.s_addr = htonl(0x7f010001u + source / 200 % 200 * 256 + source % 200)};
@@ -149,7 +149,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count && rate == 0; i++)
         send_request(&connections[i], now_ns());
     for (uint64_t now; (now = now_ns()) < end;) {
-        /* Due requests go to idle connections; with none idle they wait, and the wait counts. */
+        /* Due requests go to idle connections. If none is idle they wait, which counts as response time. */
         while (rate > 0 && next <= (double)now) {
             int tried = 0;
             while (tried < count && connections[turn].is_busy) {

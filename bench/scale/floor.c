@@ -1,7 +1,7 @@
-/* The lowest cost of any library that replaces poll: a preload library that reads nothing of the caller's array but
- * its address and its length, and writes only results. WRONG in general (an entry that changes in place is not seen),
- * right for the keep-alive points of run; what it costs more than native epoll is the program's own work on its
- * array, which no library can take away. Sets up to 63 go to the kernel.
+/* The lowest possible cost of a library that replaces poll: a preload library that reads only the address and length of
+ * the caller's array, and writes only results. It is WRONG in general (it does not see an entry that changes in place)
+ * but right for the keep-alive points of run. Its extra cost over native epoll is the program's work on its array,
+ * which no library can remove. Sets up to 63 go to the kernel.
  *
  * FLOOR_STATS names a file to append "calls array_walks" to at exit: few walks mean that the floor was measured. */
 #define _GNU_SOURCE
@@ -68,7 +68,7 @@ int poll(struct pollfd *fds, nfds_t count, int timeout) {
             if (fds[at].fd == event[i].data.fd) {
                 fds[at].revents = (short)event[i].events;
                 own.ready[own.ready_count++] = at;
-            } else { /* no longer in the array, or in another place: the walk registers it again */
+            } else { /* no longer in the array, or moved: the walk registers it again */
                 epoll_ctl(own.epoll, EPOLL_CTL_DEL, event[i].data.fd, NULL);
                 elsewhere = 1;
             }
@@ -87,7 +87,7 @@ int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t bytes) {
     return poll(fds, count, timeout);
 }
 
-__attribute__((destructor)) static void tell(void) {
+__attribute__((destructor)) static void report(void) {
     const char *path = getenv("FLOOR_STATS");
     int fd = path != NULL ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
     if (fd >= 0) {

@@ -1,15 +1,18 @@
-"""The servers of bench/scale and soak.py: each started under a variant, with its cold connections, its load and its CPU time."""
+"""The servers of bench/scale: starts each as a variant, with cold connections, and measures its CPU time under load."""
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.dont_write_bytecode = True
+sys.path.append(os.path.dirname(HERE))
+import harness  # noqa: E402
+from harness import ROOT  # noqa: E402
+
 LIBRARY = os.path.join(ROOT, "native/scalable-select/build/libscalable-select.so")
 FLOOR = os.path.join(HERE, "floor.so")
 PAGE = "GET /f.html HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n"
@@ -46,7 +49,7 @@ server.event-handler = "%(handler)s"
 
 
 def make_scratch():
-    """A folder for configurations and reports, with the requested page."""
+    """A folder for configurations and reports, with the page that clients request."""
     scratch = tempfile.mkdtemp()
     os.chmod(scratch, 0o755)
     with open(os.path.join(scratch, "f.html"), "w") as f:
@@ -110,12 +113,7 @@ class Server:
                                         stderr=subprocess.DEVNULL)
         self.cold = subprocess.Popen(["taskset", "-c", "1", sys.executable, os.path.join(HERE, "cold.py"), str(self.port)],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(500):
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.02)
+        harness.wait_for(self.port, self.process, name)
         time.sleep(0.2)
 
     def add_cold(self, n):
@@ -143,13 +141,12 @@ class Server:
         self.cold.wait()
         for p in children(self.process.pid):
             os.kill(p, signal.SIGTERM)
-        # HAProxy has no handler for SIGTERM; only a server that ends by itself writes the library's report
+        # HAProxy has no handler for SIGTERM, and only a server that exits writes the library's report.
         self.process.send_signal(signal.SIGUSR1 if self.name.startswith("haproxy") else signal.SIGTERM)
         try:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            harness.end(self.process, 0)
         if os.path.exists(self.stats):
             return open(self.stats).read().strip().replace("\n", " ")
         return ""

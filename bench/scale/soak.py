@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
 """Soak with churn: soak.py OUT [SECONDS [SERVER ...]]   (1800 seconds, haproxy and lighttpd by default, all at once)
 
-Each server runs under the library while a thousand cold connections come and go, some of them with half a request, 20 hot
-ones are kept, and others are opened for one request. The rate is low, so that it may run beside other work. Appends to
-OUT/soak.csv what the server holds, twice a minute, and writes OUT/soak.json with the library's own report.
+Each server runs under the library. A thousand cold connections come and go, some with half a request; 20 hot ones are
+kept, and others are opened for one request. The rate is low, so that other work can run at the same time. Appends the
+server's descriptors and memory to OUT/soak.csv twice a minute, and writes OUT/soak.json with the library's report.
 
 Fails if a request is not answered in 5 s, if descriptors or memory grow from the second quarter to the last, or if the
-library reports a lost hint. A lost hint would also show as a slow answer: the watchdog finds it within a second."""
+library reports a lost hint. A lost hint would also show as a slow answer, because the watchdog finds it within a second."""
 import csv
 import json
 import multiprocessing
 import os
 import random
-import resource
 import shutil
 import socket
 import sys
@@ -78,7 +77,7 @@ class Clients:
             self.cold.append(s)
         for _ in range(random.randint(0, 8 if len(self.cold) < COLD else 16)):
             self.cold.pop(random.randrange(len(self.cold))).close()
-        if random.random() < 0.2:  # a cold one wakes up
+        if random.random() < 0.2:  # a cold connection sends a request
             s = self.cold.pop(random.randrange(len(self.cold)))
             s.sendall(b" HTTP/1.1\r\nHost: a\r\n\r\n")
             s.close()
@@ -100,7 +99,7 @@ def soak(name, seconds, scratch, out, verdicts):
             clients.slowest_s = 0.0
             rows.append(row)
             is_new = not os.path.exists(path := os.path.join(out, "soak.csv"))
-            with open(path, "a", newline="") as f:
+            with open(path, "a", newline="") as f:  # not harness.Rows: several processes write
                 writer = csv.DictWriter(f, FIELDS)
                 if is_new:
                     writer.writeheader()
@@ -124,7 +123,7 @@ def main():
     if len(sys.argv) < 2:
         sys.exit("usage: soak.py OUT [SECONDS [SERVER ...]]")
     out, seconds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1800
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    servers.harness.all_descriptors()
     os.makedirs(out, exist_ok=True)
     scratch = servers.make_scratch()
     names = sys.argv[3:] or ["haproxy", "lighttpd"]
@@ -136,13 +135,12 @@ def main():
     while len(results) < len(names) and any(w.is_alive() for w in workers) or not verdicts.empty():
         try:
             results.append(verdicts.get(timeout=1))
-        except Exception:  # the queue is empty yet
+        except Exception:  # the queue is still empty
             pass
     for w in workers:
         w.join()
     shutil.rmtree(scratch)
-    with open(os.path.join(out, "soak.json"), "w") as f:
-        json.dump(results, f, indent=1)
+    servers.harness.write(out, "soak.json", json.dumps(results, indent=1))
     print(json.dumps(results, indent=1))
     sys.exit(0 if len(results) == len(names) and all(x["passed"] for x in results) else 1)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ratios from RUN/raw.csv, as a Markdown table on stdout, and the paper's Figures 3, 8 and 9 redrawn as SVG into FOLDER.
+"""Prints ratios from RUN/raw.csv as a Markdown table, and draws the paper's Figures 3, 8 and 9 as SVG into FOLDER.
 
     summary.py RUN [FOLDER]
 
@@ -40,8 +40,8 @@ def table(data):
             points[key][r["repeat"]][r["variant"]] = r
     for repeats in points.values():
         reports = [json.loads(p["floor"]["stats"]) for p in repeats.values() if p.get("floor", {}).get("stats")]
-        # Without a report, if it had to look at the array in more than a tenth of its calls, or if the library was clearly
-        # cheaper, it is no floor.
+        # It is no lower bound without a report, or if it searched the array in more than a tenth of its calls, or if the
+        # library was clearly cheaper.
         over = [p["scaled"]["cpu_us"] / p["floor"]["cpu_us"] for p in repeats.values() if "floor" in p and "scaled" in p]
         if not reports or any(10 * r["array_walks"] > r["calls"] for r in reports) or (over and statistics.median(over) < 0.9):
             for p in repeats.values():
@@ -161,18 +161,13 @@ def figures(data, folder):
         chart(os.path.join(folder, f"scale-figure-{number}.svg"),
               f"After Figure {number}: response time of {server}, 1259-byte answers", "requests/s", "mean response time, ms (log)",
               curves, y_log=True)
-    curves = []
-    for variant in COLOUR:
-        mine = [r for r in data if r["section"] == "figure-9" and r["variant"] == variant]
-        curves.append((variant, COLOUR[variant], "", collected(mine, lambda r: int(r["cold"]), lambda r: r["rps"])))
-    chart(os.path.join(folder, "scale-figure-9.svg"), "After Figure 9: throughput of HAProxy at saturation", "cold connections",
-          "requests/s", curves)
-    curves = []
-    for variant in COLOUR:
-        mine = [r for r in data if r["section"] == "figure-9" and r["variant"] == variant]
-        curves.append((variant, COLOUR[variant], "", collected(mine, lambda r: int(r["cold"]), lambda r: r["cpu_us"])))
-    chart(os.path.join(folder, "scale-figure-9-cpu.svg"), "The same runs: server CPU per request", "cold connections",
-          "us CPU per request", curves)
+    for name, title, y_label, column in (("scale-figure-9", "After Figure 9: throughput of HAProxy at saturation", "requests/s", "rps"),
+                                         ("scale-figure-9-cpu", "The same runs: server CPU per request", "us CPU per request", "cpu_us")):
+        curves = []
+        for variant in COLOUR:
+            mine = [r for r in data if r["section"] == "figure-9" and r["variant"] == variant]
+            curves.append((variant, COLOUR[variant], "", collected(mine, lambda r: int(r["cold"]), lambda r: r[column])))
+        chart(os.path.join(folder, name + ".svg"), title, "cold connections", y_label, curves)
 
 
 def main():

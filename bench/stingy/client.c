@@ -1,13 +1,13 @@
-/* A closed loop: CONNECTIONS connections, each with its next request under way as soon as it has its answer, until
+/* A closed loop: CONNECTIONS connections, each of which sends its next request as soon as it has its answer, until
  * REQUESTS answers have come. Prints one line: requests, errors, seconds from the first request.
  *
- * With PID and SECONDS these requests are the warm-up: a window of SECONDS follows, and the line's figures are of the
- * window: requests, errors, seconds, the CPU that the server with that PID had (ns, and of it user and system in clock
- * ticks), how long it waited for its CPU, and the client's own CPU.
+ * With PID and SECONDS these requests are the warm-up. A window of SECONDS follows, and the line has the figures of the
+ * window: requests, errors, seconds, CPU time of the server with that PID (ns; user and system in clock ticks), the
+ * time it waited for its CPU, and the client's CPU time.
  *
- * rounds: a connection's next request goes out when all have their answers, in a random order that is the same in each
- * run. A server that is slow beside its client (under cachegrind) would else meet the same few connections again and
- * again.
+ * rounds: the next requests are sent when all connections have their answers, in a random order that is the same in
+ * each run. Otherwise a server that is slower than its client (under cachegrind) would serve the same few connections
+ * again and again.
  *
  * usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH [PID SECONDS] */
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@
 struct connection {
     int fd;
     bool is_connected;
-    long got, expected; /* bytes of this answer; expected: -1 before its head is whole */
+    long got, expected; /* bytes of this answer; expected: -1 before its head is complete */
     char head[1024];
 };
 
@@ -63,7 +63,7 @@ static void open_connection(long i) {
     struct linger linger = {1, 0};
     int fd = connections[i].fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    /* No TIME_WAIT at this side: ports would run out. */
+    /* No TIME_WAIT on this side: ports would run out. */
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
     connections[i].is_connected = false;
     if (fd < 0 || (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS))
@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
     long connected = 0, opened = 0;
     double start = now_s();
     while (!is_done()) {
-        /* Kept connections are all there before the first request; some at a time, as the backlog is bounded. */
+        /* All kept connections are opened before the first request; in groups, because the backlog is bounded. */
         while (opened < count && opened - connected < 256)
             open_connection(opened++);
         int n = epoll_wait(epoll, events, 512, window_s > 0 ? 5000 : 60000);

@@ -1,7 +1,7 @@
 /* Epoll by edge in place of by level, for stock servers: a preload library. A server that is asked for one small
  * request at a time reads it whole, so it misses nothing. With it the kernel does not look at a connection once more
- * after its request has been read; that tells what of a rescheduled server's gain is the kernel's, and no cache's or
- * batch's. Listeners stay as they are. */
+ * after its request has been read. This shows which part of a rescheduled server's gain is the kernel's, and not the
+ * cache's or batch's. Listeners stay as they are. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/epoll.h>

@@ -1,5 +1,5 @@
-/* Uses the whole of a cache slab (of a pool's slots also the bytes after an object), and beside it globals and stack,
- * round after round: what a server would at its fullest. For bench/stingy/placement, with
+/* Uses a whole cache slab (in a pool's slots also the bytes after an object), globals and stack, round after round: the
+ * most that a server can use. For bench/stingy/placement, with
  * native/stingy/generate/test/globals.c. usage: full ROUNDS */
 #include "globals.h"
 #include "stingy_gen.h"
@@ -31,7 +31,7 @@ static void rounds(void *argument) {
 
 int main(int argc, char **argv) {
     int turns = argc > 1 ? atoi(argv[1]) : 10;
-    /* Slots go out from the lowest on; all of them are taken, so that they are a program's to use. */
+    /* Slots are given out from the lowest on; this takes all of them. */
     for (unsigned object = 0; object < stingy_gen_map.object_count; object++) {
         unsigned region = stingy_gen_map.objects[object].region;
         while (region < REGIONS && stingy_free_slots(region) > 0) {

@@ -1,7 +1,7 @@
-/* How far the two CPUs are from each other: ns for a cache line to go to the other CPU and back, the mean of 3,000
- * times. A host that moves a virtual machine's CPUs between its caches changes that by a factor of four, and with it
- * what everything costs that client and server hand each other. Prints a number. Ends after 2 s, whatever happens: it
- * may run at real-time priority.
+/* Measures the distance of two CPUs: ns for a cache line to the other CPU and back, the mean of 3,000 times. A host
+ * that moves a virtual machine's CPUs between its caches changes it by a factor of four, and with it the cost of
+ * everything that client and server exchange. Prints a number. Always ends after 2 s, because it may run at real-time
+ * priority.
  *
  * usage: line CPU CPU */
 #define _GNU_SOURCE
@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     pthread_attr_init(&attributes);
     CPU_ZERO(&set);
     CPU_SET(atoi(argv[2]), &set);
-    /* Both have their CPUs before either spins. */
+    /* Both threads are on their CPUs before either spins. */
     pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
     CPU_ZERO(&set);
     CPU_SET(atoi(argv[1]), &set);

@@ -1,10 +1,10 @@
-/* A kernel that costs nothing, for tux and lighttpd and their Stingy versions: a preload library that plays listener,
- * connections, epoll and clients inside of the server's process. This leaves the server's own time, on this
- * machine's caches.
+/* A kernel without cost, for tux, lighttpd and their Stingy versions: a preload library that replaces listener,
+ * connections, epoll and clients inside the server's process. The remaining time is the server's, on this machine's
+ * caches.
  *
- * NULLNET_CONNECTIONS connections ask NULLNET_REQUESTS requests in all. In each epoll_wait a quarter of those whose
- * client waits for nothing ask, in random order, as many as the caller takes. At the end it prints a line, counts from
- * the fifth part on, and ends the process.
+ * NULLNET_CONNECTIONS connections send NULLNET_REQUESTS requests in total. In each epoll_wait a quarter of the
+ * connections without a request send one, in random order, as many as the caller takes. At the end it prints a line and
+ * ends the process. The first fifth of the requests is not counted.
  *
  * It emulates the calls that the two use for a small file: listen, accept4, epoll_ctl, epoll_wait, close; recv, send,
  * sendfile (tux); read, pread, writev, getsockopt (lighttpd, which sends a small file from memory). One thread. */
@@ -65,7 +65,7 @@ __attribute__((constructor)) static void start(void) {
         exit(2);
     for (unsigned i = 0; i < total; i++)
         order[i] = i;
-    /* lighttpd turns its standard output away. */
+    /* lighttpd redirects its standard output. */
     out = fcntl(1, F_DUPFD_CLOEXEC, FIRST - 1);
 }
 
@@ -113,10 +113,10 @@ int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout) {
     }
     unsigned asks = total / 4 + 1;
     for (unsigned i = 0; i < asks && count < most; i++) {
-        /* The next of a random order: exchanged with one that comes after it. */
+        /* The next in random order: exchanged with a later one. */
         unsigned j = i + below(total - i), k = order[j];
         order[j] = order[i], order[i] = k;
-        /* A request that was not read is reported again, as with a level. */
+        /* A request that was not read is reported again, as level-triggered epoll does. */
         if (k >= accepted || (connections[k].is_busy && !connections[k].is_asking))
             continue;
         connections[k].is_asking = connections[k].is_busy = true;
@@ -174,7 +174,7 @@ ssize_t sendfile(int fd, int file, off_t *offset, size_t bytes) {
     return (ssize_t)bytes;
 }
 
-/* Head and body in one: the answer. */
+/* The answer: head and body together. */
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
     ssize_t bytes = 0;
@@ -186,7 +186,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     return bytes;
 }
 
-/* The file's bytes once connections are there; what is read at the start (configuration) is read. */
+/* Once there are connections, the file's bytes; earlier reads (the configuration) are real. */
 static bool plays_file(size_t bytes) {
     return accepted > 0 && bytes == BODY;
 }

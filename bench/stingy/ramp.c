@@ -1,29 +1,28 @@
 /* An open loop whose rate rises until the server fails: the load at failure.
  *
- * Requests fall due at even distances, whatever the server does (Bhatia, Consel and Lawall measured with httperf, which
- * does the same), on the connection that has been idle the longest; one request at a time on a connection. Without an
- * idle connection a request waits here, and its response time counts from when it fell due. CALLS = 0: CONNECTIONS
- * connections are kept. CALLS > 0: each CALLS-th request falls due on a new connection, which carries CALLS requests
- * one after another and is then reset; at most CONNECTIONS are open.
+ * Requests are due at equal intervals, whatever the server does (as with httperf, which Bhatia, Consel and Lawall
+ * used), on the connection that has been idle the longest; one request at a time on a connection. Without an idle
+ * connection a request waits here, and its response time counts from its due time. CALLS = 0: CONNECTIONS connections
+ * are kept. CALLS > 0: each CALLS-th request is due on a new connection, which carries CALLS requests one after another
+ * and is then reset; at most CONNECTIONS are open.
  *
- * A step is a span of constant rate. It fails as in docs/zones.md: less than 98 % of what is offered in it was answered
- * in it, more than 1 in 1,000 went wrong, or the 99th percentile of the response time is over 100 ms. It says nothing
- * about the server, is void and tried again, if this client stood still for more than 4 ms ("client"), the server
- * waited longer than that for its CPU ("cpu"), or a step failed while the server left a tenth of its CPU unused
- * ("idle": the host took it, or something else holds the server up; if nearly all are of this kind, it is not the CPU
- * that ends).
+ * A step is a span of constant rate. It fails as in docs/zones.md: less than 98 % of its offered load was answered
+ * in it, more than 1 in 1,000 failed, or the 99th percentile of the response time is over 100 ms. A step is void and is
+ * repeated if this client stood still for more than 4 ms ("client"), if the server waited longer than that for its CPU
+ * ("cpu"), or if it failed while a tenth of the server's CPU was unused ("idle": the host took it, or something else
+ * delays the server; if nearly all steps are of this kind, the limit is not the CPU).
  *
  *   search   rate * 1.3 after each step that held, until one fails
  *   rise     from 0.8 of that: rate * 1.02, until 3 steps in a row fail; the load at failure is the last rate that
  *            held before them
- *   fall     with what is left undone: rate * 0.98, until as much is answered as falls due in 2 steps in a row: the
- *            load at recovery. It is below the load at failure where a server that has many requests under way takes
- *            longer for each.
- *   Both again, from 0.95 of the highest so far, until two rises in a row end there, at most 5 times: a disturbance
- *   ends a rise early, never late, so that the highest counts.
- *   over     0.3 s at 1.5 times the load at failure: what is still served there
+ *   fall     with the unanswered requests: rate * 0.98, until as many are answered as are due in 2 steps in a row: the
+ *            load at recovery. It is below the load at failure if a server with many requests under way takes longer
+ *            for each.
+ *   Both are repeated from 0.95 of the highest so far until two rises in a row end there, at most 5 times. A
+ * disturbance ends a rise early, never late, so the highest counts. over     0.3 s at 1.5 times the load at failure:
+ * the rate that is still served
  *
- * Prints a line for each step. Client and server must have a CPU each.
+ * Prints a line for each step. Client and server need separate CPUs.
  *
  * usage: ramp PORT PID PATH CONNECTIONS CALLS FIRST_PER_SEC STEP_MS MOST_SECONDS */
 #define _GNU_SOURCE
@@ -60,12 +59,12 @@ static struct connection {
     long got;
     int64_t due_ns;
 } connections[MOST];
-/* `idle`, a ring: who has been idle the longest goes first; without calls kept: free slots. */
+/* `idle` is a ring: the connection that has been idle the longest is first. If connections are not kept: free slots. */
 static int idle[MOST], epoll, calls;
 static unsigned idle_first, idle_count, kept;
 static int64_t *pending; /* a ring: due, not sent */
 static unsigned pending_first, pending_count;
-static long answer_bytes; /* of each answer, head and body; learned from the first */
+static long answer_bytes; /* head and body of each answer; known from the first */
 static char request[512];
 static struct sockaddr_in address = {.sin_family = AF_INET};
 
@@ -121,7 +120,7 @@ static void watch(int i, uint32_t events, int how) {
         fail("epoll_ctl");
 }
 
-/* On the loopback a connection is mostly there when connect() returns. */
+/* On the loopback a connection is usually established when connect() returns. */
 static void open_connection(int i) {
     int one = 1;
     struct linger linger = {1, 0};
@@ -159,7 +158,7 @@ static void issue(int64_t due_ns) {
         bool is_sent = send_request(i);
         watch(i, is_sent ? EPOLLIN : EPOLLOUT, EPOLL_CTL_ADD);
     } else if (c->fd < 0 || !send_request(i)) {
-        /* A kept connection that the server has closed is opened again for a later request. */
+        /* A kept connection that the server has closed is reopened for a later request. */
         if (c->fd >= 0)
             close(c->fd);
         open_connection(i);
@@ -177,7 +176,7 @@ static void answered(int i, int64_t now) {
     if (took_ns > step.worst_ns)
         step.worst_ns = took_ns;
     if (calls > 0 && --c->left > 0) {
-        /* The next call of this connection falls due with the answer. */
+        /* The next call of this connection is due with the answer. */
         c->due_ns = now;
         step.due++;
         if (!send_request(i)) {
@@ -225,7 +224,7 @@ static void ready(int i, uint32_t events, int64_t now) {
     }
 }
 
-/* The kept connections, at most 256 of them not yet answered; each asks once, so that the server has accepted it. */
+/* Opens the kept connections, with at most 256 unanswered; each sends one request, so that the server accepts it. */
 static void open_kept(void) {
     struct epoll_event events[EVENTS];
     unsigned opened = 0;
@@ -305,7 +304,7 @@ static int try(const char *phase, double per_sec, double seconds) {
     return why ? -1 : !has_failed;
 }
 
-/* Lets the server finish the requests that it has. */
+/* Lets the server finish its requests. */
 static void rest(bool is_needed) {
     if (!is_needed)
         return;
@@ -335,7 +334,7 @@ static double rise(int pass, double begin, double step_s, int64_t until) {
         if (verdict)
             held = rate;
         rate *= RISE;
-        /* It fails where it begins: further down. */
+        /* It failed at its first rate: begin lower. */
         if (failed == FAILED_IN_A_ROW && held == 0) {
             failed = 0;
             rate = begin *= BACK;
@@ -395,7 +394,7 @@ int main(int argc, char **argv) {
     for (int pass = 1, agree = 0; pass <= PASSES && agree < 2 && now_ns() < until; pass++) {
         rest(true);
         double reached = rise(pass, held > 0 ? held * AGAIN : rate * BACK, step_s, until);
-        /* One that is well above all before it is the first of its kind. */
+        /* A rise well above all earlier ones is the first of its kind. */
         agree = reached * AGREE > held ? 1 : reached >= held * AGREE ? agree + 1 : agree;
         held = reached > held ? reached : held;
         fall(pass, held, step_s, until);
@@ -404,6 +403,6 @@ int main(int argc, char **argv) {
         rest(true);
         verdict = try("over", held * OVER, 0.3);
     }
-    /* The lines printed so far show how far it came. */
+    /* The printed lines show the progress. */
     return 0;
 }

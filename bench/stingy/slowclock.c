@@ -1,6 +1,6 @@
-/* A clock that runs a hundred times slower, for servers under cachegrind, which runs them some fifty times slower: what
- * a server does once a second (looking at all its connections for timeouts) stays as rare beside its requests as it is.
- * A preload library. */
+/* A preload library with a clock that runs a hundred times slower, for servers under cachegrind, which runs them about
+ * fifty times slower: work that a server does once a second (checking all connections for timeouts) remains as rare
+ * relative to its requests. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -16,7 +16,7 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
     if (syscall(SYS_clock_gettime, clock, &now) != 0)
         return -1;
     *out = now;
-    /* CPU time is for measuring. */
+    /* CPU time is used for measuring. */
     if (clock < 0 || clock >= CLOCKS || clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID)
         return 0;
     if (begin[clock].tv_sec == 0)

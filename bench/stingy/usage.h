@@ -1,5 +1,5 @@
-/* The CPU time of a process, from the kernel: for the clients, which look at the server when a window
- * begins and ends. Of the process's first thread; the servers here have one. */
+/* The CPU time of a process's first thread (the servers here have one), from the kernel: the clients read it when a
+ * window begins and ends. */
 #ifndef BENCH_STINGY_USAGE_H
 #define BENCH_STINGY_USAGE_H
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 struct usage {
-    long long run_ns, waited_ns; /* on a CPU; runnable while something else ran there */
+    long long run_ns, waited_ns; /* on a CPU; runnable but not running */
     long user_ticks, system_ticks;
 };
 
@@ -20,7 +20,7 @@ static inline double clock_s(clockid_t clock) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* False: there is no such process (any more). */
+/* False: there is no such process. */
 static inline int read_schedstat(int file, struct usage *out) {
     char text[128];
     ssize_t got = pread(file, text, sizeof text - 1, 0);
@@ -44,7 +44,7 @@ static inline int read_usage(int pid, struct usage *out) {
     if (got <= 0)
         return 0;
     text[got] = 0;
-    /* The name in brackets may hold anything. */
+    /* The name in brackets may contain anything. */
     const char *after = strrchr(text, ')');
     return is_read && after &&
            sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &out->user_ticks,

@@ -1,17 +1,16 @@
-/* Cold connections for lighttpd: the step that Bhatia, Consel and Lawall (2006, section 4.5) leave to a person. A part
+/* Cold connections for lighttpd: the step that Bhatia, Consel and Lawall (2006, section 4.5) do by hand. A part
  * of connections.c, whose static functions it uses; schedule.patch includes it there.
  *
- * Stock lighttpd keeps a connection structure with its request's strings and headers (some 5 KiB) for each connection,
- * whether a request is under way or not. Here a connection that waits for its first or next request is frozen: what
- * must be known of it is one line of 64 bytes, at the index of its descriptor, and its structure serves the next
- * connection that asks. When its descriptor is ready it is thawed, and lighttpd goes on as if nothing had been:
+ * Stock lighttpd keeps a connection structure with its request's strings and headers (about 5 KiB) for each connection,
+ * with or without a request. Here a connection that waits for its first or next request is frozen: its state is reduced
+ * to one line of 64 bytes, at the index of its descriptor, and its structure serves the next connection with a request.
+ * When its descriptor is ready it is thawed, and lighttpd continues as if it had not been frozen:
  *
  *     epoll says ready -> queue (8 bytes) -> thaw -> connection_state_machine: read, answer -> freeze
  *
- * The queue is worked off one connection at a time, so that each finds the structure that the one before it has just
- * left. Frozen is only what is between requests on a plain TCP connection, with no plugin's data, nothing in its queues
- * and no event pending; all others stay as they are. Timeouts, graceful shutdown and mod_status see all connections:
- * they thaw first.
+ * The queue is processed one connection at a time, so that each reuses the structure of the one before it, which is in
+ * the cache. A connection is frozen only between requests, on plain TCP, without plugin data, queued chunks or pending
+ * events. Timeouts, graceful shutdown and mod_status thaw all connections first, so they see them all.
  */
 #include "fdevent_impl.h"
 
@@ -57,7 +56,7 @@ static int cold_start(const server *srv) {
         cold.is_off = 1;
         return 0;
     }
-    /* Nothing of it exists until a descriptor of that number does. */
+    /* Its pages are not allocated until a descriptor of that number exists. */
     void *at = mmap(NULL, size * sizeof(struct cold), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return 0;
@@ -122,7 +121,7 @@ void connection_freeze_if_idle(connection *const con) {
     con->fdn->handler = cold_handle_fdevent;
     cold.count++;
 
-    /* As connection_close leaves it in the pool. */
+    /* The state in which connection_close leaves it in the pool. */
     con->fdn = NULL;
     con->fd = -1;
     request_reset_ex(r);
@@ -178,7 +177,7 @@ static connection *cold_thaw(server *const srv, struct cold *const c) {
     return con;
 }
 
-/* Those whose descriptors epoll has named: each is answered before the next is thawed. */
+/* Serves connections whose descriptors are ready: each is answered before the next is thawed. */
 void connections_run_cold(server *const srv) {
     for (uint32_t i = 0; i < cold.queued; i++) {
         int fd = cold.queue[i].fd, revents = cold.queue[i].revents;
@@ -199,14 +198,14 @@ void connections_run_cold(server *const srv) {
     cold.queued = 0;
 }
 
-/* All are hot until their next request. `is_for_good`: no more are frozen, the server ends. */
+/* Thaws all until their next request. `is_for_good`: none is frozen any more, because the server ends. */
 void connections_thaw(server *const srv, const int is_for_good) {
     if (is_for_good)
         cold.is_off = 1;
     for (uint32_t fd = 0; cold.count > 0 && fd < cold.size; fd++)
         if (cold.at[fd].fdn) {
             connection *con = cold_thaw(srv, &cold.at[fd]);
-            /* What mod_status knows a connection between requests by; of which request it was is forgotten. */
+            /* mod_status recognises a connection between requests by this; its last request is not known. */
             if (con->request_count > 1)
                 buffer_copy_string_len(&con->request.target_orig, CONST_STR_LEN("-"));
         }
@@ -221,7 +220,7 @@ static void cold_periodic_maint(server *const srv, const unix_time64_t cur_ts) {
             continue;
         left--;
         c->bytes_written_cur_second = 0;
-        /* What is due is for the check of hot connections to judge. */
+        /* The check of hot connections decides on those that are due. */
         if (cur_ts - (unix_time64_t)c->read_idle_s > c->idle_most_s)
             connection_check_timeout(cold_thaw(srv, c), cur_ts);
     }

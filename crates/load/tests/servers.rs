@@ -49,7 +49,7 @@ pub fn serve_on(address: IpAddr, handle: impl Fn(TcpStream) + Send + Sync + 'sta
     Server { address, requests: Arc::default(), stop }
 }
 
-/// Answers every request on a connection with `answer`, until the client closes; after one if the answer says so.
+/// Answers every request on a connection with `answer`, until the client closes, or once if the answer closes.
 pub fn answering(answer: impl Into<Vec<u8>>) -> Server {
     let answer = answer.into();
     let says_close = answer.windows(17).any(|words| words == b"Connection: close");

@@ -109,7 +109,7 @@ static __always_inline bool parse(const unsigned char *ip, __u32 linear, __u32 s
     }
     packet->from = tcp[0] << 8 | tcp[1];
     packet->to = tcp[2] << 8 | tcp[3];
-    /* Packets above 64 KiB carry no length of their own. */
+    /* Packets above 64 KiB carry no length. */
     __u32 headers = header + (tcp[12] >> 4) * 4;
     length = length ? length : skb_len;
     packet->payload_bytes = length > headers ? length - headers : 0;
@@ -169,7 +169,7 @@ static __always_inline void packet_leaves(struct sk_buff___profile *skb) {
             return;
         packet.payload_bytes = skb->data_len;
     } else {
-        /* Resets and the like, which the kernel sends through a socket of its own. */
+        /* Resets and the like, which the kernel sends through a separate socket. */
         unsigned char *ip = skb->head + skb->network_header;
         __u32 link = ip - skb->data;
         if (!parse(ip, skb->len - skb->data_len - link, skb->len - link, &packet, own) || packet.from != target.port)

@@ -32,7 +32,7 @@ struct perf_event_context {
 #elif defined(__TARGET_ARCH_arm64)
     __u64 regs[31], sp, pc, pstate;
 #else
-#error "no rule yet for telling user from kernel mode on this architecture"
+#error "no rule yet to distinguish user from kernel mode on this architecture"
 #endif
 };
 

@@ -6,7 +6,7 @@
  * if the request had ended: exact when its response was written, counted in `lost_open` otherwise.
  *
  * Counts of the receive and send hooks go to rows of this CPU without atomic instructions: the hooks run in tasks, with
- * preemption off. The state hook runs in softirq, too, so it has a row of its own that is written atomically. */
+ * preemption off. The state hook runs in softirq, too, so it has a separate row that is written atomically. */
 #ifndef STRAINGAUGE_REQUESTS_H
 #define STRAINGAUGE_REQUESTS_H
 
@@ -43,7 +43,7 @@ struct {
     __type(value, struct phase_row);
 } phases SEC(".maps");
 
-/* One object a section: each becomes a map of its own that the reader maps into its memory. */
+/* One object a section: each becomes a separate map that the reader maps into its memory. */
 const volatile struct watch_options options SEC(".rodata.options") = {};
 struct port_counts counts SEC(".bss.counts");
 #define COUNT_BY(name, number) __sync_fetch_and_add(&counts.counters[COUNT_##name], number)
@@ -170,7 +170,7 @@ static __always_inline void record_finished(struct request *r, __u64 bytes_out, 
     }
 }
 
-/* The same for whoever may be interrupted by softirq, or is softirq. */
+/* The same for code that softirq may interrupt, or that runs in softirq. */
 static __always_inline void record_finished_atomically(struct request *r, __u64 bytes_out, __u64 end_ns) {
     __u32 i = options.state_bank * SIZE_CLASSES + class_of(bytes_out);
     struct class_row *row = bpf_map_lookup_elem(&classes, &i);

@@ -103,7 +103,7 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
     if (!c)
         return;
     if (is_new) {
-        /* A connection that is known is of this namespace: asking each time would follow three pointers more. */
+        /* A known connection belongs to this namespace: checking each time would follow three more pointers. */
         if (!is_ours(sk))
             return;
         r = claim((__u64)sk, hash, &slot);
@@ -180,7 +180,7 @@ static __always_inline void sent(struct sock *sk, __u32 bytes) {
 
     if (!control.window)
         return;
-    /* Known connections only, which are of this namespace. */
+    /* Only known connections, which belong to this namespace. */
     r = find((__u64)sk, sk->__sk_common.skc_hash, &slot);
     if (!r || !has_phases(r))
         return;
@@ -246,8 +246,8 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev) {
     return 0;
 }
 
-/* The parse phase ends where the server opens or looks up what was asked for. Costs every system call of the machine a
- * detour, so it is attached in few windows. */
+/* The parse phase ends where the server opens or looks up the requested file. This delays every system call of the
+ * machine, so it is attached in few windows. */
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     struct task_struct *t;
@@ -298,7 +298,7 @@ int BPF_PROG(on_disk_read, struct bio *bio) {
     return 0;
 }
 
-/* The application's own close: what it did until now was the request's, what follows is not. */
+/* The application closes: its work until now belongs to the request, later work does not. */
 static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, struct request *r, __u32 slot) {
     struct task_struct *t = bpf_get_current_task_btf();
     struct thread *c = thread_of(t->pid);
@@ -312,8 +312,8 @@ static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, s
     if (at == r->written) {
         COUNT(UNANSWERED);
     } else {
-        /* What was held back (TCP_CORK) departs with this close. Else the last segment may not be acknowledged yet:
-         * then its departure is the last that TCP did. */
+        /* Data held back by TCP_CORK departs with this close. Otherwise the last segment may not be acknowledged yet;
+         * its departure is then TCP's last transmission. */
         __u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
 
         if (tp->snd_nxt != tp->write_seq)
@@ -356,7 +356,7 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     r->sk = 0;
 }
 
-/* Whether a socket is of the port. skc_num may be 0 already when it closes: the port was given back. */
+/* Whether a socket belongs to the port. skc_num may already be 0 when it closes, because the port was released. */
 static __always_inline bool is_of_port(struct sock *sk, struct tcp_sock *tp) {
     return tp && tp->inet_conn.icsk_inet.inet_sport == __builtin_bswap16(options.port) && is_ours(sk);
 }
@@ -365,7 +365,7 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
     struct request *r;
     __u32 hash, slot = 0;
 
-    /* An accepted child is a copy of its listener, which stays. CLOSE is no state to be counted in. */
+    /* An accepted child is a copy of its listener, which stays. The state CLOSE is not counted. */
     if (old_state != TCP_CLOSE && !(old_state == TCP_LISTEN && new_state == TCP_SYN_RECV))
         __sync_fetch_and_add(&counts.left[old_state & 15], 1);
     if (new_state != TCP_CLOSE)
@@ -474,7 +474,7 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
             return 0;
         swept.sending++;
     }
-    /* More than there is room for: each takes turns with those in its place, and the oldest of all always stays. */
+    /* With more requests than places, those of one place replace each other, except that the oldest stays. */
     i = swept.listed++;
     struct open_request *o = &swept.open[i % OPEN_LISTED];
     if (i < OPEN_LISTED || r->begun_ns < o->begun_ns) {
@@ -489,7 +489,7 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
     return 0;
 }
 
-/* Run by the reader: looks at the requests that no event has ended yet, and changes none of them. */
+/* Run by the reader: reads the requests that no event has ended yet, without changing them. */
 SEC("syscall")
 int sweep(void *context) {
     swept.now_ns = bpf_ktime_get_ns();

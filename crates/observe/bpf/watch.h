@@ -10,10 +10,10 @@
 #define SIZE_CLASSES 8     /* at most; the last one in use is open above */
 #define BUCKETS 40         /* log2 of ns >> 6: bucket b holds [2^(b+5), 2^(b+6)) ns, bucket 0 everything below 64 ns */
 #define WAYS 4             /* places where a connection's record may lie */
-#define THREADS 4096       /* threads told apart; a power of two */
+#define THREADS 4096       /* threads distinguished; a power of two */
 #define OPEN_LISTED 256    /* open requests listed one by one */
 #define SYSCALLS 8         /* system calls that end the parse phase */
-#define LOOKS 32           /* reads looked into until the reader fetches them */
+#define LOOKS 32           /* reads examined until the reader fetches them */
 #define LOOK_BYTES 1024    /* of each, at most */
 #define TIME_WAIT_SLOTS 64 /* steps of the kernel's timer wheel; a minute has fewer */
 
@@ -163,7 +163,7 @@ struct look {
 struct control {
     __u32 window;        /* number of the window that is open or draining; 0 = none */
     __u32 gate;          /* requests that begin now are given phases */
-    __u32 looks_granted; /* reads that may be looked into, since attach; grows */
+    __u32 looks_granted; /* reads that may be examined, since attach; grows */
     __u32 by_thread;     /* phases are summed by thread, too; not in windows of probes, which change what they time */
 };
 

@@ -60,7 +60,7 @@ impl Drop for Server {
     }
 }
 
-/// The harness prints lines of its own; ours begin with `@`.
+/// The test harness prints lines, too; ours begin with `@`.
 fn read_answer(answers: &mut impl BufRead, key: &str) -> String {
     let start = format!("@{key} ");
     loop {

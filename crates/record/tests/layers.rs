@@ -81,7 +81,7 @@ fn every_layer_of_the_stack_has_samples_in_every_run() {
     }
 }
 
-/// A function, and its module in brackets behind it.
+/// A function, and its module in brackets after it.
 fn frames(text: &str) -> Vec<(&str, Option<&str>)> {
     let mut frames: Vec<(&str, Option<&str>)> = Vec::new();
     for word in text.split_whitespace() {

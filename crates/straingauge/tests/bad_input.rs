@@ -309,7 +309,7 @@ fn a_full_disk_keeps_what_was_measured() {
     assert!(kept.join("run/report.html").is_file());
 }
 
-/// `straingauge` behind a shell line in a mount namespace of its own.
+/// `straingauge` after a shell line in a separate mount namespace.
 pub fn unshared(line: &str, arguments: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]);

@@ -30,7 +30,7 @@ pub enum Fault {
     Silent,
 }
 
-/// A misbehaving server on a port of its own. Dropping it closes the listener.
+/// A misbehaving server on a separate port. Dropping it closes the listener.
 pub struct BrokenServer {
     pub port: u16,
     is_over: Arc<AtomicBool>,

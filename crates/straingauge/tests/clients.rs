@@ -66,7 +66,7 @@ fn who_closes_first_keeps_the_time_wait() {
 #[test]
 fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
     use std::os::fd::AsRawFd;
-    // Nobody accepts, and the queue holds one: nearly every attempt is dropped by the kernel.
+    // Nothing accepts, and the queue holds one: nearly every attempt is dropped by the kernel.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     // SAFETY: no pointers; listening again only changes the queue's length.
     unsafe { libc::listen(listener.as_raw_fd(), 1) };
@@ -307,7 +307,7 @@ fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
     load(&server.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["certificate", "--tls-ca"]);
     load(&other.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["another name"]);
     load(&other.url(), &["--tls-insecure", "--quiet"]).exits_with(0);
-    // The server's own certificate, given as it is: nobody needs to have signed it, but its name must be right.
+    // The server's own certificate, given as it is: it need not be signed, but its name must be right.
     let own = |server: &SecureServer| path(server.state.path().join("cert.pem"));
     load(&server.url(), &["--tls-ca", &own(&server), "--quiet"]).exits_with(0);
     load(&server.url(), &["--tls-ca", &own(&other)]).exits_with(1).complains_of(&["not signed by", "--tls-ca"]);

@@ -1,4 +1,4 @@
-//! nginx with a document tree of `straingauge files`, and a log that tells connections apart.
+//! nginx with a document tree of `straingauge files`, and a log that distinguishes connections.
 
 use crate::rig::{free_port, open_dir, program, run, straingauge};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What README and docs tell a reader to type works as it stands, in a folder that holds what the page names and nothing
+//! Commands in README and docs work as written, in a folder that holds what the page names and nothing
 //! else. Times and counts are smaller here, ports are free ones; nothing else is changed.
 //!
 //! That the command line takes every one of them is a test of `src/cli`.

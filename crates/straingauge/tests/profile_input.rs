@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// This process as a server: it listens, and computes as long as it is told to.
+/// This process as a server: it listens, and computes for the requested time.
 struct Busy {
     port: String,
     _listener: TcpListener,

@@ -234,7 +234,7 @@ fn a_public_log_is_replayed_as_logged() {
     replays_as_logged(&log.unwrap_or_default(), &["--speed", "max", "--connections", "2000", "--threads", "2"]);
 }
 
-/// A log of `clients` with `rounds` sessions each, whose targets tell client and number.
+/// A log of `clients` with `rounds` sessions each, whose targets contain client and number.
 fn numbered(clients: u32, rounds: u32) -> String {
     let mut log = String::new();
     for round in 0..rounds {

@@ -1,4 +1,5 @@
-//! The watch of requests in points: the server's count against the client's, phases, the budget, what is said where it cannot be.
+//! The watch of requests in points: the server's count against the client's, phases, the budget, and the doubts where
+//! that is not possible.
 
 use crate::rig::{free_port, is_root, needs_server, open_dir, points, program, run, skip_unless, skipped, straingauge};
 use crate::server::{Kind, serve_words};

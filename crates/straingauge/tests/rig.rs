@@ -115,7 +115,7 @@ pub fn straingauge<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item 
     command
 }
 
-/// `straingauge` behind a shell line that prepares limits or mounts and ends in `exec "$@"` or `"$@"`.
+/// `straingauge` after a shell line that prepares limits or mounts and ends in `exec "$@"` or `"$@"`.
 pub fn straingauge_in_shell(line: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]).args(arguments);
@@ -140,7 +140,7 @@ impl Running {
         let kept = tempfile::tempdir().expect("a temporary folder");
         let file = |name: &str| std::fs::File::create(kept.path().join(name)).expect("a file in a temporary folder");
         command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
-        // A session of its own: a Ctrl-C for the tests is not one for the command, and the other way round.
+        // A separate session: a Ctrl-C for the tests is not one for the command, and the other way round.
         command.process_group(0);
         let child = command.spawn().unwrap_or_else(|why| panic!("cannot start {command:?}: {why}"));
         Running { child, kept }

@@ -1,4 +1,4 @@
-//! The testbed's servers, started for one test on a port of their own, and their access logs.
+//! The testbed's servers, started for one test on a separate port, and their access logs.
 
 use crate::rig::{free_port, open_dir, program, repository};
 use std::io::{Read, Write};

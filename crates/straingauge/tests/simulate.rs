@@ -1,4 +1,5 @@
-//! `straingauge simulate`: real guests with a stock kernel. What cannot be simulated here says so and is skipped.
+//! `straingauge simulate`: real guests with a stock kernel. A test that cannot be simulated here is skipped with the
+//! reason.
 
 use crate::rig::{Running, Said, long_run, program, run, skip_unless, straingauge};
 use record::simulation::{Point, PointPlan, Sample, Simulation};
@@ -112,7 +113,7 @@ fn assert_the_knee_moves_with_the_size_of_the_l2(report: &Value) {
     // The client's end is not counted, so a server that fits misses next to nothing.
     let all_fit = per_packet(0, "l2/1/data_misses") + per_packet(0, "l2/1/fetch_misses");
     assert!(all_fit < 5.0, "4 connections fit into 4 MiB: {all_fit}");
-    // Every layer worked, and next to nothing is nobody's.
+    // Every layer worked, and almost nothing is unattributed.
     for layer in ["user", "system-call", "tcp", "ip", "ethernet", "driver", "other"] {
         let rows = report.pointer("/points/0/samples/0/rows").and_then(Value::as_array).expect("rows");
         let all: f64 = rows.iter().filter(|row| row["layer"] == layer).map(|row| number(row, "/instructions")).sum();
@@ -162,7 +163,7 @@ fn assert_every_miss_has_its_object_and_packing_saves_lines(sample: &Value) {
     assert_eq!(instructions("/stack_packed"), instructions("/stack"), "the same run, to the instruction");
 }
 
-/// nginx with documents of 1,000 to 5,000 bytes, and what `simulate` is told of it.
+/// nginx with documents of 1,000 to 5,000 bytes, and the arguments of `simulate` for it.
 struct Nginx {
     folder: tempfile::TempDir,
     words: Vec<String>,
@@ -227,7 +228,7 @@ impl GuestLoad for ClosedLoop {
         let words =
             ["/straingauge/straingauge", "load", &url, "--json", "--threads", "1", "--connections", &connections];
         let times = ["--warmup", "20ms", "--duration", "220ms"];
-        // It asks once before, on a connection of its own.
+        // It asks once before, on a separate connection.
         LoadCommand { words: words.into_iter().chain(times).map(String::from).collect(), opened: 1 + point.connections }
     }
 }
@@ -387,7 +388,7 @@ fn a_server_that_speaks_no_http_is_said_before_the_load() {
 fn neither_an_interruption_nor_a_kill_leaves_a_guest() {
     needs_guest!();
     for (signal, code) in [(libc::SIGINT, Some(130)), (libc::SIGKILL, None)] {
-        // Its memory tells this guest from those of other tests.
+        // Its memory size distinguishes this guest from those of other tests.
         let memory = if code.is_some() { "-m 300 " } else { "-m 310 " };
         let size = if code.is_some() { "300MiB" } else { "310MiB" };
         let mut running = Running::start(straingauge(["simulate"]).args(["--connections", "4", "--memory", size]));

@@ -122,7 +122,7 @@ fn wan_leaves_nothing_after_kill_9() {
     running.signal(libc::SIGKILL);
     let _ = running.wait();
     all_end("sleep 86412");
-    // What the command put into sessions of its own is found by the next run.
+    // The next run finds processes that the command started in other sessions.
     wan(&["--", "true"]).exits_with(0);
     all_end("sleep 86413");
 }

@@ -1,5 +1,5 @@
 //! `straingauge watch` and `doctor` with less than they could use: no rights, two capabilities, no type information, no BPF.
-//! What can be seen is shown, what cannot is said with the reason, and nothing is 0 that was not measured.
+//! Visible figures are shown, the others have a reason, and nothing is 0 that was not measured.
 
 use crate::rig::{
     Running, Said, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge,
@@ -13,10 +13,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Nobody, who owns nothing that matters here.
+/// The user `nobody`, who owns no files here.
 const NOBODY: &str = "65534";
 
-/// The program where everybody may run it: this repository may lie in a folder that nobody else can enter.
+/// The program where every user may run it: this repository may be in a folder that other users cannot enter.
 fn open_copy(folder: &Path) -> PathBuf {
     let (from, to) = (Path::new(env!("CARGO_BIN_EXE_straingauge")), folder.join("straingauge"));
     if std::fs::hard_link(from, &to).is_err() {
@@ -25,7 +25,7 @@ fn open_copy(folder: &Path) -> PathBuf {
     to
 }
 
-/// The program as nobody, with these capabilities and no others.
+/// The program as the user `nobody`, with these capabilities and no others.
 fn as_nobody(program: &Path, capabilities: &[&str], arguments: &[&str]) -> Command {
     let mut sets = String::from("-all");
     capabilities.iter().for_each(|capability| sets += &format!(",+{capability}"));
@@ -97,7 +97,7 @@ fn nobody_sees_states_and_is_told_what_is_missing() {
     let port = format!(":{}", server.port);
     let said = run(&mut as_nobody(&copy, &[], &watch_arguments(&port))).exits_with(0);
     shows_states_and_says(&said, &["not permitted", "cap_bpf"]);
-    // Whether nobody may look into nginx's worker, who is nobody too, depends on the machine: seen or said.
+    // Whether `nobody` may read the processes of nginx, whose worker is `nobody` too, depends on the machine.
     let last = lines(&said).pop().expect("a reading");
     let is_unseen = last["doubts"].to_string().contains("the server's processes are not watched");
     for (part, name) in [("totals", "cpu"), ("rates", "server_cpus"), ("rates", "switches_per_sec")] {
@@ -190,7 +190,7 @@ fn two_capabilities_are_enough_to_count_every_request() {
         .sum();
     assert!(phased > 0, "phases need no more than that: {last:#}");
     assert_eq!(last["doubts"], serde_json::json!([]));
-    // nginx's worker is nobody's, too, so it is found by its socket and its CPU time is seen.
+    // nginx's worker runs as `nobody`, too, so it is found by its socket and its CPU time is seen.
     assert!(last["totals"]["cpu"]["group_ns"].as_u64().unwrap() > 0, "{last:#}");
 }
 

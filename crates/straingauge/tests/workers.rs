@@ -83,7 +83,7 @@ pub fn killed() -> String {
     format!("(sleep 1; kill -9 $$) & exec {worker} load --worker")
 }
 
-/// What nobody counted is in no figure: not in the rates of the load, and not below a cost of the server.
+/// Requests that were not counted are in no figure: not in the rates of the load, and not below a cost of the server.
 fn has_no_figure_of_uncounted_requests(json: &Value) {
     let figures = json["point"]["figures"].as_object().unwrap();
     for (name, figure) in figures {

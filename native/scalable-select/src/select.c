@@ -105,7 +105,7 @@ static int scan(struct sp_call *c, const struct sets *s, bool is_first) {
     return bad;
 }
 
-/* Returns the results so far, or SCAN_FAILED if only the kernel can tell: a descriptor was closed unseen, or one that
+/* Returns the results so far, or SCAN_FAILED if only the kernel knows: a descriptor was closed unseen, or one that
  * cannot be watched is ready in a way that select does not report, and ppoll cannot be made to ignore that. */
 static int collect(struct sp_thread *t, const struct sets *s, int ready, bool is_first) {
     bool is_stuck = false;

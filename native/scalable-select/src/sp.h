@@ -150,7 +150,7 @@ void sp_options_read(void);
 
 /* --- registry.c: threads and their epoll instances */
 extern _Atomic int sp_slots_used;   /* 0 until some thread has had an epoll instance: the hooks' fast test */
-extern _Atomic int sp_is_sandboxed; /* by a seccomp filter: the library makes no call of its own any more */
+extern _Atomic int sp_is_sandboxed; /* by a seccomp filter: the library makes no calls besides the program's */
 void sp_registry_start(void);
 struct sp_thread *sp_slot(int slot);     /* NULL if the slot has no live thread */
 struct sp_thread *sp_own(void);          /* the calling thread's, made if need be; NULL: leave it to the kernel */
@@ -172,7 +172,7 @@ void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void
 /* --- table.c: who shares the descriptor table */
 bool sp_table_start(void);
 /* A task that runs on its parent's thread-local memory finds its parent's knowledge there. It was made by vfork, which
- * the parent marks in that memory until it is back, or by clone. Elsewhere than on x86-64 nobody marks. */
+ * the parent marks in that memory until it is back, or by clone. Elsewhere than on x86-64 nothing marks. */
 extern _Thread_local char sp_has_vforked __attribute__((tls_model("initial-exec")));
 extern int sp_has_cloned;
 static inline bool sp_may_be_child(void) {
@@ -183,8 +183,8 @@ static inline bool sp_may_be_child(void) {
 #endif
 }
 bool sp_is_at_home(void);  /* the calling task may use the library's state of descriptors */
-bool sp_may_own(void);     /* and may have state of its own */
-bool sp_table_leave(void); /* before the thread gets a table of its own: true if there is one to leave; if the call */
+bool sp_may_own(void);     /* and may have separate state */
+bool sp_table_leave(void); /* before the thread gets a separate table: true if there is one to leave; if the call */
 void sp_table_stay(void);  /* that was to do it then fails */
 
 /* --- life.c: descriptors get another file */
@@ -194,7 +194,7 @@ void sp_forget_closing(int fd); /* about to be closed: also leaves the epoll ins
 void sp_forget_closed(int fd);
 void sp_forget_created(int fd);
 void sp_forget_failed(int fd);                /* it was about to be closed, and was not */
-void sp_forget_readiness(int fd, int option); /* a socket option that wakes nobody was set */
+void sp_forget_readiness(int fd, int option); /* a socket option that wakes no waiter was set */
 void sp_forget_range(unsigned first, unsigned last, bool is_closed);
 void sp_take_stale(struct sp_thread *t);
 

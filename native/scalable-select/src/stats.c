@@ -16,7 +16,7 @@
 
 _Atomic uint64_t sp_missed_closes, sp_removed;
 
-/* Calls that are passed on before the thread has counters of its own. Spread over cache lines by thread, and counted
+/* Calls that are passed on before the thread has counters. Spread over cache lines by thread, and counted
  * only if there will be a report. */
 enum { STRIPES = 32 };
 static struct {
@@ -103,7 +103,7 @@ __attribute__((destructor)) static void report_at_exit(void) {
     char text[1024];
     if (!sp_has_report)
         return;
-    /* A forked child that made no call of its own writes nothing. */
+    /* A forked child that made no calls writes nothing. */
     struct sp_counts sum = sp_stats_sum();
     if (getpid() != reporter && sum.calls + sum.passed_hot == 0)
         return;

@@ -1,5 +1,5 @@
-/* Tells which descriptor table a task uses. The library's state is about the numbers of one table, so only tasks that
- * share this table ("at home") may use it. Tasks that share the memory but not the table:
+/* Determines which descriptor table a task uses. The library's state is about the numbers of one table, so only tasks
+ * that share this table ("at home") may use it. Tasks that share the memory but not the table:
  *
  *   - the child of a vfork, or of a clone(CLONE_VM) without CLONE_FILES; it may run on its parent's thread-local memory
  *   - a thread that called unshare(CLONE_FILES) or close_range(CLOSE_RANGE_UNSHARE), and threads started by it
@@ -63,7 +63,7 @@ static __attribute__((noinline)) bool judge(int task) {
     if (answer == 0 && atomic_load(&table->is_split)) {
         answer = compare_with_owners(task);
         if (answer < 0 && !atomic_load(&table->is_led_away) && compare_tables(task, home) == 0)
-            answer = 0; /* with the first thread, since nobody knows anything now */
+            answer = 0; /* with the first thread, since nothing is known now */
     }
     if (answer >= 0 && home != 0)
         keep(task, answer == 0);

@@ -44,13 +44,13 @@ static void change(void) {
     int at = (int)below((unsigned)count), other = (int)below((unsigned)count), i = (int)below(FILES);
     char bytes[64];
     switch (below(12)) {
-    case 0: /* a connection comes: what is behind moves up */
+    case 0: /* a connection is inserted: later entries move up */
         if (count < ENTRIES_MAX) {
             memmove(&array[at + 1], &array[at], (size_t)(count++ - at) * sizeof *array);
             array[at] = some_entry();
         }
         break;
-    case 1: /* one goes: what is behind moves down */
+    case 1: /* one is removed: later entries move down */
         if (count > 1)
             memmove(&array[at], &array[at + 1], (size_t)(--count - at) * sizeof *array);
         break;

@@ -168,7 +168,7 @@ static void pidfd(void) {
         hold((int)syscall(SYS_pidfd_open, children[pick((unsigned)child_count)], 0));
 }
 
-/* A datagram socket that keeps errors in a queue, connected to where nobody listens. */
+/* A datagram socket that keeps errors in a queue, connected to an address without a listener. */
 static void refused_datagrams(void) {
     struct sockaddr_in nobody = {
         .sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -489,7 +489,7 @@ static int ask(struct pollfd *fds, nfds_t count, int timeout_ms) {
     }
 }
 
-/* Mostly quiet sets, as a server's are, test what is remembered; random ones what is asked. */
+/* Mostly quiet sets, as a server has, test remembered state; random ones test the requests. */
 static bool is_wanted(int fd, short events, bool is_mostly_quiet) {
     struct pollfd one = {fd, events, 0};
     return !is_mostly_quiet || pick(40) == 0 || syscall(SYS_poll, &one, 1, 0) == 0;

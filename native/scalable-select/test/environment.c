@@ -101,7 +101,7 @@ static int right_after_a_thread_has_left(void) {
     return select_and_poll_are_right();
 }
 
-/* Nobody can tell any more who shares the table: everything is left to the kernel. */
+/* It is no longer known which tasks share the table: everything is left to the kernel. */
 static int refuse_comparing_tables(void) {
     return under_filter_again(SYS_kcmp, -1, SECCOMP_RET_ERRNO | ENOSYS, "--leave");
 }
@@ -221,7 +221,7 @@ static int number_taken_unseen_from_the_library(void) {
 }
 
 static int unseen_close_and_unseen_creation(void) {
-    /* nobody can see this; the watchdog must, within a period */
+    /* only the watchdog can notice this, within a period */
     if (select_and_poll_are_right() != 0)
         return 90;
     int fresh[2];

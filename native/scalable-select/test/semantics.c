@@ -803,7 +803,7 @@ static void new_file_under_an_old_number_is_a_new_file(void) {
             close_range((unsigned)number, (unsigned)number, 0);
             CHECK_EQ(fcntl(ready[0], F_DUPFD, number), number);
             break;
-        case 4: { /* a close that nobody can see, then a creation that is seen */
+        case 4: { /* an unseen close, then a creation that is seen */
             long result;
             __asm__ volatile("syscall" : "=a"(result) : "0"(SYS_close), "D"(number) : "rcx", "r11", "memory");
             CHECK_EQ(dup(ready[0]), number);
@@ -889,7 +889,7 @@ static void child_and_parent_wait_each_for_themselves(void) {
         close(p[1]);
         int is_right = wait_for(p[0], POLLIN, 0) == 0;
         close(q[0]);
-        is_right &= write(q[1], "x", 1) == 1; /* nobody but the parent reads it */
+        is_right &= write(q[1], "x", 1) == 1; /* only the parent reads it */
         is_right &= wait_for(p[0], POLLIN, -1) == POLLIN;
         dup2(q[1], p[0]);
         _exit(is_right ? 0 : 1);

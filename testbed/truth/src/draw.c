@@ -1,4 +1,4 @@
-/* Parameters from a seed, so that nobody knows them until the seed is opened. */
+/* Draws parameters from a seed, so that they are unknown until the seed is opened. */
 #include "truth.h"
 #include <math.h>
 
@@ -11,7 +11,7 @@ static int64_t one_of(uint64_t *state, int64_t first, int64_t last) {
     return first + (int64_t)(random_next(state) % (uint64_t)(last - first + 1));
 }
 
-/* Whole microseconds: what is printed is what was served. */
+/* Whole microseconds, so that the printed values are those that were served. */
 static int64_t time_between(uint64_t *state, double low_us, double high_us) {
     return (int64_t)llround(between(state, low_us, high_us)) * 1000;
 }

@@ -1,4 +1,4 @@
-/* The server: one thread on epoll, which answers each request when the law says so. */
+/* The server: one thread on epoll, which answers each request at the time that the law gives. */
 #define _GNU_SOURCE
 #include "truth.h"
 #include <arpa/inet.h>
@@ -20,7 +20,7 @@
 enum { BODY = 128, HEAD = 4096, MAX_FD = 65536, EVENTS = 64 };
 
 struct connection {
-    uint32_t generation; /* tells its requests from those of an earlier connection of the same number */
+    uint32_t generation; /* distinguishes its requests from those of an earlier connection with the same number */
     int is_waiting;      /* for an answer; requests that follow stay in `head` */
     size_t held;
     char head[HEAD];

@@ -1,4 +1,4 @@
-/* What is true of a law: by its formula, or by simulation where there is none.
+/* The truth of a law: by its formula, or by simulation where there is none.
  *
  * The criteria are the defaults of `find` (docs/zones.md): elastic while doubling the connections raises throughput by
  * 20 %; saturated at 95 % of a CPU; failed when less than 98 % of the offered load was answered in the window, or the

@@ -1,4 +1,4 @@
-/* Files that are open for everybody; a table of the last ones, looked at again after a second. */
+/* Open files shared by all requests: a table of the most recent ones, checked again after a second. */
 #define _GNU_SOURCE
 #include "tux.h"
 

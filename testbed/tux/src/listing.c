@@ -1,4 +1,4 @@
-/* A folder without index.html: its entries, some at a time, so that a large folder does not hold up the others. */
+/* A folder without index.html: its entries, some at a time, so that a large folder does not delay other requests. */
 #define _GNU_SOURCE
 #include "tux.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Text for HTML, or for a link in HTML. */
+/* Escapes text for HTML, or for a link in HTML. */
 static bool append_escaped(struct tux_request *req, const char *text, bool is_link) {
     char out[16];
     for (; *text; text++) {

@@ -1,4 +1,4 @@
-/* Who runs when, as in TUX (its event_loop): new connections first, then every request's next atom, then again. */
+/* The event loop, as in TUX (its event_loop): new connections first, then every request's next atom, then again. */
 #define _GNU_SOURCE
 #include "tux.h"
 
@@ -53,7 +53,7 @@ static void watch(struct tux_request *req, bool is_output) {
         req->is_watched_for_output = is_output;
 }
 
-/* Whoever waits longest stands first. */
+/* The request that waits longest is first. */
 void tux_wait(struct tux_request *req, enum tux_wait wait, tux_atom *atom) {
     struct tux_thread *thread = req->thread;
     req->atom = atom;
@@ -70,7 +70,7 @@ void tux_wait(struct tux_request *req, enum tux_wait wait, tux_atom *atom) {
 }
 
 void tux_next_request(struct tux_request *req) {
-    /* The next one may be here already (pipelining). */
+    /* The next request may have arrived already (pipelining). */
     if (req->input_used > 0)
         add_tux_atom(req, parse_request);
     else
@@ -118,7 +118,7 @@ static void accept_requests(struct tux_thread *thread) {
 
 static void close_the_slow(struct tux_thread *thread) {
     uint64_t timeout_ms = thread->options->timeout_s * UINT64_C(1000);
-    /* Who has just been woken has its turn first. */
+    /* A request that has just been woken runs first. */
     while (thread->idle_first && !thread->idle_first->is_queued &&
            thread->idle_first->since_ms + timeout_ms <= thread->now_ms)
         tux_close(thread->idle_first);
@@ -138,7 +138,7 @@ int event_loop(struct tux_thread *thread) {
             if (req && !req->is_queued && req->is_waiting)
                 add_tux_atom(req, req->atom);
         }
-        /* Those that are queued now; what they queue has its turn after the next look at the network. */
+        /* Runs what is queued now; what these atoms queue runs after the next look at the network. */
         struct tux_request *last = thread->work_last, *req = NULL;
         while (last && req != last && (req = thread->work_first)) {
             bool is_last = req == last;

@@ -89,7 +89,7 @@ static struct tux_options parse_options(int argc, char **argv) {
     }
     if (optind != argc || !options.port || !options.documents)
         usage();
-    /* Descriptors for the log, the documents, listings and files beside the connections. */
+    /* Descriptors for the log, the documents, listings and files, in addition to the connections. */
     unsigned own = 64 + FILE_SLOTS * options.threads;
     if (options.connections + own > descriptors.rlim_cur)
         options.connections =
@@ -110,7 +110,7 @@ static int listen_on(const struct tux_options *options) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (options->threads > 1)
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
-    /* Accepted connections inherit it. */
+    /* Accepted connections inherit this option. */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (bind(fd, is_v6 ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4, is_v6 ? sizeof v6 : sizeof v4) != 0 ||
         listen(fd, 65535) != 0)

@@ -1,4 +1,4 @@
-/* From bytes to a request: RFC 9112, as far as a static server needs it. */
+/* Parses requests: the part of RFC 9112 that a static server needs. */
 #define _GNU_SOURCE
 #include "tux.h"
 
@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-/* The bytes of the head that begins here, its empty line included; 0 while it is not whole. Lines may end with LF
+/* The length of the head that begins here, with its empty line; 0 while it is incomplete. Lines may end with LF
  * alone. */
 static size_t head_end(const char *input, size_t bytes) {
     const char *at = input;
@@ -30,7 +30,7 @@ static bool is_token_char(unsigned char c) {
 static int parse_target(struct tux_request *req, const char *target, size_t bytes) {
     if (bytes > TARGET_MOST)
         return 414;
-    /* The absolute form names the host, which then goes before the Host line. */
+    /* The absolute form contains the host, which takes precedence over the Host line. */
     if (bytes > 7 && strncasecmp(target, "http://", 7) == 0) {
         const char *host = target + 7, *slash = memchr(host, '/', bytes - 7), *end = target + bytes;
         req->host = strndup(host, (size_t)((slash ? slash : end) - host));
@@ -83,7 +83,7 @@ static int parse_line(struct tux_request *req, const char *line, const char *end
     return error ? error : parse_target(req, target, (size_t)(version - target));
 }
 
-/* Whether a list of words holds this one. */
+/* Whether a list of words contains this one. */
 static bool has_word(const char *value, size_t bytes, const char *word) {
     size_t length = strlen(word);
     for (const char *end = value + bytes; value < end;) {
@@ -100,7 +100,7 @@ static bool has_word(const char *value, size_t bytes, const char *word) {
     return false;
 }
 
-/* A number of digits alone, below 2^62; -1 for anything else. */
+/* The value of a text of digits only, below 2^62; -1 for anything else. */
 static off_t number(const char *text, const char *end) {
     off_t n = 0;
     if (text == end || end - text > 18)
@@ -113,7 +113,7 @@ static off_t number(const char *text, const char *end) {
     return n;
 }
 
-/* One range of bytes. Whatever is not that is ignored, as RFC 9110 lets a server do: the whole file is sent. */
+/* One range of bytes. Anything else is ignored, as RFC 9110 permits: the whole file is sent. */
 static void parse_range(struct tux_request *req, const char *value, size_t bytes) {
     const char *end = value + bytes;
     if (bytes < 8 || strncasecmp(value, "bytes=", 6) != 0)
@@ -209,7 +209,7 @@ int tux_parse_head(struct tux_request *req, char *head, size_t bytes) {
                 last--;
             this_error = parse_field(req, &seen, line, (size_t)(colon - line), value, (size_t)(last - value));
         }
-        /* The first error counts, but a method that is not served must not hide how the request ends. */
+        /* The first error is reported, but an unknown method must not hide how the request ends. */
         if (this_error == 400 || this_error == 500)
             return this_error;
         if (!error)
@@ -223,7 +223,7 @@ int tux_parse_head(struct tux_request *req, char *head, size_t bytes) {
     return error;
 }
 
-/* Bytes of the next request; false: they did not come, and the request waits or is gone. */
+/* Reads bytes of the next request; false: there are none, and the request waits or is gone. */
 static bool read_more(struct tux_request *req) {
     if (!req->input) {
         req->input = malloc(INPUT_BEGIN);
@@ -271,7 +271,7 @@ void parse_request(struct tux_request *req) {
             tux_error(req, memchr(req->input, '\n', req->input_used) ? 431 : 414, false);
             return;
         }
-        /* One byte now and then keeps no connection. */
+        /* A client that sends only an occasional byte is disconnected. */
         if (req->input_used && req->thread->now_ms - req->began_ms > req->thread->options->timeout_s * UINT64_C(1000)) {
             req->head_bytes = req->input_used;
             tux_error(req, 408, false);
@@ -282,7 +282,7 @@ void parse_request(struct tux_request *req) {
     }
     req->head_bytes = bytes;
     int error = tux_parse_head(req, req->input, bytes);
-    /* A body is not read: the connection ends with the answer. */
+    /* A body is not read, so the connection ends after the answer. */
     if (req->has_body)
         req->is_kept = false;
     if (error) {

@@ -101,7 +101,7 @@ void tux_error(struct tux_request *req, int status, bool may_keep) {
     req->type = "text/html; charset=utf-8";
     if (!may_keep)
         req->is_kept = false;
-    /* What of a body was made before the error goes away. */
+    /* Drops the part of a body that was made before the error. */
     req->body_used = 0;
     req->body_at = 0;
     int bytes = snprintf(page, sizeof page, "<!DOCTYPE html>\n<title>%d %s</title>\n<h1>%d %s</h1>\n", status,

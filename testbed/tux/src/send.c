@@ -1,4 +1,4 @@
-/* The answer: head, body, and what comes after it. */
+/* Sends the answer: head, body, and the end of the request. */
 #define _GNU_SOURCE
 #include "tux.h"
 
@@ -56,7 +56,7 @@ static bool format_header(struct tux_request *req) {
     return used < size;
 }
 
-/* A send that went wrong: waits for the client, or ends the connection. */
+/* After a failed send: waits for the client, or ends the connection. */
 static void not_sent(struct tux_request *req, tux_atom *atom) {
     if (errno == EAGAIN || errno == EINTR)
         tux_wait(req, TUX_OUTPUT, atom);
@@ -100,7 +100,7 @@ void http_send_body(struct tux_request *req) {
             not_sent(req, http_send_body);
             return;
         }
-        /* The file has become shorter than was promised. */
+        /* The file has become shorter than announced. */
         if (sent == 0) {
             tux_close(req);
             return;
@@ -118,7 +118,7 @@ void flush_request(struct tux_request *req) {
         tux_reset_request(req);
         tux_next_request(req);
     } else if (req->has_body) {
-        /* What the client is still sending would make the kernel reset the connection, and the answer be lost. */
+        /* The kernel resets a connection closed with unread input, and the answer would be lost. */
         shutdown(req->fd, SHUT_WR);
         tux_reset_request(req);
         req->input_used = 0;
@@ -128,7 +128,7 @@ void flush_request(struct tux_request *req) {
     }
 }
 
-/* Takes what comes until the client has ended, too, or has sent 1 MiB. */
+/* Reads and drops bytes until the client has ended, too, or has sent 1 MiB. */
 void linger_request(struct tux_request *req) {
     char away[4096];
     for (;;) {

@@ -1,6 +1,6 @@
 /* tux: a static web server with the architecture of TUX, the web server of Linux 2.4: accept first, then run each
- * request's next *atom*, one after another. Written plainly, as servers are: memory comes from malloc where it is
- * needed. It is the subject of native/stingy's case study.
+ * request's next *atom*, one after another. It is written without tricks, like most servers: memory comes from malloc
+ * where it is needed. It is the subject of native/stingy's case study.
  *
  *     accept -> parse -> vhost lookup -> process -> header -> body ----------------------> flush -> (next request)
  *                                           `-> listing: head, entries, tail -> header -> body
@@ -21,7 +21,7 @@
 
 enum {
     INPUT_BEGIN = 1024,
-    INPUT_MOST = 16384, /* of a request's head */
+    INPUT_MOST = 16384, /* largest head of a request */
     TARGET_MOST = 8000,
     LISTING_ENTRIES_A_TURN = 64,
     LISTING_MOST_BYTES = 1 << 20,
@@ -37,7 +37,7 @@ struct tux_options {
     bool has_vhosts;
 };
 
-/* A file that is open for everybody who asks for it. */
+/* An open file, shared by all requests for it. */
 struct tux_file {
     char *path;
     int fd;
@@ -59,17 +59,17 @@ struct tux_thread {
     time_t date_s;
     char date[40];
     struct tux_file *files[FILE_SLOTS];
-    struct tux_request *work_first, *work_last; /* whose next atom is to be run */
-    struct tux_request *idle_first, *idle_last; /* who waits for the client, longest first */
-    unsigned connections, spare;                /* a descriptor to give up when there are no more */
+    struct tux_request *work_first, *work_last; /* requests whose next atom is to run */
+    struct tux_request *idle_first, *idle_last; /* requests that wait for the client, longest first */
+    unsigned connections, spare;                /* spare: a descriptor to close when there are no more */
     bool is_listening;
-    void *scheduler; /* whatever loop.c keeps */
+    void *scheduler; /* the state of loop.c */
 };
 
 enum tux_method { TUX_GET, TUX_HEAD };
 enum tux_wait { TUX_INPUT, TUX_OUTPUT };
 
-/* A connection, and the request that is under way on it. */
+/* A connection and its current request. */
 struct tux_request {
     struct tux_thread *thread;
     tux_atom *atom; /* the next one */
@@ -80,19 +80,19 @@ struct tux_request {
     int fd;
     bool is_queued, is_waiting, is_watched_for_output;
 
-    /* What came in: `input_used` bytes, of which the head of this request are the first `head_bytes`. */
+    /* The input: `input_used` bytes; the first `head_bytes` are the head of this request. */
     char *input;
     size_t input_size, input_used, head_bytes;
 
-    /* What was asked. */
+    /* The request. */
     enum tux_method method;
     uint8_t minor_version;
     bool is_kept, has_body, has_range, is_range_suffix, is_ended_by_client;
     char *target, *host, *path, *none_match;
-    time_t modified_since; /* -1: not asked */
+    time_t modified_since; /* -1: not given */
     off_t range_first, range_last;
 
-    /* What is answered. */
+    /* The answer. */
     int status;
     const char *type;
     struct tux_file *file;
@@ -106,11 +106,11 @@ struct tux_request {
     uint64_t sent_bytes, discarded_bytes;
 };
 
-/* loop.c: who runs when. */
+/* loop.c: the order in which atoms run. */
 void add_tux_atom(struct tux_request *req, tux_atom *atom);
-/* Runs `atom` when the client has sent something, or can take more. */
+/* Runs `atom` when the client has sent something, or can receive more. */
 void tux_wait(struct tux_request *req, enum tux_wait wait, tux_atom *atom);
-/* The answer has been sent, all but the input is given back: on to the next request of the connection. */
+/* The answer has been sent and everything but the input is freed: continues with the connection's next request. */
 void tux_next_request(struct tux_request *req);
 void tux_close(struct tux_request *req);
 /* Serves until tux_is_ended. */
@@ -124,9 +124,9 @@ tux_atom parse_request, http_lookup_vhost, http_process_message, http_dirlist_he
 /* request.c */
 struct tux_request *tux_new_request(struct tux_thread *thread, int fd);
 void tux_free_request(struct tux_request *req);
-/* Gives back all that belongs to one request, and takes its head off the input. */
+/* Frees everything of one request, and removes its head from the input. */
 void tux_reset_request(struct tux_request *req);
-/* Answers with an error's page, and closes the connection afterwards unless it may be kept. */
+/* Answers with an error page, and then closes the connection unless it may be kept. */
 void tux_error(struct tux_request *req, int status, bool may_keep);
 const char *tux_reason(int status);
 bool tux_append(struct tux_request *req, const char *text, size_t bytes);

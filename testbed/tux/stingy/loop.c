@@ -1,13 +1,13 @@
-/* tux, rescheduled: in place of src/loop.c. The step that the tools leave to a person (section 4.5 of the paper).
+/* tux, rescheduled: replaces src/loop.c. This is the step that the paper does by hand (section 4.5).
  *
  *   src/loop.c                                  here
- *   a request structure for each connection     one for each request that was let in; idle connections are the
- *                                               gate's records
- *   accept everything                           accept everything while there is room for what has come
+ *   a request structure for each connection     one for each admitted request; idle connections are records of the
+ *                                               gate
+ *   accept everything                           accept everything while there is room
  *   every request's next atom, in turn          batches of one stage: stingy_sched
  *   epoll by level, timeouts by list            epoll by edge, timeouts by the gate
  *
- * STINGY_ADMIT=N in the environment lets in N requests at a time at most, whatever room there is; 0: no limit but
+ * STINGY_ADMIT=N in the environment admits at most N requests at a time, whatever room there is; 0: no limit except
  * memory.
  */
 #define _GNU_SOURCE
@@ -26,7 +26,7 @@
 enum { EVENTS = 1024, ELECTIONS_A_TURN = 256 };
 volatile sig_atomic_t tux_is_ended;
 
-/* What tux_thread.scheduler points to. */
+/* The target of tux_thread.scheduler. */
 struct stages {
     struct stingy_sched *sched;
     struct stingy_gate *gate;
@@ -154,7 +154,7 @@ static void expire(void *thread, int fd, bool was_idle) {
         tux_close(stages_of(thread)->request_of[fd]);
 }
 
-/* Moves all that a waiting request has. It is in no queue, and only request_of points to it. */
+/* Moves all memory of a waiting request. It is in no queue, and only request_of points to it. */
 static bool evict(void *thread, int fd) {
     struct stages *stages = stages_of(thread);
     struct tux_request *req = stages->request_of[fd], *moved;
@@ -234,7 +234,7 @@ static void serve(struct tux_thread *thread, bool *is_started) {
         for (int i = 0; i < count; i++)
             stingy_gate_event(stages.gate, &events[i], thread->now_ms);
         stingy_gate_admit(stages.gate, thread->now_ms);
-        /* Who is done makes room for the next at once; the network has its turn after some elections. */
+        /* A finished request makes room for the next at once; the network is polled after some elections. */
         for (unsigned i = 0; i < ELECTIONS_A_TURN && stingy_sched_run(stages.sched) > 0; i++)
             stingy_gate_admit(stages.gate, thread->now_ms);
     }
@@ -250,7 +250,7 @@ static void serve_turn(void *turn) {
     serve(((struct turn *)turn)->thread, &((struct turn *)turn)->is_started);
 }
 
-/* In the cache slab where the map keeps a part of it for the stack (stingygen --stack), else on the thread's own. */
+/* On the part of the cache slab that the map keeps for the stack (stingygen --stack), else on the thread's stack. */
 int event_loop(struct tux_thread *thread) {
     struct turn turn = {.thread = thread};
     stingy_call_on_stack(serve_turn, &turn);

@@ -102,6 +102,16 @@ class Server:
             client.shutdown(socket.SHUT_WR)
             return read_all(client)
 
+    def sockets(self):
+        """The number of the server's sockets, including listeners."""
+        folder, count = f"/proc/{self.process.pid}/fd", 0
+        for name in os.listdir(folder):
+            try:
+                count += os.readlink(os.path.join(folder, name)).startswith("socket:")
+            except FileNotFoundError:
+                pass
+        return count
+
     def end(self):
         """Ends it; the message contains what a sanitizer reported."""
         self.process.terminate()

@@ -66,7 +66,7 @@ pub(super) fn of_sweep(
                 level.cpus_busy_ratio.map_or("not measured how".into(), |busy| percent(busy.median)),
                 load_words(level.load, sweep)
             ),
-            "stop the other work and repeat it, or give the server CPUs of its own (--server-cpus)",
+            "stop the other work and repeat it, or give the server separate CPUs (--server-cpus)",
         ));
     }
     if let Some(level) = levels.iter().find(|level| level.client_limited) {

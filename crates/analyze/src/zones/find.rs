@@ -280,7 +280,7 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
     };
     if let Some(from) = crowded_from {
         let reason = format!(
-            "cannot be told: from {} on the server's CPUs were {limit} busy, but much of it was other work",
+            "unknown: from {} on the server's CPUs were {limit} busy, but much of it was other work",
             load_words(from, Sweep::Rate)
         );
         return PointFinding::none(criteria, busy.repeats, reason);

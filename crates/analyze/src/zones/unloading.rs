@@ -118,7 +118,7 @@ impl Unloading {
         if self.never_back {
             return format!(
                 "The server came down once and does not recover even at {lowest}: the recovery point was not reached. With {} it gave {} \
-                 of what it gave before{range}, on every way up and down since. What is said of its zones holds for the server that is down.",
+                 of what it gave before{range}, on every way up and down since. Its zones are those of the server that is down.",
                 load_words(load, unit),
                 percent(change.ratio)
             );

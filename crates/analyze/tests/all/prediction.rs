@@ -377,7 +377,7 @@ fn the_kept_run_of_nginx_predicts_each_of_its_loads_from_the_others() {
     assert!(prediction.model.growth_s > 0.0, "a request cost more at 4,096 connections: {:?}", prediction.model);
     within(value(&prediction, "throughput"), 72e3, 0.10);
     within(value(&prediction, "yield point"), 2.6, 0.25);
-    // The yield point is at 3 connections: there is nothing to fit below half of it, and that is said.
+    // The yield point is at 3 connections: there is nothing to fit below half of it, which is reported.
     assert!(
         prediction.doubts.iter().any(|doubt| doubt.contains("up to half the yield point")),
         "{:?}",

@@ -516,7 +516,7 @@ fn a_server_that_slows_with_each_request_is_told_from_one_that_slows_with_load()
         }
     };
     let by_time = |slope: f64| slows(slope, true);
-    // An idle CPU's cost of a request wanders with what it did before; nobody waits for that.
+    // An idle CPU's cost of a request varies with its earlier work; no request waits for that.
     assert!(judged(healthy(), fixture::record(), slows(0.05, false)).causes.is_empty(), "nobody waits longer");
     let verdict = judged(healthy(), fixture::record(), by_time(0.05));
     assert_eq!(found(&verdict), ["slows-with-time"], "{:?}", verdict.sentences);

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Arrival, Criteria, DoubtKind, Figure, Origin, Pace, Point, Sweep, names};
 
-/// A server with one CPU: a queue in front of it, a think time (the path) behind it, a cost that grows with connections.
+/// A server with one CPU: a queue in front of it, a think time (the path) after it, a cost that grows with connections.
 #[derive(Debug, Clone)]
 pub struct Server {
     /// CPU time of a request with few connections, seconds.

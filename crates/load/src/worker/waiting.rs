@@ -7,7 +7,7 @@ use record::time::monotonic_ns;
 
 /// The longest wait, after which orders of the calling thread are noticed.
 const LOOK_UP_NS: u64 = 50_000_000;
-/// On a CPU of its own the thread wakes this long before an intended send and then polls.
+/// On an unshared CPU the thread wakes this long before an intended send and then polls.
 const POLL_AHEAD_NS: u64 = 30_000;
 
 impl<S: Source, T: Transport> Worker<'_, S, T> {
@@ -42,7 +42,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.poller.wait(until.saturating_sub(now))
     }
 
-    /// Waits until an intended send is due. On a CPU of its own: sleeps until shortly before it, then polls.
+    /// Waits until an intended send is due. On an unshared CPU: sleeps until shortly before it, then polls.
     fn wait_for_send(&mut self, now: u64, due: u64) -> Result<usize, Errno> {
         let gap = due.saturating_sub(now);
         self.system_calls += 1;

@@ -400,7 +400,7 @@ mod tests {
         let sizes = SizeClasses::parse("").unwrap();
         let mut readings = readings(2_000_000_000, 1000);
         let of = |readings: &PointReadings| seen(readings, &sizes, &client(1000), None).figures;
-        assert!(of(&readings).get(names::WATCH_PACK_PARSE).is_none(), "nobody asked");
+        assert!(of(&readings).get(names::WATCH_PACK_PARSE).is_none(), "no pack was requested");
         readings.why_no_pack = Some("they would exceed the budget".into());
         let figure = of(&readings).get(names::WATCH_PACK_LOG_CPU).cloned().unwrap();
         assert_eq!(figure.not_measured.as_deref(), Some("they would exceed the budget"));

@@ -100,7 +100,7 @@ fn role_process() {
                 format!("{}", own_cpu_ns() + children_cpu_ns() - before)
             }
             "orphans" => {
-                // Nobody waits for the grandchild: its parent, a shell, ends first.
+                // No process waits for the grandchild: its parent, a shell, ends first.
                 let program = std::env::current_exe().unwrap();
                 let line = format!("{} --exact actors::role_process >/dev/null 2>&1 & exit 0", program.display());
                 Command::new("sh").args(["-c", &line]).env(ROLE, "once").status().unwrap();
@@ -114,12 +114,12 @@ fn role_process() {
         }
         "poller" => {
             std::thread::spawn(|| {
-                // Nobody writes to these: the thread sleeps until the process ends.
+                // Nothing writes to these: the thread sleeps until the process ends.
                 let (_writer, reader) = std::os::unix::net::UnixStream::pair().unwrap();
                 let entry =
                     libc::pollfd { fd: std::os::fd::AsRawFd::as_raw_fd(&reader), events: libc::POLLIN, revents: 0 };
                 let mut set = [entry; 100];
-                // SAFETY: the array outlives the call and has as many entries as the call is told.
+                // SAFETY: the array outlives the call and has as many entries as the argument says.
                 unsafe { libc::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
             });
             obey(|_| String::new());
@@ -128,7 +128,7 @@ fn role_process() {
             static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
             std::thread::spawn(|| {
                 let _held = LOCK.lock();
-                // Nobody reads: the thread sleeps in write, with the lock, until the process ends.
+                // Nothing reads: the thread sleeps in write, with the lock, until the process ends.
                 let (_reader, mut writer) = std::io::pipe().unwrap();
                 let _ = writer.write_all(&[0; 1 << 20]);
             });
@@ -200,7 +200,7 @@ fn enter_new_namespace() {
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// A command that is started as nobody.
+/// A command that runs as the user `nobody`.
 pub fn as_nobody(command: &mut Command) {
     command.uid(65534).gid(65534);
 }

@@ -1,5 +1,5 @@
-//! Sockets of a port against what the test opened. Each test has a loopback address of its own: others on this machine may
-//! use the same port number.
+//! Sockets of a port against what the test opened. Each test has a separate loopback address: others on this machine
+//! may use the same port number.
 
 use crate::actors::Actor;
 use crate::group::target;
@@ -130,7 +130,7 @@ fn connections_that_nobody_accepts_stand_in_the_accept_queue() {
 
 #[test]
 fn a_port_without_a_server_has_none() {
-    // Bound but not listening: nobody else can take the port meanwhile.
+    // Bound but not listening: no other program can take the port meanwhile.
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()

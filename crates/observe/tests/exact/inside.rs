@@ -67,8 +67,8 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     let mut server = Actor::start("server");
     let port = server.port();
     let client = Actor::start(&format!("client {port}"));
-    // Programs are attached and removed while nobody waits for the CPU: the kernel waits for every thread to pass by, and
-    // the guest's clock skips what it waits.
+    // Programs are attached and removed while no thread waits for the CPU: the kernel waits for every thread to pass
+    // by, and the guest's clock skips what it waits.
     let mut options = ProfileOptions::new(port);
     options.events.clear();
     // As many samples as of six seconds at the usual frequency.

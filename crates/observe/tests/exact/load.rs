@@ -75,7 +75,7 @@ impl Drop for Actor {
     }
 }
 
-/// Not a test of its own: the actors' side. Does nothing unless it was started in a role.
+/// Not a test, but the actors' side. Does nothing unless it was started in a role.
 #[test]
 fn role_of_an_actor() {
     let Ok(role) = std::env::var(ROLE) else { return };

@@ -1,5 +1,5 @@
-//! The exact profile. Where this machine's kernel refuses it, that is said; in the guest with a stock kernel it is measured and
-//! compared with the sampled one, on a clock that counts instructions.
+//! The exact profile. Where this machine's kernel refuses it, the test reports that; in the guest with a stock kernel
+//! it is measured and compared with the sampled one, on a clock that counts instructions.
 
 pub mod inside;
 mod load;

@@ -1,4 +1,4 @@
-//! Where the exact profile cannot be had, the sentence says so and names what can.
+//! Where the exact profile is not possible, the message says what is.
 
 use super::load::Actor;
 use observe::profile::ProfileError;

@@ -183,7 +183,7 @@ fn a_full_accept_queue_is_seen_at_its_port() {
     assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 1) }, 0);
     let Some(mut watcher) = watch(test, counting(address.port())) else { return };
     assert_eq!(watcher.read().connections.port_drops, Some(0));
-    // Nobody accepts: two have room, the others are dropped until their client gives up.
+    // Nothing accepts: two have room, the others are dropped until their client gives up.
     let patience = std::time::Duration::from_millis(300);
     let tried: Vec<_> = (0..5).map(|_| TcpStream::connect_timeout(&address, patience)).collect();
     assert!(tried.iter().any(Result::is_err), "the queue is not full");

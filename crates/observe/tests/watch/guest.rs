@@ -21,7 +21,7 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
     });
 }
 
-/// Not a test of its own: the guest's side.
+/// Not a test, but the guest's side.
 #[test]
 fn inside() {
     if std::env::var_os(INSIDE).is_none() {

@@ -156,8 +156,9 @@ fn a_server_that_forks_for_each_connection_is_counted() {
     let reading = watcher.read();
     assert_eq!(counted(&reading), count);
     assert_eq!((reading.count(Counter::Accepted).unwrap(), reading.count(Counter::Closed).unwrap()), (150, 150));
-    // Each process that a connection had is told apart, though all of them have ended; the first process, which serves none, and
-    // 63 others are listed, and the rest is one row: their CPU time is all there, though the scheduler knows them no more.
+    // Each process that a connection had is listed separately, though all of them have ended; the first process, which
+    // serves none, and 63 others are listed, and the rest is one row: their CPU time is all there, though the scheduler
+    // knows them no more.
     let (listed, others) = reading.processes.split_at(64);
     let served = listed.iter().filter_map(requests_of);
     assert!(served.clone().all(|requests| requests <= 1) && served.sum::<u64>() == 63, "{:?}", reading.processes);

@@ -1,4 +1,4 @@
-//! Phases by the server's own functions, on real servers; what is said where the functions are not there.
+//! Phases by the server's own functions, on real servers; and the message where the functions are missing.
 
 use crate::client::keep_alive;
 use crate::rig::{Server, counting, root, settle, watch};

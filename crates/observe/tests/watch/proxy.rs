@@ -1,4 +1,4 @@
-//! A proxy and what is behind it, watched at once.
+//! A proxy and its server, watched at the same time.
 
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A server of the testbed in a session of its own.
+/// A server of the testbed in a separate session.
 pub struct Server {
     pub port: u16,
     child: Child,

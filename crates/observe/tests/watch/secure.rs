@@ -1,4 +1,4 @@
-//! TLS: bytes on the wire are exact; the handshake's flights are requests of their own, as a change of direction is all that
+//! TLS: bytes on the wire are exact; the handshake's flights count as requests, as a change of direction is all that
 //! can be seen.
 
 use crate::client::Count;

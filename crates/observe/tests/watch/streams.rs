@@ -1,4 +1,4 @@
-//! Traffic that is more than a request and its response at a time: what of it can be counted, and what is said of the rest.
+//! Traffic that is more than a request and its response at a time: what can be counted, and the doubts about the rest.
 
 use crate::client::Connection;
 use crate::rig::{Server, counted, counting, free_port, settle, watch};
@@ -6,7 +6,7 @@ use observe::watch::{WatchOptions, Watcher};
 use record::DoubtKind;
 use std::process::Command;
 
-/// The watch must say that it cannot tell requests apart, and why.
+/// The watch must report that it cannot separate requests, and why.
 fn says(watcher: &Watcher, words: &str) {
     let doubts = watcher.doubts();
     let is_said = doubts.iter().any(|doubt| doubt.kind == DoubtKind::NotSplit && doubt.what.contains(words));
@@ -159,7 +159,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// `GET path` on a stream of its own, in indexed and literal fields (RFC 7541, appendix A).
+/// `GET path` on a separate stream, in indexed and literal fields (RFC 7541, appendix A).
 fn get_frame(stream: u32, path: &str) -> Vec<u8> {
     let mut fields = vec![0x82, 0x86, 0x04, path.len() as u8];
     fields.extend(path.as_bytes());

@@ -1,4 +1,4 @@
-//! Without rights nothing breaks: what can be seen is shown, what cannot is said.
+//! Without privileges: visible figures are shown, the others are reported as not measured.
 
 use crate::client::Connection;
 use crate::rig::Server;

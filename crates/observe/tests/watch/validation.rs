@@ -8,7 +8,7 @@ use record::watch::system::SystemTotals;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The machine's counters as /proc tells them now, read here and by nobody else's code.
+/// The machine's counters as in /proc now, read here without the watch's code.
 fn by_proc() -> BTreeMap<&'static str, u64> {
     let mut now = BTreeMap::new();
     let stat = std::fs::read_to_string("/proc/stat").expect("/proc/stat");

@@ -6,7 +6,7 @@ use record::watch::{Beginning, Counter, Counts, FILE, Line, Rates, Reading, Take
 use report::watch::{Screen, exposition, page, screen, text};
 use std::collections::HashSet;
 
-/// A number of its own for each.
+/// A different number for each.
 fn number(counter: Counter) -> u64 {
     700 + counter as u64
 }

@@ -64,7 +64,7 @@ fn share(words: &str) -> f64 {
     words.trim_end_matches(" %").parse::<f64>().unwrap_or_else(|_| panic!("{words}")) / 100.0
 }
 
-/// Compares what is said with the table; says how many sentences were compared.
+/// Compares the sentences with the table; returns their number.
 fn check(run: &RunDir, name: &str) -> usize {
     let findings = zones::of_run(run);
     let verdict = verdict::sentences(run, &findings);

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(sides.side(), Side::Server, "who says nothing is the server");
         sides.announce(Side::Client);
         sides.call(0xffff_fe00_0000_1000);
-        assert_eq!(sides.side(), Side::Server, "the entry's stack is nobody's");
+        assert_eq!(sides.side(), Side::Server, "the entry's stack belongs to no side");
         sides.call(A - 8);
         assert_eq!(sides.side(), Side::Client);
         sides.call(0xffff_fe00_0000_1000);

@@ -166,7 +166,7 @@ mod tests {
             looks += 1;
             if looks < 3 { Ok(()) } else { Err(SimulateError::Qemu { words: "no space left".into() }) }
         };
-        let error = Qmp::new(ours, &mut alive).err().expect("nobody answers").to_string();
+        let error = Qmp::new(ours, &mut alive).err().expect("there is no answer").to_string();
         assert_eq!(error, "QEMU ended before the guest had done its work: no space left");
     }
 }

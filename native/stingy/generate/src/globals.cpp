@@ -41,8 +41,8 @@ uint64_t section_bytes(const std::vector<Global> &globals) {
     return round_up(at, LINE);
 }
 
-// The sections in which compilers put a variable with -fdata-sections. What is static in a function has a number behind
-// its name (GCC), or its function's name before it (Clang).
+// The sections in which compilers put a variable with -fdata-sections. A variable that is static in a function has a
+// number after its name (GCC), or its function's name before it (Clang).
 void emit_patterns(std::ostringstream &out, const std::string &name) {
     size_t dot = name.find('.');
     std::string last = dot == std::string::npos ? name : name.substr(dot + 1);

@@ -228,7 +228,7 @@ Program read_program(const Options &options) {
             throw Refusal(options.input +
                           ": no stages, or no per-request objects; see memwalk --report for what it looked at");
         for (const json &global : input.at("globals"))
-            // A thread has a copy of its own, in a section that threads begin with.
+            // Each thread has a copy, in a section that initialises threads.
             if (!global.value("is_thread_local", false))
                 program.globals.push_back(read_global(global));
         if (program.stages.size() > MOST || program.objects.size() > MOST)

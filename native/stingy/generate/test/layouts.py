@@ -1,5 +1,5 @@
 """Random globals, sizes and options: stack, globals and regions of the generated map lie in it side by side, and every global that
-is said to be placed has its line in the linker script, within what is kept free. usage: layouts.py STINGYGEN MEM.JSON COUNT"""
+is reported as placed has its line in the linker script, within what is kept free. usage: layouts.py STINGYGEN MEM.JSON COUNT"""
 import json
 import os
 import random

@@ -3,7 +3,7 @@
  * All slabs lie in one reserved range, `stride` bytes apart, so the owner of a block follows from its address:
  *
  *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one, or so many pages
- *                                         behind it that its part for globals meets their section (map.h)
+ *                                         after it that its part for globals meets their section (map.h)
  *
  * Only the owning thread uses a slab, except for three things: `remote` (a stack to which other threads push blocks
  * that they free), the counters (others read them), and `is_idle`, which the world's lock protects. */

@@ -127,7 +127,7 @@ struct slab *slab_of(const void *address) {
     return i < atomic_load_explicit(&w->threads, memory_order_acquire) ? slab_at((uint32_t)i) : NULL;
 }
 
-/* After a fork the lock is free, whoever held it: a child has only the thread that forked. The slabs of the others keep
+/* After a fork the lock is free in the child, which has only the thread that forked. The slabs of the others keep
  * owners that never run again: these may have been in the middle of anything, and the kernel copies pages one by one,
  * so the child does not even see their writes in order. Blocks of them that the child frees go to their stacks of
  * returns, which needs nothing of the slab. */

@@ -1,4 +1,4 @@
-/* What is written when a program ends, and that it ends as it would have ended without. */
+/* The report at a program's end, and that the program ends as it would without the library. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "maps.h"
@@ -172,7 +172,7 @@ static void a_descriptor_that_is_anothers_by_now_is_left_alone(void) {
     CHECK(stat(other_path, &other) == 0 && other.st_size == 0);
 }
 
-/* A child that a server starts for a program of its own (CGI), whose standard error is the client. */
+/* A child that a server starts for another program (CGI), whose standard error is the client. */
 static void be_a_clients_child(void) {
     setenv("STINGY_STATS", "stderr", 1);
     start();
@@ -205,7 +205,7 @@ static void a_client_gets_nothing_of_the_reports(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 11);
 }
 
-/* A process of `first` blocks forks one that has `more` of its own, and goes on with `rest` when that one has ended. */
+/* A process with `first` blocks forks one that allocates `more`, and continues with `rest` when that one has ended. */
 static void fork_between(unsigned first, unsigned more, unsigned rest) {
     start();
     allocate(first);

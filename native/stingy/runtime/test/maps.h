@@ -57,7 +57,7 @@ static inline void made_pool(struct made_map *m, uint64_t *seed) {
     m->map.cache_bytes = (at + 4095) / 4096 * 4096;
 }
 
-/* Object 0 is the request; the others begin anywhere behind it, so many share bytes. */
+/* Object 0 is the request; the others begin anywhere after it, so many share bytes. */
 static inline void made_frame(struct made_map *m, uint64_t *seed) {
     unsigned objects = 1 + random_below(seed, 8), places = 0;
     made_begin(m, STINGY_FRAME, objects);

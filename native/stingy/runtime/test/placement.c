@@ -7,7 +7,7 @@
 
 enum { LINE = 64, HUGE = 2 << 20, PAGE = 4096, MOST_LINES = HUGE / LINE };
 
-/* A pool of random regions behind a stack of some pages, and globals in a section at a random page. */
+/* A pool of random regions after a stack of a few pages, and globals in a section at a random page. */
 static struct made_map made;
 static char *section;
 

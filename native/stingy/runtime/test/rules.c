@@ -21,7 +21,7 @@ static void small_pool(void) {
     CHECK_EQ(stingy_init(&made.map, NULL), 0);
 }
 
-/* A request of 64 bytes; `line` and `body` share their bytes, `log` has 2 places of its own. */
+/* A request of 64 bytes; `line` and `body` share their bytes, `log` has 2 separate places. */
 static void small_frame(void) {
     made_begin(&made, STINGY_FRAME, 4);
     made.objects[0] = (struct stingy_object){"request", 64, 64, 0, 0, 1, true};
@@ -89,7 +89,7 @@ static void a_spilled_block_takes_little_more_than_it_asks_for(void) {
         char *first = stingy_alloc_var(1, sizes[i]), *second = stingy_alloc_var(1, sizes[i]);
         CHECK(stingy_is_in_slab(first) && !stingy_is_in_cache_slab(first));
         size_t taken = (size_t)(second - first), most = sizes[i] + 16 + 15 + 16 + sizes[i] / 8;
-        /* Header, rounding, and under AddressSanitizer a zone behind it. */
+        /* Header, rounding, and under AddressSanitizer a zone after it. */
         CHECK(taken >= sizes[i] + 16 && taken <= most);
         CHECK((uintptr_t)first % 16 == 0);
         stingy_end();
@@ -143,7 +143,7 @@ static void reallocation_stays_while_the_place_is_large_enough(void) {
     stingy_end();
 }
 
-/* The C library says whether a reallocation to no bytes frees; here it says it of a block of its own. */
+/* Whether a reallocation to no bytes frees depends on the C library; this asks it with one of its blocks. */
 static void reallocation_to_nothing_is_as_the_c_library_does_it(void) {
     volatile size_t nothing = 0;
     void *volatile block_of_c = malloc(8), *volatile left = realloc(block_of_c, nothing);
@@ -217,7 +217,7 @@ static void dirty_memory_shows_what_was_never_written(void) {
         CHECK(is_all(block, bytes, 0));
         stingy_free(1, block);
 #if !defined(__SANITIZE_ADDRESS__)
-        /* Behind the link of a free list. */
+        /* After the link of a free list. */
         if (i % 3 < 2)
             CHECK(is_all(block + 16, bytes - 16, 0xa5));
 #endif

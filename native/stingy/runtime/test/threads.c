@@ -115,7 +115,7 @@ static void threads_beyond_the_limit_use_malloc(void) {
     stingy_end();
 }
 
-/* Whoever forks meanwhile waits, and so does not take a locked lock along. */
+/* A thread that forks meanwhile waits, so that the child does not inherit a locked lock. */
 static void *hold_the_lock(void *unused) {
     pthread_mutex_lock(&stingy_world.lock);
     pthread_barrier_wait(&all_have_slabs);
@@ -219,7 +219,7 @@ static void *take_a_frame(void *out) {
     return NULL;
 }
 
-/* As malloc's would be: whatever the caller calls it, and whoever's it is. */
+/* As with malloc: under any name, from any thread. */
 static void a_block_of_another_threads_frame_keeps_to_its_own_place(void) {
     made_begin(&made, STINGY_FRAME, 3);
     made.objects[0] = (struct stingy_object){"request", 32, 32, 0, 0, 1, true};

@@ -32,13 +32,13 @@ struct Allocator {
     Place place;
 };
 
-/// A function of the server with a request and a stage as arguments.
+/// A function of the server that takes a request and a stage.
 struct StageCall {
     int request = -1, stage = -1;
     Place place;
 };
 
-/// A function from outside that calls its argument, during the call or later from the event loop.
+/// A function outside the program that calls its argument, during the call or later from the event loop.
 struct Callback {
     int argument = -1;
     bool later = false;

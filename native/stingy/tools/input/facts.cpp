@@ -94,7 +94,7 @@ void Facts::add(Facts &&other) {
 
 namespace {
 
-/// The name that code outside uses for a structure: its tag, or the typedef of one without.
+/// The name that other code uses for a structure: its tag, or its typedef if it has no tag.
 std::string name_of(const RecordDecl *record) {
     if (!record)
         return "";
@@ -206,7 +206,7 @@ class FactWalk : public Walk {
         for (const SwitchCase *label = statement->getSwitchCaseList(); label; label = label->getNextSwitchCase())
             if (const auto *one = dyn_cast<CaseStmt>(label)) {
                 name_value(condition, one->getLHS());
-                // The enumeration's names hold for every field of it.
+                // The enumeration's names are valid for every field of its type.
             }
     }
 
@@ -238,8 +238,8 @@ class FactWalk : public Walk {
 
     void visit_cast(CStyleCastExpr *cast) {
         expect(cast->getSubExpr(), cast->getType(), "");
-        // A function that is cast may be called as the type that it is cast to; one cast to a plain pointer or a
-        // number, as any type.
+        // A function that is cast may be called with the type of the cast; one cast to a plain pointer or a number,
+        // with any type.
         const Expr *from = cast->getSubExpr()->IgnoreParenImpCasts();
         bool is_named = isa<DeclRefExpr>(from) && isa<FunctionDecl>(llvm::cast<DeclRefExpr>(from)->getDecl());
         if (const auto *address = dyn_cast<UnaryOperator>(from); address && address->getOpcode() == UO_AddrOf)
@@ -453,7 +453,7 @@ class FactWalk : public Walk {
             if (const auto *index = dyn_cast<ArraySubscriptExpr>(target)) {
                 const Expr *base = index->getBase()->IgnoreParenCasts();
                 if (!base->getType()->isArrayType())
-                    return; // through a pointer: the field itself is read
+                    return; // through a pointer: the field is read
                 target = base;
             } else if (const auto *member = dyn_cast<MemberExpr>(target)) {
                 marks.try_emplace(member, is_read);
@@ -465,7 +465,7 @@ class FactWalk : public Walk {
         }
     }
 
-    /// The value of a constant, the name that the source has for it, and whether that is an enumerator.
+    /// The value of a constant, its name in the source, and whether that is an enumerator.
     std::tuple<int64_t, std::string, bool> constant(const Expr *value) {
         value = value->IgnoreParens();
         Expr::EvalResult result;
@@ -495,7 +495,7 @@ class FactWalk : public Walk {
                     return {number, name, false};
                 break;
             }
-            // Out of the inner one of the two.
+            // Leave the inner one of the two.
             if (begin.isMacroID())
                 begin = written(sources.getImmediateExpansionRange(begin).getBegin());
             if (end.isMacroID())

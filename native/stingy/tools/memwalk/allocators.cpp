@@ -7,7 +7,7 @@ namespace stingy {
 
 Allocators::Allocators(Module &module, const Config &config, const Facts &facts)
     : mallocs(config.malloc_like), frees(config.free_like) {
-    // A server's own function may have the name of a known one (its own `memalign`): then its body decides.
+    // A server may define a function with a known name (such as `memalign`): then its body decides.
     for (auto *table : {&mallocs, &frees})
         for (auto it = table->begin(); it != table->end();) {
             const Function *function = module.getFunction(it->first);
@@ -47,7 +47,7 @@ const Allocator *Allocators::free_of(const CallBase &call) const {
 
 namespace {
 
-/// The parameter that a value is, through casts, or -1. `is_raised`: where it is 0, a small number may be in its place.
+/// The index of the parameter that a value is, through casts, or -1. `is_raised`: 0 may be replaced by a small number.
 int parameter_of(const Value *value, bool *is_raised = nullptr) {
     auto adds_nothing = [](const Value *one) {
         const auto *sum = dyn_cast<BinaryOperator>(one);
@@ -79,7 +79,7 @@ int parameter_of(const Value *value, bool *is_raised = nullptr) {
     return found;
 }
 
-/// Two factors of a value, also of one that is checked for overflow.
+/// The two factors of a product, also of one that is checked for overflow.
 std::pair<const Value *, const Value *> factors(const Value *value) {
     while (const auto *cast = dyn_cast<CastInst>(value))
         value = cast->getOperand(0);
@@ -106,7 +106,7 @@ bool is_length_and_one(const Value *value) {
            call->getCalledFunction()->getName() == "strlen" && parameter_of(call->getArgOperand(0)) == 0;
 }
 
-/// Blocks of the function that lead to its return, up to a call that does not come back.
+/// Blocks of the function that lead to its return, up to a call that does not return.
 SmallPtrSet<const BasicBlock *, 16> returning_blocks(const Function &function, unsigned depth = 0);
 
 bool never_returns(const CallBase &call, unsigned depth) {
@@ -203,7 +203,7 @@ void Allocators::find_manner(const Function &function, const std::vector<const C
     }
 }
 
-/// Whether the size of what a call allocates comes from the function's parameters. Fills `wrapper` with how.
+/// Whether the allocated size comes from the function's parameters. Sets in `wrapper` how.
 bool Allocators::take_size(const CallBase &site, Allocator &wrapper) const {
     const Allocator &inner = *malloc_of(site);
     auto argument = [&](int index) {
@@ -225,7 +225,7 @@ bool Allocators::take_size(const CallBase &site, Allocator &wrapper) const {
         wrapper.size = size;
         if (count >= 0)
             wrapper.count = count;
-        // calloc(1, n): the size alone.
+        // calloc(1, n): only the size.
         return !number || count >= 0 || isa<ConstantInt>(number);
     }
     bool depends = !inner.like.empty() && site.arg_size() && depends_on_parameter(site.getArgOperand(0));
@@ -241,7 +241,7 @@ bool Allocators::take_size(const CallBase &site, Allocator &wrapper) const {
 bool Allocators::find_wrapper(const Function &function) {
     if (!function.getReturnType()->isPointerTy() || function.size() > 40)
         return false;
-    // What is returned: calls of allocators, null, and for a reallocation the old block.
+    // The possible results: calls of allocators, null, and for a reallocation the old block.
     SetVector<const Value *> returned;
     for (const BasicBlock &block : function)
         if (const auto *ret = dyn_cast<ReturnInst>(block.getTerminator()))
@@ -268,7 +268,7 @@ bool Allocators::find_wrapper(const Function &function) {
         return false;
     Allocator wrapper;
     for (const CallBase *site : sites) {
-        // A block that is also kept somewhere else is an object of this function's own.
+        // A block that is also stored elsewhere is an object of this function.
         SmallVector<const Value *, 8> work{site};
         SmallPtrSet<const Value *, 8> seen;
         while (!work.empty()) {
@@ -280,7 +280,7 @@ bool Allocators::find_wrapper(const Function &function) {
                     return false;
                 if (isa<PHINode>(user) || isa<SelectInst>(user) || isa<CastInst>(user))
                     work.push_back(user);
-                // One that is filled in as a structure is an object, too: a wrapper knows only bytes.
+                // A block that is filled in as a structure is an object, too, because a wrapper knows only bytes.
                 if (const auto *gep = dyn_cast<GetElementPtrInst>(user);
                     gep && isa<StructType>(gep->getSourceElementType()))
                     return false;
@@ -293,7 +293,7 @@ bool Allocators::find_wrapper(const Function &function) {
     return true;
 }
 
-/// A wrapper that hands the block on where a parameter of its points to.
+/// A wrapper that stores the block where one of its parameters points.
 bool Allocators::find_storing_wrapper(const Function &function) {
     if (function.size() > 40)
         return false;

@@ -1,4 +1,4 @@
-// Finds the functions that allocate and free: those of the C library and of the configuration, and their wrappers.
+// Finds functions that allocate and free: those of the C library and of the configuration, and their wrappers.
 #pragma once
 #include "input/config.h"
 #include "input/program.h"

@@ -63,7 +63,7 @@ struct Search {
     unsigned steps = 0;
 
     void go(const Value *value, const Instruction *at) {
-        // So large a search shows nothing; the result is then reported as incomplete.
+        // A search of this size is given up; the result is reported as incomplete.
         if (++steps > 20000) {
             found.is_complete = false;
             return;
@@ -106,13 +106,13 @@ struct Search {
             if (cell_of(load->getPointerOperand(), calls.module, cell)) {
                 if (unchanged && cell == *unchanged)
                     return;
-                // Initialisers and memset may have put other values there.
+                // Initialisers and memset may have stored other values.
                 found.is_complete = false;
                 auto stores = calls.stores.find(cell);
                 if (stores != calls.stores.end())
                     for (const StoreInst *store : stores->second)
                         go(store->getValueOperand(), at);
-                // No code assigns it: tables that are constants.
+                // No code assigns it, as with constant tables.
                 if (stores == calls.stores.end())
                     for (const Target *target : calls.pointers.contents(cell))
                         if (target->kind == Target::function)

@@ -14,7 +14,7 @@ struct Calls {
     Calls(llvm::Module &module, const Pointers &pointers);
     const Functions &callees(const llvm::Function &function) const;
     const std::vector<llvm::CallBase *> &callers(const llvm::Function &function) const;
-    /// The function, or one that it calls, stores the field.
+    /// Whether the function, or one that it calls, stores the field.
     bool changes_state(const llvm::Function &function, const Cell &cell) const;
     const Pointers &pointers;
     llvm::Module &module;
@@ -23,7 +23,7 @@ struct Calls {
     std::map<const llvm::Function *, std::vector<llvm::CallBase *>> up;
 };
 
-/// A constant that reaches a value, and the last instruction within the searched code where it is written.
+/// A constant that reaches a value, and the last instruction in the searched code that contains it.
 struct Origin {
     const llvm::Function *function = nullptr; ///< a function, or
     int64_t number = 0;

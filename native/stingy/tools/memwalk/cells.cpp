@@ -13,7 +13,7 @@ std::string plain_name(const StructType &type) {
         name.consume_front(prefix);
     if (name == "anon" || name.starts_with("anon."))
         return "";
-    // The linker numbers types of one name whose definitions differ; they are joined again here.
+    // The linker adds numbers to types with equal names and different definitions; they are joined here.
     size_t dot = name.rfind('.');
     if (dot != StringRef::npos && dot + 1 < name.size() && all_of(name.substr(dot + 1), isDigit))
         name = name.substr(0, dot);

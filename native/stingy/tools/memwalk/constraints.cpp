@@ -5,7 +5,7 @@
 using namespace llvm;
 
 namespace stingy {
-/// Functions of the C library that return a pointer into one of their arguments: which.
+/// Functions of the C library that return a pointer into one of their arguments, with its index.
 int returned_argument(StringRef name) {
     static const char *const first[] = {
         "strchr",    "strrchr", "strstr",  "strcasestr", "strpbrk",    "strtok",        "strtok_r", "strsep", "memchr",
@@ -17,7 +17,7 @@ int returned_argument(StringRef name) {
     return name == "realpath" ? 1 : name == "inet_ntop" ? 2 : -1;
 }
 
-/// Functions of the C library that forget their arguments when they return.
+/// Functions of the C library that keep none of their arguments.
 bool keeps_nothing(StringRef name) {
     static const char *const names[] = {"strlen",
                                         "strnlen",
@@ -353,7 +353,7 @@ void Pointers::add_call(CallBase &call) {
         }
         add_target(node_of(&call), target({Target::block, &call, {}}, &call));
         if (allocator->pointer >= 0 && unsigned(allocator->pointer) < call.arg_size()) {
-            // What the old block held, the new one holds.
+            // The new block has the contents of the old one.
             unsigned from = node_of(call.getArgOperand(allocator->pointer));
             add_copy(from, node_of(&call));
         }
@@ -412,7 +412,7 @@ void Pointers::link(CallBase &call, Function &callee) {
 }
 
 void Pointers::link_callback(CallBase &call, Function &callee, bool is_later) {
-    // Whatever pointer the outside was given, it may hand on.
+    // Code outside may pass on any pointer that it was given.
     for (Argument &parameter : callee.args())
         if (parameter.getType()->isPointerTy())
             for (Value *argument : call.args())

@@ -54,7 +54,7 @@ bool Effects::is_single(unsigned object) const {
     return objects.all[object].per_request == std::optional<uint64_t>(1);
 }
 
-/// Whether all requests share a structure: start-up makes it, or a global holds it.
+/// Whether all requests share a structure: start-up allocates it, or a global points to it.
 bool Effects::is_common(const std::string &record) const {
     for (const Object &object : objects.all) {
         if (object.record != record || object.is_request)
@@ -67,8 +67,8 @@ bool Effects::is_common(const std::string &record) const {
     return false;
 }
 
-/// Whether a pointer leads to something of the request at hand: it comes from a parameter, from the tested request or
-/// from an allocation here, through fields that requests own. One from a global or a list leads to any request.
+/// Whether a pointer leads to data of the current request: it comes from a parameter, from the tested request or from
+/// an allocation here, through fields that requests own. A pointer from a global or a list may lead to any request.
 bool Effects::is_own(const Value *pointer) const {
     std::set<const Value *> seen;
     return is_own(pointer, seen);
@@ -76,7 +76,7 @@ bool Effects::is_own(const Value *pointer) const {
 
 bool Effects::is_own(const Value *pointer, std::set<const Value *> &seen) const {
     if (own_values.count(pointer) || !seen.insert(pointer).second)
-        return true; // what goes round a loop adds nothing
+        return true; // a value that goes round a loop adds nothing
     if (seen.size() > 64)
         return false;
     if (const auto *cast = dyn_cast<CastInst>(pointer))
@@ -87,7 +87,7 @@ bool Effects::is_own(const Value *pointer, std::set<const Value *> &seen) const 
         Cell cell;
         if (!cell_of(load->getPointerOperand(), calls.module, cell) || !owned.count(cell.record))
             return false;
-        // A request's pointer to another one, or a way to any of them.
+        // A request's pointer to another request, or to something that leads to any request.
         bool is_other = false, is_pool = false;
         for (const Target *target : calls.pointers.targets(pointer))
             if (target->kind == Target::block)
@@ -111,7 +111,7 @@ bool Effects::is_own(const Value *pointer, std::set<const Value *> &seen) const 
            isa<UndefValue>(pointer);
 }
 
-/// A call gives something of the request at hand if it allocates, or returns what it was given or owns.
+/// A call returns data of the current request if it allocates it, or was given it, or owns it.
 bool Effects::is_own_result(const CallBase &call, std::set<const Value *> &seen) const {
     if (objects.object_of.count(&call))
         return true;
@@ -165,7 +165,7 @@ Effect Effects::effect_of(const CallBase &call) {
         if (objects.object_of.count(&call) || objects.freed_by.count(&call))
             continue;
         is_any = true;
-        // What is handed to the outside may be called or not.
+        // A function that is passed to code outside may or may not be called.
         if (callee->isDeclaration() || graph.outside.count(callee)) {
             common = none;
             continue;
@@ -190,7 +190,7 @@ Set Effects::frees_of(const Function &function) {
     auto found = frees.find(&function);
     if (found != frees.end())
         return found->second;
-    frees.emplace(&function, none); // while it is being computed: a recursive call frees nothing for sure
+    frees.emplace(&function, none); // meanwhile a recursive call is assumed to free nothing
     SetVector<const BasicBlock *> blocks;
     for (const BasicBlock &block : function)
         blocks.insert(&block);
@@ -229,7 +229,7 @@ Set Effects::through(Set state, const BasicBlock &block, const Instruction *unti
     return state;
 }
 
-/// Objects for which null on this branch says that there is none.
+/// Objects that do not exist on this branch, because the field that holds them is null.
 const Set &Effects::absent(const BasicBlock &from, const BasicBlock &to) {
     auto [known, is_new] = absent_on.try_emplace({&from, &to}, none);
     if (is_new)
@@ -254,24 +254,24 @@ Set Effects::find_absent(const BasicBlock &from, const BasicBlock &to) const {
         if (target->kind == Target::block)
             if (auto known = objects.object_of.find(cast<CallBase>(target->value)); known != objects.object_of.end())
                 found.insert(known->second);
-    // What a generic container joins is not a pool; pools are told apart by the field.
+    // Blocks that meet in a generic container form no pool; pools are distinguished by their field.
     for (auto it = found.begin(); found.size() > 1 && it != found.end();)
         it = objects.all[*it].is_pool ? std::next(it) : found.erase(it);
     if (found.size() != 1 || !is_single(*found.begin()) || !is_own(pointer))
         return result;
-    // Null there says that there is none only if no other field holds it.
+    // Null there means that there is none only if no other field holds it.
     const auto *load = dyn_cast<LoadInst>(pointer);
     Cell cell;
     bool is_only_holder = load && cell_of(load->getPointerOperand(), calls.module, cell) &&
                           objects.all[*found.begin()].holders == std::vector<Cell>{cell};
-    // Others keep a pool's address only as long as they lie in it.
+    // Other objects keep a pool's address only while they are in the pool.
     bool is_pool = load && objects.all[*found.begin()].is_pool && objects.request_records.count(cell.record);
     if (is_only_holder || is_pool || (isa<CallBase>(pointer) && objects.object_of.count(cast<CallBase>(pointer))))
         result.set(*found.begin());
     return result;
 }
 
-/// What is freed on every path up to the begin of each block.
+/// Objects freed on every path to the start of each block.
 std::map<const BasicBlock *, Set> Effects::before(const SetVector<const BasicBlock *> &blocks,
                                                   const std::set<const BasicBlock *> &starts) {
     std::map<const BasicBlock *, Set> in;
@@ -293,7 +293,7 @@ std::map<const BasicBlock *, Set> Effects::before(const SetVector<const BasicBlo
                 continue;
             auto [old, is_new] = in.emplace(block, *state);
             if (is_new || old->second != *state) {
-                // Descending: what was assumed freed on the way may turn out not to be.
+                // Descending iteration: an object assumed freed may turn out not to be.
                 if (!is_new)
                     *state &= old->second;
                 if (is_new || old->second != *state)

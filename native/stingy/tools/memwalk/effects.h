@@ -1,4 +1,4 @@
-// What pieces of the code do to objects, whatever was there before.
+// The effects of pieces of code on objects, independent of the state before.
 #pragma once
 #include "memwalk/objects.h"
 #include "llvm/ADT/BitVector.h"
@@ -35,16 +35,16 @@ class Effects {
     const Effect &effect(const llvm::CallBase &call);
     /// Objects that a call of the function always frees.
     Set frees_of(const llvm::Function &function);
-    /// What is freed at `until`, or at the end of the block, if `state` is at its begin.
+    /// The state at `until`, or at the end of the block, from `state` at its start.
     Set through(Set state, const llvm::BasicBlock &block, const llvm::Instruction *until);
-    /// What is freed on every path up to the begin of each block.
+    /// Objects freed on every path to the start of each block.
     std::map<const llvm::BasicBlock *, Set> before(const Blocks &blocks,
                                                    const std::set<const llvm::BasicBlock *> &starts);
-    /// What holds behind `from`, or at the begin of the block, if `state` holds at its end.
+    /// The state after `from`, or at the start of the block, from `state` at its end.
     After back(After state, const llvm::BasicBlock &block, const llvm::Instruction *from);
-    /// What holds at the end of each block.
+    /// The state at the end of each block.
     std::map<const llvm::BasicBlock *, After> after(const Blocks &blocks);
-    /// Whether what a call does to its arguments' objects it does to those of the request at hand.
+    /// Whether a call's effects on its arguments' objects concern the current request.
     bool is_about_own(const llvm::CallBase &call) const;
     const Set none, every;
 
@@ -56,7 +56,7 @@ class Effects {
     bool is_own(const llvm::Value *pointer, std::set<const llvm::Value *> &seen) const;
     bool is_own_result(const llvm::CallBase &call, std::set<const llvm::Value *> &seen) const;
     Effect effect_of(const llvm::CallBase &call);
-    /// Calls of a block that do something to objects, in order.
+    /// Calls of a block that affect objects, in order.
     const std::vector<std::pair<const llvm::CallBase *, const Effect *>> &acting(const llvm::BasicBlock &block);
     const Set &absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to);
     Set find_absent(const llvm::BasicBlock &from, const llvm::BasicBlock &to) const;

@@ -5,7 +5,7 @@ using namespace llvm;
 
 namespace stingy {
 
-// A block that is passed on this often is no temporary.
+// A block passed on more often than this is not treated as a temporary.
 static constexpr unsigned most_steps = 4000;
 
 Escapes::Escapes(const Calls &calls, const Allocators &allocators, const StageGraph &graph,
@@ -54,7 +54,7 @@ void Escapes::store_to(Walk &walk, const Value *address) {
                 store_to(walk, one);
     } else if (const auto *call = dyn_cast<CallBase>(base);
                call && allocators.malloc_of(*call) && allocators.malloc_of(*call)->through < 0)
-        walk.work.push_back({call, local}); // into a block that must be a temporary, too
+        walk.work.push_back({call, local}); // stored in a block that must be a temporary, too
     else
         walk.course.is_kept = true;
 }
@@ -118,7 +118,7 @@ void Escapes::pass(Walk &walk, const CallBase &call, unsigned argument, Kind kin
             continue;
         }
         if (callee->isDeclaration()) {
-            // What a variable holds, its copy holds, too.
+            // A copy of a variable holds the same.
             StringRef name = callee->getName();
             bool is_copy = is_contained(ArrayRef<StringRef>{"memcpy", "memmove", "mempcpy", "memccpy"}, name);
             if (kind == local && is_copy && argument == 1)
@@ -239,7 +239,7 @@ bool Escapes::is_temporary(const CallBase &made) {
                 Walk outer;
                 store_to(outer, caller->getArgOperand(argument));
                 follow(outer);
-                // Stored on behalf of a caller further out, too.
+                // It may also be stored for an outer caller.
                 if (outer.course.is_kept || outer.course.is_returned || !outer.course.into.empty() ||
                     any_of(outer.uses,
                            [&](const Instruction *use) { return may_run_stages(*use, graph.stages_of(*caller)); }))

@@ -6,7 +6,7 @@ using namespace llvm;
 namespace stingy {
 namespace {
 
-/// Stages that most requests spend their time in: on a cycle, or on every path from a beginning to an end.
+/// Stages in which most requests spend their time: on a cycle, or on every path from a beginning to an end.
 std::set<unsigned> frequent_stages(const StageGraph &graph) {
     size_t count = graph.stages.size();
     std::vector<std::set<unsigned>> next(count);
@@ -93,7 +93,7 @@ void measure(Layout &layout, uint64_t line) {
     for (auto *group : {&hot, &cold}) {
         for (const Field *field : *group) {
             layout.packed_order.push_back(field->name);
-            // Bit fields that share storage now share it then.
+            // Bit fields that share storage now must share it in the new layout.
             if (field->is_bits && last_bits && last_bits->offset + last_bits->bytes > field->offset &&
                 last_bits->offset <= field->offset) {
                 last_bits = field;
@@ -119,7 +119,7 @@ std::vector<Layout> find_layouts(const Program &program, const StageGraph &graph
             if (is_staged)
                 wanted.insert(object.record);
         }
-    // Where each function, and each line of a dispatcher, belongs.
+    // The stage of each function and of each line of a dispatcher.
     std::map<std::pair<std::string, std::string>, std::set<unsigned>> of_function;
     std::map<std::pair<std::string, unsigned>, std::set<unsigned>> of_line;
     for (unsigned i = 0; i < graph.stages.size(); i++) {

@@ -63,7 +63,7 @@ bool is_newer(const std::string &report, const std::string &source) {
     return stat(report.c_str(), &a) == 0 && stat(source.c_str(), &b) == 0 && a.st_mtime >= b.st_mtime;
 }
 
-/// Runs the build's command once more, for its report alone.
+/// Runs the build's command again, only for its report.
 bool compile(const Unit &unit, const std::string &folder, unsigned number, Frames &frames) {
     std::string object = folder + "/" + std::to_string(number) + ".o",
                 report = folder + "/" + std::to_string(number) + ".su";

@@ -21,7 +21,7 @@ class Lifetimes {
                     for (const Site &site : *list)
                         if (is_contained(site.stages, i))
                             at[i].set(o);
-        // Requests that start-up allocates are handed in at the beginning.
+        // Requests that start-up allocates enter at the beginning.
         for (unsigned o = 0; o < count; o++)
             if (const Object &object = objects.all[o];
                 object.is_request && object.size.kind == Size::constant && is_from_start(object))
@@ -30,7 +30,7 @@ class Lifetimes {
         std::vector<Set> dead;
         for (const Edge &edge : graph.edges) {
             dead.push_back(dead_over(edge));
-            // What lies in pools ends with them.
+            // Objects in pools end with them.
             for (unsigned o = 0; o < count; o++)
                 if (!objects.all[o].pools.empty() &&
                     all_of(objects.all[o].pools, [&](unsigned pool) { return dead.back().test(pool); }))
@@ -46,8 +46,7 @@ class Lifetimes {
                     at[edge.to] = next, is_changed = true;
             }
         }
-        // Objects that start-up or code outside of the stages allocates, and stages free: somebody hands them in at the
-        // beginning.
+        // Objects that start-up or code outside the stages allocates and stages free enter at the beginning.
         for (unsigned o = 0; o < count; o++) {
             Object &object = objects.all[o];
             for (unsigned i = 0; i < at.size(); i++)
@@ -78,7 +77,7 @@ class Lifetimes {
                     return false;
         return true;
     }
-    /// Stages that no other leads to; all, if there is none.
+    /// Stages to which no other leads; all stages if there are none.
     std::vector<unsigned> beginnings() const {
         std::vector<unsigned> found, all;
         for (unsigned i = 0; i < graph.stages.size(); i++) {
@@ -122,7 +121,7 @@ class Lifetimes {
     struct Search {
         const Stage &stage;
         std::set<const Instruction *> places;
-        bool is_call; ///< the next stage runs at the place: what follows it comes later
+        bool is_call; ///< the next stage runs at the place, before the code after it
         std::set<const Function *> leading;
         std::map<const Function *, std::optional<Set>> memo;
     };
@@ -165,7 +164,7 @@ class Lifetimes {
                         continue;
                     auto known = search.memo.find(callee);
                     if (known == search.memo.end()) {
-                        search.memo[callee] = std::nullopt; // recursion: the outer call counts
+                        search.memo[callee] = std::nullopt; // in a recursion only the outer call counts
                         Effects::Blocks inner;
                         for (const BasicBlock &b : *callee)
                             inner.insert(&b);
@@ -217,7 +216,7 @@ class Lifetimes {
         return found;
     }
 
-    /// Functions that a stage's code calls for the request at hand.
+    /// Functions that a stage's code calls for the current request.
     const std::set<const Function *> &own_functions(unsigned number) {
         auto [known, is_new] = functions_of_own.try_emplace(number);
         if (!is_new)
@@ -252,7 +251,7 @@ class Lifetimes {
         Set dead;
     };
 
-    /// Where a request object is freed, and what is gone then.
+    /// Where a request object is freed, and the objects that are gone then.
     std::vector<End> ends_of(unsigned request) {
         std::map<unsigned, std::vector<const Instruction *>> places;
         for (const Site &site : objects.all[request].free)
@@ -311,7 +310,7 @@ class Lifetimes {
                     if (is_carried && (is_made_again || object.scope == Object::temporary))
                         is_freed = false;
                 }
-            // A stage that nothing follows, and that does not free it.
+            // A stage without a next stage that does not free it.
             for (unsigned i = 0; !has_end && i < at.size(); i++) {
                 bool has_next = any_of(graph.edges, [&](const Edge &edge) { return edge.from == i; });
                 bool frees = any_of(object.free, [&](const Site &site) { return is_contained(site.stages, i); });

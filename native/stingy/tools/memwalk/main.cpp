@@ -49,8 +49,8 @@ static cl::opt<std::string>
         cl::value_desc("STAGE:FUNCTION"), cl::cat(category));
 static cl::opt<bool> timings("timings", cl::desc("say on standard error how long each step took"), cl::cat(category));
 
-/// The steps: how long each took and the most memory so far (--timings; wall time, measured once, so it includes noise
-/// of the machine), and on a terminal the step that is running.
+/// Reports the steps: with --timings the duration of each (wall time, measured once) and the most memory so far; on a
+/// terminal the running step.
 class Steps {
   public:
     /// Begins a step and ends the one before.
@@ -118,7 +118,7 @@ static std::vector<Cache> read_caches(uint64_t &line_bytes) {
     return caches;
 }
 
-/// A device, a pipe or a link is written as it is: a rename would put a file in its place.
+/// Whether a path is a device, a pipe or a link, which is written directly: a rename would replace it by a file.
 static bool is_special(const std::string &path) {
     sys::fs::file_status found;
     return !sys::fs::status(path, found, /*Follow=*/false) && found.type() != sys::fs::file_type::regular_file;
@@ -129,7 +129,7 @@ template <typename Write> static bool write_file(const std::string &path, Write 
         write(outs());
         return true;
     }
-    // Whole or not at all.
+    // The file is written completely or not at all.
     std::string part = is_special(path) ? path : path + ".part";
     std::error_code failed;
     raw_fd_ostream out(part, failed);
@@ -149,7 +149,7 @@ template <typename Write> static bool write_file(const std::string &path, Write 
     return !failed;
 }
 
-/// The graph as a picture. Graphviz lays it out.
+/// Draws the graph with Graphviz.
 static bool draw(const Result &result) {
     auto program = sys::findProgramByName("dot");
     if (!program) {
@@ -177,7 +177,7 @@ static bool draw(const Result &result) {
     return false;
 }
 
-/// Prints why a stage's code reaches a function, for reports that seem too large.
+/// Prints a chain of calls from a stage to a function, to explain reports that seem too large.
 static int print_chain(const Calls &calls, const StageGraph &graph, StringRef question) {
     auto [from, to] = question.split(':');
     const Stage *stage = nullptr;

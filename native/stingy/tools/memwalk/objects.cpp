@@ -82,7 +82,7 @@ class Finder {
         if (objects.request_records.empty())
             for (const StateCell &state : graph.states)
                 objects.request_records.insert(state.cell.record);
-        // The first argument of the functions that queue, if nothing else is known.
+        // Without other knowledge, the first argument of functions that queue.
         if (objects.request_records.empty())
             objects.doubts.push_back({"no_request", nullptr,
                                       "no structure is known to stand for one request; every object that a stage "
@@ -173,15 +173,15 @@ class Finder {
         if (!hows[i]->type.empty() && hows[i]->type != "*")
             return program.facts.record_named(hows[i]->type);
         if (hows[i]->is_pool)
-            return ""; // pools differ by who holds them
+            return ""; // pools are distinguished by their holder
         const WrittenCall *w = sites[i].written;
         if (!w || w->record.empty())
             return "";
-        // An array of structures is an object of its own: its size says nothing about one.
+        // An array of structures is a separate object: its size does not give that of one structure.
         return w->record;
     }
 
-    /// Whether the structure is the other one, or holds it.
+    /// Whether the structure is the other one or contains it.
     bool has_member(const std::string &record, const std::string &wanted, unsigned depth = 0) const {
         if (record == wanted)
             return true;
@@ -194,9 +194,9 @@ class Finder {
                    });
     }
 
-    /// By the field's type: a pointer to one structure does not hold another, of which it is no part. Generic
-    /// containers join what is kept in them, so that pointers seem to flow where they do not. is_exact: a field of no
-    /// type in particular does not count.
+    /// Decides by the field's type: a pointer to one structure does not hold an unrelated one. This corrects generic
+    /// containers, which join their contents, so that pointers seem to flow where they do not. is_exact: fields without
+    /// a particular type do not count.
     bool may_hold(const Cell &cell, const std::string &record, bool is_exact) const {
         if (record.empty())
             return true;
@@ -221,7 +221,7 @@ class Finder {
             parent[i] = i, number[sites[i].call] = i;
         for (unsigned i = 0; i < sites.size(); i++) {
             std::string record = record_of(i), pointed = sites[i].written ? sites[i].written->record : "";
-            // Generic containers join what is kept in them; nothing keeps a temporary.
+            // Generic containers join their contents; a temporary is kept nowhere.
             if (!is_temporary[i])
                 for (const Cell *cell : calls.pointers.holders(*sites[i].call))
                     if (may_hold(*cell, hows[i]->is_pool ? pointed : record, hows[i]->is_pool))
@@ -245,7 +245,7 @@ class Finder {
         for (unsigned i = 0; i < sites.size(); i++)
             if (record_of(i).empty())
                 for (const Cell &cell : holders[i]) {
-                    // A pool's address is also kept by what lies in it.
+                    // Objects in a pool keep its address, too.
                     if (hows[i]->is_pool && !objects.request_records.count(cell.record))
                         continue;
                     auto [found, is_new] = by_holder.emplace(cell, i);
@@ -262,7 +262,7 @@ class Finder {
             objects.object_of[s.call] = found->second;
             bool is_only_temporary = object.is_temporary || (object.alloc.empty() && object.realloc.empty());
             object.is_temporary = is_only_temporary && is_temporary[i];
-            // Of the C library's own through an argument, stingify knows.
+            // stingify knows the functions of the C library that allocate through an argument.
             if (hows[i]->is_foreign && (hows[i]->through < 0 || !hows[i]->within.empty()))
                 object.hindrances.push_back(
                     {s.place,
@@ -334,7 +334,7 @@ class Finder {
                     known != objects.object_of.end())
                     found.insert(known->second);
         const std::set<unsigned> all = found;
-        // A generic container joins types; what the pointer is written as tells them apart.
+        // A generic container joins types; the written type of the pointer distinguishes them.
         if (found.size() > 1 && s.written && !s.written->record.empty()) {
             std::set<unsigned> same;
             for (unsigned i : found)
@@ -348,7 +348,7 @@ class Finder {
                                 [&](StringRef type) { return type == s.written->type; }))
             for (auto it = found.begin(); it != found.end();)
                 it = objects.all[*it].record.empty() ? std::next(it) : found.erase(it);
-        // A request that is handed in from outside of the program.
+        // A request that comes from outside the program.
         if (found.empty() && s.written && !s.written->record.empty())
             for (unsigned i = 0; i < objects.all.size(); i++)
                 if (objects.all[i].record == s.written->record && objects.all[i].size.kind == Size::constant)
@@ -364,7 +364,7 @@ class Finder {
                 hinder(objects.all[i]);
             }
         for (unsigned i : found) {
-            // What lies in a pool ends with it, or by the pool's own function, and a pool by none but that.
+            // An object in a pool ends with the pool or by the pool's function; a pool ends only by that function.
             if ((objects.all[i].is_pooled && how->pool < 0) || objects.all[i].is_pool != how->is_pool)
                 continue;
             objects.all[i].free.push_back(s);
@@ -377,7 +377,7 @@ class Finder {
                                       "name its allocator with [[malloc]]"});
     }
 
-    /// Where free itself is given to functions from outside, they may call it with what they were also given.
+    /// Functions outside that are given `free` may call it with any other argument that they were given.
     void find_handed_out() {
         std::map<unsigned, const CallBase *> given; // the first call that gives the object away
         if (!calls.pointers.frees_handed_out().empty())
@@ -401,7 +401,7 @@ class Finder {
         }
     }
 
-    /// Functions from outside that resize a block, or ask malloc about it: it must stay malloc's.
+    /// Functions outside that resize a block or query malloc about it, so that it must remain malloc's.
     void find_kept_by_malloc() {
         auto hinder = [&](const CallBase &call, const std::vector<const Target *> &targets) {
             for (const Target *target : targets)
@@ -443,7 +443,7 @@ class Finder {
             if (!object.record.empty())
                 name = object.record + (is_array ? "s" : "");
             else {
-                // A request's field before others', and a pointer before a number that it may have been kept in.
+                // Prefers a request's field to others, and a pointer to a number that may have held it.
                 const Cell *best = nullptr;
                 auto rank = [&](const Cell &cell) {
                     auto record = program.facts.records.find(cell.record);

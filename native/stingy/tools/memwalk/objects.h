@@ -12,7 +12,7 @@ struct Size {
     std::string reason, from; ///< from: empty (analysis) or configuration
 };
 
-/// The reason why stingify must leave an object alone.
+/// Why stingify must not change an object.
 struct Hindrance {
     Place place;
     std::string why;
@@ -40,7 +40,7 @@ struct Object {
     uint64_t align = 1;
     Size size;
     std::vector<Site> alloc, realloc, free;
-    std::vector<Site> maybe_freed, maybe_resized; ///< by where pointers may point, though by their types it is another
+    std::vector<Site> maybe_freed, maybe_resized; ///< possible by the analysis of pointers, but not by their types
     std::vector<Hindrance> hindrances;
     std::vector<Cell> holders;
     std::set<unsigned> live;

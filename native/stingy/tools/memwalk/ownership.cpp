@@ -1,4 +1,4 @@
-// Finds which objects belong to a request, and how many of each it has.
+// Finds the objects that belong to a request, and their number.
 #include "memwalk/objects.h"
 #include "pch.h"
 
@@ -29,7 +29,7 @@ class Ownership {
         : program(program), calls(calls), objects(objects) {}
 
     void run() {
-        // Structures that belong to a request: the request's own, members of theirs, and what their fields point to.
+        // Structures that belong to a request: its structures, their members, and the targets of their fields.
         std::set<std::string> owned = objects.request_records;
         bool is_changed = true;
         while (is_changed) {
@@ -115,8 +115,8 @@ class Ownership {
                 return std::nullopt;
             sum = std::max(sum, *around);
         }
-        // Several fields may hold one block each, or all the same one: the number of sites that differ in the field is
-        // not known.
+        // Several fields may hold one block each or all the same one, so the number of sites with different fields is
+        // unknown.
         unsigned fields = 0;
         for (const Cell &cell : object.holders)
             fields += objects.request_records.count(cell.record);

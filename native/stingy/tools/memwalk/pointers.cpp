@@ -32,7 +32,7 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
     solve();
     resolve_by_type(is_sound);
     solve();
-    // In the order of the program, not in that in which they were found.
+    // In the order of the program, not of their discovery.
     DenseMap<const Function *, unsigned> position;
     for (const Function &function : module)
         position.try_emplace(&function, position.size());
@@ -43,7 +43,7 @@ Pointers::Pointers(Module &module, const Config &config, const Allocators &alloc
     report();
 }
 
-/// Whether the source can mean the function by the call: as far as its type is known there.
+/// Whether the call can mean the function, by the type that the source shows.
 bool Pointers::fits(const CallBase &call, const Function &function) const {
     if (function.arg_size() > call.arg_size() && !function.isVarArg())
         return false;
@@ -78,8 +78,8 @@ void Pointers::find_handed_out() {
     };
     if (none_of(address_taken, [&](Function *function) { return is_untold_free(*function); }))
         return;
-    // What joins in generic containers is no function: it stands there by name, comes from a field of functions, or
-    // from a caller.
+    // Values joined by generic containers are no functions: a function appears by name, or comes from a field of
+    // functions or from a caller.
     std::function<bool(const Value *, unsigned)> is_function = [&](const Value *value, unsigned depth) {
         value = value->stripPointerCasts();
         if (isa<Function>(value))
@@ -107,7 +107,7 @@ void Pointers::find_handed_out() {
         for (Value *argument : call->args()) {
             unsigned node = nodes.lookup(argument);
             bool is_given = node && is_function_there(argument) && is_free(node);
-            // Within a structure that is handed over, too.
+            // Also inside a structure that is passed.
             if (node)
                 for (unsigned index : graph[find(node)].points_to) {
                     auto record = facts.records.find(record_of(all_targets[index]));
@@ -209,7 +209,7 @@ unsigned Pointers::content(unsigned index) {
         type = cast<GlobalVariable>(t.value)->getValueType();
     if (t.kind == Target::local)
         type = cast<AllocaInst>(t.value)->getAllocatedType();
-    // The begin of a structure is its first field.
+    // The start of a structure is its first field.
     if (type)
         descend(type, 0, module.getDataLayout(), first);
     unsigned node = first.record.empty() ? new_node() : content(cell_target(first));
@@ -245,7 +245,7 @@ unsigned Pointers::node_of(const Value *value) {
     return node;
 }
 
-/// The node that stands for one, after nodes that copy to each other were joined.
+/// The representative of a node, after nodes that copy to each other were joined.
 unsigned Pointers::find(unsigned node) const {
     while (stands_for[node] != node)
         node = stands_for[node] = stands_for[stands_for[node]];
@@ -264,7 +264,7 @@ void Pointers::add_copy(unsigned from, unsigned to) {
         return;
     graph[from].copies.push_back(to);
     has_new_edges = true;
-    // Cycles are joined before anything goes round them.
+    // Cycles are joined before targets are propagated round them.
     if (!is_built)
         return;
     sum.passed += graph[from].points_to.count();
@@ -324,7 +324,7 @@ void Pointers::join_cycles() {
     std::reverse(order.begin(), order.end());
     for (const auto &members : cycles)
         join_nodes(members);
-    // An edge between nodes that were joined, or that is there twice now, is followed once.
+    // Edges between joined nodes, and duplicate edges, are followed once.
     if (!cycles.empty()) {
         edges.clear();
         for (unsigned node = 1; node < graph.size(); node++) {
@@ -340,11 +340,11 @@ void Pointers::join_cycles() {
     has_new_edges = false;
 }
 
-/// The last member, at which a component is left, stands for all.
+/// The last member of a component becomes its representative.
 void Pointers::join_nodes(const std::vector<unsigned> &members) {
     unsigned into = members.back();
     Node &all = graph[into];
-    // What only some have seen, all have to draw conclusions from.
+    // Targets that only some members have processed are processed again for all.
     for (unsigned member : members) {
         if (member == into)
             continue;
@@ -364,7 +364,7 @@ void Pointers::join_nodes(const std::vector<unsigned> &members) {
     all.set_changed();
 }
 
-/// What a node's new targets mean: loads and stores through it become copies, calls reach functions.
+/// Processes a node's new targets: loads and stores through it become copies, calls reach functions.
 void Pointers::draw(unsigned n, const SparseBitVector<> &fresh) {
     bool is_used = !(graph[n].loads.empty() && graph[n].stores.empty() && graph[n].copies_content_to.empty() &&
                      graph[n].copies_content_from.empty());
@@ -407,8 +407,8 @@ void Pointers::draw(unsigned n, const SparseBitVector<> &fresh) {
     }
 }
 
-/// In waves (Pereira and Berlin, "Wave propagation and deep propagation for pointer analysis", 2009): cycles are
-/// joined, what is new goes along the copies in their order, and then what it means makes new copies.
+/// Solves in waves (Pereira and Berlin, "Wave propagation and deep propagation for pointer analysis", 2009): cycles are
+/// joined, new targets are propagated along the copies in order, and then they cause new copies.
 void Pointers::solve() {
     for (bool is_again = true; is_again;) {
         is_again = false;

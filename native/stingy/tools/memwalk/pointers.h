@@ -59,9 +59,9 @@ class Pointers {
     const std::vector<llvm::Function *> &callees(const llvm::CallBase &call) const;
     /// Targets of a pointer.
     std::vector<const Target *> targets(const llvm::Value *pointer) const;
-    /// What can be stored in a field.
+    /// Targets that a field can hold.
     std::vector<const Target *> contents(const Cell &cell) const;
-    /// What a call reallocates where its argument points.
+    /// The blocks that a call reallocates through its argument.
     std::vector<const Target *> resized(const llvm::CallBase &call) const;
     /// Fields that can hold a pointer to the block.
     const std::vector<const Cell *> &holders(const llvm::CallBase &block) const;
@@ -72,9 +72,9 @@ class Pointers {
     const std::vector<llvm::CallBase *> &indirect_calls() const { return indirect; }
     /// Calls of functions from outside that may keep their arguments.
     const std::vector<llvm::CallBase *> &calls_to_outside() const { return outside; }
-    /// Those of them with `free` as an argument.
+    /// Those of them that have `free` as an argument.
     const std::vector<llvm::CallBase *> &frees_handed_out() const { return handed_out; }
-    /// The function frees, and the configuration does not list what is freed through its address.
+    /// Whether the function frees and the configuration does not list what is freed through its address.
     bool is_untold_free(const llvm::Function &function) const;
     const Counts &counts() const { return sum; }
     const std::vector<Warning> &warnings() const { return doubts; }

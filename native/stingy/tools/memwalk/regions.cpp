@@ -6,7 +6,7 @@ using namespace llvm;
 namespace stingy {
 namespace {
 
-/// Blocks from which a function returns or goes on; those that only end the program lead nowhere.
+/// Blocks from which a function returns or continues; blocks that only end the program do not.
 std::set<const BasicBlock *> reachable(const BasicBlock *from, const std::set<const BasicBlock *> &stop) {
     std::set<const BasicBlock *> seen;
     std::vector<const BasicBlock *> work{from};
@@ -42,7 +42,7 @@ Frame frame_of(const StateTest &test) {
     LoopInfo loops(dominators);
     if (const Loop *loop = loops.getLoopFor(test.block))
         frame.borders.insert(loop->getHeader());
-    // The nearest block that every way from the test passes which does not end the program.
+    // The nearest block on every path from the test, except paths that end the program.
     SetVector<const BasicBlock *> targets;
     for (const BasicBlock *next : successors(test.block))
         targets.insert(next);
@@ -64,7 +64,7 @@ Frame frame_of(const StateTest &test) {
         }
         return true;
     };
-    // Large functions: candidates must be reached from every target that does not end the program at once.
+    // In large functions candidates must be reachable from every target that does not end the program at once.
     const BasicBlock *best = nullptr;
     std::set<const BasicBlock *> before_best;
     PostDominatorTree post(*function);
@@ -78,7 +78,7 @@ Frame frame_of(const StateTest &test) {
                 if (!best || without.size() < before_best.size())
                     best = candidate, before_best = without;
             }
-    // One case may be where the others go in the end.
+    // One case may be the block that the others reach in the end.
     for (auto &[value, target] : test.when)
         if (target == best)
             best = nullptr;
@@ -93,7 +93,7 @@ void add_region(const std::vector<StateTest> &tests, const StateTest &test, int6
     Frame frame = frame_of(test);
     auto own = test.when.find(value);
     const BasicBlock *first = own != test.when.end() ? own->second : test.otherwise;
-    // The way of all other values is a stage's own code only where the ways meet again: else it is the rest of the
+    // The code for all other values belongs to a stage only where the paths meet again; otherwise it is the rest of the
     // function.
     if (own == test.when.end() && (!frame.meeting || first == frame.meeting))
         return;
@@ -117,7 +117,7 @@ void add_region(const std::vector<StateTest> &tests, const StateTest &test, int6
                 work.push_back(next);
             continue;
         }
-        // The value may have changed since: then the other branch of a single comparison runs here, too.
+        // The value may have changed since; then the other branch of a single comparison also runs.
         auto goes = other->second->when.find(value);
         if (goes != other->second->when.end())
             work.push_back(goes->second);

@@ -7,7 +7,7 @@ namespace stingy {
 
 /// Adds the blocks that a test leads to for `value`: from where the test goes, up to where its branches meet again,
 /// back to the test or to the loop around it. On the way, other tests of the state are followed only as that value
-/// goes; what follows a change of the state is of the new stage where a test says so, and of this one where none does.
+/// goes; the code after a change of the state belongs to the new stage if a test shows it, otherwise to this one.
 /// `starts`: where it is entered.
 void add_region(const std::vector<StateTest> &tests, const StateTest &test, int64_t value,
                 llvm::SetVector<const llvm::BasicBlock *> &blocks, std::set<const llvm::BasicBlock *> &starts);

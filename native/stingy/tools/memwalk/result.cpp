@@ -35,14 +35,14 @@ std::string event_text(const Edge &edge) {
     for (unsigned line = 1; line < place.line && !rest.empty(); line++)
         rest = rest.split('\n').second;
     StringRef text = rest.split('\n').first.trim();
-    // Several statements on a line: the one that begins where the instruction does.
+    // Of several statements on a line, the one that begins at the instruction.
     if (text.size() > 100)
         text = text.take_front(100);
     return text.rtrim(";").str();
 }
 
-/// Stages from which no end of a request is seen, where others have one, and stages that nothing leads to and that lead
-/// nowhere: an ordinary end may be missing from the graph.
+/// Stages from which no request ends, if others have an end, and stages without edges in either direction: a normal end
+/// may be missing from the graph.
 static void doubt_ends(Result &result) {
     const auto &stages = result.graph->stages;
     std::vector<bool> ends(stages.size(), true), is_alone(stages.size(), true);
@@ -166,7 +166,7 @@ void complete(Result &result, const Calls &calls) {
     std::sort(result.shared_objects.begin(), result.shared_objects.end(), by_id);
     for (unsigned i = 0; i < result.graph->stages.size(); i++) {
         State state;
-        // A request structure that nobody allocates lies in an array.
+        // A request structure that is never allocated is in an array.
         for (const std::string &name : result.objects->request_records)
             if (none_of(result.request_objects, [&](const Object *o) { return o->is_request && o->record == name; }))
                 if (auto record = result.program->facts.records.find(name);
@@ -176,7 +176,7 @@ void complete(Result &result, const Calls &calls) {
         for (const Object *object : result.request_objects) {
             if (!object->live.count(i))
                 continue;
-            // Of an array of requests, one is this request's.
+            // One element of an array of requests belongs to this request.
             if (object->is_request && object->size.kind == Size::n_constant) {
                 state.bytes += object->size.unit;
                 state.lines += (object->size.unit + result.line_bytes - 1) / result.line_bytes;

@@ -45,7 +45,7 @@ struct Result {
     std::vector<unsigned> order; ///< stages, beginnings first
 };
 
-/// Fills globals, states, and the sorted lists from the rest.
+/// Computes globals, states and the sorted lists from the rest.
 void complete(Result &result, const Calls &calls);
 
 void write_json(const Result &result, llvm::raw_ostream &out);

@@ -6,7 +6,7 @@ using namespace llvm;
 namespace stingy {
 
 namespace {
-// A bound above this is one of the type, not of the program.
+// A bound above this comes from the type, not from the program.
 constexpr uint64_t largest_useful_bound = uint64_t(16) << 20;
 
 Size constant(uint64_t bytes) {
@@ -126,7 +126,7 @@ Size Sizes::of_value(const Value *value, const CallBase &at, const std::string &
     }
     if (auto most = smaller_of(plain, calls.module))
         return bounded(*most, reason);
-    // A parameter that every caller gives a constant.
+    // A parameter for which every caller passes a constant.
     Origins found = origins(calls, plain, &at, [](const CallBase &) { return true; });
     bool is_numbers = found.is_complete && !found.all.empty();
     uint64_t largest = 0, smallest = ~uint64_t(0);

@@ -145,7 +145,7 @@ std::vector<StackBound> stack_bounds(const Calls &calls, const Config &config, c
     Depths depths(calls, config, frames);
     std::vector<StackBound> bounds;
     std::set<std::string> outside;
-    // Callbacks of the event loop run below whoever runs the loop.
+    // Callbacks of the event loop run below the function that runs the loop.
     uint64_t loop_bytes = 0;
     const Function *loop_caller = nullptr;
     for (const Function &function : calls.module)
@@ -174,7 +174,7 @@ std::vector<StackBound> stack_bounds(const Calls &calls, const Config &config, c
             for (const Function *caller = above.next; caller; caller = depths.up(*caller).next)
                 chain.insert(chain.begin(), source_name(*caller));
             uint64_t bytes = above.bytes + depths.frame(*function);
-            // The outermost caller may be one that the event loop outside calls.
+            // The outermost caller may be called by the event loop outside the program.
             const Function *outermost = function;
             for (Depth d = above; d.next; d = depths.up(*outermost))
                 outermost = d.next;
@@ -185,7 +185,7 @@ std::vector<StackBound> stack_bounds(const Calls &calls, const Config &config, c
                     chain.insert(chain.begin(), source_name(*loop_caller));
             }
             chain.push_back(source_name(*function));
-            // What the stage's own code calls.
+            // Functions that the stage's code calls.
             Depth best;
             auto consider = [&](const Instruction &instruction) {
                 if (const auto *call = dyn_cast<CallBase>(&instruction))

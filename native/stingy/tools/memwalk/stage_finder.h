@@ -39,24 +39,24 @@ class StageFinder {
         return graph.dispatchers.count(function) || schedule_functions.count(function) || outside.count(function) ||
                function == graph.scheduler;
     }
-    /// The stage that begins in the function, if the source says so by a field or a call; a stage's code goes over into
-    /// it.
+    /// The stage that begins in the function, if a field or a call in the source shows it. The code of another stage
+    /// may continue in it.
     std::optional<unsigned> begun_by(const llvm::Function &function) const;
     void add_chosen(Stage &stage, const llvm::Function &function);
     void find_filling();
     bool is_made_of_bits(const llvm::Value *value, const StateCell &state) const;
     void report_unknown();
-    /// Everything a stage can call, without the code that runs stages and without what other stages begin in.
+    /// All functions that a stage can call, without code that runs stages and functions in which other stages begin.
     void close(Stage &stage);
     using Within = std::function<bool(const llvm::CallBase &)>;
     using Counts = std::function<bool(const llvm::Instruction &)>;
-    /// What queues a request: where, and for which stage.
+    /// A call that queues a request, and for which stage.
     void each_queueing(const Within &within, const Counts &counts,
                        const std::function<void(const Origin &)> &use) const;
     std::optional<unsigned> stage_of(const Origin &origin) const;
     void add_edges(unsigned from);
     void add_call_edges(unsigned from);
-    /// Whether the stage does anything to requests after the call, so that they come back to it.
+    /// Whether the stage uses requests after the call, so that they return to it.
     bool goes_on_after(const Stage &stage, const llvm::CallBase &call);
     bool is_busy(const Stage &stage, const llvm::Instruction &instruction);
     void add_entries();

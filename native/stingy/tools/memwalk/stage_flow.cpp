@@ -10,8 +10,7 @@ std::optional<unsigned> StageFinder::begun_by(const Function &function) const {
     return found == begins.end() ? std::nullopt : std::optional<unsigned>(found->second);
 }
 
-/// What of a function that chooses by the state runs when a stage's own code calls it: its code for that state, and
-/// what it does in every state.
+/// The code of a dispatcher that runs when a stage calls it: its code for that state, and the code for every state.
 void StageFinder::add_chosen(Stage &stage, const Function &function) {
     std::map<const BasicBlock *, const StateTest *> test_at;
     for (const StateTest &test : tests)
@@ -42,7 +41,7 @@ void StageFinder::close(Stage &stage) {
     auto visit = [&](const CallBase &call, const Function *callee) {
         if (callee->isDeclaration() || (callee != stage.function && begun_by(*callee)))
             return;
-        // A stage that calls its own dispatcher goes on in another state.
+        // A stage that calls its dispatcher continues in another state.
         if (is_border(callee)) {
             bool is_helper = stage.value && has_state() && graph.dispatchers.count(callee) &&
                              callee != stage.dispatcher && callee != graph.scheduler &&
@@ -139,7 +138,7 @@ void StageFinder::find_filling() {
             return field && is_record(field->getSourceElementType());
         });
     };
-    // What memset and the like put into the bytes of a state, if they are zeros.
+    // The value that memset and similar functions store in a state, if they store zeros.
     auto zeroed = [&](const CallBase &call) -> const Value * {
         const Function *callee = call.getCalledFunction();
         bool is_bzero = callee && callee->getName() == "bzero";
@@ -150,7 +149,7 @@ void StageFinder::find_filling() {
         bool is_zero = bytes && bytes->getZExtValue() > state.offset && (is_bzero || (filling && filling->isZero()));
         return is_zero ? call.getArgOperand(0)->stripPointerCasts() : nullptr;
     };
-    // What a copy puts there.
+    // The value that a copy stores.
     auto copied = [&](const CallBase &call) -> std::optional<int64_t> {
         const Function *callee = call.getCalledFunction();
         if (!isa<MemTransferInst>(call) && !(callee && callee->getName() == "memcpy"))
@@ -173,7 +172,7 @@ void StageFinder::find_filling() {
                 return 0;
         return std::nullopt;
     };
-    // A copy of something that is defined elsewhere, or that changes.
+    // A copy of a value that is defined elsewhere, or that changes.
     auto is_unknown = [&](const CallBase &call) {
         const auto *bytes = isa<MemTransferInst>(call) ? dyn_cast<ConstantInt>(call.getArgOperand(2)) : nullptr;
         return bytes && bytes->getZExtValue() > state.offset &&
@@ -206,7 +205,7 @@ void StageFinder::find_filling() {
         }
 }
 
-/// Whether a value is made of the state's own bits.
+/// Whether a value is computed from the state's bits.
 bool StageFinder::is_made_of_bits(const Value *value, const StateCell &state) const {
     while (const auto *cast = dyn_cast<CastInst>(value))
         value = cast->getOperand(0);
@@ -219,7 +218,7 @@ bool StageFinder::is_made_of_bits(const Value *value, const StateCell &state) co
     });
 }
 
-/// Assignments of the state in stages of which no value is known: the edges from there are missing.
+/// Assignments of the state with unknown values in stages: edges from there are missing.
 void StageFinder::report_unknown() {
     for (const StateCell &state : graph.states) {
         const Instruction *unknown = nullptr, *bits = nullptr;
@@ -337,8 +336,8 @@ bool StageFinder::goes_on_after(const Stage &stage, const CallBase &call) {
     return false;
 }
 
-/// Stages that a stage runs by itself: by name, or, in the function in which it begins, through a state field. Calls
-/// through the field further down run other requests' stages, and an entry that does so is the loop.
+/// Stages that a stage runs directly: by name, or through a state field in the function in which it begins. Calls
+/// through the field further down run stages of other requests; an entry that makes them is the loop.
 void StageFinder::add_call_edges(unsigned from) {
     busy.clear();
     const Stage &stage = graph.stages[from];
@@ -417,7 +416,7 @@ void StageFinder::add_entries() {
             in_dispatcher[function].insert(origin.at);
     });
     std::set<const Function *> tops = outermost(work);
-    // The loop that runs the stages may accept by itself: its own code, without theirs, is then an entry.
+    // The loop that runs the stages may also accept: its code, without theirs, is then an entry.
     for (auto &[function, places] : in_dispatcher) {
         if (queue_functions.count(function))
             continue;

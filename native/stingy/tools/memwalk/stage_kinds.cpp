@@ -31,7 +31,7 @@ void StageFinder::add_function_stages() {
             if (origin.function && program.facts.can_be_called_as(source_name(*origin.function), type))
                 found.insert({origin.function->getName().str(), origin.function});
     };
-    // What is assigned by name; all that may be there only where nothing is.
+    // Values assigned by name; if there are none, all possible values.
     if (is_functions)
         for (const StateCell &state : graph.states) {
             size_t before = found.size();
@@ -53,7 +53,7 @@ void StageFinder::add_function_stages() {
             if (call.stage < int(caller->arg_size()))
                 take(caller->getArgOperand(call.stage), caller, nullptr);
     }
-    // In the order of the source, which is mostly the order of a request's life.
+    // In the order of the source, which is usually the order in which a request passes the stages.
     std::vector<const Function *> sorted;
     for (auto &[name, function] : found)
         if (!outside.count(function))
@@ -65,7 +65,7 @@ void StageFinder::add_function_stages() {
     std::sort(sorted.begin(), sorted.end(), [&](const Function *a, const Function *b) { return order(a) < order(b); });
     for (const Function *function : sorted)
         add_function_stage(function);
-    // Who calls through the field runs stages; a stage's own code does not go on there.
+    // A function that calls through the field runs stages; a stage's code does not continue there.
     if (is_functions)
         for (CallBase *call : calls.pointers.indirect_calls()) {
             Cell cell;
@@ -124,7 +124,7 @@ void StageFinder::add_stages_of_tests(const std::vector<StateTest> &found, std::
     for (const StateTest &test : tests)
         for (auto &[value, block] : test.when)
             values.insert(value), chosen[test.block->getParent()].insert(value);
-    // A test within the code of another value: what it leads to otherwise is that code's, not every other value's.
+    // A test inside the code of one value: its other branch belongs to that code, not to every other value.
     SetVector<const BasicBlock *> guarded;
     std::set<const BasicBlock *> ignored;
     for (const StateTest &test : tests)
@@ -143,7 +143,7 @@ void StageFinder::add_stages_of_tests(const std::vector<StateTest> &found, std::
                 continue;
             size_t before = stage.blocks.size();
             add_region(tests, test, value, stage.blocks, stage.starts);
-            // It begins where most stages do: other functions look at its state on the way.
+            // It begins where most stages begin; other functions test its state on the way.
             if (stage.blocks.size() > before && test.when.count(value) &&
                 (!stage.dispatcher || chosen[stage.dispatcher].size() < chosen[test.block->getParent()].size())) {
                 stage.dispatcher = test.block->getParent();

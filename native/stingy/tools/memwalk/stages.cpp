@@ -24,7 +24,7 @@ std::string field_name(const Facts &facts, const Cell &cell) {
     for (const Field &field : record->second.fields)
         if (field.offset == cell.offset)
             return field.name;
-    // Within an array or a structure that is a member.
+    // Inside an array or structure that is a member.
     for (const Field &field : record->second.fields)
         if (field.offset <= cell.offset && cell.offset < field.offset + field.bytes)
             return field.name;

@@ -13,7 +13,7 @@ namespace stingy {
 /// state field. returned: what was called is over, and the caller does more to the request.
 struct Edge {
     unsigned from, to;
-    const llvm::Instruction *at; ///< what queues or calls; null: only told by the configuration
+    const llvm::Instruction *at; ///< the instruction that queues or calls; null: only in the configuration
     enum Kind { queued, called, returned } kind = queued;
     std::vector<const llvm::Instruction *> places, calls, returns; ///< all of each kind, of all edges between the two
 };
@@ -54,7 +54,7 @@ struct StageGraph {
 bool find_stages(const Program &program, const Config &config, const Calls &calls, StageGraph &graph,
                  std::string &error);
 
-/// The field that a cell is, by its name in the source; empty if unknown.
+/// The name of a cell's field in the source; empty if unknown.
 std::string field_name(const Facts &facts, const Cell &cell);
 
 } // namespace stingy

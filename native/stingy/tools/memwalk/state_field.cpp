@@ -40,13 +40,13 @@ std::optional<StateTest> test_of(const BasicBlock &block, const Value *&what) {
     return test;
 }
 
-/// Whether a comparison only keeps code from running for a value, or for all others: the value has no code of its own.
+/// Whether a comparison only prevents code from running for a value, or for all others: the value has no separate code.
 /// `if (state != PAUSING) remove_event();`, `if (state == DONE) return;`
 bool is_guard(const StateTest &test, PostDominatorTree &post, const LoopInfo &loops) {
     if (test.is_switch)
         return false;
     const BasicBlock *own = test.when.begin()->second;
-    // Where the value ends a loop, what follows is its code.
+    // If the value ends a loop, the code after the loop belongs to it.
     if (const Loop *loop = loops.getLoopFor(test.block); loop && !loop->contains(own))
         return false;
     auto *node = post.getNode(const_cast<BasicBlock *>(test.block));
@@ -121,8 +121,8 @@ std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const 
                 values.insert(value), ways.insert(to);
             here.push_back(*test);
         }
-        // A function that looks at one value, or goes one way for several, is no dispatcher, and one that turns a state
-        // into its name calls nothing.
+        // A function that tests one value, or treats several alike, is no dispatcher. Neither is one that returns the
+        // name of a state, which calls nothing.
         if (!values.empty() && (values.size() == 1 || ways.size() == 1) && !only &&
             calls.changes_state(function, state)) {
             for (StateTest &test : here)
@@ -185,7 +185,7 @@ bool guess_state_field(const Program &program, const Calls &calls, StateField &g
         auto stores = calls.stores.find(cell);
         if (stores == calls.stores.end())
             continue;
-        // What is there once is no request's.
+        // A single structure belongs to no request.
         if (all_of(stores->second, [](const StoreInst *store) { return is_in_global(store->getPointerOperand()); }))
             continue;
         for (const StoreInst *store : stores->second)

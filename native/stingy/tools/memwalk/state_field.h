@@ -11,7 +11,7 @@ struct StateTest {
     std::map<int64_t, const llvm::BasicBlock *> when; ///< where it goes for these values
     const llvm::BasicBlock *otherwise;                ///< and for all others
     bool is_switch;
-    bool is_dispatch = true; ///< false: in a function that looks at one value only, and changes the state then
+    bool is_dispatch = true; ///< false: in a function that tests only one value and then changes the state
 };
 
 struct StateField {
@@ -21,8 +21,7 @@ struct StateField {
 };
 
 /// Tests of a field, in functions that choose code by it: a switch with two cases or more, or comparisons with two
-/// constants that have code of their own: a guard (`if (state != PAUSING)`) chooses nothing. `only`: of this function
-/// alone.
+/// constants that have separate code: a guard (`if (state != PAUSING)`) chooses nothing. `only`: in this function.
 std::vector<StateTest> state_tests(const Calls &calls, const Cell &state, const llvm::Function *only);
 /// Tests of a parameter.
 std::vector<StateTest> argument_tests(const llvm::Function &function, unsigned parameter);

@@ -271,7 +271,7 @@ class Writer {
         });
     }
 
-    /// Functions of the program that allocate or free for their callers, and that sites name.
+    /// Functions of the program that allocate or free for their callers and are named by sites.
     void wrappers() {
         std::set<std::string> used;
         for (const auto *objects : {&r.request_objects, &r.shared_objects})

@@ -29,7 +29,7 @@ void Edits::insert_line(const std::string &file, const std::string &contents, un
 }
 
 void Edits::include(const std::string &file, const std::string &contents, const std::string &header) {
-    // Lines of the preprocessor, without those within comments or inside a condition other than a header's guard.
+    // Preprocessor lines, except in comments and in conditions other than a header's guard.
     unsigned depth = 0, offset = 0, after = 0, guard_end = 0,
              first_use = files[file].empty() ? unsigned(-1) : files[file].begin()->first;
     bool is_comment = false, is_continued = false;
@@ -58,7 +58,7 @@ void Edits::include(const std::string &file, const std::string &contents, const 
         if (!was_comment && !is_continued && text.consume_front("#")) {
             text = text.ltrim();
             if (text.starts_with("if")) {
-                // The first directive of a header: its guard counts as no condition.
+                // The guard at the beginning of a header does not count as a condition.
                 if (is_guard_possible && text.starts_with("ifndef"))
                     guard_end = 1;
                 else
@@ -167,7 +167,7 @@ std::string unified_diff(const std::string &shown_name, const std::string &conte
         for (size_t k = i; k < j; k++) {
             for (; at < changes[k].first; at++)
                 add_line(body, ' ', lines[at]);
-            // Lines that follow each other: first all that go, then all that come.
+            // Of adjacent lines, all removed lines come before all added ones.
             std::string text;
             for (bool is_next = true; is_next; is_next ? k++ : k) {
                 text += changes[k].text;

@@ -16,9 +16,9 @@ class Edits {
   public:
     /// False: another edit overlaps, and nothing was added.
     bool add(const std::string &file, unsigned offset, Edit edit);
-    /// Whole lines after the line in which an offset lies; what is there already stands before them.
+    /// Adds whole lines after the line of an offset and after lines added there before.
     void insert_line(const std::string &file, const std::string &contents, unsigned offset, const std::string &lines);
-    /// An #include line after the file's last one outside of conditions.
+    /// Adds an #include line after the file's last one outside conditions.
     void include(const std::string &file, const std::string &contents, const std::string &header);
     bool empty() const { return files.empty(); }
     std::map<std::string, std::map<unsigned, Edit>> files;

@@ -1,4 +1,4 @@
-// A macro's use, written out: what the preprocessor makes of it, one level deep, in the words of the source.
+// Expands the use of a macro one level deep, with the text of the source.
 #pragma once
 #include <string>
 
@@ -18,12 +18,11 @@ struct Expansion {
     std::string problem;        ///< why it cannot be written out
 };
 
-/// Whether the use of a macro within which the call stands is nothing but the call, with casts and parentheses around
-/// it.
+/// Whether the use of a macro that contains the call is only the call, with casts and parentheses around it.
 bool is_whole_macro(clang::ASTContext &context, const clang::CallExpr &call);
-/// Whether a name is written by a macro that is nothing but another name of it: `#define xalloc malloc`.
+/// Whether a name comes from a macro that is only another name for it: `#define xalloc malloc`.
 bool is_another_name(clang::Preprocessor &preprocessor, clang::SourceLocation name);
-/// Writes out the use within which the call stands. What macros its words name in their turn stay as they are.
+/// Expands the use that contains the call. Macros in the result are not expanded.
 Expansion expand(clang::Preprocessor &preprocessor, const clang::CallExpr &call);
 
 } // namespace stingy

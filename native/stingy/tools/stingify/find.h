@@ -8,7 +8,7 @@ namespace stingy {
 /// A call: file, line, column, and the function that is called.
 using Key = std::tuple<std::string, unsigned, unsigned, std::string>;
 
-/// How one call is to be changed, worked out once; which object it is for does not matter yet.
+/// How one call is changed, independent of its object.
 struct Found {
     std::string file; ///< where the edit goes: a macro's definition may be elsewhere
     unsigned name = 0, name_length = 0, open = 0, close = 0; ///< offsets; open: behind `(`; close: of `)`

@@ -18,7 +18,7 @@ bool returns_first_argument(StringRef name) {
     return llvm::is_contained({"memcpy", "memmove", "memset", "strcpy", "strncpy", "strcat", "strncat"}, name);
 }
 
-/// Functions of the C library that neither keep a block nor ask malloc about it.
+/// Functions of the C library that neither keep a block nor query malloc about it.
 bool is_harmless(StringRef name) {
     name.consume_front("__builtin_");
     name.consume_front("__");
@@ -32,14 +32,14 @@ bool is_harmless(StringRef name) {
                               name);
 }
 
-/// They ask malloc about a block, or give it back to malloc.
+/// Functions that query malloc about a block or return it to malloc.
 bool asks_malloc(StringRef name) {
     return llvm::is_contained({"malloc_usable_size", "reallocarray", "reallocf", "cfree", "free_sized",
                                "free_aligned_sized", "getline", "getdelim", "__getdelim"},
                               name);
 }
 
-/// Looks at one function's body.
+/// Examines one function's body.
 class Body : public Walk {
   public:
     Body(ASTContext &context, Preprocessor &preprocessor, const std::string &directory, const FunctionDecl &function,
@@ -76,7 +76,7 @@ class Body : public Walk {
         return variable && variable->hasLocalStorage() ? variable : nullptr;
     }
 
-    /// Whether the value of a call is returned, or kept in a variable of the function, and goes nowhere else.
+    /// Whether the value of a call is only returned or kept in a variable of the function.
     bool is_block(const CallExpr &call) {
         DynTypedNode node = DynTypedNode::create(call);
         const Expr *from = &call;
@@ -284,7 +284,7 @@ class Reader : public Walk {
                 {absolute_path(directory, entry->getName().str()), offset});
     }
 
-    /// Why the text cannot be written anew; empty: it can.
+    /// Why the text cannot be rewritten; empty: it can.
     std::string place(const FunctionDecl &function, Declared &declared) {
         FunctionTypeLoc type = function.getFunctionTypeLoc();
         if (!type || !function.hasWrittenPrototype() || function.isVariadic() || function.getNumParams() == 0)

@@ -1,5 +1,5 @@
-// The server's own functions through which it allocates and frees: what a call of malloc in them is for, and whether a
-// second function can be made of one that takes an object, too.
+// The server's functions that allocate and free: the purpose of a call of malloc in them, and whether a copy of one
+// that also takes an object can be made.
 #pragma once
 #include "stingify/expand.h"
 #include <map>
@@ -13,11 +13,11 @@ class FunctionDecl;
 
 namespace stingy {
 
-/// The C library's: stingy_X takes the place of each, with the object as first argument. stingy_free and
-/// stingy_realloc take any block.
+/// Functions of the C library: stingy_X replaces each, with the object as first argument. stingy_free and
+/// stingy_realloc accept any block.
 bool is_library_allocator(const std::string &name);
 
-/// A call within a function's body: plain text of its file, or the use of a macro that is nothing but the call.
+/// A call in a function's body: plain text of its file, or the use of a macro that is only the call.
 struct BodyCall {
     std::string callee, key;                                 ///< key: of OwnFunctions; empty for the C library's
     unsigned name = 0, name_length = 0, open = 0, close = 0; ///< offsets; open: behind `(`; close: of `)`
@@ -51,9 +51,9 @@ std::string key_of(const clang::FunctionDecl &function, const std::string &direc
 /// Adds the functions of a unit.
 void read_functions(clang::ASTContext &context, clang::Preprocessor &preprocessor, const std::string &directory,
                     OwnFunctions &functions);
-/// Why no function with an object can be made of this one and of those that it allocates by; empty: it can.
+/// Why this function, with those that it uses to allocate, cannot be copied for an object; empty: it can.
 std::string why_not_copied(const OwnFunctions &functions, const std::string &key);
-/// Why its calls of free cannot become calls of stingy_free where they stand.
+/// Why its calls of free cannot become calls of stingy_free in place.
 std::string why_not_changed(const OwnFunctions &functions, const std::string &key);
 
 } // namespace stingy

@@ -24,8 +24,8 @@ void Plan::refuse(const Rewrite &rewrite, const std::string &reason) {
 
 namespace {
 
-/// The functions that give a block through an argument: its blocks are malloc's, which stingy_free and stingy_realloc
-/// take, so their calls stay as they are.
+/// Functions that return a block through an argument. Their blocks are malloc's, which stingy_free and stingy_realloc
+/// accept, so their calls are not changed.
 bool gives_through_argument(const std::string &name) {
     static const Config known = [] {
         Config config;

@@ -1,4 +1,4 @@
-// Which objects are rewritten, and which are left alone and why.
+// The objects that are rewritten, and those that are not, with the reason.
 #pragma once
 #include "input/program.h"
 #include <map>
@@ -15,7 +15,7 @@ struct Rewrite {
     std::string callee, function;
     bool is_free = false;
     std::set<std::string> objects;
-    std::set<std::string> named; ///< those of them that the call is about; the others may get there
+    std::set<std::string> named; ///< those of them that the call is for; others may reach it
 };
 
 struct Plan {
@@ -30,7 +30,7 @@ struct Plan {
     std::set<std::string> all_objects_at(const Rewrite &rewrite) const { return rewrite.objects; }
 };
 
-/// Reads mem.json. False: `error` says what is wrong with it and what to do. `only`: these objects alone; empty: all.
+/// Reads mem.json. False: `error` has the problem and the remedy. `only`: only these objects; empty: all.
 /// `plan.replacements` is read.
 bool read_plan(const std::string &path, const Program &program, const std::set<std::string> &only, Plan &plan,
                std::string &error);

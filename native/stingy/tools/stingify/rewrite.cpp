@@ -6,7 +6,7 @@
 namespace stingy {
 namespace {
 
-/// The function that is called in the place of another: with the object as its first argument, or as its last.
+/// The function that replaces another: with the object as its first argument, or as its last.
 struct Replacement {
     std::string name;
     bool is_last = false;
@@ -102,7 +102,7 @@ class Writer {
 
     bool is_outside(const std::string &file) const { return shown_path(program.root, file)[0] == '/'; }
 
-    /// Whether text outside of the program would have to change for a function of its.
+    /// Whether text outside the program would have to change for one of its functions.
     bool is_elsewhere(const std::string &key, std::set<std::string> &seen) const {
         auto own = functions.find(key);
         if (own == functions.end() || !seen.insert(key).second)
@@ -119,8 +119,8 @@ class Writer {
 
     bool write_call(const Rewrite &rewrite, const Found &f) {
         if (rewrite.is_free && is_own(rewrite))
-            return true; // its own calls of free change
-        // Refusing one object may leave a site without a user, never add one.
+            return true; // its calls of free change
+        // Refusing an object may remove the last user of a site, never add one.
         Replacement with = replacement(plan, rewrite.callee);
         std::string id = f.is_in_macro_body ? "STINGY_ANY" : plan.id_of(rewrite);
         changed.insert({f.file, f.name});
@@ -132,7 +132,7 @@ class Writer {
                              : add(f.file, f.open, {0, id + (f.has_arguments ? ", " : "")}));
     }
 
-    /// A function that frees what it is given: its calls of free take any block from now on.
+    /// A function that frees its argument: its calls of free must accept any block.
     bool change(const std::string &key) {
         auto own = functions.find(key);
         if (own == functions.end() || !own->second.is_defined || !done.insert(key).second)
@@ -163,7 +163,7 @@ class Writer {
         return *llvm::find_if(own.declarations, [](const Declared &d) { return d.is_definition; });
     }
 
-    /// Notes that a function with an object is wanted, and those that it allocates by.
+    /// Marks a function that must take an object, and those that it uses to allocate.
     bool copy(const std::string &key) {
         if (!copied.insert(key).second)
             return true;
@@ -173,7 +173,7 @@ class Writer {
         return true;
     }
 
-    /// How a call in a function's body is changed.
+    /// The change of a call in a function's body.
     std::map<unsigned, Edit> in_body(const BodyCall &call, const std::string &id) const {
         Replacement with = replacement(plan, call.callee);
         if (call.is_whole_macro)
@@ -183,7 +183,7 @@ class Writer {
         return {{call.name, {call.name_length, with.name}}, {call.open, {0, id + (call.has_arguments ? ", " : "")}}};
     }
 
-    /// What differs in a function that takes an object: offsets in its file.
+    /// The differences of a function that takes an object: offsets in its file.
     std::map<unsigned, Edit> differences(const OwnFunction &own, const Declared &where) const {
         std::map<unsigned, Edit> out;
         out[where.name] = {unsigned(own.name.size()), own.name + "_stingy"};
@@ -197,8 +197,8 @@ class Writer {
         return out;
     }
 
-    /// Copied functions that nobody calls by their old names any more. They are changed where they stand, as a static
-    /// function that is not used is a warning.
+    /// Copied functions that are no longer called by their old names. They are changed in place, because an unused
+    /// static function is a warning.
     std::set<std::string> unused() const {
         std::set<std::string> out;
         for (const std::string &key : copied)

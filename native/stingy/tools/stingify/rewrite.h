@@ -5,8 +5,8 @@
 
 namespace stingy {
 
-/// Adds edits for every rewrite that is still wanted; refuses the objects of those that cannot be done, and starts
-/// again without them. False: `error` has the compiler's messages.
+/// Adds edits for every remaining rewrite. If some are not possible, refuses their objects and starts again. False:
+/// `error` has the compiler's messages.
 bool find_edits(const Program &program, const std::string &header, Plan &plan, Edits &edits, std::string &error);
 
 } // namespace stingy

@@ -48,19 +48,19 @@ prepare_nginx() {
 		python3 "$TOOLS/test/servers/database.py" "$PWD/database" "$PWD" -O -Isrc/core -Isrc/event -Isrc/event/modules -Isrc/os/unix -Iobjs -Isrc/http -Isrc/http/modules -- $(grep -oE '^\s+(src/[a-z0-9_/]*|objs/ngx_modules)\.c' objs/Makefile | sort -u)
 }
 
-# What a real server does is never more than memwalk's bounds: the stack's watermark of memcached's threads, and the sizes of its
-# allocations.
+# A real server stays within memwalk's bounds: the watermark of the stacks of memcached's threads, and the sizes of its allocations.
 sound_memcached() {
 	local folder=$SERVERS/memcached
 	command -v addr2line > /dev/null || { skip sound_memcached "addr2line is not installed (Debian's binutils)"; return; }
 	if [ ! -x "$folder/traced" ]; then
-		# The frames that are reported are those of the program that runs.
+		# -fstack-usage reports the frames of the program that runs.
 		(cd "$folder" && printf '%s\n' $memcached_files | xargs -P 2 -I @ "${CC:-cc}" -O2 -g -fno-pie -w -fstack-usage -DHAVE_CONFIG_H -DNDEBUG -I. -pthread -c -o @.o @.c &&
 			"${CC:-cc}" -no-pie -pthread -o traced $(printf '%s.o ' $memcached_files) -levent) > "$SCRATCH/log" 2>&1 || { skip sound_memcached "memcached cannot be built here: $(tail -n 1 "$SCRATCH/log")"; return; }
 	fi
 	"${CC:-cc}" -O1 -shared -fPIC -o "$SCRATCH/trace.so" test/sound/trace.c -ldl || { verdict 1 the_trace_library_compiles; return; }
 	"$MEMWALK" -p "$folder/database" --config test/servers/memcached.toml --frames su -o "$SCRATCH/mem.json" || { verdict 1 memwalk_reads_memcached_with_frames; return; }
-	timeout 300 python3 test/sound/memcached.py "$folder/traced" "$SCRATCH/trace.so" "$SCRATCH/mem.json"
+	timeout 300 python3 test/sound/memcached.py "$folder/traced" "$SCRATCH/trace.so" "$SCRATCH/trace" &&
+		python3 test/sound/bounds.py "$SCRATCH/trace" "$folder/traced" "$SCRATCH/mem.json" 3
 	verdict $? memcached_stays_within_the_bounds
 }
 memcached() {

@@ -1,4 +1,4 @@
-/* Hands out blocks in an order of its own, so that the order of addresses differs from run to run: whoever goes by it
+/* Hands out blocks in a shuffled order, so that the order of addresses differs from run to run: whoever goes by it
  * shows. LD_PRELOAD; SHUFFLE is the seed. The memory is glibc's. */
 #include <pthread.h>
 #include <stddef.h>

@@ -36,7 +36,7 @@ rewritten() {
 	fi
 }
 
-# Wrappers in a unit of their own, declared in a header.
+# Wrappers in a separate unit, declared in a header.
 units() {
 	local folder=$SCRATCH/units
 	mkdir -p "$folder/src" && cp test/rewrites/units/* "$folder/src/"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes a server in C that allocates through every kind of wrapper, in every kind of macro, and checks what its callers expect of each
-block: that it is zeroed, aligned, as long as it was asked for, holds the text, or that there is none. Each has an object of its own.
+block: that it is zeroed, aligned, as long as it was asked for, holds the text, or that there is none. Each has a separate object.
 
     wrappers.py > wrappers.c
     wrappers [N]     0: all is as expected. With N, the wrapper of that number is asked for more than there is: exit code 4 if it

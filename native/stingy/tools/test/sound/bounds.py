@@ -1,6 +1,6 @@
-"""What a trace of a server says against memwalk's bounds: bounds.py TRACE SERVER MEM.JSON LEAST-PLACES
+"""Compares a trace of a server with memwalk's bounds: bounds.py TRACE SERVER MEM.JSON LEAST-PLACES
 
-Ends with 1 where a stack got deeper, or a place that allocates asked for more, than memwalk says, or where the trace says too little.
+Ends with 1 if a stack was deeper or an allocation larger than its bound, or if the trace has too few places.
 """
 import json
 import os
