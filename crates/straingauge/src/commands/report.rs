@@ -12,6 +12,9 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let run = RunDir::open(&args.run)?;
+    if !args.export.is_empty() {
+        return exported(&args, &run);
+    }
     if Recording::is_in(&run.path) {
         return watched(&args, &run);
     }
@@ -33,6 +36,17 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     }
     let page = write_report(&run, args.page.as_deref())?;
     eprintln!("report: {}", page.display());
+    Ok(ExitCode::from(failure::DONE))
+}
+
+/// The profile of a run, for other programs.
+fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
+    super::export::check(&args.export)?;
+    let recording = report::export::Recording::of_run(run).with_context(|| args.run.display().to_string())?;
+    for doubt in run.reading_doubts.iter().chain(&recording.doubts) {
+        eprintln!("straingauge: {}", record::text::plain(&doubt.what, 600));
+    }
+    super::export::write(&args.export, &recording)?;
     Ok(ExitCode::from(failure::DONE))
 }
 
@@ -90,16 +104,10 @@ pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
 
 fn write_page(run: &RunDir, out: Option<&Path>, html: &str) -> Result<PathBuf> {
     let page = out.map_or_else(|| run.path.join("report.html"), Path::to_path_buf);
-    if out.is_some_and(is_special) {
-        std::fs::write(&page, html)
-            .with_context(|| format!("the report could not be written to {}", page.display()))?;
-    } else {
-        write_whole(&page, html.as_bytes()).context("the report could not be written")?;
-    }
+    let written = match out {
+        Some(out) => crate::output::write(out, html.as_bytes()),
+        None => write_whole(&page, html.as_bytes()).map_err(Into::into),
+    };
+    written.context("the report could not be written")?;
     Ok(page)
-}
-
-/// Whether the page goes to a device or a pipe, which is written to; root would otherwise replace it by a file.
-fn is_special(out: &Path) -> bool {
-    std::fs::metadata(out).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
