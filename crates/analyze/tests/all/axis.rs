@@ -120,5 +120,5 @@ fn a_profile_without_samples_says_so_and_why_and_not_what_was_sent() {
 #[test]
 fn a_profile_of_one_value_says_what_it_cost() {
     let run = profiled(Figure::new(0.5, "us", 100, Origin::Sampled));
-    assert_eq!(headline(&run), "The network stack took 2.50 us of CPU time for a packet sent, at 1.00k segments/s.");
+    assert_eq!(headline(&run), "The network stack took 2.50 us of CPU time for a packet sent, at 1000 segments/s.");
 }
