@@ -1,6 +1,8 @@
 //! The changes between two profiles.
 
-use record::profile::Folded;
+use record::profile::{Folded, NOT_SAMPLED};
+use record::text::plain;
+use record::{Doubt, RunDir, names};
 use std::collections::BTreeMap;
 
 /// The change of a function's share of the samples, without its callees.
@@ -62,6 +64,32 @@ pub fn changes(before: &Folded, after: &Folded) -> Vec<Change> {
             .then_with(|| a.function.cmp(&b.function))
     });
     changes
+}
+
+/// Why what the layers cost was not sampled in any point of a run, if the run says so.
+pub fn why_not_sampled(run: &RunDir) -> Option<String> {
+    let of_doubt = |doubt: &Doubt| doubt.what.strip_prefix(NOT_SAMPLED)?.strip_prefix(": ").map(str::to_string);
+    let figures = [names::LAYER_TCP, names::PACKET_TCP];
+    let of_points = || {
+        let seen = run.points.iter().flat_map(|point| figures.iter().filter_map(|name| point.figures.get(name)));
+        seen.filter_map(|figure| figure.not_measured.clone()).next()
+    };
+    let why = run.record.doubts.iter().find_map(of_doubt).or_else(of_points)?;
+    Some(plain(&why, 300))
+}
+
+/// Why no point of a run has stacks.
+pub fn why_no_stacks(run: &RunDir) -> String {
+    let is_measured = |name| run.points.iter().any(|point| point.value(name).is_some());
+    if run.points.is_empty() {
+        "the run has no points".into()
+    } else if is_measured(names::LAYER_TCP) || is_measured(names::PACKET_TCP) {
+        "its points have layers and no stacks, which were not kept when it was measured; measure it again".into()
+    } else {
+        why_not_sampled(run).unwrap_or_else(|| {
+            "its points were not sampled; find (not with --profile never) and profile --axis sample them".into()
+        })
+    }
 }
 
 #[cfg(test)]

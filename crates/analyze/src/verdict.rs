@@ -16,7 +16,7 @@ use crate::zones::{Drift, Findings, Level, Place, PointFinding, SweepFindings, Z
 use record::text::plain;
 use record::units::grouped;
 use record::units::{format_nanos, format_si};
-use record::{Criteria, Doubt, Point, RunDir, Sweep, names};
+use record::{Criteria, Doubt, Point, RunDir, RunKind, Sweep, names};
 use serde::{Deserialize, Serialize};
 
 /// The verdict on a run.
@@ -236,6 +236,11 @@ fn open_headline(open: &SweepFindings, is_second: bool) -> String {
 }
 
 fn single_headline(run: &RunDir) -> Option<String> {
+    // The load is not what a profile measures.
+    if matches!(run.record.scenario.kind, RunKind::Profile(_)) && !run.points.is_empty() {
+        let why = crate::profile::why_not_sampled(run).unwrap_or_else(|| "no point was sampled".into());
+        return Some(format!("What the layers cost was not measured: {why}."));
+    }
     let point = run.points.iter().find(|point| point.sweep != Sweep::Yardstick)?;
     let pace = match point.offered_per_sec() {
         Some(rate) => format!("{}/s offered", format_si(rate)),

@@ -4,15 +4,22 @@ pub mod exact;
 pub mod folded;
 mod point;
 pub mod scaling;
+pub mod stacks;
 
 pub use exact::ExactProfile;
 pub use folded::Folded;
+pub use stacks::{Frame, Ran, SampledProcess, Stack, Stacks};
 
 use crate::Doubt;
 use crate::Outside;
 use crate::layers::Layer;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// The beginning of the doubt of a run whose points were not profiled; the reason follows a colon.
+pub const NOT_SAMPLED: &str = "what the layers of the network stack cost was not sampled";
+/// The part of Other in `data/layers.txt` that is straingauge's own work.
+pub const MEASUREMENT: &str = "measurement";
 
 /// The profile of a window.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -67,9 +74,9 @@ pub struct Profile {
     pub calibration: Option<Calibration>,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
-    /// The stacks of the server's work.
+    /// The stacks of the server's work, without their CPU time ([`weighed_stacks`](Self::weighed_stacks)).
     #[serde(skip)]
-    pub folded: Folded,
+    pub stacks: Stacks,
 }
 
 impl Profile {

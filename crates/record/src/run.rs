@@ -3,7 +3,7 @@
 //! ```text
 //! runs/<time>-<name>/
 //!   run.json            scenario, machine facts, status, doubts, server facts
-//!   points/NNN/         point.json, latency.hlog, series.csv
+//!   points/NNN/         point.json, latency.hlog, series.csv, stacks.json
 //! ```
 //!
 //! A point becomes visible whole or not at all: it is written into a temporary folder, flushed, and renamed. So a
@@ -13,6 +13,7 @@ use crate::doubt::{Doubt, DoubtKind};
 use crate::histogram::{self, Latency};
 use crate::machine::MachineFacts;
 use crate::point::Point;
+use crate::profile::Stacks;
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -28,6 +29,7 @@ pub const RECORD_SCHEMA: u32 = 2;
 /// Files of a run are small; anything larger than this was not written by straingauge.
 const MAX_JSON_BYTES: u64 = 16 << 20;
 const MAX_SERIES_BYTES: u64 = 64 << 20;
+const MAX_STACKS_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
 
 /// Whether a run reached its end.
@@ -156,6 +158,8 @@ pub struct RunWriter {
     next_index: u32,
 }
 
+const STACKS: &str = "stacks.json";
+
 /// The contents of a point's folder besides `point.json`.
 #[derive(Debug, Default)]
 pub struct PointFiles<'a> {
@@ -163,6 +167,8 @@ pub struct PointFiles<'a> {
     pub latencies: Vec<(&'a str, &'a Latency)>,
     /// `series.csv` with its header line; empty = not written.
     pub series_csv: String,
+    /// The stacks of the window, if it was profiled.
+    pub stacks: Option<&'a Stacks>,
 }
 
 impl RunWriter {
@@ -257,6 +263,10 @@ impl RunWriter {
         if !files.series_csv.is_empty() {
             write_new(&folder.join("series.csv"), files.series_csv.as_bytes())?;
         }
+        if let Some(stacks) = files.stacks {
+            let json = serde_json::to_vec(stacks).expect("stacks have only string keys");
+            write_new(&folder.join(STACKS), &json)?;
+        }
         let json = serde_json::to_vec_pretty(point).expect("a point has only string keys");
         write_new(&folder.join("point.json"), &json)?;
         sync_dir(folder)
@@ -307,10 +317,10 @@ fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
 }
 
 /// Replaces a file atomically: a reader sees the old content or the new one. A path that is not a file, such as
-/// `/dev/null` or a pipe, is written to and stays what it is.
+/// `/dev/null` or a pipe, is written to and stays what it is ([`is_replaced`]).
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
-    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        let write = || fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
+    if !is_replaced(path) {
+        let write = || fs::OpenOptions::new().append(true).open(path)?.write_all(bytes);
         return write().map_err(|error| write_error(path, error));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -322,6 +332,16 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// Whether [`write_whole`] replaces what is there, rather than write to it: not a device or a pipe, and nothing in the
+/// folders of devices and descriptors. Where standard error goes to a file, /dev/stderr is a link to that file, and root
+/// could replace the link.
+pub fn is_replaced(path: &Path) -> bool {
+    let is_other = fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir());
+    let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok()).unwrap_or_default();
+    let is_memory = folder.starts_with("/dev/shm");
+    !is_other && !folder.starts_with("/proc") && (is_memory || !folder.starts_with("/dev"))
 }
 
 fn sync_dir(path: &Path) -> Result<(), RunError> {
@@ -401,6 +421,20 @@ impl RunDir {
             }
             Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(String::new()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// A point's stacks; nothing where the point has none.
+    pub fn stacks(&self, index: u32) -> Result<Option<Stacks>, RunError> {
+        let path = self.point_path(index).join(STACKS);
+        let bytes = match read_bounded(&path, MAX_STACKS_BYTES) {
+            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read?,
+        };
+        let read: Result<Stacks, String> = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+        match read.and_then(|stacks| stacks.fault().map_or(Ok(stacks), |why| Err(why.into()))) {
+            Ok(stacks) => Ok(Some(stacks)),
+            Err(why) => Err(RunError::Malformed { path, why }),
         }
     }
 
@@ -492,5 +526,57 @@ mod tests {
         assert_eq!(reader.join().unwrap().unwrap(), b"page");
         assert!(!fs::metadata(&pipe).unwrap().is_file(), "the pipe was replaced");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left beside it");
+    }
+
+    #[test]
+    fn a_descriptor_is_written_to_at_its_end_and_devices_are_not_replaced() {
+        use std::os::fd::AsRawFd;
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"first ").unwrap();
+        let path = format!("/dev/fd/{}", file.as_file().as_raw_fd());
+        write_whole(Path::new(&path), b"second").unwrap();
+        assert_eq!(fs::read(file.path()).unwrap(), b"first second");
+        for (path, expected) in [
+            ("/dev/stderr", false),
+            ("/dev/none", false),
+            ("/dev/null", false),
+            ("/proc/self/fd/2", false),
+            ("/dev/shm/page", true),
+            ("page", true),
+        ] {
+            assert_eq!(is_replaced(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn stacks_are_kept_with_their_point_and_damaged_ones_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("run.json"), include_bytes!("../fuzz/valid/run.json")).unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        assert_eq!(run.stacks(0).unwrap(), None);
+        let text = |functions: &str, samples: &str| {
+            format!(
+                r#"{{"started_unix_ms":1,"duration_ns":2,"clock":"cpu-clock","period_ns":3,"processes":[],
+                "functions":[{{"function":"a\u001b[2Jb;c","is_kernel":true}}],
+                "stacks":[{{"functions":{functions},"ran":"idle","mode":"softirq","layer":"tcp","samples":{samples},"cpu_ns":5}}]}}"#
+            )
+        };
+        fs::create_dir_all(run.point_path(0)).unwrap();
+        let read = |text: String| {
+            fs::write(run.point_path(0).join(STACKS), text).unwrap();
+            run.stacks(0).map(|stacks| stacks.expect("there is a file")).map_err(|error| error.to_string())
+        };
+        let stacks = read(text("[0]", "4")).unwrap();
+        assert_eq!(stacks.samples(), 4);
+        assert_eq!(stacks.folded().to_text(), "[packets on idle CPUs];a?[2Jb:c_[k] 4\n");
+        for (functions, samples, why) in [
+            ("[1]".to_string(), "4", "not there"),
+            ("[0]".into(), "9223372036854775808", "too large"),
+            ("[0]".into(), "-1", "stacks.json"),
+            (format!("{:?}", vec![0; 1025]), "1", "1024"),
+        ] {
+            let sentence = read(text(&functions, samples)).unwrap_err();
+            assert!(sentence.contains(why), "{sentence}");
+        }
     }
 }

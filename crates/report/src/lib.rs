@@ -2,13 +2,14 @@
 //! other room renders. Pure functions: nothing is measured or decided here.
 //!
 //! [`text`] holds what all text has in common (tables, width); [`run`] is the text of a run and of a point, [`page`] the
-//! report of a run, [`chart`] its SVG. Results of other commands are rendered by [`compare`], [`predict`], [`profile`]
+//! report of a run, [`chart`] its SVG, [`export`] its profiles for other programs. Results of other commands are rendered by
 //! [`compare`], [`doctor`], [`predict`], [`profile`] (with [`flame`]), [`simulated`] and [`watch`].
 
 pub mod chart;
 pub mod compare;
 pub mod doctor;
 pub mod doubt;
+pub mod export;
 pub mod flame;
 pub mod json;
 pub mod page;

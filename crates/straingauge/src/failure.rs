@@ -62,7 +62,7 @@ const HABITS: [(&[&str], &str); 11] = [
 ];
 
 /// Options that had another name: command, the old one, the new one. One word has one meaning in all commands.
-pub(crate) const RENAMED: [(&str, &str, &str); 14] = [
+pub(crate) const RENAMED: [(&str, &str, &str); 15] = [
     ("watch", "--mode", "--detail"),
     ("watch", "--classes", "--response-classes"),
     ("find", "--watch", "--detail"),
@@ -71,6 +71,7 @@ pub(crate) const RENAMED: [(&str, &str, &str); 14] = [
     ("find", "--watch-pack", "--pack"),
     ("profile", "--sweep", "--axis"),
     ("profile", "--method", "--accounting"),
+    ("profile", "--folded", "--export folded=FILE"),
     ("simulate", "--pack", "--repack"),
     ("simulate", "--timeout", "--guest-timeout"),
     ("report", "--out", "--page"),
@@ -199,8 +200,13 @@ pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) 
 
 /// Prints to standard output. If the reader closed it, the command ends as done.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same for what is not text.
+pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => ReaderGone.into(),
         _ => error.into(),
     })

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use load::LoadResult;
+use record::profile::Stacks;
 use record::run::PointFiles;
 use record::{ClientSide, Figures, Latency, Pace, Point, RunWriter, Sweep};
 
@@ -11,6 +12,8 @@ pub struct Measured {
     pub result: LoadResult,
     /// More histograms than those of the result, by their tags.
     pub latencies: Vec<(&'static str, Latency)>,
+    /// The stacks of the window, if its layers were sampled.
+    pub stacks: Option<Stacks>,
 }
 
 impl Measured {
@@ -18,7 +21,7 @@ impl Measured {
     pub fn keep(&mut self, writer: &mut RunWriter) -> Result<()> {
         let beside = self.latencies.iter().map(|(tag, latency)| (*tag, latency));
         let latencies = self.result.latencies().into_iter().chain(beside).collect();
-        let files = PointFiles { latencies, series_csv: self.result.series_csv.clone() };
+        let files = PointFiles { latencies, series_csv: self.result.series_csv.clone(), stacks: self.stacks.as_ref() };
         writer.add_point(&mut self.point, &files)?;
         Ok(())
     }
@@ -36,7 +39,7 @@ pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResul
         doubts: result.doubts.clone(),
         ..Point::of(sweep, repeat, asked.0, asked.1)
     };
-    Measured { point, result, latencies: Vec::new() }
+    Measured { point, result, latencies: Vec::new(), stacks: None }
 }
 
 /// The client's side of a finished load.

@@ -11,6 +11,7 @@ mod broken_server;
 mod clients;
 mod document_server;
 mod documented;
+mod exports;
 mod find;
 mod help;
 mod interruption;

@@ -374,7 +374,7 @@ fn profiling_that_cannot_be_done_is_refused_before_it_takes_time() {
     let port = free_port().to_string();
     let cases: [(&[&str], i32, &[&str]); 5] = [
         (&[&port, "--burst", "1ms"], 2, &["--burst", "20ms"]),
-        (&[&port, "--accounting", "exact", "--folded", "/dev/null"], 2, &["--folded", "samples"]),
+        (&[&port, "--accounting", "exact", "--export", "folded=/dev/null"], 2, &["--export", "samples"]),
         (&["eighty"], 2, &["eighty"]),
         (&[&port, "--duration", "50ms"], 2, &["--duration", "200ms"]),
         (&[&port, "--duration", "300ms"], 1, &[&port]),

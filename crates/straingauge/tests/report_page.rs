@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "google-chrome", "google-chrome-stable"];
 
-fn browser() -> Option<PathBuf> {
+pub fn browser() -> Option<PathBuf> {
     NAMES.iter().find_map(|name| program(name))
 }
 
 /// What a browser run left: its standard output and its log.
-struct Seen {
+pub struct Seen {
     out: String,
     log: String,
 }
 
 impl Seen {
     /// Messages of the page: errors of scripts, refused fetches.
-    fn console(&self) -> Vec<&str> {
+    pub fn console(&self) -> Vec<&str> {
         self.log.lines().filter(|line| line.contains(":CONSOLE") || line.contains("CONSOLE(")).collect()
     }
 }
 
 /// Opens a page without a screen and without a network: every name resolves to nothing.
-fn look(page: &Path, options: &[String]) -> Seen {
+pub fn look(page: &Path, options: &[String]) -> Seen {
     let browser = browser().expect("looked for before");
     let dir = open_dir();
     let file = |name: &str| std::fs::File::create(dir.path().join(name)).expect("a file in a temporary folder");

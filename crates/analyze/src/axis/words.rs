@@ -1,6 +1,6 @@
 //! An axis in words.
 
-use super::layers::OVERALL;
+use super::layers::{LayersAt, OVERALL};
 use super::{AxisFindings, Change};
 use crate::shown::percent;
 use record::Axis;
@@ -91,7 +91,14 @@ pub fn headline(findings: &AxisFindings) -> Option<String> {
 
 /// CPU time of the whole stack per packet, if points were profiled per packet.
 fn whole_stack(findings: &AxisFindings) -> Option<String> {
-    let change = findings.layers.as_ref()?.changes.iter().find(|change| change.layer == OVERALL)?;
+    let layers = findings.layers.as_ref()?;
+    let Some(change) = layers.changes.iter().find(|change| change.layer == OVERALL) else {
+        // No repeat has both ends of the axis: there may be one value only.
+        let cost = |level: &LayersAt| Some((level.value, level.cost(OVERALL)?.us_per_packet?.median));
+        let (value, us) = layers.levels.iter().find_map(cost)?;
+        let at = value_words(value, findings.axis);
+        return Some(format!("The network stack took {} of CPU time for a packet sent, at {at}.", packet_us(us)));
+    };
     Some(change_sentence("CPU time of the network stack per packet sent", &change.us, &ends(findings), packet_us))
 }
 

@@ -1,9 +1,13 @@
 //! An axis, planned and found, against a synthetic server.
 
-use crate::fixture::{axis_plan, axis_point};
-use analyze::axis;
+use crate::fixture::{self, axis_plan, axis_point};
 use analyze::sweep::{AxisSweep, Load, Planner, Step};
-use record::{Axis, AxisPlan, Criteria, Point};
+use analyze::{axis, verdict, zones};
+use record::profile::NOT_SAMPLED;
+use record::scenario::{ProfileRun, SweepPlan};
+use record::{
+    Axis, AxisPlan, Criteria, Doubt, DoubtKind, Figure, Figures, Origin, Point, RunDir, RunKind, Severity, names,
+};
 
 /// Drives the planner to its end.
 fn measured(plan: &AxisPlan, connections_max: u64, budget_s: u64) -> (Vec<Point>, String) {
@@ -81,4 +85,40 @@ fn rates_go_beyond_the_capacity_as_far_as_asked() {
     let (points, _) = measured(&AxisPlan { overload_ratio: 2.5, ..axis_plan(Axis::Rate, &[]) }, 4096, 200);
     let highest = points.iter().map(|point| point.axis.unwrap().value).fold(0.0, f64::max);
     assert_eq!(highest, 136_000.0, "2.5 x 54,321 to three digits");
+}
+
+/// A run of `profile --axis` with one point, in which the layers were measured or not.
+fn profiled(layer: Figure) -> RunDir {
+    let mut record = fixture::record();
+    let run = fixture::found(&mut record).clone();
+    let sweep = SweepPlan { axis: Some(axis_plan(Axis::PacketRate, &[1000.0])), ..run.sweep };
+    record.scenario.kind = RunKind::Profile(ProfileRun { base: run.base, sweep });
+    let mut point = axis_point(Axis::PacketRate, 1000.0, 1, 0);
+    point.figures = Figures::default();
+    let stack = [names::PACKET_SYSTEM_CALL, names::PACKET_TCP, names::PACKET_IP, names::PACKET_ETHERNET];
+    for name in stack.into_iter().chain([names::PACKET_DRIVER]) {
+        point.figures.set(name, layer.clone());
+    }
+    RunDir { path: "run".into(), record, points: vec![point], reading_doubts: Vec::new() }
+}
+
+fn headline(run: &RunDir) -> String {
+    verdict::sentences(run, &zones::of_run(run)).headline
+}
+
+#[test]
+fn a_profile_without_samples_says_so_and_why_and_not_what_was_sent() {
+    let mut run = profiled(Figure::not_measured("us", "the server was sampled fewer than 20 times"));
+    assert_eq!(headline(&run), "What the layers cost was not measured: the server was sampled fewer than 20 times.");
+    run.points[0].figures = Figures::default();
+    assert_eq!(headline(&run), "What the layers cost was not measured: no point was sampled.");
+    let refused = format!("{NOT_SAMPLED}: sampling is not permitted");
+    run.record.doubts.push(Doubt::new(DoubtKind::NotWatched, Severity::Note, refused, "run as root"));
+    assert_eq!(headline(&run), "What the layers cost was not measured: sampling is not permitted.");
+}
+
+#[test]
+fn a_profile_of_one_value_says_what_it_cost() {
+    let run = profiled(Figure::new(0.5, "us", 100, Origin::Sampled));
+    assert_eq!(headline(&run), "The network stack took 2.50 us of CPU time for a packet sent, at 1000 segments/s.");
 }

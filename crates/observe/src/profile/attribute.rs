@@ -5,10 +5,10 @@
 //! runs in the server's own send: it is the *peer's* work, though the scheduler charges the server for it. Both sums
 //! are kept, so that the first describes the server and the second can be checked against the scheduler.
 
-use super::names::{Frame, Names};
+use super::names::Names;
 use super::samples::{BLOCKS, RawSamples, SampleKey, Side, TGID_IDLE, TGID_OTHERS};
 use record::layers::{Layer, Role, Row, Rule};
-use record::profile::{Coverage, Mode};
+use record::profile::{Coverage, Frame, Mode, Ran};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -23,18 +23,6 @@ pub enum Owner {
     /// Neither's.
     Others,
     /// No owner: the CPU was idle.
-    Idle,
-}
-
-/// The place where it ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ran {
-    /// In a process of the server: in the scheduler's account of it.
-    Server,
-    /// In another process.
-    Others,
-    /// On an idle CPU.
     Idle,
 }
 

@@ -8,16 +8,14 @@
 //!
 //! Modules: `sampler`, `events` (the kernel's side), [`samples`] (their counts), `symbols`, `names` (addresses to
 //! functions), [`attribute`] (owner and layer), [`arrivals`] (whether the expected samples came), [`result`] (the
-//! tables), [`scaling`] (the cost of select, poll, epoll, accept and descriptors on this kernel). The result is a
-//! [`record::profile::Profile`]; the crate `report` renders it.
+//! tables), [`stacks`] (their recorded form), [`scaling`] (the cost of select, poll, epoll, accept and descriptors on
+//! this kernel). The result is a [`record::profile::Profile`]; the crate `report` renders it.
 
 pub mod arrivals;
 pub mod attribute;
 pub mod error;
 pub mod events;
 pub mod exact;
-#[cfg(feature = "bpf")]
-mod folded;
 pub mod groups;
 pub mod interval;
 pub mod names;
@@ -26,6 +24,7 @@ pub mod result;
 mod sampler;
 pub mod samples;
 pub mod scaling;
+pub mod stacks;
 pub mod symbols;
 #[cfg(feature = "bpf")]
 mod window;

@@ -6,21 +6,11 @@ use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use record::Outside;
+use record::profile::Frame;
 use std::collections::HashMap;
 
 /// C++ names may be pages long.
 const MAX_NAME_CHARS: usize = 200;
-
-/// A function of a stack.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Frame {
-    /// Its name; untrusted text without control characters, `;` or white space at its ends.
-    pub function: String,
-    /// The kernel's loadable module, or the server's file.
-    pub module: Option<String>,
-    /// Whether it is the kernel's.
-    pub is_kernel: bool,
-}
 
 /// Names; each address is looked up once.
 pub struct Names<'s> {
@@ -41,9 +31,11 @@ impl<'s> Names<'s> {
     pub fn kernel_stack(&mut self, addresses: &[u64]) -> Vec<Frame> {
         let symbols = self.symbols;
         let name = |address: u64| match symbols.at(address) {
-            Some(function) => {
-                Frame { function: clean(&function.name), module: function.module.clone(), is_kernel: true }
-            }
+            Some(function) => Frame {
+                function: clean(&function.name),
+                module: function.module.as_deref().map(clean),
+                is_kernel: true,
+            },
             // The kernel lists its functions; an address in none of them is code compiled at run time, such as BPF
             // programs.
             None => Frame { function: "bpf_jit_code".into(), module: None, is_kernel: true },
@@ -77,7 +69,7 @@ impl<'s> Names<'s> {
                 }),
                 // Between the symbols of a stripped file: the file's name is better than nothing.
                 _ => files.at(address).map(|file| Frame {
-                    function: format!("[{}]", clean(file)),
+                    function: format!("[{}]", clean(file)).as_str().into(),
                     module: None,
                     is_kernel: false,
                 }),
@@ -130,8 +122,7 @@ impl MappedFiles {
     }
 }
 
-fn clean(name: &str) -> String {
-    // A semicolon separates functions in folded stacks.
-    let clean = Outside::new(name.trim(), MAX_NAME_CHARS).replace(';', "?");
+fn clean(name: &str) -> Outside {
+    let clean = Outside::new(name.trim(), MAX_NAME_CHARS);
     if clean.is_empty() { "[unknown]".into() } else { clean }
 }

@@ -1,11 +1,12 @@
 //! Converts stacks to the rows of a profile.
 
-use super::attribute::{Owner, Ran, Stack};
+use super::attribute::{Owner, Stack};
 use super::groups::FunctionGroup;
 use super::interval::ratio;
 use super::samples::BLOCKS;
+use record::Outside;
 use record::layers::{Layer, Row};
-use record::profile::{EventRow, FunctionRow, GroupRow, LayerRow, Mode, SampleSums};
+use record::profile::{EventRow, FunctionRow, GroupRow, LayerRow, Mode, Ran, SampleSums};
 use std::collections::{BTreeMap, HashMap};
 
 /// Functions listed.
@@ -116,8 +117,10 @@ pub fn function_rows(stacks: &[Stack], sums: &SampleSums) -> Vec<FunctionRow> {
     type Place = (Option<Layer>, Mode);
     let mut functions: HashMap<(&str, Option<&str>), BTreeMap<Place, u64>> = HashMap::new();
     for stack in stacks.iter().filter(|stack| stack.event == 0 && stack.owner == Owner::Server) {
-        let (name, module) =
-            stack.frames.first().map_or(("[no stack]", None), |leaf| (leaf.function.as_str(), leaf.module.as_deref()));
+        let (name, module) = stack
+            .frames
+            .first()
+            .map_or(("[no stack]", None), |leaf| (leaf.function.as_str(), leaf.module.as_ref().map(Outside::as_str)));
         let place = (stack.row.as_ref().map(|row| row.layer), stack.mode);
         *functions.entry((name, module)).or_default().entry(place).or_default() += stack.count();
     }

@@ -15,7 +15,7 @@ use crate::listening::{ServerProcess, server_on_port};
 use crate::machine::{CpuUse, MachineReader, MachineReading};
 use crate::processes::ProcessTable;
 use record::layers::{Layer, Rule};
-use record::profile::{CpuCheck, EventRow, Losses, PacketCounts, Profile};
+use record::profile::{CpuCheck, EventRow, Losses, PacketCounts, Profile, Stacks};
 use record::{Doubt, DoubtKind};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -73,6 +73,7 @@ pub struct Profiler {
 #[derive(Debug)]
 struct OpenWindow {
     opened: Instant,
+    started_unix_ms: u64,
     block: u32,
     cpu_before_ns: u64,
     machine_before: MachineReading,
@@ -140,6 +141,7 @@ impl Profiler {
         let (paused, left_out, left_out_cpu_ns) = (None, Duration::ZERO, 0);
         self.window = Some(OpenWindow {
             opened,
+            started_unix_ms: record::time::unix_ms(),
             block: 0,
             cpu_before_ns,
             machine_before,
@@ -252,6 +254,7 @@ impl Profiler {
         let period_ns = self.sampler.events[0].kind.period;
         let events = self.event_rows(&stacks, &counters);
         let (by, packets) = denominators(&window.edges, requests);
+        let recorded = super::stacks::of(&stacks, &self.server.command, &events);
         let sampled_ns = samples.in_server() as f64 * period_ns as f64;
         let is_scaled = samples.in_server() >= LEAST_FOR_SCALE && scheduler_ns > 0.0;
         let sample_ns = if is_scaled { scheduler_ns / samples.in_server() as f64 } else { period_ns as f64 };
@@ -290,7 +293,13 @@ impl Profiler {
             calibration: None,
             doubts: Vec::new(),
             samples,
-            folded: super::folded::of(&stacks, &self.server.command),
+            stacks: Stacks {
+                started_unix_ms: window.started_unix_ms,
+                duration_ns: duration.as_nanos() as u64,
+                clock: self.sampler.events[0].kind.name.into(),
+                period_ns,
+                ..recorded
+            },
         };
         profile.doubts = doubts(&profile, &stacks, &self.options.groups);
         Ok(profile)

@@ -1,9 +1,9 @@
 //! Reading run directories: no bytes in any of their files may panic the reader, the findings, the text or the report,
 //! nor reach the page as markup.
 //!
-//! The first byte chooses which file the others become (run.json, point.json, latency.hlog); the rest of the run is valid,
-//! so that every file is reached in depth. `valid/` and `seeds/` come from the ignored test `valid_files_for_fuzzing` of
-//! crates/analyze.
+//! The first byte chooses which file the others become (run.json, point.json, latency.hlog, stacks.json); the rest of the
+//! run is valid, so that every file is reached in depth. `valid/` and `seeds/` come from the ignored test
+//! `valid_files_for_fuzzing` of crates/analyze, except for stacks.json, which is written by hand.
 
 #![no_main]
 
@@ -14,29 +14,36 @@ use std::fs;
 const RUN: &[u8] = include_bytes!("../valid/run.json");
 const POINT: &[u8] = include_bytes!("../valid/point.json");
 const LOG: &[u8] = include_bytes!("../valid/latency.hlog");
+const STACKS: &[u8] = include_bytes!("../valid/stacks.json");
 
 fuzz_target!(|data: &[u8]| {
     let Some((choice, bytes)) = data.split_first() else { return };
-    let chosen = usize::from(choice % 3);
-    let mut files = [RUN, POINT, LOG];
+    let chosen = usize::from(choice % 4);
+    let mut files = [RUN, POINT, LOG, STACKS];
     files[chosen] = bytes;
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let point = folder.path().join("points/000");
     fs::create_dir_all(&point).expect("folders can be made");
-    for (path, content) in
-        [folder.path().join("run.json"), point.join("point.json"), point.join("latency.hlog")].into_iter().zip(files)
-    {
+    let beside = ["point.json", "latency.hlog", "stacks.json"].map(|name| point.join(name));
+    for (path, content) in [folder.path().join("run.json")].into_iter().chain(beside).zip(files) {
         fs::write(path, content).expect("files can be written");
     }
     let Ok(run) = RunDir::open(folder.path()) else { return };
     let findings = analyze::zones::of_run(&run);
     let verdict = analyze::verdict::sentences(&run, &findings);
-    let text = report::text::run(&run, &findings, &verdict);
+    let text = report::run::text(&run, &findings, &verdict);
     assert!(!text.contains('\u{1b}'), "an escape sequence reached the terminal");
     let _ = report::json::run(&run, &findings, &verdict);
     for point in &run.points {
         let latencies = run.latencies(point.index).unwrap_or_default();
-        let _ = report::text::point(point, &latencies);
+        let _ = report::run::point(point, &latencies);
+    }
+    if let Ok(recording) = report::export::Recording::of_run(&run) {
+        for format in report::export::Format::ALL {
+            let exported = recording.export(format);
+            let is_text = format != report::export::Format::Pprof;
+            assert!(!is_text || !exported.contains(&0x1b), "an escape sequence reached a profile");
+        }
     }
     let page = report::page::html(&run);
     assert!(!page.contains("<script"), "script reached the page");

@@ -16,6 +16,20 @@ pub const KERNEL_MARK: &str = "_[k]";
 pub struct Folded(pub BTreeMap<Vec<String>, u64>);
 
 impl Folded {
+    /// Counts a stack, outermost function first. A name cannot end its frame or its line: `;` separates frames, and space
+    /// at the ends of a frame is not kept.
+    pub fn add(&mut self, frames: impl IntoIterator<Item = String>, count: u64) {
+        let safe = |frame: String| {
+            let frame = frame.replace(|c: char| c == ';' || c.is_control(), ":");
+            match frame.trim() {
+                "" => "[unknown]".to_string(),
+                trimmed => trimmed.to_string(),
+            }
+        };
+        let sum = self.0.entry(frames.into_iter().map(safe).collect()).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
     /// All samples.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
@@ -46,9 +60,7 @@ impl Folded {
             }
             let (frames, count) = text.rsplit_once(' ').ok_or_else(wrong)?;
             let count: u64 = count.parse().map_err(|_| wrong())?;
-            let frames = frames.split(';').map(|frame| frame.trim().to_string()).collect();
-            let sum = folded.0.entry(frames).or_default();
-            *sum = sum.saturating_add(count);
+            folded.add(frames.split(';').map(str::to_string), count);
         }
         if folded.0.is_empty() { Err(FoldedError::Empty) } else { Ok(folded) }
     }

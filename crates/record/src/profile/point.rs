@@ -106,16 +106,20 @@ impl Profile {
         }
     }
 
-    /// CPU time of this many samples over the requests, microseconds. A point's few samples only divide what the
-    /// scheduler accounts exactly, so their random number does not change the sum.
+    /// CPU time of this many samples over the requests, microseconds.
     fn cost_us(&self, samples: u64, requests: u64) -> f64 {
-        let sample_ns = match self.samples.in_server() {
+        samples as f64 * self.point_sample_ns() / 1e3 / requests as f64
+    }
+
+    /// CPU time of a sample of a point, nanoseconds. A point's few samples only divide what the scheduler accounts
+    /// exactly, so their random number does not change the sum.
+    pub(super) fn point_sample_ns(&self) -> f64 {
+        match self.samples.in_server() {
             in_server if in_server >= LEAST_SAMPLES && self.cpu_check.scheduler_ns > 0.0 => {
                 self.cpu_check.scheduler_ns / in_server as f64
             }
             _ => self.sample_ns,
-        };
-        samples as f64 * sample_ns / 1e3 / requests as f64
+        }
     }
 
     /// All figures of [`point_figures`](Self::point_figures), missing for this reason.

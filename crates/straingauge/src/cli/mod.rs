@@ -6,6 +6,7 @@ mod clients;
 mod compare;
 mod doctor;
 mod drive;
+mod export;
 mod files;
 mod find;
 mod fleet;
@@ -29,6 +30,7 @@ pub use clients::{ClientOptions, CloseWord, SwitchWord};
 pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
+pub use export::Export;
 pub use files::FilesArgs;
 pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
@@ -334,7 +336,8 @@ mod tests {
     fn old_words_are_gone_and_the_new_ones_are_there() {
         let all = options(&Cli::command());
         let has = |of: &str, word: &str| {
-            all.iter().any(|(command, option)| command == of && option.get_long() == word.strip_prefix("--"))
+            let name = word.split(' ').next().and_then(|name| name.strip_prefix("--"));
+            all.iter().any(|(command, option)| command == of && option.get_long() == name)
         };
         for (command, old, new) in crate::failure::RENAMED {
             assert!(!has(command, old) && has(command, new), "{command} {old} {new}");

@@ -1,6 +1,7 @@
 //! `straingauge profile`.
 
 use super::axis::{AxisWord, OF_THE_STACK};
+use super::export::{Export, ExportWord};
 use crate::quantity::{Count, Rate, Time};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -42,20 +43,23 @@ pub struct ProfileArgs {
     /// Sum functions as a group, as in 'acks=tcp_ack*,tcp_send_ack' or 'parse=user:ngx_http_parse_*' (repeatable)
     #[arg(long, value_name = "NAME=PATTERN", help_heading = "Output")]
     pub group: Vec<String>,
-    /// Write the stacks, one a line, for flame graph viewers
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub folded: Option<PathBuf>,
+    /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable)
+    ///
+    /// pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers), or folded-layers (the
+    /// same with the layer after the program).
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, help_heading = "Output")]
+    pub export: Vec<Export>,
     /// Draw the stacks, coloured by layer; with --against or --diff by what grew
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub flame: Option<PathBuf>,
-    /// Show what grew since an earlier profile, kept with --folded
+    /// Show what grew since an earlier profile, kept with --export folded=FILE
     #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
-    /// Compare two files of --folded and measure nothing
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["port", "folded"], help_heading = "Comparison")]
+    /// Compare two files of --export folded=FILE and measure nothing
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["port", "export"], help_heading = "Comparison")]
     pub diff: Option<Vec<PathBuf>>,
     /// Measure what select, poll, epoll_wait, accept and descriptors cost on this kernel; needs no server
-    #[arg(long, conflicts_with_all = ["port", "folded", "flame", "against", "diff"], help_heading = "Measurement")]
+    #[arg(long, conflicts_with_all = ["port", "export", "flame", "against", "diff"], help_heading = "Measurement")]
     pub kernel_scaling: bool,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
@@ -72,7 +76,7 @@ pub struct SweepArgs {
     ///
     /// Of the microbenchmark (full segments at a constant rate to a reader that acknowledges each), or with a URL and -- SERVER of a
     /// web server.
-    #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, conflicts_with_all = ["diff", "kernel_scaling", "folded", "flame", "against", "group", "netns_of", "burst"])]
+    #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, conflicts_with_all = ["diff", "kernel_scaling", "export", "flame", "against", "group", "netns_of", "burst"])]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 4,32,128 [default: connections: {profile_connections}; of a server:
     /// {profile_web_connections}; packet-rate: {profile_packet_rates}; rate: shares of the capacity; delay: {profile_delays}]

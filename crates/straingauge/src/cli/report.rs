@@ -1,5 +1,6 @@
 //! `straingauge report`.
 
+use super::export::{Export, ExportWord};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -11,6 +12,12 @@ pub struct ReportArgs {
     /// Write the page to this file [default: report.html in the run directory]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub page: Option<PathBuf>,
+    /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable); nothing else is written then
+    ///
+    /// Of all points that were sampled, with their loads and zones. pprof, firefox (Firefox Profiler), speedscope, folded
+    /// (stacks, one a line, for flame graph viewers), or folded-layers (the same with the layer after the program).
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json"], help_heading = "Output")]
+    pub export: Vec<Export>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,

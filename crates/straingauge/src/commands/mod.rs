@@ -2,6 +2,7 @@
 
 mod compare;
 mod doctor;
+mod export;
 mod files;
 mod find;
 mod fleet;

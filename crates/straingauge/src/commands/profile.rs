@@ -2,13 +2,16 @@
 
 mod sweep;
 
+use super::export;
 use crate::cli::{Method, ProfileArgs};
 use crate::failure::{self, print, print_either, print_json, wrong_usage};
+use crate::output;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::profile::exact::{self, BurstOptions};
 use observe::profile::{self, FunctionGroup, ProfileError, ProfileOptions};
 use record::profile::{Folded, Profile};
+use report::export::Recording;
 use report::flame;
 use std::fs::File;
 use std::io::BufReader;
@@ -49,6 +52,8 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         options.frequency_hz = frequency;
     }
     let bursts = burst_options(&args, &options)?;
+    export::check(&args.export)?;
+    args.flame.as_deref().map_or(Ok(()), output::check)?;
     let before = args.against.as_deref().map(read_folded).transpose()?;
     let stop = Stop::on_signals()?;
     let method = match args.accounting.unwrap_or_default() {
@@ -76,19 +81,19 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         ProfileError::UnknownPattern { .. } => wrong_usage(format!("--group: {error}")),
         other => anyhow!(other),
     })?;
-    if let Some(path) = &args.folded {
-        write(path, &profile.folded.to_text())?;
-    }
+    let folded = profile.stacks.folded();
     if let Some(path) = &args.flame {
         let title = title(&profile);
         let picture = match &before {
-            Some(before) => flame::draw_difference(before, &profile.folded, &title),
-            None => flame::draw(&profile.folded, &title),
+            Some(before) => flame::draw_difference(before, &folded, &title),
+            None => flame::draw(&folded, &title),
         };
-        write(path, &picture)?;
+        output::write(path, picture.as_bytes())?;
     }
-    let changes = before.map(|before| analyze::profile::changes(&before, &profile.folded));
-    if args.json {
+    let changes = before.map(|before| analyze::profile::changes(&before, &folded));
+    if export::is_printed(&args.export) {
+        // Nothing but the export.
+    } else if args.json {
         let mut value = serde_json::to_value(&profile)?;
         value["interrupted"] = stop.is_set().into();
         if let Some(changes) = &changes {
@@ -100,6 +105,9 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         if let Some(changes) = &changes {
             print(&format!("\n{}", report::profile::changes(changes)))?;
         }
+    }
+    if !args.export.is_empty() {
+        export::write(&args.export, &Recording::of_profile(&profile)?)?;
     }
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
@@ -128,8 +136,8 @@ fn burst_options(args: &ProfileArgs, options: &ProfileOptions) -> Result<BurstOp
 
 /// The exact profile, without samples.
 fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<ExitCode> {
-    if args.folded.is_some() || args.flame.is_some() || args.against.is_some() || !args.group.is_empty() {
-        return Err(wrong_usage("--folded, --flame, --against and --group need samples: leave --accounting exact out"));
+    if !args.export.is_empty() || args.flame.is_some() || args.against.is_some() || !args.group.is_empty() {
+        return Err(wrong_usage("--export, --flame, --against and --group need samples: leave --accounting exact out"));
     }
     let profile = exact::run(bursts, &|| stop.is_set())?;
     print_either(args.json, || &profile, || report::profile::exact::text(&profile))?;
@@ -141,7 +149,7 @@ fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCod
     let (old, new) = (read_folded(before)?, read_folded(after)?);
     if let Some(path) = &args.flame {
         let title = format!("{} since {}", after.display(), before.display());
-        write(path, &flame::draw_difference(&old, &new, &title))?;
+        output::write(path, flame::draw_difference(&old, &new, &title).as_bytes())?;
     }
     let changes = analyze::profile::changes(&old, &new);
     print_either(args.json, || &changes, || report::profile::changes(&changes))?;
@@ -168,8 +176,4 @@ fn read_folded(path: &Path) -> Result<Folded> {
         Ok(folded) => Ok(folded),
         Err(why) => bail!("{} holds no folded stacks: {why}", path.display()),
     }
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

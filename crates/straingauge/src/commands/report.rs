@@ -14,6 +14,9 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let run = RunDir::open(&args.run)?;
+    if !args.export.is_empty() {
+        return exported(&args, &run);
+    }
     if Recording::is_in(&run.path) {
         return watched(&args, &run);
     }
@@ -49,6 +52,17 @@ pub fn run_text(run: &RunDir) -> String {
 /// What two servers that were measured in turn show, as JSON.
 pub fn pair_json(a: &RunDir, b: &RunDir, compared: &Result<Comparison, CompareError>) -> Value {
     report::json::side_by_side(findings_json(a), findings_json(b), compared.as_ref().ok())
+}
+
+/// The profile of a run, for other programs.
+fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
+    super::export::check(&args.export)?;
+    let recording = report::export::Recording::of_run(run).with_context(|| args.run.display().to_string())?;
+    for doubt in run.reading_doubts.iter().chain(&recording.doubts) {
+        eprintln!("straingauge: {}", record::text::plain(&doubt.what, 600));
+    }
+    super::export::write(&args.export, &recording)?;
+    Ok(ExitCode::from(failure::DONE))
 }
 
 /// The report of two servers that were measured in turn.
@@ -88,16 +102,10 @@ pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
 
 fn write_page(run: &RunDir, out: Option<&Path>, html: &str) -> Result<PathBuf> {
     let page = out.map_or_else(|| run.path.join("report.html"), Path::to_path_buf);
-    if out.is_some_and(is_special) {
-        std::fs::write(&page, html)
-            .with_context(|| format!("the report could not be written to {}", page.display()))?;
-    } else {
-        write_whole(&page, html.as_bytes()).context("the report could not be written")?;
-    }
+    let written = match out {
+        Some(out) => crate::output::write(out, html.as_bytes()),
+        None => write_whole(&page, html.as_bytes()).map_err(Into::into),
+    };
+    written.context("the report could not be written")?;
     Ok(page)
-}
-
-/// Whether the page goes to a device or a pipe, which is written to; root would otherwise replace it by a file.
-fn is_special(out: &Path) -> bool {
-    std::fs::metadata(out).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }

@@ -17,6 +17,7 @@ use crate::url::Target;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS};
+use record::profile::NOT_SAMPLED;
 use record::scenario::ServerCommand;
 use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{STATES_INTERVAL, Watcher};
@@ -146,7 +147,7 @@ impl Session {
             Ok(layers) => self.runner.join(layers),
             Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
             Err(why) => self.doubts.push(DoubtKind::NotWatched.note(
-                format!("what the layers of the network stack cost was not sampled: {why}"),
+                format!("{NOT_SAMPLED}: {why}"),
                 "run straingauge doctor to see what is missing; --profile never turns it off",
             )),
         }

@@ -87,6 +87,7 @@ mod sampled {
                     if self.is_per_packet {
                         point.figures.extend(profile.packet_figures());
                     }
+                    measured.stacks = Some(profile.point_stacks());
                     let is_loss = |doubt: &Doubt| doubt.kind == DoubtKind::LostEvents;
                     point.doubts.extend(profile.doubts.into_iter().filter(is_loss));
                 }

@@ -6,13 +6,11 @@ use super::BurstOptions;
 #[cfg(feature = "bpf")]
 use crate::profile::{ProfileError, ProfileOptions, Profiler};
 use record::layers::Layer;
-use record::profile::{Calibration, Correction, Estimate, ExactProfile, LayerRow, Profile};
+use record::profile::{Calibration, Correction, Estimate, ExactProfile, LayerRow, MEASUREMENT, Profile};
 use record::{Doubt, DoubtKind};
 
 /// Packets before and after the bursts may differ by this share.
 const LOAD_TOLERANCE: f64 = 0.1;
-/// The part of Other in `record/data/layers.txt` that is straingauge's own work.
-const MEASUREMENT: &str = "measurement";
 
 /// Samples half of the window, then measures the bursts, then samples the other half: a steady change affects the
 /// samples' mean as it affects the bursts. No hook is attached while samples are taken, and no sample is taken while
@@ -219,7 +217,7 @@ mod tests {
             losses: Losses::default(),
             calibration: None,
             doubts: Vec::new(),
-            folded: Default::default(),
+            stacks: Default::default(),
         }
     }
 

@@ -1,0 +1,133 @@
+//! Converts the attributed stacks of a window to their recorded form: the server's work only, each stack once, with the
+//! samples of the clock and the events of the hardware.
+
+use super::attribute::{Owner, Stack};
+use crate::processes::read_stat;
+use record::Outside;
+use record::layers::{Layer, Row};
+use record::profile::stacks::apportion;
+use record::profile::{EventRow, Frame, Mode, Ran, SampledProcess, Stacks};
+use std::collections::{BTreeMap, HashMap};
+
+/// What makes two stacks one.
+type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
+
+/// The stacks of the server's work; `command` names a process that has ended.
+pub fn of(stacks: &[Stack], command: &Outside, events: &[EventRow]) -> Stacks {
+    let measured: Vec<(u8, &EventRow)> = (1..).zip(events).filter(|(_, event)| event.not_measured.is_none()).collect();
+    let mut recorded = Stacks::default();
+    let mut functions: HashMap<&Frame, u32> = HashMap::new();
+    let mut processes: BTreeMap<u32, u32> = BTreeMap::new();
+    // Samples of the clock, then of each event.
+    let mut counts: BTreeMap<Place, Vec<u64>> = BTreeMap::new();
+    for stack in stacks.iter().filter(|stack| stack.owner == Owner::Server) {
+        let column = match measured.iter().position(|(number, _)| *number == stack.event) {
+            Some(place) => place + 1,
+            None if stack.event == 0 => 0,
+            None => continue,
+        };
+        let places = stack.frames.iter().map(|frame| {
+            *functions.entry(frame).or_insert_with(|| {
+                recorded.functions.push(frame.clone());
+                recorded.functions.len() as u32 - 1
+            })
+        });
+        let places = places.collect();
+        let process = (stack.ran == Ran::Server).then(|| {
+            *processes.entry(stack.tgid).or_insert_with(|| {
+                let name = read_stat(stack.tgid).map_or_else(|| command.clone(), |stat| stat.command);
+                recorded.processes.push(SampledProcess { pid: stack.tgid, name });
+                recorded.processes.len() as u32 - 1
+            })
+        });
+        let place = (process, stack.ran, stack.mode, stack.row.clone(), places);
+        counts.entry(place).or_insert_with(|| vec![0; measured.len() + 1])[column] += stack.count();
+    }
+    let layer_of = |row: &Option<Row>| row.as_ref().map(|row| row.layer);
+    // An event's samples stand for its period each, for longer if it shared its counter.
+    let in_events = |(index, (_, event)): (usize, &(u8, &EventRow))| {
+        let parts: Vec<(Option<Layer>, u64)> =
+            counts.iter().map(|((_, _, _, row, _), counts)| (layer_of(row), counts[index + 1])).collect();
+        let each = event.period as f64 / event.counter_ran_ratio.max(1e-6);
+        apportion(&parts, |layer| {
+            parts.iter().filter(|(of, _)| *of == layer).map(|(_, samples)| *samples as f64 * each).sum()
+        })
+    };
+    let amounts: Vec<Vec<u64>> = measured.iter().enumerate().map(in_events).collect();
+    recorded.events = measured.iter().map(|(_, event)| event.event.as_str().into()).collect();
+    let columns = counts.into_iter().enumerate();
+    recorded.stacks = columns
+        .map(|(index, ((process, ran, mode, row, functions), counts))| record::profile::Stack {
+            functions,
+            process,
+            ran,
+            mode,
+            layer: layer_of(&row),
+            part: row.map_or_else(Outside::default, |row| row.part.as_str().into()),
+            samples: counts[0],
+            cpu_ns: 0,
+            events: amounts.iter().map(|amount| amount[index]).collect(),
+        })
+        .collect();
+    recorded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::samples::BLOCKS;
+
+    fn stack(owner: Owner, tgid: u32, event: u8, samples: u64, functions: &[&str]) -> Stack {
+        let mut blocks = [0; BLOCKS as usize];
+        // Spread over the window.
+        blocks[0] = samples / 2;
+        blocks[9] = samples - samples / 2;
+        let frame = |name: &&str| Frame { function: (*name).into(), module: None, is_kernel: true };
+        Stack {
+            owner,
+            ran: Ran::Server,
+            row: Some(Row { layer: Layer::Tcp, part: String::new() }),
+            mode: Mode::Kernel,
+            frames: functions.iter().map(frame).collect(),
+            event,
+            tgid,
+            blocks,
+        }
+    }
+
+    fn event(name: &str, not_measured: Option<&str>) -> EventRow {
+        EventRow {
+            event: name.into(),
+            period: 1000,
+            samples: 0,
+            counter_ran_ratio: 0.5,
+            not_measured: not_measured.map(str::to_string),
+        }
+    }
+
+    #[test]
+    fn the_servers_samples_are_all_there_once_and_with_their_events() {
+        let (own, gone) = (std::process::id(), u32::MAX - 7);
+        let stacks = [
+            stack(Owner::Server, own, 0, 5, &["tcp_ack", "main"]),
+            stack(Owner::Server, own, 2, 3, &["tcp_ack", "main"]),
+            stack(Owner::Server, gone, 0, 2, &["tcp_ack", "main"]),
+            stack(Owner::Server, own, 0, 1, &[]),
+            stack(Owner::Peer, own, 0, 100, &["tcp_ack", "main"]),
+            stack(Owner::Server, own, 1, 100, &["of an event that is not there"]),
+        ];
+        let recorded =
+            of(&stacks, &"server".into(), &[event("cycles", Some("no counter")), event("instructions", None)]);
+        assert_eq!(recorded.samples(), 8);
+        assert_eq!(recorded.events, ["instructions"]);
+        assert_eq!(recorded.functions.len(), 2, "each once: {:?}", recorded.functions);
+        let name = |pid| recorded.processes.iter().find(|one| one.pid == pid).map(|one| one.name.to_string());
+        assert_eq!(name(gone).as_deref(), Some("server"), "a process that has ended has the server's name");
+        assert!(name(own).is_some_and(|name| name != "server"));
+        let mut counted: Vec<(u64, &[u64])> =
+            recorded.stacks.iter().map(|stack| (stack.samples, stack.events.as_slice())).collect();
+        counted.sort_unstable();
+        // Three samples of 1,000 events each, in half of the time.
+        assert_eq!(counted, [(1, &[0][..]), (2, &[0]), (5, &[6000])]);
+    }
+}

@@ -1,0 +1,357 @@
+//! The stacks of the server's work in one window, each with what it was charged to: the content of
+//! `points/NNN/stacks.json`, and what a profile is exported from. Names are [`Outside`], made safe where they enter.
+
+use super::folded::{Folded, KERNEL_MARK};
+use super::{Mode, Profile};
+use crate::Outside;
+use crate::layers::Layer;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Deeper stacks were not written by straingauge: the kernel keeps 127 functions of each of its two parts.
+const MAX_DEPTH: usize = 1024;
+
+/// A window's stacks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// When the window began, Unix milliseconds.
+    pub started_unix_ms: u64,
+    /// Its length.
+    pub duration_ns: u64,
+    /// The event that triggers a sample.
+    pub clock: Outside,
+    /// Nanoseconds from sample to sample on each CPU.
+    pub period_ns: u64,
+    /// The hardware events that were counted beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Outside>,
+    /// The server's processes that were sampled.
+    pub processes: Vec<SampledProcess>,
+    /// Every function of the stacks, once.
+    pub functions: Vec<Frame>,
+    /// The stacks, each once.
+    pub stacks: Vec<Stack>,
+}
+
+/// A process of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SampledProcess {
+    /// Its number.
+    pub pid: u32,
+    /// The name of its program.
+    pub name: Outside,
+}
+
+/// A function of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Frame {
+    /// Its name.
+    pub function: Outside,
+    /// The kernel's loadable module, or the server's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<Outside>,
+    /// Whether it is the kernel's.
+    pub is_kernel: bool,
+}
+
+/// The place where work of the server ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ran {
+    /// In a process of the server: in the scheduler's account of it.
+    Server,
+    /// In another process.
+    Others,
+    /// On an idle CPU.
+    Idle,
+}
+
+/// Samples of one stack.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stack {
+    /// The functions by their places in [`Stacks::functions`], innermost first; empty if none could be kept.
+    pub functions: Vec<u32>,
+    /// The process by its place in [`Stacks::processes`], if it ran in one of the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
+    /// Where it ran.
+    pub ran: Ran,
+    /// The CPU's mode.
+    pub mode: Mode,
+    /// The layer that it was charged to; absent = unattributed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<Layer>,
+    /// Part of the layer, empty for a layer without parts.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub part: Outside,
+    /// Samples of the clock.
+    pub samples: u64,
+    /// CPU time. The sum over the stacks of a layer is the layer's time, rounded.
+    pub cpu_ns: u64,
+    /// Hardware events, in the order of [`Stacks::events`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<u64>,
+}
+
+impl Stack {
+    /// The word of its layer.
+    pub fn layer_word(&self) -> &'static str {
+        self.layer.map_or("unattributed", Layer::word)
+    }
+}
+
+impl Stacks {
+    /// All samples.
+    pub fn samples(&self) -> u64 {
+        self.stacks.iter().map(|stack| stack.samples).sum()
+    }
+
+    /// A stack's functions, outermost first.
+    pub fn outermost_first<'s>(&'s self, stack: &'s Stack) -> impl Iterator<Item = &'s Frame> {
+        stack.functions.iter().rev().filter_map(|place| self.functions.get(*place as usize))
+    }
+
+    /// The program whose process ran, or the place outside the server where its packets were handled.
+    pub fn root<'s>(&'s self, stack: &Stack) -> &'s str {
+        match (stack.ran, stack.process.and_then(|place| self.processes.get(place as usize))) {
+            (Ran::Server, Some(process)) if !process.name.is_empty() => &process.name,
+            (Ran::Server, _) => "server",
+            (Ran::Others, _) => "[packets in other processes]",
+            (Ran::Idle, _) => "[packets on idle CPUs]",
+        }
+    }
+
+    /// Folded stacks: each begins with its [`root`](Self::root), and kernel functions are marked.
+    pub fn folded(&self) -> Folded {
+        let mut folded = Folded::default();
+        self.fold_into(&mut folded, None, false);
+        folded
+    }
+
+    /// Adds the folded stacks to others; with `first` as the outermost frame, and with the layer after the root.
+    pub fn fold_into(&self, folded: &mut Folded, first: Option<&str>, with_layers: bool) {
+        for stack in self.stacks.iter().filter(|stack| stack.samples > 0) {
+            let layer = with_layers.then(|| stack.layer_word().to_string());
+            let frames = self.outermost_first(stack).map(|frame| {
+                if frame.is_kernel { format!("{}{KERNEL_MARK}", frame.function) } else { frame.function.to_string() }
+            });
+            let unknown = stack.functions.is_empty().then(|| NO_STACK.to_string());
+            let begin = first.into_iter().chain([self.root(stack)]).map(str::to_string);
+            folded.add(begin.chain(layer).chain(frames).chain(unknown), stack.samples);
+        }
+    }
+
+    /// Divides the CPU time of each layer over its stacks by their samples, in whole nanoseconds: their sum is the
+    /// layer's time, rounded.
+    pub(super) fn divide_cpu(&mut self, of_layer: impl Fn(Option<Layer>) -> f64) {
+        let samples: Vec<(Option<Layer>, u64)> = self.stacks.iter().map(|stack| (stack.layer, stack.samples)).collect();
+        let parts = apportion(&samples, of_layer);
+        for (stack, part) in self.stacks.iter_mut().zip(parts) {
+            stack.cpu_ns = part;
+        }
+    }
+
+    /// Why what was read is not a window's stacks.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let is_in = |place: u32, length: usize| (place as usize) < length;
+        let mut sums = vec![0u64; self.events.len() + 2];
+        for stack in &self.stacks {
+            if stack.functions.len() > MAX_DEPTH {
+                return Some("a stack has more than 1024 functions");
+            }
+            if !stack.functions.iter().all(|place| is_in(*place, self.functions.len()))
+                || !stack.process.is_none_or(|place| is_in(place, self.processes.len()))
+            {
+                return Some("a stack names a function or a process that is not there");
+            }
+            if stack.events.len() > self.events.len() {
+                return Some("a stack has more events than the window");
+            }
+            for (sum, value) in sums.iter_mut().zip([stack.samples, stack.cpu_ns].iter().chain(&stack.events)) {
+                // Formats that others read have signed numbers.
+                match sum.checked_add(*value).filter(|sum| *sum <= i64::MAX as u64) {
+                    Some(more) => *sum = more,
+                    None => return Some("its sums are too large"),
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The function of a sample whose stack could not be kept.
+pub const NO_STACK: &str = "[no stack]";
+
+/// Divides what each layer has over parts with these weights, in whole numbers: the sum over a layer's parts is what it
+/// has, rounded. A layer whose parts have no weight gets nothing.
+pub fn apportion(parts: &[(Option<Layer>, u64)], of_layer: impl Fn(Option<Layer>) -> f64) -> Vec<u64> {
+    let mut whole: BTreeMap<Option<Layer>, u64> = BTreeMap::new();
+    for (layer, weight) in parts {
+        *whole.entry(*layer).or_default() += weight;
+    }
+    // Weight and amount given so far.
+    let mut given: BTreeMap<Option<Layer>, (u64, u64)> = BTreeMap::new();
+    let mut divide = |(layer, weight): &(Option<Layer>, u64)| {
+        let (weights, amounts) = given.entry(*layer).or_default();
+        *weights += weight;
+        let all = whole.get(layer).copied().unwrap_or(0);
+        let until = if *weights == all { 1.0 } else { *weights as f64 / all as f64 };
+        let due = if all == 0 { 0 } else { (of_layer(*layer).max(0.0) * until).round() as u64 };
+        let part = due.saturating_sub(*amounts);
+        *amounts += part;
+        part
+    };
+    parts.iter().map(&mut divide).collect()
+}
+
+impl Profile {
+    /// The stacks with the CPU time of the table of layers. Of a calibrated profile: without the sampler's own work,
+    /// and with a stack for each layer that the bursts measured and no sample met.
+    pub fn weighed_stacks(&self) -> Stacks {
+        let mut stacks = self.stacks.clone();
+        if self.calibration.is_some() {
+            let is_own = |stack: &Stack| stack.layer == Some(Layer::Other) && *stack.part == *super::MEASUREMENT;
+            stacks.stacks.retain(|stack| !is_own(stack));
+            for row in self.layers.iter().filter(|row| row.part.is_empty() && row.cpu_ns >= 0.5) {
+                if !stacks.stacks.iter().any(|stack| stack.layer == row.layer && stack.samples > 0) {
+                    stacks.functions.push(Frame {
+                        function: "[measured in bursts, no sample]".into(),
+                        module: None,
+                        is_kernel: row.layer != Some(Layer::User),
+                    });
+                    let functions = vec![stacks.functions.len() as u32 - 1];
+                    stacks.stacks.push(Stack {
+                        functions,
+                        process: None,
+                        ran: Ran::Server,
+                        mode: Mode::Kernel,
+                        layer: row.layer,
+                        part: Outside::default(),
+                        samples: 0,
+                        cpu_ns: 0,
+                        events: Vec::new(),
+                    });
+                }
+            }
+        }
+        let of_layer = |layer| self.layer(layer).map_or(0.0, |row| row.cpu_ns);
+        stacks.divide_cpu(of_layer);
+        for stack in stacks.stacks.iter_mut().filter(|stack| stack.samples == 0 && stack.events.is_empty()) {
+            stack.cpu_ns = of_layer(stack.layer).round() as u64;
+        }
+        stacks
+    }
+
+    /// The stacks with the CPU time of a point's layers ([`point_figures`](Self::point_figures)).
+    pub fn point_stacks(&self) -> Stacks {
+        let mut stacks = self.stacks.clone();
+        let sample_ns = self.point_sample_ns();
+        stacks.divide_cpu(|layer| self.layer(layer).map_or(0, |row| row.samples) as f64 * sample_ns);
+        stacks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::LayerRow;
+    use proptest::prelude::*;
+
+    fn stack(functions: &[u32], layer: Option<Layer>, samples: u64) -> Stack {
+        Stack {
+            functions: functions.to_vec(),
+            process: Some(0),
+            ran: Ran::Server,
+            mode: Mode::Kernel,
+            layer,
+            part: Outside::default(),
+            samples,
+            cpu_ns: 0,
+            events: Vec::new(),
+        }
+    }
+
+    fn named(names: &[&str]) -> Vec<Frame> {
+        let frame = |name: &&str| Frame { function: (*name).into(), module: None, is_kernel: false };
+        names.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn a_name_cannot_end_its_frame_or_its_line() {
+        let stacks = Stacks {
+            processes: vec![SampledProcess { pid: 1, name: "my;server ".into() }],
+            functions: named(&["Ljava/lang/String;::hashCode", " ", "a b"]),
+            stacks: vec![stack(&[0, 1, 2], None, 3)],
+            ..Stacks::default()
+        };
+        let text = stacks.folded().to_text();
+        assert_eq!(text, "my:server;a b;[unknown];Ljava/lang/String:::hashCode 3\n");
+        assert_eq!(Folded::parse(text.as_bytes()).unwrap(), stacks.folded());
+    }
+
+    #[test]
+    fn a_calibrated_profile_has_the_time_of_its_table_without_the_samplers_own_work() {
+        let row = |layer, cpu_ns| LayerRow {
+            layer,
+            part: String::new(),
+            samples: 0,
+            cpu_ns,
+            share_ratio: None,
+            us_per_packet: None,
+            us_per_request: None,
+            events_per_packet: Default::default(),
+        };
+        let mut profile = Profile {
+            layers: vec![row(Some(Layer::Tcp), 100.4), row(Some(Layer::Driver), 7.0), row(Some(Layer::Other), 1.0)],
+            stacks: Stacks {
+                processes: vec![SampledProcess { pid: 1, name: "server".into() }],
+                functions: named(&["a", "b", "bpf"]),
+                stacks: vec![
+                    stack(&[0], Some(Layer::Tcp), 1),
+                    stack(&[1], Some(Layer::Tcp), 2),
+                    Stack { part: super::super::MEASUREMENT.into(), ..stack(&[2], Some(Layer::Other), 5) },
+                    stack(&[1], Some(Layer::Other), 5),
+                ],
+                ..Stacks::default()
+            },
+            ..Profile::default()
+        };
+        let cpu = |profile: &Profile| -> Vec<(Option<Layer>, u64)> {
+            let stacks = profile.weighed_stacks();
+            assert_eq!(stacks.fault(), None);
+            stacks.stacks.iter().map(|stack| (stack.layer, stack.cpu_ns)).collect()
+        };
+        let (tcp, other, driver) = (Some(Layer::Tcp), Some(Layer::Other), Some(Layer::Driver));
+        assert_eq!(
+            cpu(&profile),
+            [(tcp, 33), (tcp, 67), (other, 1), (other, 0)],
+            "the table has the driver, no sample"
+        );
+        profile.calibration = Some(crate::profile::Calibration {
+            corrections: Vec::new(),
+            sampler_ratio: 0.1,
+            exact: crate::profile::ExactProfile::default(),
+        });
+        assert_eq!(cpu(&profile), [(tcp, 33), (tcp, 67), (other, 1), (driver, 7)]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_of_a_layer_are_the_layer(weights in prop::collection::vec((0usize..3, 0u64..1000), 0..60), each in 0.0f64..1e7) {
+            let layers = [None, Some(Layer::User), Some(Layer::Tcp)];
+            let parts: Vec<_> = weights.into_iter().map(|(layer, weight)| (layers[layer], weight)).collect();
+            let sum = |layer, of: &[u64]| -> u64 {
+                parts.iter().zip(of).filter(|((is, _), _)| *is == layer).map(|(_, part)| part).sum()
+            };
+            let weights: Vec<u64> = parts.iter().map(|(_, weight)| *weight).collect();
+            let has = |layer| sum(layer, &weights) as f64 * each;
+            let divided = apportion(&parts, has);
+            for layer in layers {
+                prop_assert_eq!(sum(layer, &divided), has(layer).round() as u64);
+            }
+            for ((_, weight), part) in parts.iter().zip(&divided) {
+                prop_assert!((*part as f64 - *weight as f64 * each).abs() <= 1.0, "{} of {}", part, weight);
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Profiles in the forms of other programs: pprof, the Firefox Profiler, speedscope, folded stacks. Pure: from stacks
+//! ([`Stacks`]) to bytes. Sums by layer are those of the table of layers, to the nanosecond where the form has time.
+
+mod firefox;
+mod pprof;
+mod speedscope;
+
+use analyze::axis::value_words;
+use analyze::zones::{Findings, Zone, load_words};
+use record::profile::{Folded, Profile, Stack, Stacks};
+use record::{Doubt, DoubtKind, Outside, Point, RunDir, RunKind, Sweep};
+use std::cmp::Ordering;
+
+/// Who wrote the file.
+const PRODUCT: &str = concat!("straingauge ", env!("CARGO_PKG_VERSION"));
+
+record::worded! {
+    /// A form, with its word on the command line.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Format {
+        /// profile.proto of pprof, compressed by gzip.
+        Pprof = "pprof",
+        /// The processed profile of the Firefox Profiler.
+        Firefox = "firefox",
+        /// speedscope's own file format.
+        Speedscope = "speedscope",
+        /// Folded stacks.
+        Folded = "folded",
+        /// Folded stacks with the layer as the frame after the program.
+        FoldedLayers = "folded-layers",
+    }
+}
+
+impl Format {
+    /// The form of a word.
+    pub fn from_word(word: &str) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| format.word() == word)
+    }
+}
+
+/// What is exported: windows of samples of one server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    /// The server or the run, in words. Made safe.
+    pub title: Outside,
+    /// In the order in which they were measured; there is at least one sample.
+    windows: Vec<Window>,
+    /// What could not be read.
+    pub doubts: Vec<Doubt>,
+}
+
+/// One window of samples.
+#[derive(Debug, Clone, PartialEq)]
+struct Window {
+    stacks: Stacks,
+    /// The load, if the run has several.
+    load: Option<Load>,
+}
+
+/// The load of a window.
+#[derive(Debug, Clone, PartialEq)]
+struct Load {
+    sweep: Sweep,
+    value: f64,
+    /// `64 connections`.
+    words: String,
+    zone: Option<Zone>,
+    /// The point's number.
+    point: u32,
+}
+
+impl Load {
+    /// `64 connections, plastic`.
+    fn with_zone(&self) -> String {
+        match self.zone {
+            Some(zone) => format!("{}, {}", self.words, zone.word()),
+            None => self.words.clone(),
+        }
+    }
+
+    fn order(&self, other: &Load) -> Ordering {
+        let place = |sweep: Sweep| match sweep {
+            Sweep::Connections => 0,
+            Sweep::Unloading => 1,
+            Sweep::Rate => 2,
+            _ => 3,
+        };
+        place(self.sweep).cmp(&place(other.sweep)).then(self.value.total_cmp(&other.value))
+    }
+}
+
+/// Why there is nothing to export.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not measured: {0}")]
+pub struct NotMeasured(pub String);
+
+impl Recording {
+    /// A profile's.
+    pub fn of_profile(profile: &Profile) -> Result<Recording, NotMeasured> {
+        let stacks = profile.weighed_stacks();
+        if stacks.samples() == 0 {
+            let why = "no sample fell on the server's work: put load on it while it is profiled, or profile for longer";
+            return Err(NotMeasured(why.into()));
+        }
+        let title = Outside::from(format!("{} on port {}", profile.command, profile.port).as_str());
+        Ok(Recording { title, windows: vec![Window { stacks, load: None }], doubts: Vec::new() })
+    }
+
+    /// The points' of a run directory.
+    pub fn of_run(run: &RunDir) -> Result<Recording, NotMeasured> {
+        if let RunKind::Watch(_) | RunKind::Simulate(_) = run.record.scenario.kind {
+            let command = run.record.scenario.kind.command();
+            return Err(NotMeasured(format!("{command} takes no samples of stacks; profile and find do")));
+        }
+        let findings = analyze::zones::of_run(run);
+        let mut recording =
+            Recording { title: Outside::from(&*run.record.scenario.url()), windows: Vec::new(), doubts: Vec::new() };
+        for point in &run.points {
+            match run.stacks(point.index) {
+                Ok(Some(stacks)) if stacks.samples() > 0 => {
+                    recording.windows.push(Window { stacks, load: Some(load_of(point, &findings)) });
+                }
+                Ok(_) => {}
+                Err(why) => recording.doubts.push(Doubt::new(
+                    DoubtKind::Unreadable,
+                    record::Severity::Warning,
+                    format!("{why}; the point was left out"),
+                    "measure that point again",
+                )),
+            }
+        }
+        if recording.windows.is_empty() {
+            let unreadable = recording.doubts.first().map(|doubt| doubt.what.clone());
+            return Err(NotMeasured(unreadable.unwrap_or_else(|| analyze::profile::why_no_stacks(run))));
+        }
+        recording.windows.sort_by_key(|window| window.stacks.started_unix_ms);
+        Ok(recording)
+    }
+
+    /// The file's content.
+    pub fn export(&self, format: Format) -> Vec<u8> {
+        match format {
+            Format::Pprof => pprof::bytes(self),
+            Format::Firefox => firefox::json(self),
+            Format::Speedscope => speedscope::json(self),
+            Format::Folded => self.folded(false).into_bytes(),
+            Format::FoldedLayers => self.folded(true).into_bytes(),
+        }
+    }
+
+    /// A run's stacks begin with their load, so that `grep '^64 connections'` picks one.
+    fn folded(&self, with_layers: bool) -> String {
+        let mut folded = Folded::default();
+        for window in &self.windows {
+            let load = window.load.as_ref().map(Load::with_zone);
+            window.stacks.fold_into(&mut folded, load.as_deref(), with_layers);
+        }
+        folded.to_text()
+    }
+
+    /// The windows by load, lowest first, repeats together; those of a profile are one.
+    fn by_load(&self) -> Vec<(Option<&Load>, Vec<&Stacks>)> {
+        let mut groups: Vec<(Option<&Load>, Vec<&Stacks>)> = Vec::new();
+        for window in &self.windows {
+            let load = window.load.as_ref();
+            match groups.iter_mut().find(|(known, _)| same_load(*known, load)) {
+                Some((_, all)) => all.push(&window.stacks),
+                None => groups.push((load, vec![&window.stacks])),
+            }
+        }
+        groups.sort_by(|(a, _), (b, _)| match (a, b) {
+            (Some(a), Some(b)) => a.order(b),
+            _ => a.is_some().cmp(&b.is_some()),
+        });
+        groups
+    }
+}
+
+fn same_load(a: Option<&Load>, b: Option<&Load>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.words == b.words && a.sweep == b.sweep,
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+fn load_of(point: &Point, findings: &Findings) -> Load {
+    let (value, words) = match (point.sweep, point.axis, point.offered_per_sec()) {
+        (Sweep::Axis, Some(place), _) => (place.value, value_words(place.value, place.axis)),
+        (_, _, Some(rate)) => (rate, load_words(rate, Sweep::Rate)),
+        _ => (point.connections as f64, load_words(point.connections as f64, Sweep::Connections)),
+    };
+    let way_down = if point.sweep == Sweep::Unloading { ", unloading" } else { "" };
+    let sweep = findings.sweeps().find(|found| found.sweep == point.sweep);
+    let level = sweep.and_then(|found| found.levels.iter().find(|level| level.load == value));
+    Load { sweep: point.sweep, value, words: words + way_down, zone: level.map(|level| level.zone), point: point.index }
+}
+
+/// Where a stack ran: `nginx (4711)`, or the place outside the server's processes.
+fn process_words(stacks: &Stacks, stack: &Stack) -> String {
+    match stack.process.and_then(|place| stacks.processes.get(place as usize)) {
+        Some(process) => format!("{} ({})", stacks.root(stack), process.pid),
+        None => stacks.root(stack).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

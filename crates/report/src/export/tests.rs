@@ -1,0 +1,289 @@
+//! What is exported adds up: sums by layer are the same in every form, whatever the names.
+
+use super::*;
+use proptest::prelude::*;
+use prost::Message;
+use record::layers::Layer;
+use record::profile::{Frame, Mode, Ran, SampledProcess};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::Read;
+
+type Sums = BTreeMap<String, u64>;
+
+const LAYERS: [Option<Layer>; 9] = [
+    Some(Layer::User),
+    Some(Layer::SystemCall),
+    Some(Layer::Tcp),
+    Some(Layer::Ip),
+    Some(Layer::Ethernet),
+    Some(Layer::Driver),
+    Some(Layer::Other),
+    Some(Layer::Idle),
+    None,
+];
+
+/// Names as programs have them, and as nobody should.
+const NAMES: [&str; 10] = [
+    "tcp_sendmsg",
+    "kmem_cache_alloc",
+    "main",
+    "std::vector<a, b>::push_back(int const&)",
+    "Ljava/lang/String;::hashCode",
+    "a\nb 7",
+    " ",
+    "\u{1b}[31mred",
+    "\"quoted\" \\ </script>",
+    "世界",
+];
+
+fn a_stack() -> impl Strategy<Value = Stack> {
+    let frames = prop::collection::vec(0u32..NAMES.len() as u32, 0..6);
+    (frames, 0u32..3, 0usize..LAYERS.len(), 0u64..1000, 0u64..5_000_000).prop_map(
+        |(functions, place, layer, samples, cpu_ns)| Stack {
+            functions,
+            process: (place < 2).then_some(place),
+            ran: if place < 2 { Ran::Server } else { Ran::Idle },
+            mode: Mode::Kernel,
+            layer: LAYERS[layer],
+            part: if samples % 2 == 0 { "a part".into() } else { Outside::default() },
+            samples,
+            cpu_ns,
+            events: vec![samples * 3],
+        },
+    )
+}
+
+fn a_recording() -> impl Strategy<Value = Recording> {
+    let stacks = prop::collection::vec(prop::collection::vec(a_stack(), 0..12), 1..4);
+    (stacks, any::<bool>()).prop_map(|(all, is_run)| {
+        let windows = all.into_iter().enumerate().map(|(index, stacks)| Window {
+            stacks: Stacks {
+                started_unix_ms: 1_000_000 + index as u64 * 5000,
+                duration_ns: 2_000_000_000,
+                clock: "cpu-clock".into(),
+                period_ns: 1_003_009,
+                events: vec!["cycles".into()],
+                processes: vec![
+                    SampledProcess { pid: 7, name: "nginx".into() },
+                    SampledProcess { pid: 8, name: "my;server".into() },
+                ],
+                functions: NAMES
+                    .iter()
+                    .enumerate()
+                    .map(|(place, name)| Frame {
+                        function: (*name).into(),
+                        module: (place == 2).then(|| "libc.so.6".into()),
+                        is_kernel: place < 2,
+                    })
+                    .collect(),
+                stacks,
+            },
+            // Two windows of the first load.
+            load: is_run.then(|| Load {
+                sweep: Sweep::Connections,
+                value: (index / 2) as f64,
+                words: format!("{} connections", index / 2),
+                zone: Some(Zone::Elastic),
+                point: index as u32,
+            }),
+        });
+        Recording { title: "nginx".into(), windows: windows.collect(), doubts: Vec::new() }
+    })
+}
+
+fn sums(recording: &Recording, of: impl Fn(&Stack) -> u64) -> Sums {
+    let mut sums = Sums::new();
+    for stack in recording.windows.iter().flat_map(|window| &window.stacks.stacks).filter(|stack| of(stack) > 0) {
+        *sums.entry(stack.layer_word().to_string()).or_default() += of(stack);
+    }
+    sums
+}
+
+fn add(sums: &mut Sums, word: &str, value: u64) {
+    if value > 0 {
+        *sums.entry(word.to_string()).or_default() += value;
+    }
+}
+
+fn in_pprof(recording: &Recording, column: usize, key: &str) -> Sums {
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(&*recording.export(Format::Pprof)).read_to_end(&mut bytes).expect("gzip");
+    let profile = pprof::Profile::decode(&*bytes).expect("a profile");
+    let text = |place: i64| profile.string_table[place as usize].as_str();
+    assert_eq!(text(0), "");
+    let mut sums = Sums::new();
+    for sample in &profile.sample {
+        assert_eq!(sample.value.len(), profile.sample_type.len());
+        assert!(!sample.location_id.is_empty());
+        assert!(sample.location_id.iter().all(|id| (1..=profile.location.len() as u64).contains(id)));
+        for label in sample.label.iter().filter(|label| text(label.key) == key) {
+            add(&mut sums, text(label.str), sample.value[column] as u64);
+        }
+    }
+    sums
+}
+
+fn json(recording: &Recording, format: Format) -> Value {
+    serde_json::from_slice(&recording.export(format)).expect("JSON")
+}
+
+fn in_speedscope(recording: &Recording) -> Sums {
+    let file = json(recording, Format::Speedscope);
+    let frames = &file["shared"]["frames"];
+    let mut sums = Sums::new();
+    for profile in file["profiles"].as_array().expect("profiles") {
+        let samples = profile["samples"].as_array().expect("samples");
+        let weights = profile["weights"].as_array().expect("weights");
+        assert_eq!(samples.len(), weights.len());
+        let all: u64 = weights.iter().filter_map(Value::as_u64).sum();
+        assert_eq!(profile["endValue"].as_u64(), Some(all));
+        if !profile["name"].as_str().expect("a name").ends_with(", by layer") {
+            continue;
+        }
+        for (sample, weight) in samples.iter().zip(weights) {
+            let layer = frames[sample[1].as_u64().expect("a frame") as usize]["name"].as_str().expect("a name");
+            add(&mut sums, layer, weight.as_u64().expect("a weight"));
+        }
+    }
+    sums
+}
+
+fn in_firefox(recording: &Recording) -> Sums {
+    let file = json(recording, Format::Firefox);
+    let mut sums = Sums::new();
+    for thread in file["threads"].as_array().expect("threads") {
+        let place =
+            |table: &str, column: &str, row: usize| thread[table][column][row].as_u64().expect("a number") as usize;
+        let samples = &thread["samples"];
+        for row in 0..samples["length"].as_u64().expect("a number") as usize {
+            let frame = place("stackTable", "frame", place("samples", "stack", row));
+            let category = place("frameTable", "category", frame);
+            let name = file["meta"]["categories"][category]["name"].as_str().expect("a name");
+            add(&mut sums, name, samples["weight"][row].as_u64().expect("a weight"));
+        }
+    }
+    sums
+}
+
+fn in_folded(recording: &Recording) -> Sums {
+    let mut sums = Sums::new();
+    let layer_at = if recording.windows[0].load.is_some() { 2 } else { 1 };
+    let text = String::from_utf8(recording.export(Format::FoldedLayers)).expect("text");
+    for line in text.lines() {
+        let (stack, count) = line.rsplit_once(' ').expect("a count");
+        add(&mut sums, stack.split(';').nth(layer_at).expect("a layer"), count.parse().expect("a number"));
+    }
+    sums
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn sums_by_layer_are_the_same_in_every_form(recording in a_recording()) {
+        let samples = sums(&recording, |stack| stack.samples);
+        let cpu = sums(&recording, |stack| stack.cpu_ns);
+        prop_assert_eq!(&in_pprof(&recording, 0, "layer"), &samples);
+        prop_assert_eq!(&in_pprof(&recording, 1, "layer"), &cpu);
+        prop_assert_eq!(&in_pprof(&recording, 2, "layer"), &sums(&recording, |stack| stack.events[0]));
+        prop_assert_eq!(&in_speedscope(&recording), &cpu);
+        prop_assert_eq!(&in_firefox(&recording), &samples);
+        prop_assert_eq!(&in_folded(&recording), &samples);
+    }
+
+    #[test]
+    fn no_name_reaches_a_file_as_more_than_a_name(recording in a_recording()) {
+        for format in Format::ALL.into_iter().filter(|format| *format != Format::Pprof) {
+            prop_assert!(!recording.export(format).contains(&0x1b));
+        }
+        let folded = String::from_utf8(recording.export(Format::Folded)).expect("text");
+        for line in folded.lines() {
+            let (stack, count) = line.rsplit_once(' ').expect("a count");
+            prop_assert!(count.parse::<u64>().is_ok(), "{}", line);
+            prop_assert!(stack.split(';').all(|frame| !frame.is_empty() && frame.trim() == frame), "{}", line);
+        }
+    }
+}
+
+/// A run of two loads, each with a point.
+fn a_run(with_stacks: bool) -> (tempfile::TempDir, RunDir) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/examples/find-nginx");
+    std::fs::copy(format!("{example}/run.json"), folder.path().join("run.json")).expect("it is kept");
+    for index in 0..2 {
+        let name = format!("points/{index:03}");
+        std::fs::create_dir_all(folder.path().join(&name)).expect("our own folder");
+        let point = format!("{name}/point.json");
+        std::fs::copy(format!("{example}/{point}"), folder.path().join(&point)).expect("it is kept");
+        let stacks = Stacks {
+            functions: vec![Frame { function: "tcp_ack".into(), module: None, is_kernel: true }],
+            stacks: vec![Stack {
+                functions: vec![0],
+                process: None,
+                ran: Ran::Server,
+                mode: Mode::Kernel,
+                layer: Some(Layer::Tcp),
+                part: Outside::default(),
+                samples: 1 + index,
+                cpu_ns: 1000 + index,
+                events: Vec::new(),
+            }],
+            ..Stacks::default()
+        };
+        if with_stacks {
+            let text = serde_json::to_vec(&stacks).expect("it has string keys");
+            std::fs::write(folder.path().join(&name).join("stacks.json"), text).expect("our own folder");
+        }
+    }
+    let run = RunDir::open(folder.path()).expect("a run");
+    (folder, run)
+}
+
+#[test]
+fn the_points_of_a_run_have_their_loads_and_zones() {
+    let (_folder, run) = a_run(true);
+    let recording = Recording::of_run(&run).expect("it has stacks");
+    let loads = in_pprof(&recording, 1, "load");
+    assert_eq!(loads.values().sum::<u64>(), 2001);
+    let zones = in_pprof(&recording, 1, "zone");
+    assert!(
+        zones.keys().all(|zone| ["elastic", "plastic", "failure", "unknown"].contains(&zone.as_str())),
+        "{zones:?}"
+    );
+    assert_eq!(in_pprof(&recording, 0, "point"), BTreeMap::from([("000".into(), 1), ("001".into(), 2)]));
+    let folded = String::from_utf8(recording.export(Format::Folded)).expect("text");
+    assert!(loads.keys().all(|load| folded.contains(load.as_str())), "{folded}");
+}
+
+#[test]
+fn what_was_not_sampled_says_why() {
+    let (_folder, mut run) = a_run(false);
+    let why = |run: &RunDir| Recording::of_run(run).expect_err("no stacks").to_string();
+    assert!(why(&run).starts_with("not measured: "), "{}", why(&run));
+    for point in &mut run.points {
+        for figure in [record::names::LAYER_TCP, record::names::PACKET_TCP] {
+            point.figures.0.remove(figure);
+        }
+    }
+    assert!(why(&run).contains("profile --axis"), "{}", why(&run));
+    let refused = format!("{}: sampling the kernel is not permitted", record::profile::NOT_SAMPLED);
+    run.record.doubts.push(Doubt::new(DoubtKind::NotWatched, record::Severity::Note, refused, "root"));
+    assert_eq!(why(&run), "not measured: sampling the kernel is not permitted");
+    run.points.clear();
+    assert_eq!(why(&run), "not measured: the run has no points");
+    let error = Recording::of_profile(&Profile::default()).expect_err("no samples").to_string();
+    assert!(error.contains("put load on it"), "{error}");
+}
+
+#[test]
+fn damaged_stacks_are_left_out_and_named() {
+    let (folder, run) = a_run(true);
+    std::fs::write(folder.path().join("points/000/stacks.json"), "{").expect("our own folder");
+    let recording = Recording::of_run(&run).expect("the other point has stacks");
+    assert_eq!(in_pprof(&recording, 0, "point"), BTreeMap::from([("001".into(), 2)]));
+    assert!(recording.doubts[0].what.contains("000/stacks.json"), "{:?}", recording.doubts);
+    std::fs::write(folder.path().join("points/001/stacks.json"), "{").expect("our own folder");
+    let why = Recording::of_run(&run).expect_err("no stacks").to_string();
+    assert!(why.contains("stacks.json"), "{why}");
+}

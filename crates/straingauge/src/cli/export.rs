@@ -1,0 +1,71 @@
+//! `--export` of `profile` and `report`.
+
+use report::export::Format;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// One file to export to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    pub format: Format,
+    pub file: PathBuf,
+}
+
+/// `FORMAT=FILE`. A file's name need not be UTF-8.
+#[derive(Debug, Clone)]
+pub struct ExportWord;
+
+impl clap::builder::TypedValueParser for ExportWord {
+    type Value = Export;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Export, clap::Error> {
+        parse(value).map_err(|why| {
+            let option = argument.map(ToString::to_string).unwrap_or_default();
+            let typed = record::Outside::new(&value.to_string_lossy(), 80);
+            let sentence = format!("invalid value '{typed}' for '{option}': {why}");
+            clap::Error::raw(clap::error::ErrorKind::ValueValidation, sentence).with_cmd(command)
+        })
+    }
+}
+
+fn parse(value: &OsStr) -> Result<Export, String> {
+    let bytes = value.as_bytes();
+    let (word, file) = match bytes.iter().position(|byte| *byte == b'=') {
+        Some(place) => (&bytes[..place], &bytes[place + 1..]),
+        None => (bytes, &b""[..]),
+    };
+    let formats = Format::ALL.map(Format::word).join(", ");
+    let format = std::str::from_utf8(word).ok().and_then(Format::from_word);
+    let format = format.ok_or_else(|| format!("the format is one of {formats}, as in pprof=FILE"))?;
+    if file.is_empty() {
+        return Err(format!("the file is missing, as in {0}=FILE; {0}=/dev/stdout prints it", format.word()));
+    }
+    Ok(Export { format, file: OsString::from_vec(file.to_vec()).into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_and_a_file_are_told_apart_at_the_first_sign() {
+        for format in Format::ALL {
+            let typed = OsString::from(format!("{}=a=b", format.word()));
+            assert_eq!(parse(&typed), Ok(Export { format, file: "a=b".into() }));
+        }
+        let odd = OsString::from_vec(b"pprof=\xff".to_vec());
+        assert_eq!(parse(&odd).unwrap().file.as_os_str().as_bytes(), b"\xff");
+        for (typed, words) in
+            [("perfetto=x", "one of pprof, firefox"), ("pprof", "file is missing"), ("pprof=", "missing")]
+        {
+            let why = parse(OsStr::new(typed)).unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Files that are named on the command line to be written: whole or not at all, and never in place of a device.
+
+use crate::failure::{print_bytes, wrong_usage};
+use anyhow::{Context, Result};
+use record::RunError;
+use record::run::{is_replaced, write_whole};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Writes a file: under another name first, then renamed. What is no file is written to; `/dev/stdout` is standard
+/// output, at the place that it has reached.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    if is_standard_output(path) {
+        return print_bytes(bytes);
+    }
+    written(path, write_whole(path, bytes))
+}
+
+/// Checks early whether [`write`] could succeed, before time is spent on measuring.
+pub fn check(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(wrong_usage(format!("{} is a folder: name a file in it", path.display())));
+    }
+    if !is_replaced(path) || is_standard_output(path) {
+        return Ok(());
+    }
+    let probe = path.with_file_name(format!(".writable-{}", std::process::id()));
+    written(path, write_whole(&probe, b""))?;
+    let _ = fs::remove_file(probe);
+    Ok(())
+}
+
+/// The error without the advice for run directories, and with the path that was typed.
+fn written(path: &Path, result: Result<(), RunError>) -> Result<()> {
+    match result {
+        Err(RunError::Write { source, .. }) => Err(source).with_context(|| format!("cannot write {}", path.display())),
+        other => Ok(other?),
+    }
+}
+
+/// Whether a path leads to where standard output goes.
+pub fn is_standard_output(path: &Path) -> bool {
+    let named = fs::metadata(path).map(|there| (there.dev(), there.ino()));
+    let own = fs::metadata("/proc/self/fd/1").map(|there| (there.dev(), there.ino()));
+    matches!((named, own), (Ok(named), Ok(own)) if named == own)
+}
