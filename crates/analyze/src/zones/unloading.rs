@@ -210,7 +210,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
                 range_words(&change)
             );
             let remedy = "allow more time with --budget, or fewer loads with --max-connections";
-            found.doubts.push(Doubt::new(DoubtKind::TooFewSamples, Severity::Warning, what, remedy));
+            found.doubts.push(DoubtKind::TooFewSamples.warning(what, remedy));
         }
     }
     Some(found)

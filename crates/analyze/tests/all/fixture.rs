@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use record::run::PointFiles;
 use record::scenario::{FindRun, RequestTarget, ServerCommand};
 use record::{
-    Arrival, Axis, AxisPlace, AxisPlan, Doubt, DoubtKind, Figure, Latency, LoadPlan, LoadRun, Origin, Outcomes, Pace,
-    Point, RunDir, RunKind, RunRecord, RunWriter, Scenario, Severity, Status, Sweep, names,
+    Arrival, Axis, AxisPlace, AxisPlan, DoubtKind, Figure, Latency, LoadPlan, LoadRun, Origin, Outcomes, Pace, Point,
+    RunDir, RunKind, RunRecord, RunWriter, Scenario, Status, Sweep, names,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
