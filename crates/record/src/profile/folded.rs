@@ -7,6 +7,8 @@ use std::io::{self, BufRead, Read};
 /// A folded file with more lines, or a longer line, was not written by straingauge.
 const MAX_LINES: usize = 1_000_000;
 const MAX_LINE_BYTES: u64 = 64 << 10;
+/// C++ and Rust have names of some thousand characters.
+const MOST_FRAME_CHARS: usize = 4096;
 
 /// Marks a kernel function.
 pub const KERNEL_MARK: &str = "_[k]";
@@ -20,7 +22,7 @@ impl Folded {
     /// at the ends of a frame is not kept.
     pub fn add(&mut self, frames: impl IntoIterator<Item = String>, count: u64) {
         let safe = |frame: String| {
-            let frame = frame.replace(|c: char| c == ';' || c.is_control(), ":");
+            let frame = crate::text::plain(&frame, MOST_FRAME_CHARS).replace(';', ":");
             match frame.trim() {
                 "" => "[unknown]".to_string(),
                 trimmed => trimmed.to_string(),
