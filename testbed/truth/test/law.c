@@ -217,7 +217,7 @@ static void draws(void) {
             struct parameters next = draw(7, (enum kind)kind, number + 1), other = draw(8, (enum kind)kind, number);
             same &= is_same(&of, &again);
             alike += is_same(&of, &next) + is_same(&of, &other);
-            sane &= of.kind == (enum kind)kind && (kind == BUCKET || (of.time_ns >= 300000 && of.time_ns <= 24000000));
+            sane &= of.kind == (enum kind)kind && (kind == BUCKET || (of.time_ns >= 300000 && of.time_ns <= 32000000));
             sane &= kind != BUCKET || (of.rate_per_sec >= 1000 && of.rate_per_sec <= 4000 && of.burst >= 1);
             sane &= solve_throughput(&of, 4) > 50 && solve_throughput(&of, 4) < 5000;
         }

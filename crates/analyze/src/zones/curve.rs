@@ -15,6 +15,8 @@ pub(super) struct Reading {
     pub repeat: u32,
     pub value: f64,
     pub weight: f64,
+    /// How exactly the value is known beside others: 1, or less where it rests on few requests.
+    pub precision: f64,
 }
 
 /// Alternations of the fit, and changes of the weights against outliers.
@@ -30,6 +32,7 @@ struct Cell {
     repeat: usize,
     value: f64,
     length: f64,
+    precision: f64,
     weight: f64,
 }
 
@@ -63,6 +66,8 @@ pub(super) enum Crossing {
 pub(super) struct BlockCurve {
     pub loads: Vec<f64>,
     pub levels: Vec<f64>,
+    /// How exactly each level is known beside others: see [`Reading::precision`].
+    pub precisions: Vec<f64>,
     residuals: Vec<Vec<f64>>,
     /// Repeats with at least two loads: only these separate the effect of load from drift.
     pub repeats: usize,
@@ -94,7 +99,14 @@ impl BlockCurve {
             .iter()
             .map(|r| {
                 let (load, repeat) = place(r);
-                Cell { load, repeat, value: r.value, length: r.weight, weight: r.weight }
+                Cell {
+                    load,
+                    repeat,
+                    value: r.value,
+                    length: r.weight,
+                    precision: r.precision,
+                    weight: r.weight * r.precision,
+                }
             })
             .collect();
         let (mut levels, mut shifts) = (vec![0.0; loads.len()], vec![0.0; repeats.len()]);
@@ -113,25 +125,30 @@ impl BlockCurve {
                 * median(&cells.iter().map(|cell| residual(cell).abs()).collect::<Vec<_>>()).unwrap_or(0.0);
             let weights: Vec<f64> = cells
                 .iter()
-                .map(|cell| cell.length * (scatter.max(1e-9) / residual(cell).abs().max(1e-12)).min(1.0))
+                .map(|cell| {
+                    cell.length * cell.precision * (scatter.max(1e-9) / residual(cell).abs().max(1e-12)).min(1.0)
+                })
                 .collect();
             cells.iter_mut().zip(weights).for_each(|(cell, weight)| cell.weight = weight);
         }
         let mut residuals = vec![Vec::new(); loads.len()];
+        let mut precisions = vec![0.0f64; loads.len()];
         let mut seen = vec![BTreeSet::new(); repeats.len()];
         for cell in &cells {
             // A short point scatters more; the root of its length scales that to the scatter of a full-length point.
             let residual = cell.value - levels[cell.load] - shifts[cell.repeat];
             residuals[cell.load].push(residual * cell.length.min(1.0).sqrt());
+            precisions[cell.load] = precisions[cell.load].max(cell.precision);
             seen[cell.repeat].insert(cell.load);
         }
         let repeats = seen.iter().filter(|loads| loads.len() > 1).count();
-        Some(BlockCurve { loads, levels, residuals, repeats, sharpness: 1.0 })
+        Some(BlockCurve { loads, levels, precisions, residuals, repeats, sharpness: 1.0 })
     }
 
     /// A curve without noise: ascending loads and the logarithm of the value at each.
     pub fn exact(loads: Vec<f64>, levels: Vec<f64>) -> Self {
-        BlockCurve { loads, levels, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
+        let precisions = vec![1.0; loads.len()];
+        BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
     }
 
     /// The fitted value at a measured load.
@@ -150,7 +167,7 @@ impl BlockCurve {
     /// includes the error of interpolating between loads.
     pub fn draw(&self, random: &mut impl Rng, drops_loads: bool) -> BlockCurve {
         let last = self.loads.len() - 1;
-        let (mut loads, mut levels) = (Vec::with_capacity(last + 1), Vec::with_capacity(last + 1));
+        let (mut loads, mut levels, mut precisions) = (Vec::new(), Vec::new(), Vec::new());
         for at in 0..=last {
             let readings = self.residuals[at].len();
             let pool: Vec<f64> = (at.saturating_sub(1)..=(at + 1).min(last))
@@ -162,11 +179,12 @@ impl BlockCurve {
             let left_out = random.random_range(0.0..1.0) < LEFT_OUT;
             if !(left_out && drops_loads && at > 0 && at < last) {
                 loads.push(self.loads[at]);
+                precisions.push(self.precisions[at]);
                 levels.push(self.levels[at] + mean * inflation);
             }
         }
         let sharpness = random.random_range(0.0..1.0);
-        BlockCurve { loads, levels, residuals: Vec::new(), repeats: self.repeats, sharpness }
+        BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: self.repeats, sharpness }
     }
 
     /// Where doubling the load raises the value by less than `gain_ratio`: the load x at which value(x sqrt 2) /
@@ -306,7 +324,13 @@ mod tests {
         let mut all = Vec::new();
         for (repeat, (drift, values)) in repeats.iter().enumerate() {
             for (load, value) in loads.iter().zip(*values) {
-                all.push(Reading { load: *load, repeat: repeat as u32, value: value * drift, weight: 1.0 });
+                all.push(Reading {
+                    load: *load,
+                    repeat: repeat as u32,
+                    value: value * drift,
+                    weight: 1.0,
+                    precision: 1.0,
+                });
             }
         }
         all

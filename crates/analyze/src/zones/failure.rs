@@ -92,6 +92,8 @@ pub(super) struct Trial {
     pub repeat: u32,
     pub failed: bool,
     pub weight: f64,
+    /// Requests of a random schedule: the rate that it really asked is known to 1/sqrt of them. `None` of other loads.
+    pub random_requests: Option<f64>,
 }
 
 /// The bounds of the failure point: the highest load that holds and the lowest that fails.
@@ -174,7 +176,16 @@ pub(super) fn bracket_interval(trials: &[Trial], confidence: f64, seed: u64) -> 
     let drawn = interval_of(&middles, confidence)?;
     let low = found.lower.unwrap_or(lowest).min(drawn.low);
     let high = found.upper.map(|upper| upper.max(drawn.high));
-    Some((low, high))
+    let (Some(lower), Some(upper)) = (found.lower, found.upper) else { return Some((low, high)) };
+    let middle = (lower * upper).sqrt();
+    let wider = |end: f64, load: f64| (1.0 - end / middle).hypot(2.0 / requests_at(trials, load).sqrt());
+    Some((middle * (1.0 - wider(low, lower)), high.map(|high| middle * (1.0 + wider(high, upper)))))
+}
+
+/// Requests of random schedules at a load; without bound where a trial asked just the rate that it names.
+fn requests_at(trials: &[Trial], load: f64) -> f64 {
+    let there = trials.iter().filter(|trial| trial.load == load);
+    there.map(|trial| trial.random_requests.unwrap_or(f64::INFINITY).max(1.0)).sum()
 }
 
 /// The recovery point: between loads that are off the loading curve and loads that are back on it, with the bounds
@@ -185,6 +196,7 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
         repeat: *repeat,
         failed: *failed,
         weight: 1.0,
+        random_requests: None,
     };
     let trials: Vec<Trial> = trials.iter().map(trial).collect();
     let found = bracket(&trials);
@@ -223,7 +235,7 @@ mod tests {
     use crate::shown::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
-        Trial { load, repeat, failed, weight: 1.0 }
+        Trial { load, repeat, failed, weight: 1.0, random_requests: None }
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let mut levels: Vec<Level> = groups.iter().map(|(load, points)| levels::level(*load, points, criteria)).collect();
     let trials = levels::trials(&groups, criteria);
     let bracket = failure::bracket(&trials);
-    let throughput = BlockCurve::fit(&levels::readings(&groups, |point| point.value(names::THROUGHPUT)));
+    let throughput = BlockCurve::fit(&levels::throughputs(&groups));
     let cpu = BlockCurve::fit(&levels::readings(&groups, crate::point::cpu_us));
     let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
     let mut yield_point = match sweep {

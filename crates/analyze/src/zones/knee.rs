@@ -31,12 +31,9 @@ impl BlockCurve {
             // At a sharp knee, doublings centred up to here still gain that much.
             Crossing::At(load) => load * (1.0 + gain_ratio) / std::f64::consts::SQRT_2,
         };
-        let measured: Vec<(f64, f64)> = self
-            .loads
-            .iter()
-            .zip(&self.levels)
-            .filter(|(load, _)| speaks_for(guess, **load))
-            .map(|(load, level)| (load.ln(), *level))
+        let measured: Vec<Measured> = (0..self.loads.len())
+            .filter(|at| speaks_for(guess, self.loads[*at]))
+            .map(|at| Measured { x: self.loads[at].ln(), level: self.levels[at], precision: self.precisions[at] })
             .collect();
         let most_slope = (1.0 + gain_ratio).log2();
         let fits = BENDS.map(|bend| Fit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
@@ -54,6 +51,14 @@ pub(crate) fn speaks_for(knee: f64, load: f64) -> bool {
     (knee * FROM..=knee * UP_TO).contains(&load)
 }
 
+/// A load (its logarithm), the logarithm of the throughput there, and how exactly that is known.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    x: f64,
+    level: f64,
+    precision: f64,
+}
+
 /// A curve with a bend: `level + x - softplus(bend (1 - slope) (x - knee)) / bend` over x = ln(load).
 #[derive(Debug, Clone, Copy)]
 struct Fit {
@@ -69,8 +74,8 @@ struct Fit {
 }
 
 impl Fit {
-    fn new(measured: &[(f64, f64)], knee: f64, bend: f64) -> Fit {
-        let level = measured.iter().take(3).map(|(x, level)| level - x).fold(f64::NEG_INFINITY, f64::max);
+    fn new(measured: &[Measured], knee: f64, bend: f64) -> Fit {
+        let level = measured.iter().take(3).map(|at| at.level - at.x).fold(f64::NEG_INFINITY, f64::max);
         let fit = Fit { level, knee, slope: 0.0, bend, squares: 0.0 };
         Fit { squares: fit.squares_of(measured), ..fit }
     }
@@ -82,27 +87,27 @@ impl Fit {
         (softplus / self.bend, 1.0 / (1.0 + (-z).exp()))
     }
 
-    fn residual(&self, (x, level): (f64, f64)) -> f64 {
-        level - (self.level + x - self.bent(x).0)
+    fn residual(&self, at: &Measured) -> f64 {
+        at.level - (self.level + at.x - self.bent(at.x).0)
     }
 
-    fn squares_of(&self, measured: &[(f64, f64)]) -> f64 {
-        measured.iter().map(|at| self.residual(*at).powi(2)).sum()
+    fn squares_of(&self, measured: &[Measured]) -> f64 {
+        measured.iter().map(|at| at.precision * self.residual(at).powi(2)).sum()
     }
 
     /// The nearest least-squares fit (Levenberg and Marquardt) with a slope of at most this.
-    fn improved(mut self, measured: &[(f64, f64)], most_slope: f64) -> Fit {
+    fn improved(mut self, measured: &[Measured], most_slope: f64) -> Fit {
         let mut damping = 1e-3;
         for _ in 0..STEPS {
             let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
             for at in measured {
-                let share = self.bent(at.0).1;
-                let row = [1.0, share * (1.0 - self.slope), share * (at.0 - self.knee)];
-                let residual = self.residual(*at);
+                let share = self.bent(at.x).1;
+                let row = [1.0, share * (1.0 - self.slope), share * (at.x - self.knee)];
+                let residual = self.residual(at);
                 for i in 0..3 {
-                    right[i] += row[i] * residual;
+                    right[i] += at.precision * row[i] * residual;
                     for j in 0..3 {
-                        matrix[i][j] += row[i] * row[j];
+                        matrix[i][j] += at.precision * row[i] * row[j];
                     }
                 }
             }

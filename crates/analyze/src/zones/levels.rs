@@ -5,7 +5,10 @@ use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
 use crate::point::{client_limited, cpu_us, is_crowded, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
-use record::{Criteria, Point, Sweep, names};
+use record::{Arrival, Criteria, Pace, Point, Sweep, names};
+
+/// A count of so many random requests is exact to one per cent, and machines repeat hardly better.
+const EXACT_REQUESTS: f64 = 1e4;
 
 /// The load of a point in its sweep's unit; `None` where it has none (a closed-loop point in the sweep over rate).
 pub(super) fn load_of(point: &Point) -> Option<f64> {
@@ -90,7 +93,20 @@ fn weighted<'a>(groups: &'a [(f64, Vec<&'a Point>)]) -> impl Iterator<Item = (f6
 
 pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<Reading> {
     weighted(groups)
-        .filter_map(|(load, point, weight)| Some(Reading { load, repeat: point.repeat, value: value(point)?, weight }))
+        .filter_map(|(load, point, weight)| {
+            Some(Reading { load, repeat: point.repeat, value: value(point)?, weight, precision: 1.0 })
+        })
+        .collect()
+}
+
+/// Throughputs; what rests on few requests is known less exactly.
+pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<Reading> {
+    weighted(groups)
+        .filter_map(|(load, point, weight)| {
+            let requests = point.outcomes.completed() as f64;
+            let precision = ((1.0 + requests) / (1.0 + requests + EXACT_REQUESTS)).clamp(0.0, 1.0);
+            Some(Reading { load, repeat: point.repeat, value: point.value(names::THROUGHPUT)?, weight, precision })
+        })
         .collect()
 }
 
@@ -100,7 +116,9 @@ pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<
         .filter_map(|(load, point, weight)| {
             let failed = !crossed(point, criteria)?.is_empty();
             let limited = failed && client_limited(point, criteria);
-            (!limited).then_some(Trial { load, repeat: point.repeat, failed, weight })
+            let is_random = matches!(point.pace, Pace::Open { arrival: Arrival::Poisson, .. });
+            let random_requests = is_random.then_some(point.outcomes.sent as f64);
+            (!limited).then_some(Trial { load, repeat: point.repeat, failed, weight, random_requests })
         })
         .collect()
 }

@@ -54,16 +54,17 @@ fn the_intervals_of_knees_claim_the_spread_between_finds() {
         ("workers", Some(0.002), 0.0, 0.02..1.3),
         ("workers, noisy", Some(0.02), 0.0, 0.4..1.6),
         ("growing", Some(0.002), 0.004, 0.1..1.3),
-        // As many requests as a renewal process has in a window.
-        ("exponential", None, 0.0, 0.3..1.3),
+        ("exponential", None, 0.0, 0.3..2.0),
     ];
     for (name, noise, growth, ratios) in kinds {
         let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(7);
         let mut finds = Finds::default();
         for seed in 0..seeds() {
             let (workers, demand) = (f64::from(random.random_range(6..=32)), random.random_range(8e-3..16e-3));
-            let noise = noise.unwrap_or((demand / workers).sqrt());
-            let server = Server { noise, growth, drift: noise, path: 2e-4, ..Server::pool(workers, demand) };
+            let is_exponential = noise.is_none();
+            let noise = noise.unwrap_or(0.002);
+            let server =
+                Server { noise, growth, drift: noise, is_exponential, path: 2e-4, ..Server::pool(workers, demand) };
             let mut bench = Bench::new(server.clone(), seed);
             let plan = plan(80);
             bench.sweep_connections(&plan, seed);

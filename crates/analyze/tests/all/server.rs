@@ -36,6 +36,8 @@ pub struct Server {
     pub metastable: Option<(f64, f64)>,
     /// Each point leaves it this much slower.
     pub slows: f64,
+    /// Service times are exponential: a window's count varies as that of a renewal process.
+    pub is_exponential: bool,
     /// Windows of the open loop have as many requests more or fewer as those of a Poisson schedule.
     pub is_poisson: bool,
 }
@@ -56,6 +58,7 @@ impl Default for Server {
             disturbed: 0.0,
             metastable: None,
             slows: 0.0,
+            is_exponential: false,
             is_poisson: false,
         }
     }
@@ -159,7 +162,10 @@ impl Bench {
         }
         let is_disturbed = left < 1.0;
         left *= (1.0 - server.slows).powi(self.points.len() as i32) * if self.is_down { 0.3 } else { 1.0 };
-        let rate = self.noisy(server.throughput(load) * drift * left, duration_ns).min(server.client_limit);
+        let mut rate = self.noisy(server.throughput(load) * drift * left, duration_ns).min(server.client_limit);
+        if server.is_exponential {
+            rate *= (self.normal() / (rate * seconds).sqrt()).exp();
+        }
         let cpu_us = self.noisy(server.demand_at(load) * 1e6 / drift, duration_ns);
         let busy = (rate * cpu_us / 1e6).min(1.0);
         let response_us = load / rate * 1e6;
