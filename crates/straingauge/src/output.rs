@@ -17,7 +17,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     written(path, write_whole(path, bytes))
 }
 
-/// Checks early whether [`write`] could succeed, before time is spent on measuring.
+/// Checks early whether [`write()`] could succeed, before time is spent on measuring.
 pub fn check(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(wrong_usage(format!("{} is a folder: name a file in it", path.display())));

@@ -29,7 +29,9 @@ pub use axis::AxisWord;
 pub use clients::{ClientOptions, CloseWord, SwitchWord};
 pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
-pub use drive::{DriveArgs, IsolateWord, OutputOptions, ServerOptions};
+#[cfg(feature = "bpf")]
+pub use drive::ServerOptions;
+pub use drive::{DriveArgs, IsolateWord, OutputOptions};
 pub use export::Export;
 pub use files::FilesArgs;
 pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
