@@ -42,6 +42,8 @@ fn distinct(rates: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if crate::long_run() { 256 } else { 40 }))]
+
     #[test]
     fn repeats_land_on_earlier_rates(
         noise in 0.0..0.05f64,
