@@ -37,7 +37,8 @@ struct parameters draw(uint64_t seed, enum kind kind, uint64_t draw) {
         break;
     default:
         of.workers = one_of(&state, 6, 20);
-        /* Long beside the path and the client, who serve one after another all that the workers end at once; the longest of random times are several times their mean. */
+        /* Long beside the path and the client, who serve one after another all that the workers end at once; the
+         * longest of random times are several times their mean. */
         of.time_ns = kind == EXPONENTIAL ? time_between(&state, 8000, 16000) : time_between(&state, 16000, 32000);
         /* At twice the workers a request takes 3 to 10 % longer. */
         of.growth = kind == GROWING ? round(between(&state, 0.03, 0.1) / (double)of.workers * 1e6) / 1e6 : 0;
