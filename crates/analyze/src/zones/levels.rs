@@ -92,20 +92,23 @@ fn weighted<'a>(groups: &'a [(f64, Vec<&'a Point>)]) -> impl Iterator<Item = (f6
 }
 
 pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> Option<f64>) -> Vec<Reading> {
-    weighted(groups)
-        .filter_map(|(load, point, weight)| {
-            Some(Reading { load, repeat: point.repeat, value: value(point)?, weight, precision: 1.0 })
-        })
-        .collect()
+    precise_readings(groups, |point| Some((value(point)?, 1.0)))
 }
 
 /// Throughputs; what rests on few requests is known less exactly.
 pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<Reading> {
+    precise_readings(groups, |point| {
+        let requests = 1.0 + point.outcomes.completed() as f64;
+        Some((point.value(names::THROUGHPUT)?, requests / (requests + EXACT_REQUESTS)))
+    })
+}
+
+/// Readings of a value with its precision.
+fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option<(f64, f64)>) -> Vec<Reading> {
     weighted(groups)
         .filter_map(|(load, point, weight)| {
-            let requests = point.outcomes.completed() as f64;
-            let precision = ((1.0 + requests) / (1.0 + requests + EXACT_REQUESTS)).clamp(0.0, 1.0);
-            Some(Reading { load, repeat: point.repeat, value: point.value(names::THROUGHPUT)?, weight, precision })
+            let (value, precision) = of(point)?;
+            Some(Reading { load, repeat: point.repeat, value, weight, precision })
         })
         .collect()
 }
