@@ -9,6 +9,7 @@ mod bad_input;
 mod bad_workloads;
 mod broken_server;
 mod clients;
+mod compare_page;
 mod document_server;
 mod documented;
 mod exports;
