@@ -5,7 +5,7 @@ use super::tables::Table;
 use super::{Section, draw, loads};
 use crate::chart::{Chart, Limit, Mark, Scale, Series};
 use crate::text::unbroken;
-use analyze::compare::{self, Comparison, Difference, server_words};
+use analyze::compare::{self, Comparison, Difference, Price, server_words};
 use analyze::verdict;
 use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
@@ -18,6 +18,32 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
     let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
     let (of_a, of_b) = (zones::of_run(a), zones::of_run(b));
     let said = |run: &RunDir, findings: &Findings| verdict::sentences(run, findings).headline;
+    let price = compare::price(a, b, compare::THRESHOLD_RATIO);
+    let of_figures = |names| {
+        let mut found = match (&of_a.connections, &of_b.connections) {
+            (Some(a_found), Some(b_found)) => figures(names, &[(a, a_found), (b, b_found)]),
+            _ => Vec::new(),
+        };
+        found.extend(ratios(names, &comparison));
+        // This page says more about the loads of A only.
+        found.iter_mut().for_each(|figure| figure.chart.loads.clear());
+        found
+    };
+    if let Some(price) = price {
+        let note = format!(
+            "The same server, {}, without and with '{}' beside it, in turn. {}",
+            server_words(a),
+            price.command,
+            compare::price_words(&price)
+        );
+        return Some(Section {
+            title: "The price of what ran beside it",
+            note: unbroken(&note),
+            figures: draw(of_figures(["without", "with"]), counter),
+            tables: vec![price_table(a, b, &price), table(["without", "with"], &comparison, PAIRS)],
+            ..Section::default()
+        });
+    }
     let note = format!(
         "A: {}. {} B: {}. {} {}",
         server_words(a),
@@ -26,27 +52,30 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
         said(b, &of_b),
         compare::headline(&comparison)
     );
-    let mut figures = match (&of_a.connections, &of_b.connections) {
-        (Some(a_found), Some(b_found)) => figures(&[(a, a_found), (b, b_found)]),
-        _ => Vec::new(),
-    };
-    figures.extend(ratios(&comparison));
-    // This page says more about the loads of A only.
-    figures.iter_mut().for_each(|figure| figure.chart.loads.clear());
     Some(Section {
         title: "Side by side",
         note: unbroken(&note),
-        figures: draw(figures, counter),
-        tables: vec![table(&comparison, PAIRS)],
+        figures: draw(of_figures(["A", "B"]), counter),
+        tables: vec![table(["A", "B"], &comparison, PAIRS)],
         ..Section::default()
     })
 }
 
+fn price_table(a: &RunDir, b: &RunDir, price: &Price) -> Table {
+    Table {
+        title: "Over all loads",
+        headings: crate::price::HEADINGS.map(String::from).into(),
+        units: vec!["", "geometric mean", "geometric mean", "with / without", "", "Student's t, Holm", ""],
+        rows: crate::price::rows(a, b, price),
+        note: "Of each round the mean over the loads is a pair. What the command used itself is the mean over the windows in which it ran; memory is the proportional set size at their ends.".into(),
+    }
+}
+
 /// The ratios; `note` says how they were tested.
-pub(super) fn table(comparison: &Comparison, note: &str) -> Table {
+pub(super) fn table([a, b]: [&str; 2], comparison: &Comparison, note: &str) -> Table {
     Table {
         title: "",
-        headings: ["load", "figure", "A", "B", "B / A", "interval", "p", "n", ""].map(String::from).into(),
+        headings: ["load", "figure", a, b, &format!("{b} / {a}"), "interval", "p", "n", ""].map(String::from).into(),
         units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "Holm", "A/B", ""],
         rows: comparison.differences.iter().map(crate::compare::row).collect(),
         note: note.into(),
@@ -57,7 +86,7 @@ type Value = fn(&Point) -> Option<f64>;
 type OfLevel = fn(&Level) -> Option<Spread>;
 
 /// Both curves of a sweep, with the zones of each in lanes above.
-pub(super) fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
+pub(super) fn figures(of: [&'static str; 2], runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
     let us = |us: f64| format!("{us:.1}");
     let throughput: (OfLevel, Value) = (|level| level.throughput_per_sec, |point| point.value(names::THROUGHPUT));
     let p50: (OfLevel, Value) = (|level| level.response_p50_us, |point| point.value(names::RESPONSE_P50));
@@ -68,10 +97,16 @@ pub(super) fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
     let logarithmic = "logarithmic scale";
     let server = "server CPU, us per request";
     [
-        figure(runs, ("Throughput", "responses per second", "1/s"), names::THROUGHPUT, throughput, linear(format_si)),
-        figure(runs, ("Median response time", logarithmic, "us"), names::RESPONSE_P50, p50, times),
-        figure(runs, ("Response time, p99", logarithmic, "us"), names::RESPONSE_P99, p99, times),
-        figure(runs, ("CPU time per request", server, "us/request"), names::SERVER_CPU, cpu, linear(us)),
+        figure(
+            (of, runs),
+            ("Throughput", "responses per second", "1/s"),
+            names::THROUGHPUT,
+            throughput,
+            linear(format_si),
+        ),
+        figure((of, runs), ("Median response time", logarithmic, "us"), names::RESPONSE_P50, p50, times),
+        figure((of, runs), ("Response time, p99", logarithmic, "us"), names::RESPONSE_P99, p99, times),
+        figure((of, runs), ("CPU time per request", server, "us/request"), names::SERVER_CPU, cpu, linear(us)),
     ]
     .into_iter()
     .flatten()
@@ -79,19 +114,18 @@ pub(super) fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
 }
 
 fn figure(
-    runs: &[(&RunDir, &SweepFindings); 2],
+    (of, runs): ([&'static str; 2], &[(&RunDir, &SweepFindings); 2]),
     (title, y_name, unit): (&'static str, &str, &'static str),
     name: &str,
     (level, value): (OfLevel, Value),
     scale: impl Fn(Vec<f64>) -> Scale,
 ) -> Option<Figure> {
     let sweep = runs[0].1.sweep;
-    let letters = ["A", "B"];
     let series: Vec<Series> = runs
         .iter()
-        .zip(letters.into_iter().zip(["s1", "s2"]))
-        .map(|((run, found), (letter, class))| Series {
-            name: letter.into(),
+        .zip(of.into_iter().zip(["s1", "s2"]).zip(["A", "B"]))
+        .map(|((run, found), ((of, class), letter))| Series {
+            name: of.into(),
             class,
             line: charts::medians(found, level),
             dots: charts::dots(&charts::of(run, sweep), name, value),
@@ -115,8 +149,8 @@ fn figure(
     // The number of points is each run's own, and the medians have it.
     loads.iter_mut().for_each(|load| load.points = 0);
     let chart = Chart {
-        description: format!("A: {} B: {}", of_a.description, of_b.description),
-        lanes: letters.into_iter().zip(frames.iter().map(|frame| frame.bands.clone())).collect(),
+        description: format!("{}: {} {}: {}", of[0], of_a.description, of[1], of_b.description),
+        lanes: of.into_iter().zip(frames.iter().map(|frame| frame.bands.clone())).collect(),
         series,
         unit,
         origin: "median of points",
@@ -128,7 +162,8 @@ fn figure(
 }
 
 /// B / A of every figure over the loads, with intervals.
-pub(super) fn ratios(comparison: &Comparison) -> Option<Figure> {
+pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figure> {
+    let ratio = format!("{b} / {a}");
     let sweep = comparison.differences.first()?.sweep;
     let mut words: Vec<&'static str> = Vec::new();
     for difference in &comparison.differences {
@@ -175,20 +210,20 @@ pub(super) fn ratios(comparison: &Comparison) -> Option<Figure> {
             limit(1.0 - comparison.threshold_ratio, String::new()),
         ],
         series,
-        origin: "B / A of geometric means",
+        origin: "ratio of geometric means",
         interval_name: "95 % interval",
         ..Chart::empty(
             "Ratios against load",
             if is_rate { "offered load, requests per second" } else { "connections" },
-            "B / A",
+            &ratio,
             x_scale,
             y_scale,
         )
     };
-    let caption =
-        "B / A with 95 % intervals: of throughput more is better, of the others less. n: points of the side that has \
-                   fewer. Dashed: no change, and the \
-                   threshold on either side."
-            .to_string();
-    Some(Figure { title: "B / A", caption, chart })
+    let caption = format!(
+        "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: points of the side that has \
+         fewer. Dashed: no change, and the threshold on either side."
+    );
+    let title = if b == "B" { "B / A" } else { "Ratio" };
+    Some(Figure { title, caption, chart })
 }

@@ -14,6 +14,8 @@ use record::text::plain;
 use record::{RunDir, Sweep};
 use serde::Serialize;
 
+/// The names of the runs.
+const LETTERS: [&str; 2] = ["A", "B"];
 /// The most functions listed.
 const FUNCTIONS: usize = 20;
 
@@ -126,7 +128,7 @@ fn sections(
         let mut figures = Vec::new();
         let mut of_loads = Vec::new();
         if let (Some(found_a), Some(found_b)) = (&found_a, &found_b) {
-            figures = beside::figures(&[(a, found_a), (b, found_b)]);
+            figures = beside::figures(LETTERS, &[(a, found_a), (b, found_b)]);
             for (run, found, letter) in [(a, found_a, "A"), (b, found_b, "B")] {
                 of_loads.extend(loads::of_sweep_in(run, found, letter));
             }
@@ -135,7 +137,7 @@ fn sections(
             differences: comparison.differences.iter().filter(|one| one.sweep == sweep).cloned().collect(),
             ..comparison.clone()
         };
-        figures.extend(beside::ratios(&of_sweep));
+        figures.extend(beside::ratios(LETTERS, &of_sweep));
         Section {
             title: match sweep {
                 Sweep::Connections => "Closed loop over connections",
@@ -144,7 +146,7 @@ fn sections(
             },
             note: String::new(),
             figures: draw(figures, counter),
-            table: beside::table(&of_sweep, WELCH),
+            table: beside::table(LETTERS, &of_sweep, WELCH),
             loads: of_loads,
         }
     };

@@ -212,7 +212,7 @@ fn a_comparison_answers_hover_zoom_a_hidden_curve_and_a_click() {
     let at = person.finds(&chart("B / A", ".wide circle[data-rows]"));
     person.hovers(at);
     let told = person.reads(&format!("{}.innerText", chart("B / A", ".tip")));
-    assert!(told.contains("95 % interval: ") && told.contains("B / A of geometric means"), "{told}");
+    assert!(told.contains("95 % interval: ") && told.contains("ratio of geometric means"), "{told}");
     let middle = person.finds(&chart("B / A", ".wide svg"));
     person.drags((middle.0 - 80.0, middle.1), (middle.0 + 40.0, middle.1));
     assert!(person.reads(&format!("{}.textContent", chart("B / A", ".told"))).ends_with("% of the range."));
@@ -229,4 +229,29 @@ fn a_comparison_fits_a_phone_and_a_desk_and_is_whole_without_script() {
     let tables = person.sees("document.querySelectorAll('figure.chart details.data').length");
     assert_eq!(tables, person.sees("document.querySelectorAll('figure.chart').length"));
     assert_eq!(person.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_price_is_shown_without_and_with_the_command_in_80_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = fixture::write(folder.path(), fixture::record(), &fixture::points());
+    let mut b = a.clone();
+    fixture::found(&mut b.record).beside = ["agent", "--all"].map(String::from).to_vec();
+    let price = analyze::compare::price(&a, &b, 0.05).expect("a price");
+    let comparison = analyze::compare::interleaved(&a, &b, 0.05).unwrap();
+    let words = report::price::text(&a, &b, &price, &comparison);
+    let (over_all, by_load) = words.split_once("by load\n").expect("both tables");
+    assert!(over_all.lines().all(|line| line.chars().count() <= 80), "{over_all}");
+    assert!(over_all.starts_with("The price of 'agent --all' beside nginx"), "{over_all}");
+    let flat = over_all.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(&analyze::compare::price_words(&price)), "{flat}");
+    for row in ["CPU/request", "throughput", "p50", "p99", "yield point"] {
+        assert!(over_all.contains(row), "{row}: {over_all}");
+    }
+    assert_eq!(
+        by_load.lines().next().unwrap().split_whitespace().collect::<Vec<_>>()[..4],
+        ["load", "figure", "without", "with"]
+    );
+    let json = serde_json::json!(price);
+    assert!(json["figures"][0]["load"].is_null() && json["command"] == "agent --all", "{json:#}");
 }
