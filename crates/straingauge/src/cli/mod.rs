@@ -250,6 +250,21 @@ mod tests {
         command(true).debug_assert();
     }
 
+    #[test]
+    fn lengths_of_runs_and_waits_may_be_bare_seconds_and_delays_not() {
+        let taken = |words: &str| Cli::try_parse_from(words.split(' ')).is_ok();
+        for words in [
+            "straingauge find :80 --budget 30 --warmup 1 --timeout 5 --connect-timeout 5",
+            "straingauge watch :80 --interval 2 -d 10",
+            "straingauge profile :80 --axis cold --budget 30 -d 1",
+        ] {
+            assert!(taken(words), "{words}");
+        }
+        for words in ["straingauge load :80 --delay 50", "straingauge find :80 --p99-limit 100"] {
+            assert!(!taken(words), "{words}: milliseconds may be meant");
+        }
+    }
+
     /// Every option of every command that a person may call, with the command.
     fn options(cli: &clap::Command) -> Vec<(String, clap::Arg)> {
         let mut found = Vec::new();
