@@ -6,6 +6,7 @@
 //! [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
 //! their period, [`tables`] holds the tables, `processes` the one by process; the crate `report` draws them.
 
+pub mod headroom;
 pub mod lines;
 mod processes;
 pub mod recording;

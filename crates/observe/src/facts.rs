@@ -69,10 +69,15 @@ pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
     if !is_of_one_server || ours == theirs || ours.starts_with(&format!("{theirs}/")) {
         return None;
     }
+    Some(cgroup_mount()?.join(theirs.trim_start_matches('/')))
+}
+
+/// Where control groups (v2) are mounted.
+pub fn cgroup_mount() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let root = mounts.lines().find_map(|line| {
+    let mount = mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         (right.split(' ').next() == Some("cgroup2")).then(|| left.split(' ').nth(4)).flatten()
     })?;
-    Some(PathBuf::from(root).join(theirs.trim_start_matches('/')))
+    Some(PathBuf::from(mount))
 }

@@ -4,19 +4,18 @@ use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, ServerGroup, Target, anonymous_pages};
+use crate::limits::most_descriptors;
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::outgoing;
 use crate::port_sockets::PortReader;
-use crate::proc_text::parse_descriptor_limit;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Edge, MissingReasons, Window};
 use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,8 +25,6 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Most different files that are kept as waited for.
 const MAX_WAITED_FILES: usize = 32;
-/// Most processes whose descriptors are counted.
-const MAX_COUNTED: usize = 64;
 
 /// Watches a server until it is dropped.
 #[derive(Debug)]
@@ -167,7 +164,7 @@ impl Observer {
             busiest_thread_ns,
             size,
             anonymous_pages: anonymous_pages(&members),
-            descriptors_used: most_descriptors(&members),
+            descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),
             members,
             server_cpus: self.target.server_cpus.clone(),
             client_pid: self.target.client_pid,
@@ -221,19 +218,4 @@ fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
             Err(error) => (Vec::new(), Some(error.to_string())),
         },
     }
-}
-
-/// Open descriptors and the limit of the process that is nearest to it; `None` if none can be read.
-fn most_descriptors(members: &[u32]) -> Option<(u64, u64)> {
-    let of_process = |pid: &u32| {
-        let folder = format!("/proc/{pid}/fd");
-        // Since Linux 6.2 the folder's size is the number of its entries.
-        let used = match fs::metadata(&folder).ok()?.len() {
-            0 => fs::read_dir(&folder).ok()?.count() as u64,
-            used => used,
-        };
-        Some((used, parse_descriptor_limit(&fs::read(format!("/proc/{pid}/limits")).ok()?).filter(|limit| *limit > 0)?))
-    };
-    let nearest = |a: &(u64, u64), b: &(u64, u64)| (a.0 as f64 / a.1 as f64).total_cmp(&(b.0 as f64 / b.1 as f64));
-    members.iter().take(MAX_COUNTED).filter_map(of_process).max_by(nearest)
 }

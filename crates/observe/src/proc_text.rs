@@ -236,6 +236,13 @@ pub fn parse_cgroup_usage_us(text: &[u8]) -> Option<u64> {
     lines(text).find_map(|line| line.strip_prefix(b"usage_usec ")).and_then(|rest| words(rest).next()).and_then(number)
 }
 
+/// The limit in a control group's `cpu.max`, in CPUs; `None` where it is `max`.
+pub fn parse_cpu_limit(text: &[u8]) -> Option<f64> {
+    let mut fields = words(text).map(number);
+    let (quota_us, period_us) = (fields.next()??, fields.next()??);
+    (quota_us > 0 && period_us > 0).then(|| quota_us as f64 / period_us as f64)
+}
+
 /// The path in the unified hierarchy from `/proc/PID/cgroup`; untrusted text without `..`.
 pub fn parse_cgroup_path(text: &[u8]) -> Option<String> {
     let path = lines(text).find_map(|line| line.strip_prefix(b"0::"))?;

@@ -131,6 +131,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         room: args.room.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
         looks: !args.no_looks,
         pack: pack.map(|(pack, _)| pack),
+        limits: true,
         reads_by_position: false,
     })
 }
