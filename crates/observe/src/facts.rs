@@ -74,10 +74,20 @@ pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
 
 /// Where control groups (v2) are mounted.
 pub fn cgroup_mount() -> Option<PathBuf> {
+    cgroup_mounts("cgroup2", |_| true)
+}
+
+/// Where those of the controller `cpu` are (v1).
+pub fn cpu_cgroup_mount() -> Option<PathBuf> {
+    cgroup_mounts("cgroup", |options| options.split(',').any(|option| option == "cpu"))
+}
+
+fn cgroup_mounts(kind: &str, has: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mount = mounts.lines().find_map(|line| {
+    mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
-        (right.split(' ').next() == Some("cgroup2")).then(|| left.split(' ').nth(4)).flatten()
-    })?;
-    Some(PathBuf::from(mount))
+        let mut right = right.split(' ');
+        let is_it = right.next() == Some(kind) && right.nth(1).is_some_and(&has);
+        is_it.then(|| left.split(' ').nth(4)).flatten().map(PathBuf::from)
+    })
 }

@@ -1,19 +1,24 @@
 //! What bounds the server: the CPUs that it may run on, its control group's limit of CPU time, one CPU for each of its
 //! threads, open descriptors. Read without privilege for processes of the same user.
 
-use crate::facts::cgroup_mount;
+use crate::facts::{cgroup_mount, cpu_cgroup_mount};
 use crate::group::{ServerGroup, clock_ticks_per_sec};
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{
-    parse_cgroup_path, parse_cgroup_usage_us, parse_cpu_limit, parse_descriptor_limit, parse_machine_stat,
+    parse_cgroup_path, parse_cgroup_usage_us, parse_cpu_cgroup_path, parse_cpu_limit, parse_descriptor_limit,
+    parse_machine_stat, parse_throttled,
 };
 use record::watch::{CpuQuota, Descriptors, LimitTotals};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Most processes whose descriptors are counted, and threads whose CPUs are read.
+/// Most processes whose descriptors are counted.
 const MAX_COUNTED: usize = 64;
+/// Most threads whose CPUs are read, and processes whose control groups are.
+const MAX_THREADS: usize = 1024;
+/// See [`MAX_THREADS`].
+const MAX_GROUPED: usize = 16;
 /// A control group deeper than this is not followed to the root.
 const MAX_DEPTH: usize = 32;
 
@@ -42,7 +47,7 @@ impl LimitReader {
         let limits = LimitTotals {
             cpus,
             idle_ns,
-            quota: busiest.as_ref().map(|thread| thread.pid).or(pids.first().copied()).and_then(quota_of),
+            quota: narrowest_quota(&pids).and_then(|folder| read_quota(&folder)),
             // Some kernels keep accounts of threads that are always zero.
             busiest_thread_ns: Some(self.busiest_thread_ns).filter(|ns| *ns > 0),
             busiest_thread: busiest,
@@ -55,15 +60,9 @@ impl LimitReader {
 
     /// The CPUs that these threads may run on: how many, and for how long they were idle.
     fn idle(&mut self, threads: &[u32]) -> Option<(u64, u64)> {
-        let mut allowed = CpuSet::new();
-        let mut is_known = false;
-        for tid in threads.iter().take(MAX_COUNTED) {
-            let Some(set) = Pid::from_raw(*tid as i32).and_then(|tid| sched_getaffinity(Some(tid)).ok()) else { continue };
-            is_known = true;
-            (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).for_each(|cpu| allowed.set(cpu));
-        }
-        let stat = parse_machine_stat(read(&self.stat, &mut self.buffer)?).filter(|_| is_known)?;
-        let of_server = || stat.cpus.iter().filter(|(cpu, _)| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu));
+        let allowed = allowed_cpus(threads)?;
+        let stat = parse_machine_stat(read(&self.stat, &mut self.buffer)?)?;
+        let of_server = || stat.cpus.iter().filter(|(cpu, _)| allowed.contains(cpu));
         let ticks: u64 = of_server().map(|(_, times)| times.idle.saturating_add(times.iowait)).sum();
         Some((of_server().count() as u64, ticks.saturating_mul(self.tick_ns)))
     }
@@ -85,21 +84,46 @@ pub fn most_descriptors(members: &[u32]) -> Option<Descriptors> {
     members.iter().take(MAX_COUNTED).filter_map(of_process).max_by(|a, b| used(a).total_cmp(&used(b)))
 }
 
-/// The narrowest limit of CPU time among a process's control group and those above it.
-fn quota_of(pid: u32) -> Option<CpuQuota> {
-    let path = parse_cgroup_path(&fs::read(format!("/proc/{pid}/cgroup")).ok()?)?;
-    quota_in(&cgroup_mount()?, &path)
+/// The CPUs that any of these threads may run on, ascending; `None` if that cannot be read.
+pub fn allowed_cpus(threads: &[u32]) -> Option<Vec<usize>> {
+    let of_thread = |tid: &u32| sched_getaffinity(Some(Pid::from_raw(*tid as i32)?)).ok();
+    let sets: Vec<CpuSet> = threads.iter().take(MAX_THREADS).filter_map(of_thread).collect();
+    let is_allowed = |cpu: &usize| sets.iter().any(|set| set.is_set(*cpu));
+    (!sets.is_empty()).then(|| (0..CpuSet::MAX_CPU).filter(is_allowed).collect())
 }
 
-fn quota_in(mount: &Path, path: &str) -> Option<CpuQuota> {
+/// The control group with the narrowest limit of CPU time among those of these processes and the groups above them.
+pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
+    let (unified, of_cpu) = (cgroup_mount(), cpu_cgroup_mount());
+    let mut folders = Vec::new();
+    for pid in pids.iter().take(MAX_GROUPED) {
+        let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else { continue };
+        for (mount, path) in [(&unified, parse_cgroup_path(&text)), (&of_cpu, parse_cpu_cgroup_path(&text))] {
+            folders.extend(mount.as_ref().zip(path).map(|(mount, path)| (mount, path)));
+        }
+    }
+    folders.sort();
+    folders.dedup();
+    let narrowest = folders.iter().filter_map(|(mount, path)| narrowest_in(mount, path));
+    narrowest.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, folder)| folder)
+}
+
+fn narrowest_in(mount: &Path, path: &str) -> Option<(f64, PathBuf)> {
     let folder = mount.join(path.trim_start_matches('/'));
-    let of_folder = |folder: &Path| {
-        let cpus = parse_cpu_limit(&fs::read(folder.join("cpu.max")).ok()?)?;
-        let used_us = parse_cgroup_usage_us(&fs::read(folder.join("cpu.stat")).ok()?)?;
-        Some(CpuQuota { cpus, used_ns: used_us.saturating_mul(1000) })
-    };
     let above = folder.ancestors().take(MAX_DEPTH).take_while(|folder| folder.starts_with(mount));
-    above.filter_map(of_folder).min_by(|a, b| a.cpus.total_cmp(&b.cpus))
+    let limited = above.filter_map(|folder| Some((read_quota(folder)?.cpus, folder.to_path_buf())));
+    limited.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The limit of CPU time of a control group, and its account; `None` if it has none.
+pub fn read_quota(folder: &Path) -> Option<CpuQuota> {
+    let file = |name: &str| fs::read(folder.join(name)).ok();
+    let limit = file("cpu.max").or_else(|| Some([file("cpu.cfs_quota_us")?, file("cpu.cfs_period_us")?].concat()));
+    let cpus = parse_cpu_limit(&limit?)?;
+    let account = file("cpu.stat").unwrap_or_default();
+    let (periods, throttled) = parse_throttled(&account).unwrap_or_default();
+    let used_ns = parse_cgroup_usage_us(&account).map(|us| us.saturating_mul(1000));
+    Some(CpuQuota { cpus, used_ns, periods, throttled })
 }
 
 #[cfg(test)]
@@ -113,15 +137,31 @@ mod tests {
             let folder = mount.path().join(path);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join("cpu.max"), max).unwrap();
-            fs::write(folder.join("cpu.stat"), format!("usage_usec {used_us}\nuser_usec 1\n")).unwrap();
+            let account = format!("usage_usec {used_us}\nuser_usec 1\nnr_periods 9\nnr_throttled 4\n");
+            fs::write(folder.join("cpu.stat"), account).unwrap();
         };
         make("slice", "50000 100000\n", 7);
         make("slice/server", "150000 100000\n", 5);
         make("slice/server/leaf", "max 100000\n", 3);
-        assert_eq!(quota_in(mount.path(), "/slice/server/leaf"), Some(CpuQuota { cpus: 0.5, used_ns: 7000 }));
+        let (cpus, folder) = narrowest_in(mount.path(), "/slice/server/leaf").unwrap();
+        let quota = CpuQuota { cpus: 0.5, used_ns: Some(7000), periods: 9, throttled: 4 };
+        assert_eq!((cpus, read_quota(&folder)), (0.5, Some(quota)));
         make("other", "max 100000\n", 3);
-        assert_eq!(quota_in(mount.path(), "/other"), None);
-        assert_eq!(quota_in(mount.path(), "/"), None, "the root has no file of limits");
+        assert_eq!(narrowest_in(mount.path(), "/other"), None);
+        assert_eq!(narrowest_in(mount.path(), "/"), None, "the root has no file of limits");
+    }
+
+    #[test]
+    fn limits_of_version_1_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("cpu.cfs_quota_us", "-1\n");
+        write("cpu.cfs_period_us", "100000\n");
+        write("cpu.stat", "nr_periods 230\nnr_throttled 8\nthrottled_time 48557328\n");
+        assert_eq!(read_quota(folder.path()), None);
+        write("cpu.cfs_quota_us", "30000\n");
+        let quota = CpuQuota { cpus: 0.3, used_ns: None, periods: 230, throttled: 8 };
+        assert_eq!(read_quota(folder.path()), Some(quota));
     }
 
     #[test]

@@ -4,18 +4,20 @@ use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, ServerGroup, Target, anonymous_pages};
-use crate::limits::most_descriptors;
+use crate::limits::{allowed_cpus, most_descriptors, narrowest_quota, read_quota};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::outgoing;
 use crate::port_sockets::PortReader;
+use crate::proc_text::MachineStat;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Edge, MissingReasons, Window};
 use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,6 +46,8 @@ pub struct Observer {
     waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<std::net::SocketAddr>,
+    /// The control group that limits the server's CPU time.
+    quota_folder: Option<PathBuf>,
 }
 
 impl Observer {
@@ -93,6 +97,7 @@ impl Observer {
             network_before,
             waited_for: BTreeMap::new(),
             backend: None,
+            quota_folder: None,
         };
         observer.table.scan();
         observer.shared.group().admit(&observer.table);
@@ -105,13 +110,17 @@ impl Observer {
         self.table.scan();
         let mut edge = Edge { clocks: self.table.cpu_clocks(), network: self.network.read(), ..Edge::default() };
         self.shared.begin_window();
+        let members;
         {
             let mut group = self.shared.group();
             group.admit(&self.table);
             edge.at_ns = group.read();
             group.begin_window();
             edge.group = group.counters();
+            members = group.pids();
         }
+        self.quota_folder = narrowest_quota(&members);
+        edge.quota = self.quota_folder.as_deref().and_then(read_quota);
         edge.machine = self.machine.read()?;
         self.read_own_side(&mut edge, own_before_ns);
         self.opened = Some(edge);
@@ -129,7 +138,7 @@ impl Observer {
         let mut end = Edge { at_ns, machine, network: self.network.read(), ..Edge::default() };
         // Processes that started inside the window and were not seen yet: read a moment later than the others.
         self.table.scan();
-        let (busiest_thread_ns, size, members);
+        let (busiest_thread_ns, size, members, busy_threads);
         {
             let mut group = self.shared.group();
             group.admit(&self.table);
@@ -137,9 +146,11 @@ impl Observer {
             busiest_thread_ns = group.busiest_thread_ns();
             size = group.size();
             members = group.pids();
+            busy_threads = group.busy_threads();
             self.missing.is_cut = group.is_cut();
         }
         end.clocks = self.table.cpu_clocks();
+        end.quota = self.quota_folder.as_deref().and_then(read_quota);
         self.read_own_side(&mut end, own_before_ns);
         if !members.is_empty() {
             self.missing.group = None;
@@ -154,6 +165,7 @@ impl Observer {
         if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most) {
             self.backend = Some(remote);
         }
+        let server_cpus = self.server_cpus(&busy_threads, &end.machine.stat);
         let network_before = std::mem::replace(&mut self.network_before, end.network.clone());
         Ok(Window {
             network_before,
@@ -166,12 +178,21 @@ impl Observer {
             anonymous_pages: anonymous_pages(&members),
             descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),
             members,
-            server_cpus: self.target.server_cpus.clone(),
+            server_cpus,
             client_pid: self.target.client_pid,
             has_group: self.target.group != Group::None,
             missing: self.missing.clone(),
             commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
         })
+    }
+
+    /// The CPUs that it was given, or else those that its threads may run on; empty = all.
+    fn server_cpus(&self, busy_threads: &[u32], machine: &MachineStat) -> Vec<usize> {
+        if !self.target.server_cpus.is_empty() || self.target.group == Group::None {
+            return self.target.server_cpus.clone();
+        }
+        let allowed = allowed_cpus(busy_threads).unwrap_or_default();
+        if machine.cpus.iter().all(|(cpu, _)| allowed.contains(cpu)) { Vec::new() } else { allowed }
     }
 
     fn read_own_side(&self, edge: &mut Edge, own_before_ns: u64) {

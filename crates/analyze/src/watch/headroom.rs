@@ -5,9 +5,7 @@ pub mod full;
 
 use full::{Use, full_at};
 use record::units::{format_nanos, grouped};
-use record::watch::{
-    Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit,
-};
+use record::watch::{Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Readings in a sliding window.
@@ -279,9 +277,18 @@ impl<'a> Window<'a> {
             return Seen::Unknown("the server's processes are not seen".into());
         };
         // A thread that slept through a reading may have other CPUs.
-        let steps = || self.steps.iter().filter(|step| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus));
+        let steps = || {
+            self.steps
+                .iter()
+                .filter(|step| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus))
+        };
         let same: Vec<Step<'_>> = steps()
-            .map(|step| Step { seconds: step.seconds, classes: step.classes.clone(), before: step.before, after: step.after })
+            .map(|step| Step {
+                seconds: step.seconds,
+                classes: step.classes.clone(),
+                before: step.before,
+                after: step.after,
+            })
             .collect();
         if same.len() < self.steps.len() / 2 {
             return Seen::Unknown("the CPUs that it may use changed".into());
@@ -302,7 +309,7 @@ impl<'a> Window<'a> {
             return Seen::Unknown("it changed".into());
         }
         let uses = self.uses(&self.by_cpu, |step| {
-            let used = step.per_sec(|mark| mark.limits.quota.map(|quota| quota.used_ns))?;
+            let used = step.per_sec(|mark| mark.limits.quota.and_then(|quota| quota.used_ns))?;
             Some((used, used))
         });
         Window::by_rate(uses, (quota.cpus, quota.cpus), None)
@@ -315,9 +322,8 @@ impl<'a> Window<'a> {
         let (Some(_), Some(thread)) = (last.limits.busiest_thread_ns, &last.limits.busiest_thread) else {
             return Seen::Unknown("this kernel keeps no accounts of threads, or they may not be read".into());
         };
-        let own = |of: fn(&Mark) -> Option<u64>| {
-            self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)))
-        };
+        let own =
+            |of: fn(&Mark) -> Option<u64>| self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)));
         let name = Some(format!("{} {}", thread.tid, thread.name));
         let alone = Window::by_rate(own(|mark| mark.limits.busiest_thread_ns), (1.0, 1.0), name);
         let threads = last.limits.reading_threads.unwrap_or(1).max(thread.siblings);

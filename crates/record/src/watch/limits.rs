@@ -13,7 +13,7 @@ pub struct LimitTotals {
     /// Time in which these CPUs were idle, summed over them, since boot. It jumps where `cpus` changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_ns: Option<u64>,
-    /// The narrowest limit of CPU time among the control groups (version 2) that the server is in; absent without one.
+    /// The narrowest limit of CPU time among the control groups that the server is in; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<CpuQuota>,
     /// CPU time of the busiest thread of each interval between two readings, summed over the intervals.
@@ -36,8 +36,13 @@ pub struct LimitTotals {
 pub struct CpuQuota {
     /// The limit, in CPUs.
     pub cpus: f64,
-    /// CPU time of the control group, nanoseconds.
-    pub used_ns: u64,
+    /// CPU time of the control group, nanoseconds; absent where another group accounts for it (version 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_ns: Option<u64>,
+    /// Periods in which the group ran.
+    pub periods: u64,
+    /// Of these, periods in which it was stopped because it had used its limit.
+    pub throttled: u64,
 }
 
 /// A thread.

@@ -76,7 +76,8 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     }
     let idle: Vec<(f64, f64)> = uses.iter().map(|at| (at.rate, most - at.used)).collect();
     let fitted = line(&idle, CONFIDENCE);
-    let (x, reach) = fitted.as_ref().and_then(|line| zero(line, &idle)).ok_or("its use does not clearly grow with the rate")?;
+    let (x, reach) =
+        fitted.as_ref().and_then(|line| zero(line, &idle)).ok_or("its use does not clearly grow with the rate")?;
     let others = mean(&uses.iter().map(|at| at.used - at.own).collect::<Vec<_>>()).unwrap_or(0.0);
     let left = most - others;
     let also: Vec<f64> = [ratio(uses, left), power(uses, left)].into_iter().flatten().collect();
@@ -96,8 +97,7 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
 /// wider as it is for a mean of an autoregressive series.
 fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))> {
     let (x, interval) = (line.x_intercept?, line.x_intercept_interval?);
-    let residuals: Vec<f64> =
-        points.iter().map(|(x, y)| y - line.intercept.value - line.slope.value * x).collect();
+    let residuals: Vec<f64> = points.iter().map(|(x, y)| y - line.intercept.value - line.slope.value * x).collect();
     let widening = widening(&residuals);
     let slope = line.slope.interval?;
     let share = widening * (slope.high - slope.low) / 2.0 / line.slope.value.abs();
