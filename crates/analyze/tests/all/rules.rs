@@ -151,7 +151,7 @@ fn a_limit_of_cpu_time_is_named_where_it_stops_the_server() {
     let because = &verdict.causes[0].because;
     assert!(because.contains("may use 0.50 CPUs") && because.contains("95 % of its periods"), "{because}");
     let first = verdict.sentences.iter().find(|sentence| sentence.contains("saturated first"));
-    assert!(first.is_some_and(|first| first.contains("its limit of CPU time saturated first")), "{first:?}");
+    assert!(first.is_some_and(|first| first.contains("limit of CPU time saturated first")), "{first:?}");
     // A group that is never stopped is not held back, however the times are rounded.
     assert!(!found(&judged(waits(), fixture::record(), limited(0.0))).contains(&"cpu-quota"));
 }

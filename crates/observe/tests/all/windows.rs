@@ -113,7 +113,10 @@ fn a_server_that_keeps_to_one_cpu_is_measured_against_that_cpu() {
     let mut one = rustix::thread::CpuSet::new();
     let all = rustix::thread::sched_getaffinity(None).unwrap();
     one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap());
-    rustix::thread::sched_setaffinity(rustix::thread::Pid::from_raw(actor.pid() as i32), &one).unwrap();
+    for task in std::fs::read_dir(format!("/proc/{}/task", actor.pid())).unwrap() {
+        let tid = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        rustix::thread::sched_setaffinity(rustix::thread::Pid::from_raw(tid), &one).unwrap();
+    }
     let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(5)).unwrap();
     observer.window_begins().unwrap();
     actor.ask("burn");
