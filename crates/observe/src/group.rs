@@ -331,8 +331,7 @@ impl ServerGroup {
         self.kept_files -= usize::from(member.stat_file.is_some());
         for thread in member.threads.values() {
             self.kept_files -= usize::from(thread.file.is_some());
-            self.busiest_ended_ns =
-                self.busiest_ended_ns.max(thread.in_window_ns());
+            self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
         }
         let children_ticks = member.last.children_user_ticks + member.last.children_system_ticks;
         let counted_ns = member.cpu_ns + children_ticks * 1_000_000_000 / self.ticks_per_sec;
@@ -365,8 +364,7 @@ impl ServerGroup {
         for tid in ended {
             if let Some(thread) = member.threads.remove(&tid) {
                 self.kept_files -= usize::from(thread.file.is_some());
-                self.busiest_ended_ns =
-                    self.busiest_ended_ns.max(thread.in_window_ns());
+                self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
             }
         }
         if !has_new {

@@ -58,7 +58,9 @@ impl LimitReader {
         let mut allowed = CpuSet::new();
         let mut is_known = false;
         for tid in threads.iter().take(MAX_COUNTED) {
-            let Some(set) = Pid::from_raw(*tid as i32).and_then(|tid| sched_getaffinity(Some(tid)).ok()) else { continue };
+            let Some(set) = Pid::from_raw(*tid as i32).and_then(|tid| sched_getaffinity(Some(tid)).ok()) else {
+                continue;
+            };
             is_known = true;
             (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).for_each(|cpu| allowed.set(cpu));
         }

@@ -5,9 +5,7 @@ pub mod full;
 
 use full::{Use, full_at};
 use record::units::{format_nanos, grouped};
-use record::watch::{
-    Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit,
-};
+use record::watch::{Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Readings in a sliding window.
@@ -279,9 +277,18 @@ impl<'a> Window<'a> {
             return Seen::Unknown("the server's processes are not seen".into());
         };
         // A thread that slept through a reading may have other CPUs.
-        let steps = || self.steps.iter().filter(|step| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus));
+        let steps = || {
+            self.steps
+                .iter()
+                .filter(|step| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus))
+        };
         let same: Vec<Step<'_>> = steps()
-            .map(|step| Step { seconds: step.seconds, classes: step.classes.clone(), before: step.before, after: step.after })
+            .map(|step| Step {
+                seconds: step.seconds,
+                classes: step.classes.clone(),
+                before: step.before,
+                after: step.after,
+            })
             .collect();
         if same.len() < self.steps.len() / 2 {
             return Seen::Unknown("the CPUs that it may use changed".into());
@@ -297,7 +304,8 @@ impl<'a> Window<'a> {
     }
 
     fn quota(&self) -> Seen {
-        let Some(quota) = self.last().and_then(|last| last.limits.quota) else { return Seen::Absent };
+        let quota = self.last().and_then(|last| last.limits.quota);
+        let Some(quota) = quota.filter(|quota| quota.cpus.is_finite() && quota.cpus > 0.0) else { return Seen::Absent };
         if !self.is_constant(|mark| mark.limits.quota.map(|quota| quota.cpus)) {
             return Seen::Unknown("it changed".into());
         }
@@ -315,9 +323,8 @@ impl<'a> Window<'a> {
         let (Some(_), Some(thread)) = (last.limits.busiest_thread_ns, &last.limits.busiest_thread) else {
             return Seen::Unknown("this kernel keeps no accounts of threads, or they may not be read".into());
         };
-        let own = |of: fn(&Mark) -> Option<u64>| {
-            self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)))
-        };
+        let own =
+            |of: fn(&Mark) -> Option<u64>| self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)));
         let name = Some(format!("{} {}", thread.tid, thread.name));
         let alone = Window::by_rate(own(|mark| mark.limits.busiest_thread_ns), (1.0, 1.0), name);
         let threads = last.limits.reading_threads.unwrap_or(1).max(thread.siblings);
@@ -415,4 +422,171 @@ fn descriptors(last: &Mark) -> Seen {
     let others = (open - connections).max(0.0);
     let high = (last.processes == 1).then(|| ((limit - others) / connections).max(limit / open));
     known((open, limit), Range { low: limit / open, high }, None, Some(format!("process {}", seen.pid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::watch::{BusyThread, ClassTotals, CpuTotals, Descriptors, OpenRequest, OpenTotals};
+
+    /// A server of two threads on two CPUs: each second requests of two classes, of which the second costs five times
+    /// the first, 1 ms.
+    struct Simulated {
+        reading: Reading,
+    }
+
+    impl Simulated {
+        fn new() -> Self {
+            let descriptors = Some(Descriptors { pid: 7, open: 110, limit: 5010 });
+            let thread = BusyThread { pid: 7, tid: 8, name: "worker".into(), siblings: 1 };
+            let limits = LimitTotals {
+                cpus: Some(2),
+                idle_ns: Some(0),
+                busiest_thread_ns: Some(0),
+                busiest_thread: Some(thread),
+                descriptors,
+                reading_threads: Some(2),
+                ..LimitTotals::default()
+            };
+            let mut reading = Reading { classes: vec![ClassTotals::default(); 2], limits: Some(limits), ..Reading::default() };
+            reading.cpu = Some(CpuTotals { processes: 1, threads: 4, ..CpuTotals::default() });
+            reading.connections.states.insert("established".into(), 100);
+            reading.connections.accept_queue = Some(0);
+            reading.connections.accept_queue_limit = Some(4096);
+            Simulated { reading }
+        }
+
+        /// A second with these requests, each of which takes so long, in one thread three of four times.
+        fn second(&mut self, requests: [u64; 2], elapsed_ms: u64) -> &Reading {
+            let reading = &mut self.reading;
+            reading.at_ns += 1_000_000_000;
+            let cost_ns = [1_000_000, 5_000_000];
+            let mut busy_ns = 0;
+            for ((class, n), cost_ns) in reading.classes.iter_mut().zip(requests).zip(cost_ns) {
+                class.requests += n;
+                class.timed += n;
+                class.cpu_ns += (n * cost_ns) as i64;
+                class.elapsed_ns += n * elapsed_ms * 1_000_000;
+                busy_ns += n * cost_ns;
+            }
+            if let (Some(cpu), Some(limits)) = (&mut reading.cpu, &mut reading.limits) {
+                cpu.group_ns += busy_ns;
+                limits.busiest_thread_ns = limits.busiest_thread_ns.map(|ns| ns + busy_ns * 3 / 4);
+                limits.idle_ns = limits.idle_ns.map(|ns| ns + 2_000_000_000 - busy_ns);
+            }
+            reading
+        }
+    }
+
+    fn limit(found: &Headroom, kind: LimitKind) -> &Limit {
+        found.limits.iter().find(|limit| limit.kind == kind).unwrap_or_else(|| panic!("{kind:?} in {found:#?}"))
+    }
+
+    fn why(found: &Headroom, kind: LimitKind) -> &str {
+        found.unknown.iter().find(|limit| limit.kind == kind).map_or("", |limit| limit.why.as_str())
+    }
+
+    fn holds(range: Range, truth: f64) -> bool {
+        range.low <= truth && range.high.is_none_or(|high| truth <= high)
+    }
+
+    #[test]
+    fn a_change_of_the_mix_is_no_change_of_the_cost() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        // The cheap class varies one way, the dear one another: the sum of both says little about the CPU time.
+        let mut requests = [0, 0];
+        for second in 0..60 {
+            let now = [100 + 40 * (second % 3), 20 + 15 * (second % 2)];
+            requests = [requests[0] + now[0], requests[1] + now[1]];
+            estimator.add(server.second(now, 6));
+        }
+        let found = estimator.headroom();
+        let mean_ns = (requests[0] + 5 * requests[1]) as f64 * 1e6 / (requests[0] + requests[1]) as f64;
+        let cpus = limit(&found, LimitKind::Cpus);
+        let range = cpus.full_at_per_sec.unwrap();
+        assert!(holds(range, 2e9 / mean_ns), "{range:?} {mean_ns}");
+        assert!(range.high.unwrap() < 2.0 * range.low, "the line is exact, only the extrapolation widens it: {range:?}");
+        assert_eq!((cpus.most, found.readings), (2.0, 59));
+    }
+
+    #[test]
+    fn of_two_workers_the_busiest_is_the_lower_end_and_both_are_the_upper_one() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        for second in 0..30 {
+            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
+        }
+        let found = estimator.headroom();
+        let thread = limit(&found, LimitKind::BusiestThread);
+        let range = thread.full_at_per_sec.unwrap();
+        // Full at 1000 / 0.75 a second, and both together at 2000.
+        assert!(holds(range, 1333.0) && holds(range, 2000.0) && range.low > 900.0, "{range:?}");
+        assert_eq!(thread.of.as_ref().unwrap().as_str(), "8 worker");
+        assert_eq!(found.limits[0].kind, LimitKind::BusiestThread, "the nearest is first");
+        assert!(found.unseen.is_none() && found.capacity_per_sec.unwrap().low == range.low, "{found:#?}");
+        let descriptors = limit(&found, LimitKind::Descriptors);
+        assert_eq!(descriptors.times, Range { low: 5010.0 / 110.0, high: Some(50.0) });
+        assert_eq!(why(&found, LimitKind::Backlog), "empty of 4,096: it fills once the server is full");
+        assert!(why(&found, LimitKind::ThreadPool).contains("too few requests at once"));
+    }
+
+    #[test]
+    fn a_pool_of_threads_is_full_when_each_has_a_request() {
+        let pool = |threads: [u32; 2]| {
+            let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+            let open = |thread| OpenRequest { thread, ..OpenRequest::default() };
+            let longest = threads.map(open).to_vec();
+            server.reading.open = Some(OpenTotals { waiting: 2, sending: 0, longest });
+            server.reading.limits.as_mut().unwrap().reading_threads = Some(4);
+            for second in 0..30 {
+                // Of 20 ms each: four threads serve 200 a second.
+                estimator.add(server.second([40 + 3 * (second % 15), 0], 20));
+            }
+            estimator.headroom()
+        };
+        let found = pool([8, 9]);
+        let range = limit(&found, LimitKind::ThreadPool).full_at_per_sec.unwrap();
+        assert!(holds(range, 200.0) && range.high.unwrap() < 350.0, "{range:?}");
+        assert_eq!(found.limits[0].kind, LimitKind::ThreadPool);
+        assert!(found.unseen.is_none(), "what they wait in is seen");
+        let shared = pool([8, 8]);
+        assert!(shared.limits.iter().all(|limit| limit.kind != LimitKind::ThreadPool), "{shared:#?}");
+        assert!(shared.unseen.unwrap().contains("what it waits for"));
+    }
+
+    #[test]
+    fn a_queue_that_stays_and_what_cannot_be_read_are_said() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        server.reading.connections.accept_queue = Some(1024);
+        server.reading.limits.as_mut().unwrap().cpus = None;
+        server.reading.limits.as_mut().unwrap().busiest_thread_ns = None;
+        server.reading.limits.as_mut().unwrap().descriptors = None;
+        for second in 0..20 {
+            estimator.add(server.second([100 + 10 * second, 0], 1));
+        }
+        let found = estimator.headroom();
+        assert_eq!(limit(&found, LimitKind::Backlog).times, Range { low: 1.0, high: Some(4.0) });
+        for (kind, words) in [
+            (LimitKind::Cpus, "processes are not seen"),
+            (LimitKind::BusiestThread, "no accounts of threads"),
+            (LimitKind::Descriptors, "processes are not seen"),
+        ] {
+            assert!(why(&found, kind).contains(words), "{found:#?}");
+        }
+        assert!(found.unknown.iter().all(|limit| limit.kind != LimitKind::CpuQuota), "no quota is no limit");
+    }
+
+    #[test]
+    fn a_recording_of_any_length_has_bounded_memory_and_all_its_time() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::whole());
+        for second in 0..20_000 {
+            estimator.add(server.second([100 + second / 100, 0], 1));
+        }
+        assert!(estimator.marks.len() <= MOST_MARKS);
+        let found = estimator.headroom();
+        assert!(found.window_s > 19_000.0, "{found:#?}");
+        assert!(holds(limit(&found, LimitKind::Cpus).full_at_per_sec.unwrap(), 2000.0));
+        let mut sliding = Estimator::sliding();
+        (0..1000).for_each(|_| sliding.add(server.second([100, 0], 1)));
+        assert_eq!((sliding.marks.len(), sliding.headroom().window_s), (WINDOW + 1, WINDOW as f64));
+    }
 }

@@ -143,7 +143,8 @@ mod tests {
         totals.processes.push(ProcessTotals { pid: 1, counted: Some(ProcessCounts::default()), ..Default::default() });
         totals.system.read_at_ns.insert("cpu".into(), 3);
         let rates = Rates::between(&Reading::default(), &totals);
-        let line = Line::Reading(Box::new(Taken { totals, rates, headroom: Some(Headroom::default()), doubts: Vec::new() }));
+        let line =
+            Line::Reading(Box::new(Taken { totals, rates, headroom: Some(Headroom::default()), doubts: Vec::new() }));
         let Line::Reading(written) = &line else { unreachable!() };
         assert_eq!(read(&line.text()), **written);
     }
