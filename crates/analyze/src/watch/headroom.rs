@@ -448,7 +448,8 @@ mod tests {
                 reading_threads: Some(2),
                 ..LimitTotals::default()
             };
-            let mut reading = Reading { classes: vec![ClassTotals::default(); 2], limits: Some(limits), ..Reading::default() };
+            let mut reading =
+                Reading { classes: vec![ClassTotals::default(); 2], limits: Some(limits), ..Reading::default() };
             reading.cpu = Some(CpuTotals { processes: 1, threads: 4, ..CpuTotals::default() });
             reading.connections.states.insert("established".into(), 100);
             reading.connections.accept_queue = Some(0);
@@ -505,7 +506,10 @@ mod tests {
         let cpus = limit(&found, LimitKind::Cpus);
         let range = cpus.full_at_per_sec.unwrap();
         assert!(holds(range, 2e9 / mean_ns), "{range:?} {mean_ns}");
-        assert!(range.high.unwrap() < 2.0 * range.low, "the line is exact, only the extrapolation widens it: {range:?}");
+        assert!(
+            range.high.unwrap() < 2.0 * range.low,
+            "the line is exact, only the extrapolation widens it: {range:?}"
+        );
         assert_eq!((cpus.most, found.readings), (2.0, 59));
     }
 

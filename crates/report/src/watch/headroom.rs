@@ -2,6 +2,7 @@
 
 use record::units::{format_si, grouped};
 use record::watch::{Headroom, Limit, LimitKind, Range};
+use std::fmt::Write as _;
 
 /// A limit is near up to this multiple of the load.
 const NEAR: f64 = 2.0;
@@ -21,7 +22,9 @@ pub fn line(found: &Headroom) -> String {
     };
     match (&found.unseen, nearest.times.high) {
         (None, _) => format!("{} x the load: {full}", times(&nearest.times)),
-        (Some(_), Some(high)) => format!("at most {} x the load: {full}", times(&Range { low: high, high: Some(high) })),
+        (Some(_), Some(high)) => {
+            format!("at most {} x the load: {full}", times(&Range { low: high, high: Some(high) }))
+        }
         (Some(why), None) => format!("not measured: {why}"),
     }
 }
@@ -44,6 +47,37 @@ pub fn sentences(found: &Headroom) -> Vec<String> {
     said.extend(found.limits.iter().map(of_limit));
     said.extend(found.unknown.iter().map(|limit| format!("{}: not measured: {}.", capital(limit.kind), limit.why)));
     said
+}
+
+/// The families of Prometheus; those without a known value are absent.
+pub fn exposition(found: &Headroom, port: u16) -> String {
+    let ends = |range: &Range| [("low", Some(range.low)), ("high", range.high)];
+    let mut capacity = String::new();
+    // Where a limit is not seen, only the upper end holds.
+    let holds = |end: &str| found.unseen.is_none() || end == "high";
+    for (end, value) in found.capacity_per_sec.iter().flat_map(ends) {
+        if let Some(value) = value.filter(|_| holds(end)) {
+            let _ = writeln!(capacity, "straingauge_capacity_per_second{{port=\"{port}\",end=\"{end}\"}} {value}");
+        }
+    }
+    let mut by_limit = String::new();
+    for limit in &found.limits {
+        for (end, value) in ends(&limit.times) {
+            if let Some(value) = value {
+                let labels = format!("port=\"{port}\",limit=\"{}\",end=\"{end}\"", limit.kind.label());
+                let _ = writeln!(by_limit, "straingauge_headroom_ratio{{{labels}}} {value}");
+            }
+        }
+    }
+    let family = |name: &str, help: &str, samples: &str| match samples {
+        "" => String::new(),
+        _ => format!("# HELP straingauge_{name} {help}\n# TYPE straingauge_{name} gauge\n{samples}"),
+    };
+    family(
+        "capacity_per_second",
+        "Requests per second that the server can serve, estimated from its traffic.",
+        &capacity,
+    ) + &family("headroom_ratio", "The load at which a limit is full, as a multiple of the load now.", &by_limit)
 }
 
 fn of_limit(limit: &Limit) -> String {
@@ -130,6 +164,27 @@ mod tests {
         assert_eq!(line(&found), "1.5 or more x the load: descriptors full (120 of 4,096)");
         found.limits.clear();
         assert_eq!(line(&found), "not measured: backlog: empty of 4,096");
+    }
+
+    #[test]
+    fn metrics_have_the_ends_that_are_known() {
+        let mut found = found();
+        let lines = |found: &Headroom| {
+            exposition(found, 80).lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            lines(&found),
+            [
+                "straingauge_capacity_per_second{port=\"80\",end=\"low\"} 3612",
+                "straingauge_capacity_per_second{port=\"80\",end=\"high\"} 4433",
+                "straingauge_headroom_ratio{port=\"80\",limit=\"busiest-thread\",end=\"low\"} 1.9",
+                "straingauge_headroom_ratio{port=\"80\",limit=\"busiest-thread\",end=\"high\"} 2.333",
+                "straingauge_headroom_ratio{port=\"80\",limit=\"descriptors\",end=\"low\"} 34.13",
+            ]
+        );
+        found.unseen = Some("a request waits".into());
+        assert!(!lines(&found)[0].contains("low"), "it may be full before");
+        assert_eq!(exposition(&Headroom::default(), 80), "", "not measured is no 0");
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         let rates = Rates::between(&earlier, &now);
         let doubts = watcher.doubts();
         if let Some(exporter) = &exporter {
-            exporter.publish(&exposition::page(&now, &watch, &doubts));
+            let page = exposition::page(&now, &watch, &doubts);
+            exporter.publish(&(page + &report::watch::headroom::exposition(&headroom, watch.port)));
         }
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &headroom, &watcher)?;
