@@ -153,7 +153,11 @@ impl Estimator {
         let high = by_rate().filter_map(|range| range.high).min_by(f64::total_cmp);
         found.capacity_per_sec = low.map(|low| Range { low, high });
         let has_pool = found.limits.iter().any(|limit| limit.kind == LimitKind::ThreadPool);
-        found.unseen = window.long_waits().filter(|_| !has_pool).map(|why| why.as_str().into());
+        let waits = window.long_waits().filter(|_| !has_pool).map(|why| why.as_str().into());
+        let of_cpus = |limit: &&UnknownLimit| limit.kind <= LimitKind::BusiestThread;
+        let unknown = found.unknown.iter().find(of_cpus).filter(|_| found.capacity_per_sec.is_some());
+        let full_before = |limit: &UnknownLimit| format!("{}: not measured: {}", limit.kind.word(), limit.why);
+        found.unseen = waits.or_else(|| unknown.map(|limit| full_before(limit).as_str().into()));
         found
     }
 }
@@ -397,7 +401,7 @@ impl<'a> Window<'a> {
         let waited_ns = elapsed_ns - cpu_ns;
         (waited_ns > LONG_WAIT_NS && waited_ns > elapsed_ns / 2.0).then(|| {
             format!(
-                "a request takes {}, of it {} CPU time: what it waits for (a backend, a lock, a slow client) is not seen",
+                "a request takes {}, of it {} CPU time: what it waits for (other work, a backend, a lock, a slow client) is not seen",
                 format_nanos(elapsed_ns),
                 format_nanos(cpu_ns)
             )
@@ -531,6 +535,12 @@ mod tests {
         assert_eq!(descriptors.times, Range { low: 5010.0 / 110.0, high: Some(50.0) });
         assert_eq!(why(&found, LimitKind::Backlog), "empty of 4,096: it fills once the server is full");
         assert!(why(&found, LimitKind::ThreadPool).contains("too few requests at once"));
+        for second in 0..30 {
+            server.reading.limits.as_mut().unwrap().cpus = None;
+            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
+        }
+        let unseen = estimator.headroom().unseen.unwrap();
+        assert_eq!(unseen.as_str(), "CPUs: not measured: the server's processes are not seen");
     }
 
     #[test]
