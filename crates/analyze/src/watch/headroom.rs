@@ -236,14 +236,18 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The use of a resource at each step; `use_of` gives all of it and the server's part. `None` where one is missing.
-    fn uses(&self, weights: &[f64], use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>) -> Option<Vec<Use>> {
+    /// The use of a resource at each step; `use_of` gives all of it and the server's part.
+    fn uses(&self, weights: &[f64], use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>) -> Result<Vec<Use>, String> {
+        if self.steps.iter().any(|step| step.after.classes.is_empty()) {
+            return Err("requests are not counted".into());
+        }
         let of_step = |step: &Step<'_>| {
             let (used, own) = use_of(step)?;
             let weighted = step.classes.iter().zip(weights).map(|(class, weight)| class.requests as f64 * weight);
             Some(Use { rate: weighted.sum::<f64>() / step.seconds, used, own })
         };
-        self.steps.iter().map(of_step).collect()
+        let uses: Option<Vec<Use>> = self.steps.iter().map(of_step).collect();
+        uses.ok_or_else(|| "its use was not read all the time".into())
     }
 
     fn last(&self) -> Option<&Mark> {
@@ -256,8 +260,11 @@ impl<'a> Window<'a> {
     }
 
     /// `most` is between `most.0` and `most.1`.
-    fn by_rate(uses: Option<Vec<Use>>, most: (f64, f64), of: Option<String>) -> Seen {
-        let Some(uses) = uses else { return Seen::Unknown("its use was not read all the time".into()) };
+    fn by_rate(uses: Result<Vec<Use>, String>, most: (f64, f64), of: Option<String>) -> Seen {
+        let uses = match uses {
+            Ok(uses) => uses,
+            Err(why) => return Seen::Unknown(why),
+        };
         let full = full_at(&uses, most.0).and_then(|low| Ok(Range { high: full_at(&uses, most.1)?.high, ..low }));
         let now = full::now(&uses);
         match full {
@@ -274,9 +281,6 @@ impl<'a> Window<'a> {
 
     fn cpus(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Unknown("no two readings yet".into()) };
-        if self.steps.iter().any(|step| step.after.classes.is_empty()) {
-            return Seen::Unknown("requests are not counted".into());
-        }
         let Some(cpus) = last.limits.cpus.filter(|_| last.server_ns.is_some()) else {
             return Seen::Unknown("the server's processes are not seen".into());
         };
@@ -334,8 +338,8 @@ impl<'a> Window<'a> {
         let threads = last.limits.reading_threads.unwrap_or(1).max(thread.siblings);
         match alone {
             Seen::Known(mut limit) if threads > 1 => {
-                let all = own(|mark| mark.server_ns).map(|uses| full_at(&uses, threads as f64));
-                let high = all.and_then(|full| full.ok()?.high);
+                let all = own(|mark| mark.server_ns).and_then(|uses| full_at(&uses, threads as f64));
+                let high = all.ok().and_then(|full| full.high);
                 let now = limit.full_at_per_sec.map_or(0.0, |full| full.low) / limit.times.low;
                 limit.full_at_per_sec = limit.full_at_per_sec.map(|full| Range { high, ..full });
                 limit.times.high = high.map(|high| high / now);
@@ -587,6 +591,14 @@ mod tests {
             assert!(why(&found, kind).contains(words), "{found:#?}");
         }
         assert!(found.unknown.iter().all(|limit| limit.kind != LimitKind::CpuQuota), "no quota is no limit");
+        let mut uncounted = Estimator::sliding();
+        let mut server = Simulated::new();
+        for _ in 0..20 {
+            let mut reading = server.second([100, 0], 1).clone();
+            reading.classes.clear();
+            uncounted.add(&reading);
+        }
+        assert_eq!(why(&uncounted.headroom(), LimitKind::BusiestThread), "requests are not counted");
     }
 
     #[test]
