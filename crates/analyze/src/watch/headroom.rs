@@ -153,7 +153,11 @@ impl Estimator {
         let high = by_rate().filter_map(|range| range.high).min_by(f64::total_cmp);
         found.capacity_per_sec = low.map(|low| Range { low, high });
         let has_pool = found.limits.iter().any(|limit| limit.kind == LimitKind::ThreadPool);
-        found.unseen = window.long_waits().filter(|_| !has_pool).map(|why| why.as_str().into());
+        let waits = window.long_waits().filter(|_| !has_pool).map(|why| why.as_str().into());
+        let of_cpus = |limit: &&UnknownLimit| limit.kind <= LimitKind::BusiestThread;
+        let unknown = found.unknown.iter().find(of_cpus).filter(|_| found.capacity_per_sec.is_some());
+        let full_before = |limit: &UnknownLimit| format!("{}: not measured: {}", limit.kind.word(), limit.why);
+        found.unseen = waits.or_else(|| unknown.map(|limit| full_before(limit).as_str().into()));
         found
     }
 }
@@ -232,14 +236,18 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The use of a resource at each step; `use_of` gives all of it and the server's part. `None` where one is missing.
-    fn uses(&self, weights: &[f64], use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>) -> Option<Vec<Use>> {
+    /// The use of a resource at each step; `use_of` gives all of it and the server's part.
+    fn uses(&self, weights: &[f64], use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>) -> Result<Vec<Use>, String> {
+        if self.steps.iter().any(|step| step.after.classes.is_empty()) {
+            return Err("requests are not counted".into());
+        }
         let of_step = |step: &Step<'_>| {
             let (used, own) = use_of(step)?;
             let weighted = step.classes.iter().zip(weights).map(|(class, weight)| class.requests as f64 * weight);
             Some(Use { rate: weighted.sum::<f64>() / step.seconds, used, own })
         };
-        self.steps.iter().map(of_step).collect()
+        let uses: Option<Vec<Use>> = self.steps.iter().map(of_step).collect();
+        uses.ok_or_else(|| "its use was not read all the time".into())
     }
 
     fn last(&self) -> Option<&Mark> {
@@ -252,8 +260,11 @@ impl<'a> Window<'a> {
     }
 
     /// `most` is between `most.0` and `most.1`.
-    fn by_rate(uses: Option<Vec<Use>>, most: (f64, f64), of: Option<String>) -> Seen {
-        let Some(uses) = uses else { return Seen::Unknown("its use was not read all the time".into()) };
+    fn by_rate(uses: Result<Vec<Use>, String>, most: (f64, f64), of: Option<String>) -> Seen {
+        let uses = match uses {
+            Ok(uses) => uses,
+            Err(why) => return Seen::Unknown(why),
+        };
         let full = full_at(&uses, most.0).and_then(|low| Ok(Range { high: full_at(&uses, most.1)?.high, ..low }));
         let now = full::now(&uses);
         match full {
@@ -270,9 +281,6 @@ impl<'a> Window<'a> {
 
     fn cpus(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Unknown("no two readings yet".into()) };
-        if self.steps.iter().any(|step| step.after.classes.is_empty()) {
-            return Seen::Unknown("requests are not counted".into());
-        }
         let Some(cpus) = last.limits.cpus.filter(|_| last.server_ns.is_some()) else {
             return Seen::Unknown("the server's processes are not seen".into());
         };
@@ -304,7 +312,8 @@ impl<'a> Window<'a> {
     }
 
     fn quota(&self) -> Seen {
-        let Some(quota) = self.last().and_then(|last| last.limits.quota) else { return Seen::Absent };
+        let quota = self.last().and_then(|last| last.limits.quota);
+        let Some(quota) = quota.filter(|quota| quota.cpus.is_finite() && quota.cpus > 0.0) else { return Seen::Absent };
         if !self.is_constant(|mark| mark.limits.quota.map(|quota| quota.cpus)) {
             return Seen::Unknown("it changed".into());
         }
@@ -329,8 +338,8 @@ impl<'a> Window<'a> {
         let threads = last.limits.reading_threads.unwrap_or(1).max(thread.siblings);
         match alone {
             Seen::Known(mut limit) if threads > 1 => {
-                let all = own(|mark| mark.server_ns).map(|uses| full_at(&uses, threads as f64));
-                let high = all.and_then(|full| full.ok()?.high);
+                let all = own(|mark| mark.server_ns).and_then(|uses| full_at(&uses, threads as f64));
+                let high = all.ok().and_then(|full| full.high);
                 let now = limit.full_at_per_sec.map_or(0.0, |full| full.low) / limit.times.low;
                 limit.full_at_per_sec = limit.full_at_per_sec.map(|full| Range { high, ..full });
                 limit.times.high = high.map(|high| high / now);
@@ -396,7 +405,7 @@ impl<'a> Window<'a> {
         let waited_ns = elapsed_ns - cpu_ns;
         (waited_ns > LONG_WAIT_NS && waited_ns > elapsed_ns / 2.0).then(|| {
             format!(
-                "a request takes {}, of it {} CPU time: what it waits for (a backend, a lock, a slow client) is not seen",
+                "a request takes {}, of it {} CPU time: what it waits for (other work, a backend, a lock, a slow client) is not seen",
                 format_nanos(elapsed_ns),
                 format_nanos(cpu_ns)
             )
@@ -421,4 +430,189 @@ fn descriptors(last: &Mark) -> Seen {
     let others = (open - connections).max(0.0);
     let high = (last.processes == 1).then(|| ((limit - others) / connections).max(limit / open));
     known((open, limit), Range { low: limit / open, high }, None, Some(format!("process {}", seen.pid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::watch::{BusyThread, ClassTotals, CpuTotals, Descriptors, OpenRequest, OpenTotals};
+
+    /// A server of two threads on two CPUs: each second requests of two classes, of which the second costs five times
+    /// the first, 1 ms.
+    struct Simulated {
+        reading: Reading,
+    }
+
+    impl Simulated {
+        fn new() -> Self {
+            let descriptors = Some(Descriptors { pid: 7, open: 110, limit: 5010 });
+            let thread = BusyThread { pid: 7, tid: 8, name: "worker".into(), siblings: 1 };
+            let limits = LimitTotals {
+                cpus: Some(2),
+                idle_ns: Some(0),
+                busiest_thread_ns: Some(0),
+                busiest_thread: Some(thread),
+                descriptors,
+                reading_threads: Some(2),
+                ..LimitTotals::default()
+            };
+            let mut reading =
+                Reading { classes: vec![ClassTotals::default(); 2], limits: Some(limits), ..Reading::default() };
+            reading.cpu = Some(CpuTotals { processes: 1, threads: 4, ..CpuTotals::default() });
+            reading.connections.states.insert("established".into(), 100);
+            reading.connections.accept_queue = Some(0);
+            reading.connections.accept_queue_limit = Some(4096);
+            Simulated { reading }
+        }
+
+        /// A second with these requests, each of which takes so long, in one thread three of four times.
+        fn second(&mut self, requests: [u64; 2], elapsed_ms: u64) -> &Reading {
+            let reading = &mut self.reading;
+            reading.at_ns += 1_000_000_000;
+            let cost_ns = [1_000_000, 5_000_000];
+            let mut busy_ns = 0;
+            for ((class, n), cost_ns) in reading.classes.iter_mut().zip(requests).zip(cost_ns) {
+                class.requests += n;
+                class.timed += n;
+                class.cpu_ns += (n * cost_ns) as i64;
+                class.elapsed_ns += n * elapsed_ms * 1_000_000;
+                busy_ns += n * cost_ns;
+            }
+            if let (Some(cpu), Some(limits)) = (&mut reading.cpu, &mut reading.limits) {
+                cpu.group_ns += busy_ns;
+                limits.busiest_thread_ns = limits.busiest_thread_ns.map(|ns| ns + busy_ns * 3 / 4);
+                limits.idle_ns = limits.idle_ns.map(|ns| ns + 2_000_000_000 - busy_ns);
+            }
+            reading
+        }
+    }
+
+    fn limit(found: &Headroom, kind: LimitKind) -> &Limit {
+        found.limits.iter().find(|limit| limit.kind == kind).unwrap_or_else(|| panic!("{kind:?} in {found:#?}"))
+    }
+
+    fn why(found: &Headroom, kind: LimitKind) -> &str {
+        found.unknown.iter().find(|limit| limit.kind == kind).map_or("", |limit| limit.why.as_str())
+    }
+
+    fn holds(range: Range, truth: f64) -> bool {
+        range.low <= truth && range.high.is_none_or(|high| truth <= high)
+    }
+
+    #[test]
+    fn a_change_of_the_mix_is_no_change_of_the_cost() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        // The cheap class varies one way, the dear one another: the sum of both says little about the CPU time.
+        let mut requests = [0, 0];
+        for second in 0..60 {
+            let now = [100 + 40 * (second % 3), 20 + 15 * (second % 2)];
+            requests = [requests[0] + now[0], requests[1] + now[1]];
+            estimator.add(server.second(now, 6));
+        }
+        let found = estimator.headroom();
+        let mean_ns = (requests[0] + 5 * requests[1]) as f64 * 1e6 / (requests[0] + requests[1]) as f64;
+        let cpus = limit(&found, LimitKind::Cpus);
+        let range = cpus.full_at_per_sec.unwrap();
+        assert!(holds(range, 2e9 / mean_ns), "{range:?} {mean_ns}");
+        assert!(
+            range.high.unwrap() < 2.0 * range.low,
+            "the line is exact, only the extrapolation widens it: {range:?}"
+        );
+        assert_eq!((cpus.most, found.readings), (2.0, 59));
+    }
+
+    #[test]
+    fn of_two_workers_the_busiest_is_the_lower_end_and_both_are_the_upper_one() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        for second in 0..30 {
+            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
+        }
+        let found = estimator.headroom();
+        let thread = limit(&found, LimitKind::BusiestThread);
+        let range = thread.full_at_per_sec.unwrap();
+        // Full at 1000 / 0.75 a second, and both together at 2000.
+        assert!(holds(range, 1333.0) && holds(range, 2000.0) && range.low > 900.0, "{range:?}");
+        assert_eq!(thread.of.as_ref().unwrap().as_str(), "8 worker");
+        assert_eq!(found.limits[0].kind, LimitKind::BusiestThread, "the nearest is first");
+        assert!(found.unseen.is_none() && found.capacity_per_sec.unwrap().low == range.low, "{found:#?}");
+        let descriptors = limit(&found, LimitKind::Descriptors);
+        assert_eq!(descriptors.times, Range { low: 5010.0 / 110.0, high: Some(50.0) });
+        assert_eq!(why(&found, LimitKind::Backlog), "empty of 4,096: it fills once the server is full");
+        assert!(why(&found, LimitKind::ThreadPool).contains("too few requests at once"));
+        for second in 0..30 {
+            server.reading.limits.as_mut().unwrap().cpus = None;
+            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
+        }
+        let unseen = estimator.headroom().unseen.unwrap();
+        assert_eq!(unseen.as_str(), "CPUs: not measured: the server's processes are not seen");
+    }
+
+    #[test]
+    fn a_pool_of_threads_is_full_when_each_has_a_request() {
+        let pool = |threads: [u32; 2]| {
+            let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+            let open = |thread| OpenRequest { thread, ..OpenRequest::default() };
+            let longest = threads.map(open).to_vec();
+            server.reading.open = Some(OpenTotals { waiting: 2, sending: 0, longest });
+            server.reading.limits.as_mut().unwrap().reading_threads = Some(4);
+            for second in 0..30 {
+                // Of 20 ms each: four threads serve 200 a second.
+                estimator.add(server.second([40 + 3 * (second % 15), 0], 20));
+            }
+            estimator.headroom()
+        };
+        let found = pool([8, 9]);
+        let range = limit(&found, LimitKind::ThreadPool).full_at_per_sec.unwrap();
+        assert!(holds(range, 200.0) && range.high.unwrap() < 350.0, "{range:?}");
+        assert_eq!(found.limits[0].kind, LimitKind::ThreadPool);
+        assert!(found.unseen.is_none(), "what they wait in is seen");
+        let shared = pool([8, 8]);
+        assert!(shared.limits.iter().all(|limit| limit.kind != LimitKind::ThreadPool), "{shared:#?}");
+        assert!(shared.unseen.unwrap().contains("what it waits for"));
+    }
+
+    #[test]
+    fn a_queue_that_stays_and_what_cannot_be_read_are_said() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        server.reading.connections.accept_queue = Some(1024);
+        server.reading.limits.as_mut().unwrap().cpus = None;
+        server.reading.limits.as_mut().unwrap().busiest_thread_ns = None;
+        server.reading.limits.as_mut().unwrap().descriptors = None;
+        for second in 0..20 {
+            estimator.add(server.second([100 + 10 * second, 0], 1));
+        }
+        let found = estimator.headroom();
+        assert_eq!(limit(&found, LimitKind::Backlog).times, Range { low: 1.0, high: Some(4.0) });
+        for (kind, words) in [
+            (LimitKind::Cpus, "processes are not seen"),
+            (LimitKind::BusiestThread, "no accounts of threads"),
+            (LimitKind::Descriptors, "processes are not seen"),
+        ] {
+            assert!(why(&found, kind).contains(words), "{found:#?}");
+        }
+        assert!(found.unknown.iter().all(|limit| limit.kind != LimitKind::CpuQuota), "no quota is no limit");
+        let mut uncounted = Estimator::sliding();
+        let mut server = Simulated::new();
+        for _ in 0..20 {
+            let mut reading = server.second([100, 0], 1).clone();
+            reading.classes.clear();
+            uncounted.add(&reading);
+        }
+        assert_eq!(why(&uncounted.headroom(), LimitKind::BusiestThread), "requests are not counted");
+    }
+
+    #[test]
+    fn a_recording_of_any_length_has_bounded_memory_and_all_its_time() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::whole());
+        for second in 0..20_000 {
+            estimator.add(server.second([100 + second / 100, 0], 1));
+        }
+        assert!(estimator.marks.len() <= MOST_MARKS);
+        let found = estimator.headroom();
+        assert!(found.window_s > 19_000.0, "{found:#?}");
+        assert!(holds(limit(&found, LimitKind::Cpus).full_at_per_sec.unwrap(), 2000.0));
+        let mut sliding = Estimator::sliding();
+        (0..1000).for_each(|_| sliding.add(server.second([100, 0], 1)));
+        assert_eq!((sliding.marks.len(), sliding.headroom().window_s), (WINDOW + 1, WINDOW as f64));
+    }
 }

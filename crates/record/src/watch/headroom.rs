@@ -89,7 +89,7 @@ pub struct Headroom {
     pub limits: Vec<Limit>,
     /// Limits that are there and not known.
     pub unknown: Vec<UnknownLimit>,
-    /// Why the server may be full before the nearest limit: what its requests wait for is not seen.
+    /// Why the server may be full before: what its requests wait for is not seen, or not how its CPUs fill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen: Option<Outside>,
 }

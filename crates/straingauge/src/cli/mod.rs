@@ -174,7 +174,7 @@ pub enum Command {
     Fleet(Box<FleetArgs>),
     /// Show where a server's CPU time goes: by layer of the network stack, per packet and per request
     Profile(Box<ProfileArgs>),
-    /// Monitor a running server: requests, connections, phases, service demands
+    /// Monitor a running server: requests, connections, phases, service demands, headroom
     Watch(Box<WatchArgs>),
     /// Count instructions and cache misses by layer and packet in a guest with a cache model
     Simulate(Box<SimulateArgs>),
