@@ -3,7 +3,7 @@
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
-use crate::group::{Group, ServerGroup, Target, anonymous_pages};
+use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
 use crate::limits::{allowed_cpus, most_descriptors, narrowest_quota, read_quota};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
@@ -13,7 +13,7 @@ use crate::port_sockets::PortReader;
 use crate::proc_text::MachineStat;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
-use crate::window::{Edge, MissingReasons, Window};
+use crate::window::{Beside, Edge, MissingReasons, Window};
 use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ pub struct Observer {
     backend: Option<std::net::SocketAddr>,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
+    /// The processes that run beside the server on purpose.
+    beside: Option<ServerGroup>,
 }
 
 impl Observer {
@@ -98,10 +100,17 @@ impl Observer {
             waited_for: BTreeMap::new(),
             backend: None,
             quota_folder: None,
+            beside: None,
         };
         observer.table.scan();
         observer.shared.group().admit(&observer.table);
         Ok(observer)
+    }
+
+    /// From now on these processes and their descendants run beside the server on purpose: windows have their CPU time
+    /// and memory as figures of their own, and do not count them as other work. None: nothing runs beside it any more.
+    pub fn beside(&mut self, roots: &[u32]) {
+        self.beside = (!roots.is_empty()).then(|| ServerGroup::new(roots.iter().copied(), None));
     }
 
     /// Begins a window: returns when its first readings are taken. A window that is open already is restarted.
@@ -122,6 +131,11 @@ impl Observer {
         self.quota_folder = narrowest_quota(&members);
         edge.quota = self.quota_folder.as_deref().and_then(read_quota);
         edge.machine = self.machine.read()?;
+        if let Some(beside) = &mut self.beside {
+            beside.admit(&self.table);
+            edge.beside_at_ns = beside.read();
+            edge.beside_cpu_ns = beside.counters().cpu_ns;
+        }
         self.read_own_side(&mut edge, own_before_ns);
         self.opened = Some(edge);
         Ok(())
@@ -136,6 +150,9 @@ impl Observer {
         let at_ns = self.shared.group().read();
         let machine = self.machine.read()?;
         let mut end = Edge { at_ns, machine, network: self.network.read(), ..Edge::default() };
+        if let Some(beside) = &mut self.beside {
+            end.beside_at_ns = beside.read();
+        }
         // Processes that started inside the window and were not seen yet: read a moment later than the others.
         self.table.scan();
         let (busiest_thread_ns, size, members, busy_threads);
@@ -149,6 +166,11 @@ impl Observer {
             busy_threads = group.busy_threads();
             self.missing.is_cut = group.is_cut();
         }
+        let beside = self.beside.as_mut().map(|beside| {
+            beside.admit(&self.table);
+            end.beside_cpu_ns = beside.counters().cpu_ns;
+            beside.pids()
+        });
         end.clocks = self.table.cpu_clocks();
         end.quota = self.quota_folder.as_deref().and_then(read_quota);
         self.read_own_side(&mut end, own_before_ns);
@@ -181,6 +203,7 @@ impl Observer {
             server_cpus,
             client_pid: self.target.client_pid,
             has_group: self.target.group != Group::None,
+            beside: beside.map(|pids| Beside { memory: proportional_memory(&pids), pids }),
             missing: self.missing.clone(),
             commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
         })
