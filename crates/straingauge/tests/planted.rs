@@ -100,7 +100,9 @@ fn a_limit_of_cpu_time_is_named() {
     let (dir, port, group) = (open_dir(), free_port(), group.expect("just checked"));
     let url = format!("http://127.0.0.1:{port}/");
     let mut command = straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json"]);
-    command.args(["--quiet", "--budget", "8s", "--out"]).arg(dir.path().join("run")).args(SHORT);
+    command.args(["--quiet", "--budget", "10s", "--out"]).arg(dir.path().join("run"));
+    // Several of the limit's periods of 100 ms in each point.
+    command.args(["--duration", "500ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"]);
     command.args(["--", "sh", "-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
     command.args(words(&faulty.expect("just checked"), "none", port));
     let said = run(&mut command).exits_with(0);

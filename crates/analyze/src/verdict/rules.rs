@@ -116,7 +116,7 @@ pub const POOL_EVENTS: f64 = 0.6;
 
 /// Periods of a limit of CPU time that a share of them rests on at least; the share in which the group was stopped, and the share of
 /// the limit that it used.
-pub const LEAST_PERIODS: f64 = 10.0;
+pub const LEAST_PERIODS: f64 = 5.0;
 /// See [`LEAST_PERIODS`].
 pub const THROTTLED_RATIO: f64 = 0.2;
 /// See [`LEAST_PERIODS`].
@@ -164,7 +164,7 @@ pub const RULES: [Rule; 19] = [
         id: "cpu-quota",
         cause: "the server's limit of CPU time",
         evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio`: the kernel's account of the control group (`cpu.stat`)",
-        threshold: "beyond the yield point the group was stopped in 20 % of its periods at least (lower end of the interval, 10 periods or more), and used 80 % of the limit",
+        threshold: "beyond the yield point the group was stopped in 20 % of its periods at least (lower end of the interval, 5 periods or more), and used 80 % of the limit",
         refuted_by: "`nr_throttled` in the group's `cpu.stat` does not grow under this load",
         remedy: "a higher limit: `docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd; less CPU time a request",
         source: "Turner, Rao and Rao, \"CPU bandwidth control for CFS\" (Linux Symposium 2010); the kernel's documentation of cgroup v2, `cpu.max`",

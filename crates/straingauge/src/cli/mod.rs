@@ -258,7 +258,7 @@ mod tests {
         for words in [
             "straingauge find :80 --budget 30 --warmup 1 --timeout 5 --connect-timeout 5",
             "straingauge watch :80 --interval 2 -d 10",
-            "straingauge profile :80 --axis cold --budget 30 -d 1",
+            "straingauge profile :80 --axis rate --axis-values 1k --budget 30 -d 1 -- server",
         ] {
             assert!(taken(words), "{words}");
         }
