@@ -15,6 +15,7 @@ mod document_server;
 mod documented;
 mod exports;
 mod find;
+mod headroom;
 mod help;
 mod interruption;
 mod load_counts;
