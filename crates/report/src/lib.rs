@@ -14,6 +14,7 @@ pub mod flame;
 pub mod json;
 pub mod page;
 pub mod predict;
+pub mod price;
 pub mod profile;
 pub mod run;
 pub mod simulated;
