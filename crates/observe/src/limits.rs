@@ -19,6 +19,8 @@ const MAX_COUNTED: usize = 64;
 const MAX_THREADS: usize = 1024;
 /// See [`MAX_THREADS`].
 const MAX_GROUPED: usize = 16;
+/// A server that has used less CPU time may have threads without any.
+const IDLE_NS: u64 = 50_000_000;
 /// A control group deeper than this is not followed to the root.
 const MAX_DEPTH: usize = 32;
 
@@ -41,15 +43,20 @@ impl LimitReader {
     /// Reads them. The group was read just before. The busiest thread is that since the last call.
     pub fn read(&mut self, group: &mut ServerGroup) -> LimitTotals {
         let busiest = group.busiest_thread();
-        let (cpus, idle_ns) = self.idle(&group.busy_threads()).unzip();
+        let mut threads = group.busy_threads();
+        if threads.is_empty() {
+            threads = group.threads().into_iter().map(|(_, tid)| tid).collect();
+        }
+        let (cpus, idle_ns) = self.idle(&threads).unzip();
         self.busiest_thread_ns += group.busiest_thread_ns().unwrap_or(0);
+        // Some kernels keep accounts of threads that are always zero; those of a server that has done nothing are, too.
+        let has_accounts = self.busiest_thread_ns > 0 || group.counters().cpu_ns < IDLE_NS;
         let pids = group.pids();
         let limits = LimitTotals {
             cpus,
             idle_ns,
             quota: narrowest_quota(&pids).and_then(|folder| read_quota(&folder)),
-            // Some kernels keep accounts of threads that are always zero.
-            busiest_thread_ns: Some(self.busiest_thread_ns).filter(|ns| *ns > 0),
+            busiest_thread_ns: has_accounts.then_some(self.busiest_thread_ns),
             busiest_thread: busiest,
             descriptors: most_descriptors(&pids),
             reading_threads: None,
@@ -162,6 +169,22 @@ mod tests {
         write("cpu.cfs_quota_us", "30000\n");
         let quota = CpuQuota { cpus: 0.3, used_ns: None, periods: 230, throttled: 8 };
         assert_eq!(read_quota(folder.path()), Some(quota));
+    }
+
+    /// A server that is watched before its first request has a beginning to count from.
+    #[test]
+    fn an_idle_group_has_cpus_and_a_busiest_thread_that_used_nothing() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut group = ServerGroup::new([child.id()], None);
+        let mut table = crate::processes::ProcessTable::default();
+        table.scan();
+        group.admit(&table);
+        group.begin_window();
+        let limits = LimitReader::open().read(&mut group);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((limits.busiest_thread_ns, limits.busiest_thread), (Some(0), None));
+        assert!(limits.cpus.is_some_and(|cpus| cpus >= 1) && limits.idle_ns.is_some());
     }
 
     #[test]

@@ -328,9 +328,12 @@ impl<'a> Window<'a> {
     /// upper end is where all of them are full.
     fn busiest_thread(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Absent };
-        let (Some(_), Some(thread)) = (last.limits.busiest_thread_ns, &last.limits.busiest_thread) else {
+        if last.limits.busiest_thread_ns.is_none() {
             return Seen::Unknown("this kernel keeps no accounts of threads, or they may not be read".into());
-        };
+        }
+        // In a silent reading no thread is the busiest.
+        let mut busiest = self.steps.iter().rev().filter_map(|step| step.after.limits.busiest_thread.as_ref());
+        let Some(thread) = busiest.next() else { return Seen::Unknown("it has used no CPU time".into()) };
         let own =
             |of: fn(&Mark) -> Option<u64>| self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)));
         let name = Some(format!("{} {}", thread.tid, thread.name));
