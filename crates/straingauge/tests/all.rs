@@ -9,6 +9,7 @@ mod bad_input;
 mod bad_workloads;
 mod beside;
 mod broken_server;
+mod ci_output;
 mod clients;
 mod compare_page;
 mod document_server;

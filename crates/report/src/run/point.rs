@@ -51,7 +51,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
 }
 
 /// `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up`, and the end of the line.
-pub(super) fn heading(point: &Point) -> String {
+pub(crate) fn heading(point: &Point) -> String {
     let seconds = point.duration_ns as f64 / 1e9;
     let pace = match point.pace {
         Pace::Open { rate_per_sec, arrival: Arrival::Trace } => {

@@ -18,6 +18,7 @@ mod report;
 mod scale;
 mod scenario;
 mod simulate;
+mod summary;
 mod wan;
 mod watch;
 mod watching;
@@ -46,6 +47,7 @@ pub use report::ReportArgs;
 pub use scale::ScaleArgs;
 pub use scenario::Options;
 pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
+pub use summary::SummaryOptions;
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::WatchArgs;

@@ -145,6 +145,7 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
         axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
     }
     RunWriter::check(Path::new("runs"), drive.output.out.as_deref())?;
+    drive.output.summary.check(drive.output.json)?;
     let mut search = Search::begin(&drive, &plan)?;
     let ended = measure_all(&mut search, &plan);
     search.conclude(ended, limits)

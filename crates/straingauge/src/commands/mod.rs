@@ -14,6 +14,7 @@ mod report;
 mod scale;
 mod session;
 mod simulate;
+mod summary;
 mod wan;
 #[cfg(feature = "bpf")]
 mod watch;
