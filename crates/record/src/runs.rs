@@ -9,7 +9,7 @@ const MOST_DEPTH: usize = 6;
 /// Entries that are looked at.
 const MOST_ENTRIES: usize = 200_000;
 /// Run directories that are kept.
-pub const MOST_RUNS: usize = 2_000;
+const MOST_RUNS: usize = 2_000;
 
 /// What a search found.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,17 +26,21 @@ pub struct Found {
 pub fn find(folder: &Path) -> Result<Found, RunError> {
     let read = fs::read_dir(folder).map(drop);
     read.map_err(|source| RunError::Read { path: folder.into(), source })?;
-    let mut search = Search { found: Found::default(), entries: 0 };
-    search.visit(folder, 0);
-    Ok(search.found)
+    Ok(Search { found: Found::default(), entries: 0, most_runs: MOST_RUNS }.of(folder))
 }
 
 struct Search {
     found: Found,
     entries: usize,
+    most_runs: usize,
 }
 
 impl Search {
+    fn of(mut self, folder: &Path) -> Found {
+        self.visit(folder, 0);
+        self.found
+    }
+
     fn visit(&mut self, folder: &Path, depth: usize) {
         // Not `exists`, which follows a link.
         if let Ok(there) = fs::symlink_metadata(folder.join(RECORD)) {
@@ -66,9 +70,9 @@ impl Search {
         }
         folders.sort_unstable_by(|a, b| b.cmp(a));
         for folder in folders {
-            if self.found.runs.len() >= MOST_RUNS || self.entries > MOST_ENTRIES {
-                let most =
-                    format!("this and what follows: at most {MOST_RUNS} runs in {MOST_ENTRIES} entries are listed");
+            if self.found.runs.len() >= self.most_runs || self.entries > MOST_ENTRIES {
+                let most = self.most_runs;
+                let most = format!("this and what follows: at most {most} runs in {MOST_ENTRIES} entries are listed");
                 // Each folder above would say it again.
                 if !self.found.left_out.last().is_some_and(|(_, why)| *why == most) {
                     self.leave_out(&folder, &most);
@@ -118,14 +122,13 @@ mod tests {
     #[test]
     fn no_more_runs_are_kept_than_is_said_and_the_newest_names_are() {
         let folder = tempfile::tempdir().unwrap();
-        for number in 0..MOST_RUNS + 5 {
-            let run = folder.path().join(format!("{number:05}"));
+        for number in 0..8 {
+            let run = folder.path().join(number.to_string());
             fs::create_dir(&run).unwrap();
             fs::write(run.join(RECORD), "").unwrap();
         }
-        let found = find(folder.path()).unwrap();
-        assert_eq!((found.runs.len(), found.left_out.len()), (MOST_RUNS, 1));
-        assert!(found.runs[0].ends_with(format!("{:05}", MOST_RUNS + 4)), "{:?}", found.runs[0]);
-        assert!(found.left_out[0].0.ends_with("00004"), "{:?}", found.left_out);
+        let found = Search { found: Found::default(), entries: 0, most_runs: 3 }.of(folder.path());
+        assert_eq!(names(&found, folder.path()), ["7", "6", "5"]);
+        assert!(found.left_out.len() == 1 && found.left_out[0].0.ends_with("4"), "{:?}", found.left_out);
     }
 }

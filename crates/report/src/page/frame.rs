@@ -7,17 +7,20 @@ use minijinja::value::{Serde, Value};
 use record::text::plain;
 use record::{RunDir, Status};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// Templates by name. The file name extension turns on escaping for HTML.
-const TEMPLATES: [(&str, &str); 9] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("classes.html", include_str!("classes.html")),
     ("doubts.html", include_str!("doubts.html")),
     ("figures.html", include_str!("figures.html")),
     ("frame.html", include_str!("frame.html")),
+    ("live.html", include_str!("live.html")),
     ("plain.html", include_str!("plain.html")),
     ("report.html", include_str!("template.html")),
+    ("runs.html", include_str!("runs.html")),
     ("simulated.html", include_str!("simulated.html")),
     ("table.html", include_str!("table.html")),
     ("watch.html", include_str!("watch.html")),
@@ -59,6 +62,12 @@ impl Frame {
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+/// What allows this style or script, and no other, in a Content-Security-Policy (W3C, CSP Level 3, section 2.3.1).
+pub(crate) fn source_hash(text: &str) -> String {
+    use base64::Engine as _;
+    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
 /// Renders a template; `text` is the same content as plain text, used if the template fails.

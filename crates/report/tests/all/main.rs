@@ -10,6 +10,7 @@ mod fixture;
 mod golden;
 mod predict;
 mod reporting;
+mod runs;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/server.rs"]
 mod server;

@@ -8,7 +8,6 @@ use analyze::limit::Limit;
 use analyze::zones::Findings;
 use analyze::{compare, zones};
 use anyhow::{Result, bail};
-use record::run::RunDir;
 use record::units::format_si;
 use record::{DoubtKind, Status};
 use std::process::ExitCode;
@@ -35,12 +34,7 @@ impl Search<'_> {
             }
             finished = finished.and(side.writer.finish(status, why.clone()));
             // From memory, not from the directory: a full disk must not lose measurements.
-            runs.push(RunDir {
-                path: side.writer.path().to_path_buf(),
-                record: side.writer.record().clone(),
-                points: side.points,
-                reading_doubts: Vec::new(),
-            });
+            runs.push(side.run());
         }
         let first = &runs[0];
         let compared = match (&self.plan.second, runs.as_slice()) {
@@ -77,6 +71,9 @@ impl Search<'_> {
             Ok(page) => progress.say(&format!("report: {}\nrun:    {}", page.display(), first.path.display())),
             Err(error) if ended.is_err() => progress.say(&failure::sentence(error)),
             Err(_) => {}
+        }
+        if let Some(live) = self.live.take() {
+            live.end(first);
         }
         let ended = ended?;
         written?;
