@@ -38,7 +38,7 @@ pub fn policy() -> String {
 /// What stands in the report's place until there is one.
 pub fn waiting() -> &'static str {
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
-     <title>straingauge</title><p>The server is being started. Nothing has been measured yet.</p></html>"
+     <title>straingauge</title><p>The report appears here with the next point.</p></html>"
 }
 
 /// The news of a run as one server-sent event: how much has been measured, which drawing of the report is there, and that

@@ -8,6 +8,10 @@ mod axis;
 mod bad_input;
 mod bad_workloads;
 mod broken_server;
+/// What [`person`] starts the browser with.
+mod browser {
+    pub use crate::report_page::ARGUMENTS;
+}
 mod clients;
 mod document_server;
 mod documented;
@@ -19,6 +23,9 @@ mod live;
 mod load_counts;
 mod mixes;
 mod modules;
+#[allow(dead_code)]
+#[path = "../../report/tests/all/person.rs"]
+mod person;
 mod planted;
 mod predict;
 mod profile_input;

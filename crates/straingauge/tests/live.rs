@@ -1,11 +1,12 @@
 //! `find --live`: what a browser gets while a run goes on, and what nobody else gets.
 
-use crate::rig::{Running, free_port, needs_server, open_dir, points, run, run_record, straingauge};
+use crate::person::{DESK, Person};
+use crate::rig::{Running, free_port, needs_server, open_dir, points, run, run_record, skip_unless, straingauge};
 use crate::server::{Kind, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A run that is shown, and where.
 struct Shown {
@@ -164,4 +165,46 @@ fn an_address_that_others_reach_or_that_is_taken_is_refused() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("its address").to_string();
     find(&address).exits_with(1).complains_of(&["cannot serve the live page", &address]);
+}
+
+/// Waits until an expression is true in the page.
+#[track_caller]
+fn wait_until(person: &mut Person, expression: &str) {
+    let began = Instant::now();
+    while person.sees(expression) != true {
+        assert!(began.elapsed() < Duration::from_secs(120), "{expression}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_browser_follows_the_run_and_leaves_the_reader_where_they_were() {
+    skip_unless!(crate::report_page::browser().is_some(), "no Chromium here (apt-get install chromium-headless-shell)");
+    needs_server!(Kind::Nginx);
+    let (dir, server) = (open_dir(), Server::start(Kind::Nginx));
+    let out = dir.path().join("run");
+    let shown = begin(&server, &out, "20s");
+    let url = format!("http://{}/{}/", shown.address, shown.token);
+    let browser = crate::report_page::browser().expect("looked for before");
+    let blank = dir.path().join("blank.html");
+    std::fs::write(&blank, "<!doctype html>").expect("our own folder");
+    let mut person = Person::opens(&browser, &blank, &DESK);
+    person.call("Page.navigate", serde_json::json!({ "url": url }));
+    let of_report = |what: &str| format!("document.getElementById('report')?.contentDocument?.{what}");
+    wait_until(&mut person, &of_report("querySelectorAll('svg').length > 0"));
+    person.sees(&of_report("defaultView.scrollTo(0, 400)"));
+    person.sees(&of_report("querySelector('details').setAttribute('open', '')"));
+    person.sees(&of_report("body.setAttribute('data-seen', '')"));
+    // The report is loaded anew with the next points: the mark on the old one is gone.
+    wait_until(&mut person, &of_report("body?.hasAttribute('data-seen') === false"));
+    wait_until(&mut person, &of_report("defaultView?.scrollY === 400"));
+    assert_eq!(person.sees(&of_report("querySelector('details').open")), true);
+    wait_until(&mut person, "(document.getElementById('end')?.textContent ?? '') !== ''");
+    assert!(person.reads("document.getElementById('end').textContent").contains(out.to_str().expect("text")));
+    assert!(person.reads(&of_report("querySelector('.status').textContent")).starts_with("complete"));
+    let artefacts = crate::rig::repository().join("artefacts");
+    std::fs::create_dir_all(&artefacts).expect("artefacts/ is ours");
+    person.keeps(&artefacts.join("live.png"), 2000.0);
+    assert_eq!(person.complaints(), Vec::<String>::new());
+    shown.running.wait().exits_with(0);
 }

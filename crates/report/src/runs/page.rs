@@ -164,7 +164,7 @@ fn change(run: &Row) -> Option<Value> {
     }))
 }
 
-/// A link from a page in an absolute folder to an absolute path, percent-encoded.
+/// A link from a page in an absolute folder to an absolute path, percent-encoded, so that the template need not escape it.
 fn link(folder: &Path, to: &Path) -> String {
     let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) =
         (folder.components().collect(), to.components().collect());

@@ -4,6 +4,18 @@ use crate::fixture;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+pub const ARGUMENTS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+];
+
 pub fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -15,8 +27,7 @@ pub fn chromium() -> Option<PathBuf> {
 
 pub fn open(browser: &Path, profile: &Path, page: &Path, arguments: &[String]) -> Output {
     Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"])
+        .args(ARGUMENTS)
         .args(["--enable-logging=stderr", "--log-level=0"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(arguments)

@@ -8,6 +8,8 @@ mod doubt;
 #[path = "../../../analyze/tests/all/fixture.rs"]
 mod fixture;
 mod golden;
+#[allow(dead_code)]
+mod person;
 mod predict;
 mod reporting;
 mod runs;

@@ -1,6 +1,8 @@
 //! The index of a folder of runs as text, JSON and page.
 
+use crate::browser::chromium;
 use crate::fixture;
+use crate::person::{DESK, Desk, Person};
 use analyze::index::{self, Filter, Index};
 use expect_test::expect_file;
 use record::{RunRecord, Status, names};
@@ -96,4 +98,77 @@ fn the_page_links_reports_draws_trends_and_runs_nothing_from_outside() {
     for external in ["http-equiv=\"refresh", "src=", "<link", "@import", "url(", "javascript:", "<iframe"] {
         assert!(!html.contains(external), "{external}");
     }
+}
+
+/// The rows that can be seen.
+const SHOWN: &str =
+    "[...document.querySelectorAll('table.runs tbody tr')].filter((row) => row.checkVisibility()).length";
+
+/// What assistive software is told: role and name of each part.
+fn parts(person: &mut Person) -> Vec<(String, String)> {
+    let tree = person.call("Accessibility.getFullAXTree", serde_json::json!({}));
+    let word = |node: &serde_json::Value, of: &str| node[of]["value"].as_str().unwrap_or_default().to_string();
+    tree["nodes"].as_array().unwrap().iter().map(|node| (word(node, "role"), word(node, "name"))).collect()
+}
+
+#[test]
+fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
+    let Some(browser) = chromium() else {
+        println!("not run: no Chromium in PATH (on Debian: apt-get install chromium-headless-shell)");
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let html = page::html(&folder(place.path()), place.path());
+    let file = place.path().join("index.html");
+    std::fs::write(&file, html).unwrap();
+    let artefacts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../artefacts");
+    std::fs::create_dir_all(&artefacts).unwrap();
+
+    let mut person = Person::opens(&browser, &file, &DESK);
+    let parts = parts(&mut person);
+    let count = |role: &str| parts.iter().filter(|(of, _)| of == role).count();
+    let is_there = |role: &str, name: &str| parts.iter().any(|(of, named)| of == role && named.contains(name));
+    assert_eq!((count("columnheader"), count("rowheader"), count("searchbox")), (11, 5, 1), "{parts:?}");
+    assert!(is_there("searchbox", "Show only runs with these words") && is_there("region", "All runs"), "{parts:?}");
+    assert!(
+        is_there("status", "") && (is_there("image", "Yield point over") || is_there("img", "Yield point over")),
+        "{parts:?}"
+    );
+    person.keeps(&artefacts.join("runs.png"), 4000.0);
+
+    person.presses("Tab");
+    assert_eq!(person.reads("document.activeElement.id"), "filter", "the first stop of the keyboard");
+    "worse ngin".chars().for_each(|letter| person.presses(&letter.to_string()));
+    assert_eq!(person.reads("document.getElementById('shown').textContent"), "1 of 5 runs");
+    assert_eq!(person.sees(SHOWN), 1);
+    person.presses("Escape");
+    assert_eq!(person.sees(SHOWN), 5, "an empty field shows all");
+    "path-that-is-long".chars().for_each(|letter| person.presses(&letter.to_string()));
+    let trends = "[...document.querySelectorAll('section.sweep')].filter((one) => one.checkVisibility()).length";
+    assert_eq!((person.sees(SHOWN), person.sees(trends)), (1.into(), 0.into()), "trends of what is shown alone");
+    person.presses("Escape");
+    for _ in 0..30 {
+        person.presses("Tab");
+        if person.reads("document.activeElement.getAttribute('aria-label') ?? ''").starts_with("report of the run of") {
+            break;
+        }
+    }
+    let outline = person.reads("getComputedStyle(document.activeElement).outlineStyle");
+    assert_ne!(outline, "none", "the focus can be seen");
+    person.presses("Enter");
+    let is_there = |person: &mut Person| person.reads("location.pathname").ends_with("/report.html");
+    assert!((0..2000).any(|_| is_there(&mut person)), "the link leads nowhere");
+    assert_eq!(person.complaints(), Vec::<String>::new());
+
+    // A phone in the dark.
+    let mut person = Person::opens(&browser, &file, &Desk { width: 400, height: 800, is_dark: true, has_script: true });
+    assert_eq!(person.sees("document.documentElement.scrollWidth"), 400, "nothing but the table scrolls sideways");
+    assert_eq!(person.reads("getComputedStyle(document.body).backgroundColor"), "rgb(20, 23, 26)");
+    person.keeps(&artefacts.join("runs-phone.png"), 4000.0);
+    assert_eq!(person.complaints(), Vec::<String>::new());
+
+    // Without script everything but the filter is there.
+    let mut person = Person::opens(&browser, &file, &Desk { has_script: false, ..DESK });
+    assert_eq!(person.sees("document.querySelector('.filter').checkVisibility()"), false);
+    assert_eq!(person.sees(SHOWN), 5);
 }
