@@ -10,6 +10,7 @@ mod grid;
 mod index;
 mod prediction;
 mod prediction_limits;
+mod price;
 mod properties;
 mod queueing;
 mod reference;
