@@ -87,7 +87,7 @@ fn a_follower_is_told_of_every_point_and_of_the_end_and_strangers_of_nothing() {
     needs_server!(Kind::Nginx);
     let (dir, server) = (open_dir(), Server::start(Kind::Nginx));
     let out = dir.path().join("run");
-    let shown = begin(&server, &out, "4s");
+    let shown = begin(&server, &out, "5s");
     assert_eq!(shown.token.len(), 32, "{}", shown.token);
     let mut events = shown.events();
     let around = shown.page("");
