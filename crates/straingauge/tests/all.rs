@@ -14,6 +14,7 @@ mod browser {
     pub use crate::report_page::ARGUMENTS;
 }
 mod clients;
+mod compare_page;
 mod document_server;
 mod documented;
 mod exports;

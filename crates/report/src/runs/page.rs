@@ -2,7 +2,7 @@
 //! security policy allows its own style and script by their hashes and nothing else.
 
 use super::{began, cells, headline, shown, trends};
-use crate::page::frame::{STYLE, render, source_hash};
+use crate::page::frame::{SCRIPT, STYLE, render, source_hash};
 use crate::page::{DrawnFigure, draw};
 use crate::text::unbroken;
 use analyze::index::{Index, Row};
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
 const OWN_STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("filter.js");
+const OWN_SCRIPT: &str = include_str!("filter.js");
 /// The most scenarios with charts: each has up to four, in two sizes.
 const MOST_TRENDS: usize = 40;
 /// The most runs in a scenario's charts: the newest.
@@ -26,8 +26,9 @@ const MOST_LISTED: usize = 60;
 struct Page {
     style: String,
     style_hash: String,
-    script: &'static str,
-    script_hash: String,
+    /// That of all pages, then that of this one.
+    scripts: [&'static str; 2],
+    script_hashes: [String; 2],
     folder: String,
     headline: String,
     rows: Vec<Value>,
@@ -58,8 +59,8 @@ pub fn html(index: &Index, folder: &Path) -> String {
     let page = Page {
         style_hash: source_hash(&style),
         style,
-        script: SCRIPT,
-        script_hash: source_hash(SCRIPT),
+        scripts: [SCRIPT, OWN_SCRIPT],
+        script_hashes: [SCRIPT, OWN_SCRIPT].map(source_hash),
         folder: shown(&index.folder),
         headline: headline(index),
         rows: index.runs.iter().map(|run| row(run, folder, has_trend(run))).collect(),

@@ -1,7 +1,7 @@
 //! Trends: the figures of the runs of one scenario over time.
 
 use super::shown;
-use crate::chart::{Chart, Layer, Marker, Scale, Series};
+use crate::chart::{Chart, Layer, Mark, Marker, Scale, Series};
 use crate::page::Figure;
 use analyze::index::Row;
 use record::Sweep;
@@ -47,6 +47,7 @@ struct Value {
 struct Line {
     title: &'static str,
     y_name: &'static str,
+    unit: &'static str,
     class: &'static str,
     area: &'static str,
     of: fn(&Row) -> Option<Value>,
@@ -60,6 +61,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
         Line {
             title: "Yield point",
             y_name: if is_rate { "requests per second" } else { "connections" },
+            unit: if is_rate { "1/s" } else { "connections" },
             class: "s1",
             area: "spread1",
             of: |row| {
@@ -71,6 +73,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
         Line {
             title: "Peak throughput",
             y_name: "requests per second",
+            unit: "1/s",
             class: "s2",
             area: "spread2",
             of: |row| row.peak.map(|peak| Value { value: peak.per_sec, interval: peak.low.zip(peak.high) }),
@@ -79,6 +82,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
         Line {
             title: "Response time, p99",
             y_name: "at the yield point, or at the peak without one",
+            unit: "us",
             class: "s4",
             area: "spread3",
             of: |row| row.response_p99_us.map(|value| Value { value, interval: None }),
@@ -87,6 +91,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
         Line {
             title: "CPU per request",
             y_name: "server CPU at the same load, us per request",
+            unit: "us",
             class: "s3",
             area: "spread3",
             of: |row| row.cpu_us_per_request.map(|value| Value { value, interval: None }),
@@ -106,8 +111,9 @@ fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
     let edges: Vec<(f64, f64, f64)> =
         found.iter().filter_map(|(x, value)| value.interval.map(|(low, high)| (*x, low, high))).collect();
     let is_whole = edges.len() == found.len();
-    let values: Vec<(f64, f64)> = found.iter().map(|(x, found)| (*x, found.value)).collect();
-    let highest = edges.iter().map(|(.., high)| *high).chain(values.iter().map(|(_, y)| *y));
+    let mark = |(x, found): &(f64, Value)| Mark { interval: found.interval, ..(*x, found.value).into() };
+    let marks: Vec<Mark> = found.iter().map(mark).collect();
+    let highest = edges.iter().map(|(.., high)| *high).chain(marks.iter().map(|mark| mark.y));
     let y = Scale::linear(highest, line.words);
     let x = Scale::linear(runs.iter().map(|row| time.at(row)), |value| match value.fract() == 0.0 {
         true => grouped(value),
@@ -120,13 +126,10 @@ fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
     chart.markers = markers(runs, time);
     let layer = Layer { name: String::new(), class: line.area, edges, gaps: Vec::new() };
     chart.layers = if is_whole { vec![layer] } else { Vec::new() };
-    chart.series = vec![series(line.class, values)];
+    chart.series = vec![Series { class: line.class, line: marks, is_dotted: true, ..Series::default() }];
+    (chart.unit, chart.interval_name) = (line.unit, "interval");
     let shaded = if is_whole { " Shaded: the interval." } else { "" };
     Some(Figure { title: line.title, caption: format!("Dots: runs.{shaded} Marked: worse runs, new versions."), chart })
-}
-
-fn series(class: &'static str, values: Vec<(f64, f64)>) -> Series {
-    Series { class, line: values.clone(), dots: values, ..Series::default() }
 }
 
 /// The values in words, for readers that do not see the chart.

@@ -8,7 +8,6 @@ mod doubt;
 #[path = "../../../analyze/tests/all/fixture.rs"]
 mod fixture;
 mod golden;
-#[allow(dead_code)]
 mod person;
 mod predict;
 mod reporting;

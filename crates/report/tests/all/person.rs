@@ -184,16 +184,20 @@ impl Person {
         self.call("Input.dispatchKeyEvent", json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }));
     }
 
+    /// Keeps a picture of the window as it is; one of the whole page takes the pointer away.
+    pub fn keeps_window(&mut self, picture: &Path) {
+        let data = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        keep(&data, picture);
+    }
+
     /// Keeps a picture of the whole page, or of its first pixels down to `most`.
     pub fn keeps(&mut self, picture: &Path, most: f64) {
         let metrics = self.call("Page.getLayoutMetrics", json!({}));
         let (width, height) = (&metrics["cssContentSize"]["width"], metrics["cssContentSize"]["height"].as_f64());
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height.unwrap().min(most), "scale": 1 });
         let parameters = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
-        let data = self.call("Page.captureScreenshot", parameters)["data"].as_str().unwrap().to_string();
-        let bytes = base64::engine::general_purpose::STANDARD.decode(data).unwrap();
-        assert!(bytes.len() > 20_000, "nearly empty: {} bytes", bytes.len());
-        std::fs::write(picture, bytes).unwrap();
+        let data = self.call("Page.captureScreenshot", parameters);
+        keep(&data, picture);
     }
 
     /// What the page wrote on the console: errors, refused scripts and fetches.
@@ -202,4 +206,11 @@ impl Person {
         let is_one = |event: &&Value| kinds.iter().any(|kind| event["method"] == *kind);
         self.events.iter().filter(is_one).map(Value::to_string).collect()
     }
+}
+
+fn keep(answer: &Value, picture: &Path) {
+    let data = answer["data"].as_str().expect("a picture");
+    let bytes = base64::engine::general_purpose::STANDARD.decode(data).unwrap();
+    assert!(bytes.len() > 20_000, "nearly empty: {} bytes", bytes.len());
+    std::fs::write(picture, bytes).unwrap();
 }

@@ -147,7 +147,7 @@ fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
     let trends = "[...document.querySelectorAll('section.sweep')].filter((one) => one.checkVisibility()).length";
     assert_eq!((person.sees(SHOWN), person.sees(trends)), (1.into(), 0.into()), "trends of what is shown alone");
     person.presses("Escape");
-    for _ in 0..30 {
+    for _ in 0..60 {
         person.presses("Tab");
         if person.reads("document.activeElement.getAttribute('aria-label') ?? ''").starts_with("report of the run of") {
             break;
