@@ -17,6 +17,7 @@ mod process;
 mod progress;
 mod quantity;
 mod scale;
+mod serve;
 mod server;
 mod signals;
 mod url;

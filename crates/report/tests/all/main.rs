@@ -12,6 +12,7 @@ mod golden;
 mod person;
 mod predict;
 mod reporting;
+mod runs;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/server.rs"]
 mod server;

@@ -15,6 +15,7 @@ mod path;
 mod predict;
 mod profile;
 mod report;
+mod runs;
 mod scale;
 mod scenario;
 mod simulate;
@@ -44,6 +45,7 @@ pub use profile::ProfileArgs;
 #[cfg(feature = "bpf")]
 pub use profile::{Method, SweepArgs};
 pub use report::ReportArgs;
+pub use runs::RunsArgs;
 pub use scale::ScaleArgs;
 pub use scenario::Options;
 pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
@@ -186,6 +188,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Draw the report of a run directory again
     Report(ReportArgs),
+    /// List the runs in a folder, with trends; runs that are worse than the one before are marked
+    Runs(RunsArgs),
     /// Make the documents that a server needs to answer a size mix or a log
     Files(FilesArgs),
     /// Run a program over an emulated wide-area path: delay, loss, bandwidth

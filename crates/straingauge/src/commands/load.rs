@@ -43,7 +43,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let mut writer = match &output.out {
         Some(path) => {
             let scenario = session.scenario(&options, RunKind::Load(session.loaded(&options)));
-            Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
+            Some(RunWriter::create(Path::new(crate::defaults::RUNS), Some(path), session.record(scenario))?)
         }
         None => None,
     };

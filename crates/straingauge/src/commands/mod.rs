@@ -11,6 +11,7 @@ mod predict;
 #[cfg(feature = "bpf")]
 mod profile;
 mod report;
+mod runs;
 mod scale;
 mod session;
 mod simulate;
@@ -52,6 +53,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Predict(args) => predict::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Report(args) => report::run(args),
+        Command::Runs(args) => runs::run(args),
         Command::Files(args) => files::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Scale(args) => scale::run(args),

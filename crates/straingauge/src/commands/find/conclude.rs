@@ -7,7 +7,6 @@ use crate::progress::Progress;
 use analyze::limit::{Check, Limit};
 use analyze::zones;
 use anyhow::{Result, bail};
-use record::run::RunDir;
 use record::units::format_si;
 use record::{DoubtKind, Status};
 use report::check;
@@ -34,12 +33,7 @@ impl Search<'_> {
             }
             finished = finished.and(side.writer.finish(status, why.clone()));
             // From memory, not from the directory: a full disk must not lose measurements.
-            runs.push(RunDir {
-                path: side.writer.path().to_path_buf(),
-                record: side.writer.record().clone(),
-                points: side.points,
-                reading_doubts: Vec::new(),
-            });
+            runs.push(side.run());
         }
         let first = &runs[0];
         let compared = match (&self.plan.second, runs.as_slice()) {
@@ -81,6 +75,9 @@ impl Search<'_> {
         };
         let compared_checks = compared.as_ref().map(Pair::checks).unwrap_or_default();
         let summarised = output.summary.write(markdown, &[&checks[..], &compared_checks[..]].concat());
+        if let Some(live) = self.live.take() {
+            live.end(first);
+        }
         let ended = ended?;
         written?;
         summarised?;

@@ -34,7 +34,7 @@ impl Recording {
             kind: RunKind::Watch(watching.clone()),
         };
         let record = RunRecord { server_facts, doubts: watcher.doubts(), ..RunRecord::begin(scenario) };
-        let writer = RunWriter::create(Path::new("runs"), Some(path), record)?;
+        let writer = RunWriter::create(Path::new(crate::defaults::RUNS), Some(path), record)?;
         let file = writer.path().join(FILE);
         let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
         let mut recording = Recording { writer, lines };
