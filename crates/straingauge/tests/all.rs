@@ -11,6 +11,7 @@ mod beside;
 mod broken_server;
 mod ci_output;
 mod clients;
+mod compare_page;
 mod document_server;
 mod documented;
 mod exports;

@@ -18,8 +18,13 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
         )));
     }
     args.summary.check(args.json)?;
+    args.page.as_deref().map_or(Ok(()), crate::output::check)?;
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
     let comparison = compare::runs(&a, &b, threshold)?;
+    if let Some(page) = &args.page {
+        super::report::write_to(page, &report::page::compare::html(&a, &b, &comparison))?;
+        eprintln!("report: {}", page.display());
+    }
     let name =
         |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
     let (a, b) = (name(&a), name(&b));
