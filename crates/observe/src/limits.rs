@@ -106,7 +106,7 @@ pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
     for pid in pids.iter().take(MAX_GROUPED) {
         let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else { continue };
         for (mount, path) in [(&unified, parse_cgroup_path(&text)), (&of_cpu, parse_cpu_cgroup_path(&text))] {
-            folders.extend(mount.as_ref().zip(path).map(|(mount, path)| (mount, path)));
+            folders.extend(mount.as_ref().zip(path));
         }
     }
     folders.sort();

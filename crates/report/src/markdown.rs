@@ -119,7 +119,8 @@ fn p99_at_the_peak(sweep: &SweepFindings) -> Option<(String, String)> {
 fn numbers_of_point(point: &Point) -> Table {
     let mut table = Table::new(&["figure", "value", "n"], 1);
     let time = |us: f64| format_nanos(us * 1e3);
-    let rows: [(&str, &str, &dyn Fn(f64) -> String); 4] = [
+    type Words<'a> = &'a dyn Fn(f64) -> String;
+    let rows: [(&str, &str, Words<'_>); 4] = [
         ("throughput", names::THROUGHPUT, &|rate| format!("{}/s", format_si(rate))),
         ("p50", names::RESPONSE_P50, &time),
         ("p99", names::RESPONSE_P99, &time),

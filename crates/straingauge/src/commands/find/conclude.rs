@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use analyze::limit::{Check, Limit};
 use analyze::zones;
 use anyhow::{Result, bail};
+use record::run::RunDir;
 use record::units::format_si;
 use record::{DoubtKind, Status};
 use report::check;
