@@ -74,7 +74,7 @@ impl Search {
                 let most = self.most_runs;
                 let most = format!("this and what follows: at most {most} runs in {MOST_ENTRIES} entries are listed");
                 // Each folder above would say it again.
-                if !self.found.left_out.last().is_some_and(|(_, why)| *why == most) {
+                if self.found.left_out.last().is_none_or(|(_, why)| *why != most) {
                     self.leave_out(&folder, &most);
                 }
                 return;
