@@ -553,7 +553,9 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let (send, read) = std::sync::mpsc::channel();
         let place = folder.path().to_path_buf();
-        std::thread::spawn(move || send.send(RunDir::open(&place).map_err(|error| error.to_string())));
+        std::thread::spawn(move || {
+            let _ = send.send(RunDir::open(&place).map(drop).map_err(|error| error.to_string()));
+        });
         let error = read.recv_timeout(Duration::from_secs(60)).expect("the pipe was waited for").unwrap_err();
         assert!(error.contains("not a regular file"), "{error}");
     }
