@@ -554,7 +554,8 @@ mod tests {
         let (send, read) = std::sync::mpsc::channel();
         let place = folder.path().to_path_buf();
         std::thread::spawn(move || {
-            let _ = send.send(RunDir::open(&place).map(drop).map_err(|error| error.to_string()));
+            let opened = RunDir::open(&place).map_err(|error| error.to_string());
+            send.send(opened.map(drop)).expect("the test waits");
         });
         let error = read.recv_timeout(Duration::from_secs(60)).expect("the pipe was waited for").unwrap_err();
         assert!(error.contains("not a regular file"), "{error}");

@@ -13,12 +13,14 @@ mod broken_server;
 mod browser {
     pub use crate::report_page::ARGUMENTS;
 }
+mod ci_output;
 mod clients;
 mod compare_page;
 mod document_server;
 mod documented;
 mod exports;
 mod find;
+mod headroom;
 mod help;
 mod interruption;
 mod live;

@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use analyze::watch::{Recording, find};
-use record::watch::{Beginning, Counter, Counts, FILE, Line, Rates, Reading, Taken, Watching};
+use record::watch::{Beginning, Counter, Counts, FILE, Headroom, Line, Rates, Reading, Taken, Watching};
 use report::watch::{Screen, exposition, page, screen, text};
 use std::collections::HashSet;
 
@@ -51,6 +51,7 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
         now: &reading,
         rates: &Rates::default(),
         demands: &[],
+        headroom: &Headroom::default(),
         utilisation: None,
         doubts: &[],
     };

@@ -1,6 +1,7 @@
 //! What is rendered of the synthetic servers' runs that the tests of `analyze` use, and of recorded runs.
 
 mod browser;
+mod ci;
 mod compare;
 mod counters;
 mod doubt;

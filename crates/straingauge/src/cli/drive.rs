@@ -2,6 +2,7 @@
 
 use super::overlay;
 use super::scenario::Options;
+use super::summary::SummaryOptions;
 use crate::quantity::Time;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -67,6 +68,8 @@ pub struct OutputOptions {
     /// Measure answers that are not 2xx too (redirects, errors), instead of refusing to start
     #[arg(long)]
     pub any_status: bool,
+    #[command(flatten)]
+    pub summary: SummaryOptions,
 }
 
 /// Whether the server gets a network namespace.

@@ -62,8 +62,9 @@ pub struct FindOptions {
     pub open_connections: Option<Count>,
     /// Time for the whole run [default: {budget}]
     ///
-    /// Refinement stops when it is spent.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    /// Refinement stops when it is spent. A bare number is seconds.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub budget: Option<Time>,
     /// Repeats of every point [default: {repeats}]
     ///

@@ -150,6 +150,7 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
         axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
     }
     RunWriter::check(Path::new(crate::defaults::RUNS), drive.output.out.as_deref())?;
+    drive.output.summary.check(drive.output.json)?;
     let live =
         plan.live.map(|address| Live::begin(address, drive.options.url.as_deref().unwrap_or_default())).transpose()?;
     let mut search = Search::begin(&drive, &plan, live)?;

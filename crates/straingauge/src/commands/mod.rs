@@ -15,6 +15,7 @@ mod runs;
 mod scale;
 mod session;
 mod simulate;
+mod summary;
 mod wan;
 #[cfg(feature = "bpf")]
 mod watch;

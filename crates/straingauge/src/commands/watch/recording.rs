@@ -5,7 +5,7 @@ use super::super::session::repeat_command;
 use anyhow::{Context, Result};
 use observe::watch::Watcher;
 use record::run::{RunRecord, RunWriter, SCHEMA};
-use record::watch::{Beginning, FILE, Line, Rates, Reading, Watching};
+use record::watch::{Beginning, FILE, Headroom, Line, Rates, Reading, Watching};
 use record::{Doubt, Outside, RunKind, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
@@ -47,8 +47,8 @@ impl Recording {
     }
 
     /// Adds a reading.
-    pub fn add(&mut self, reading: &Reading, rates: &Rates, watcher: &Watcher) -> Result<()> {
-        self.line(&super::view::line_of(reading, rates, watcher.doubts()))
+    pub fn add(&mut self, reading: &Reading, rates: &Rates, headroom: &Headroom, watcher: &Watcher) -> Result<()> {
+        self.line(&super::view::line_of(reading, rates, headroom, watcher.doubts()))
     }
 
     /// Ends it; returns its path.
