@@ -6,7 +6,7 @@ use crate::server::{Kind, Server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A run that is shown, and where.
 struct Shown {
