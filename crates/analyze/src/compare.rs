@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better.
@@ -41,6 +42,7 @@ const FIGURES: [(&str, &str, Better); 4] = [
 record::worded! {
     /// The result for one figure at one load.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum Outcome {
         /// Worse by more than the threshold, and not by chance.
@@ -59,6 +61,7 @@ record::worded! {
 
 /// One figure at one load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// Sweep of the points.
     pub sweep: Sweep,
@@ -96,6 +99,7 @@ pub struct Difference {
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Conclusion {
     /// At least one figure is worse by more than the threshold.
@@ -108,6 +112,7 @@ pub enum Conclusion {
 
 /// The comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Worse by more than this is a regression (0.05 = 5 %).
     pub threshold_ratio: f64,

@@ -1,5 +1,6 @@
 //! A comparison as text for a terminal: the sentence first, then a table.
 
+use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::{list, wrap};
 use analyze::compare::{Comparison, Difference, headline, load_words};
@@ -20,9 +21,9 @@ pub fn text(comparison: &Comparison) -> String {
     out + &list("doubts", &comparison.doubts)
 }
 
-/// The comparison as JSON: `schema`, `kind`, `comparison`.
+/// The comparison as JSON.
 pub fn json(comparison: &Comparison) -> serde_json::Value {
-    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "comparison", "comparison": comparison })
+    Output::from(Content::Comparison { comparison }).value()
 }
 
 /// The cells of a difference.

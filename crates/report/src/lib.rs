@@ -12,6 +12,7 @@ pub mod doubt;
 pub mod export;
 pub mod flame;
 pub mod json;
+pub mod metrics;
 pub mod page;
 pub mod predict;
 pub mod profile;

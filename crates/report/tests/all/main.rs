@@ -8,6 +8,7 @@ mod doubt;
 #[path = "../../../analyze/tests/all/fixture.rs"]
 mod fixture;
 mod golden;
+mod metrics;
 mod predict;
 mod reporting;
 #[allow(dead_code)]

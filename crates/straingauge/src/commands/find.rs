@@ -6,7 +6,7 @@ mod search;
 mod second;
 
 use super::load::parse_limits;
-use crate::cli::{FindArgs, FleetOptions, ProfileWord, SweepWord};
+use crate::cli::{FindArgs, ProfileWord, SweepWord};
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
@@ -55,7 +55,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     let mut which = options.sweep.unwrap_or_default();
     let second = match &options.compare_with {
         Some(with) => {
-            refuse_beside_a_second(&sweep, options.sweep, &drive.options.fleet)?;
+            refuse_beside_a_second(&sweep, options.sweep, &drive)?;
             which = SweepWord::Connections;
             let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
             Some(Second { command: second::command(with, drive.command())?, threshold_ratio })
@@ -68,13 +68,16 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
 
 /// Checks a scenario file for options that a comparison of two servers does not support. The parser of the command line
 /// has refused them there.
-fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, fleet: &FleetOptions) -> Result<()> {
+fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, drive: &RunOptions) -> Result<()> {
+    let fleet = &drive.options.fleet;
     let typed = [
         (sweep.unload, "--unload"),
         (which.is_some_and(|which| which != SweepWord::Connections), "--sweep"),
         (sweep.axis.is_some(), "--axis"),
         (!fleet.client.is_empty(), "--client"),
         (fleet.watch_with.is_some(), "--watch-with"),
+        (drive.output.metrics.prometheus.is_some(), "--prometheus"),
+        (drive.output.metrics.otlp.is_some(), "--otlp"),
     ];
     refuse_typed(&typed, |option| {
         format!("--compare-with measures both servers over connections, from here: leave {option} out")

@@ -3,6 +3,7 @@
 use super::session::Session;
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, print_json, wrong_usage};
+use crate::metrics::Loads;
 use crate::plan::{self, LoadKind};
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, bail};
@@ -10,6 +11,7 @@ use record::point::Sweep;
 use record::run::RunWriter;
 use record::{Point, RunKind, Status};
 use remote::Sources;
+use report::json;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::Path;
@@ -32,7 +34,9 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(out) = &output.out {
         RunWriter::check(out, Some(out))?;
     }
+    let metrics = Loads::open(&output.metrics, &options.target)?;
     let mut session = Session::open(&options, LoadKind::Single)?;
+    session.runner.metrics = metrics;
     if !session.runner.has_clients() {
         check_that_it_listens(&session)?;
         check_tls(&session)?;
@@ -61,18 +65,19 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
     if output.json {
-        let mut value = report::json::point(&measured.point);
-        value["path"] = serde_json::to_value(session.path_plan())?;
-        value["status_counts"] = serde_json::to_value(&measured.result.counts.status_counts)?;
-        value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
-        value["limits"] = checks
-            .iter()
-            .map(|(limit, check)| {
-                serde_json::json!({
-            "limit": limit.to_string(), "crossed": check.is_crossed(), "detail": check.to_string() })
-            })
-            .collect();
-        print_json(&value)?;
+        let checked = checks.iter().map(|(limit, check)| json::CheckedLimit {
+            limit: limit.to_string(),
+            crossed: check.is_crossed(),
+            detail: check.to_string(),
+        });
+        let loaded = json::Loaded {
+            point: &measured.point,
+            path: session.path_plan(),
+            status_counts: &measured.result.counts.status_counts,
+            first_errors: &measured.result.first_errors,
+            limits: checked.collect(),
+        };
+        print_json(&json::Output::from(json::Content::Point(loaded)).value())?;
     } else {
         let latencies: Vec<(String, record::Latency)> =
             measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();

@@ -12,6 +12,8 @@ mod predict;
 mod profile;
 mod report;
 mod scale;
+#[cfg(all(test, feature = "bpf"))]
+mod schemas;
 mod session;
 mod simulate;
 mod wan;

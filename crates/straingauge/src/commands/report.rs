@@ -7,7 +7,7 @@ use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
 use record::simulation::Simulation;
-use serde_json::{Value, json};
+use report::json::{self, Content, Output};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,20 +26,19 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if let Some(other) = analyze::compare::beside(&run) {
         return side_by_side(&args, &run, &other);
     }
-    print_either(args.json, || run_json(&run), || run_text(&run))?;
+    print_either(args.json, || run_output(&run).value(), || run_text(&run))?;
     reported(&args, &run, &report::page::html(&run))
 }
 
-fn findings_json(run: &RunDir) -> Value {
+fn with_findings(run: &RunDir) -> json::Run<'_> {
     let findings = analyze::zones::of_run(run);
-    report::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
+    let verdict = analyze::verdict::sentences(run, &findings);
+    json::Run::new(run, findings, verdict)
 }
 
-/// What a run of `find` or `load` shows, as JSON.
-pub fn run_json(run: &RunDir) -> Value {
-    let mut value = findings_json(run);
-    value["what_ifs"] = json!(analyze::predict::kept(run));
-    value
+/// What a run of `find` or `load` shows, for JSON.
+pub fn run_output(run: &RunDir) -> Output<'_> {
+    Content::Run(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) }).into()
 }
 
 /// The same as text.
@@ -49,9 +48,10 @@ pub fn run_text(run: &RunDir) -> String {
         + &report::predict::what_ifs_text(&analyze::predict::kept(run))
 }
 
-/// What two servers that were measured in turn show, as JSON.
-pub fn pair_json(a: &RunDir, b: &RunDir, compared: &Result<Comparison, CompareError>) -> Value {
-    report::json::side_by_side(findings_json(a), findings_json(b), compared.as_ref().ok())
+/// What two servers that were measured in turn show, for JSON.
+pub fn pair_output<'a>(a: &'a RunDir, b: &'a RunDir, compared: &'a Result<Comparison, CompareError>) -> Output<'a> {
+    let [a, b] = [a, b].map(|run| Box::new(Content::Run(with_findings(run)).into()));
+    Content::SideBySide(json::Pair { a, b, comparison: compared.as_ref().ok() }).into()
 }
 
 /// The profile of a run, for other programs.
@@ -68,7 +68,7 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 /// The report of two servers that were measured in turn.
 fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let compared = analyze::compare::interleaved(a, b, analyze::compare::THRESHOLD_RATIO);
-    let (json, text) = (|| pair_json(a, b, &compared), || report::run::side_by_side(a, b, compared.as_ref()));
+    let (json, text) = (|| pair_output(a, b, &compared).value(), || report::run::side_by_side(a, b, compared.as_ref()));
     print_either(args.json, json, text)?;
     reported(args, a, &report::page::html(a))
 }

@@ -1,6 +1,5 @@
 //! `straingauge watch :PORT`: shows what a running server does, request by request, without touching it.
 
-mod exporter;
 mod keys;
 mod privileges;
 mod recording;
@@ -8,10 +7,10 @@ mod view;
 
 use crate::cli::{WatchArgs, WatchWord};
 use crate::failure::{self, print, wrong_usage};
+use crate::metrics::Outlets;
 use crate::plan::watching;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
-use exporter::Exporter;
 use observe::Group;
 use observe::watch::demand::{DemandTracker, utilisation};
 use observe::watch::{Intervals, WatchOptions, Watcher};
@@ -35,15 +34,13 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
     let watch = watching(&watcher);
-    let mut exporter = args.prometheus.map(Exporter::bind).transpose()?;
+    let mut outlets = Outlets::open(&args.metrics)?;
     let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher, &watch)).transpose()?;
     if !args.keep_privileges {
         privileges::drop_all_but_bpf(args.pack.is_some())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
-    if let Some(exporter) = &mut exporter {
-        exporter.serve()?;
-    }
+    outlets.serve()?;
     let mut view = View::new(args.json, &stop);
     let mut demands = DemandTracker::default();
     let started_ns = monotonic_ns();
@@ -62,9 +59,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         demands.add(&now);
         let rates = Rates::between(&earlier, &now);
         let doubts = watcher.doubts();
-        if let Some(exporter) = &exporter {
-            exporter.publish(&exposition::page(&now, &watch, &doubts));
-        }
+        outlets.publish(|| exposition::metrics(&now, &watch, &doubts));
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &watcher)?;
         }

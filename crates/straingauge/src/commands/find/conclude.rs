@@ -1,7 +1,7 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Ended, Search};
-use crate::commands::report::{pair_json, run_json, run_text, write_report};
+use crate::commands::report::{pair_output, run_output, run_text, write_report};
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
 use analyze::limit::Limit;
@@ -59,12 +59,12 @@ impl Search<'_> {
                 .collect(),
         };
         let json = || {
-            let mut value = match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => pair_json(a, b, compared),
-                _ => run_json(first),
+            let mut output = match (runs.as_slice(), &compared) {
+                ([a, b], Some(compared)) => pair_output(a, b, compared),
+                _ => run_output(first),
             };
-            value["limits_crossed"] = serde_json::json!(crossed);
-            value
+            output.limits_crossed = Some(crossed.clone());
+            output.value()
         };
         let text = || match (runs.as_slice(), &compared) {
             ([a, b], Some(compared)) => report::run::side_by_side(a, b, compared.as_ref()),

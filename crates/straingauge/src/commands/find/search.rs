@@ -4,6 +4,7 @@ use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
 use crate::measure::{Sender, label};
+use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
 use analyze::compare::BESIDE;
 use analyze::sweep::{Load, Planner, Step, Trial};
@@ -45,6 +46,8 @@ pub(super) struct Search<'a> {
     now: usize,
     /// Its process and its clients; `None` between two servers.
     session: Option<Session>,
+    /// The metrics of all points, for other programs.
+    metrics: Option<Loads>,
     /// The highest value of the axis, as far as it is known.
     pub highest_value: f64,
     started: Instant,
@@ -54,7 +57,9 @@ impl<'a> Search<'a> {
     /// Starts the first server and creates the run directory.
     pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan) -> Result<Self> {
         let started = Instant::now();
-        let mut search = Search { drive, plan, sides: Vec::new(), now: 0, session: None, highest_value: 0.0, started };
+        let metrics = Loads::open(&drive.output.metrics, &drive.target)?;
+        let sides = Vec::new();
+        let mut search = Search { drive, plan, sides, now: 0, session: None, metrics, highest_value: 0.0, started };
         search.serve(0)?;
         search.started = Instant::now();
         Ok(search)
@@ -153,6 +158,7 @@ impl<'a> Search<'a> {
         let mut run = drive.clone();
         run.options.server.command = command.to_vec();
         let mut session = Session::open(&run, kind)?;
+        session.runner.metrics = self.metrics.clone();
         let connections = most_connections(plan, &session.plan);
         if !session.runner.has_clients() {
             load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;

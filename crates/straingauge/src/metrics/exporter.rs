@@ -1,8 +1,10 @@
-//! The Prometheus endpoint: `GET /metrics`, text format 0.0.4 (made by `report::watch::exposition`), without
+//! The Prometheus endpoint: `GET /metrics`, in the format that the client asks for (`report::metrics::text`), without
 //! keep-alive. One thread waits for all connections at once, so a silent one delays no other. Reads are bounded, and so
 //! is the number of connections: at the limit the newest replaces the oldest. Clients are not trusted.
 
 use anyhow::{Context, Result};
+use report::metrics::Metrics;
+use report::metrics::text::{Format, page};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,12 +18,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections at once.
 const MOST_CLIENTS: usize = 64;
 
-type SharedPage = Arc<Mutex<Arc<str>>>;
+type Shared = Arc<Mutex<Arc<Metrics>>>;
 
 /// The endpoint; its thread ends with the process.
 pub struct Exporter {
     listener: Option<TcpListener>,
-    page: SharedPage,
+    metrics: Shared,
 }
 
 impl Exporter {
@@ -30,21 +32,21 @@ impl Exporter {
         let listener = TcpListener::bind(address).with_context(|| format!("cannot serve metrics on {address}"))?;
         listener.set_nonblocking(true)?;
         eprintln!("metrics on http://{}/metrics", listener.local_addr()?);
-        Ok(Exporter { listener: Some(listener), page: Arc::new(Mutex::new("".into())) })
+        Ok(Exporter { listener: Some(listener), metrics: Shared::default() })
     }
 
     /// Answers from now on. Privileges belong to threads, so this one is begun when they are given up.
     pub fn serve(&mut self) -> Result<()> {
         if let Some(listener) = self.listener.take() {
-            let page = Arc::clone(&self.page);
-            std::thread::Builder::new().name("metrics".into()).spawn(move || serve(&listener, &page))?;
+            let metrics = Arc::clone(&self.metrics);
+            std::thread::Builder::new().name("metrics".into()).spawn(move || serve(&listener, &metrics))?;
         }
         Ok(())
     }
 
     /// Replaces what is served.
-    pub fn publish(&self, page: &str) {
-        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = page.into();
+    pub fn publish(&self, metrics: Arc<Metrics>) {
+        *self.metrics.lock().unwrap_or_else(PoisonError::into_inner) = metrics;
     }
 }
 
@@ -58,7 +60,7 @@ struct Client {
 
 impl Client {
     /// Reads or writes as much as possible without waiting. Returns whether there is more to do.
-    fn step(&mut self, page: &SharedPage) -> std::io::Result<bool> {
+    fn step(&mut self, metrics: &Shared) -> std::io::Result<bool> {
         let mut chunk = [0; 1024];
         while self.answer.is_none() {
             match self.stream.read(&mut chunk)? {
@@ -66,8 +68,8 @@ impl Client {
                 count => self.head.extend_from_slice(&chunk[..count]),
             }
             if self.head.windows(4).any(|window| window == b"\r\n\r\n") {
-                let page = Arc::clone(&page.lock().unwrap_or_else(PoisonError::into_inner));
-                self.answer = Some((answer(&self.head, &page), 0));
+                let metrics = Arc::clone(&metrics.lock().unwrap_or_else(PoisonError::into_inner));
+                self.answer = Some((answer(&self.head, &metrics), 0));
             } else if self.head.len() > MAX_HEAD_BYTES {
                 return Ok(false);
             }
@@ -82,7 +84,7 @@ impl Client {
     }
 }
 
-fn serve(listener: &TcpListener, page: &SharedPage) {
+fn serve(listener: &TcpListener, metrics: &Shared) {
     let mut clients: VecDeque<Client> = VecDeque::new();
     loop {
         wait(listener, &clients);
@@ -107,7 +109,7 @@ fn serve(listener: &TcpListener, page: &SharedPage) {
             }
         }
         clients.retain_mut(|client| {
-            let is_open = match client.step(page) {
+            let is_open = match client.step(metrics) {
                 Ok(is_open) => is_open,
                 Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
             };
@@ -130,12 +132,24 @@ fn wait(listener: &TcpListener, clients: &VecDeque<Client>) {
     unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
 }
 
-fn answer(head: &[u8], page: &str) -> Vec<u8> {
+/// The format that the head's `Accept` asks for.
+fn format_of(head: &[u8]) -> Format {
+    let head = String::from_utf8_lossy(head);
+    let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+    let accepts: Vec<&str> =
+        fields.filter(|(name, _)| name.eq_ignore_ascii_case("accept")).map(|(_, value)| value).collect();
+    Format::accepted(&accepts.join(","))
+}
+
+fn answer(head: &[u8], metrics: &Metrics) -> Vec<u8> {
     let is_known = head.starts_with(b"GET /metrics ") || head.starts_with(b"GET /metrics?");
-    let (status, body) = if is_known { ("200 OK", page) } else { ("404 Not Found", "see /metrics\n") };
+    let (status, kind, body) = match format_of(head) {
+        format if is_known => ("200 OK", format.content_type(), page(metrics, format)),
+        _ => ("404 Not Found", "text/plain; charset=utf-8", "see /metrics\n".to_string()),
+    };
     let length = body.len();
     format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nVary: Accept\r\nConnection: close\r\n\r\n{body}"
     )
     .into_bytes()
 }
@@ -149,7 +163,6 @@ mod tests {
     fn idle_connections_hold_up_no_scrape() {
         let mut exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let address = exporter.listener.as_ref().expect("it listens").local_addr().expect("its address");
-        exporter.publish("straingauge_watch_doubts 0\n");
         exporter.serve().expect("a thread");
         let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).expect("it listens")).collect();
         for _ in 0..3 {
