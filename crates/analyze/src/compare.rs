@@ -5,9 +5,11 @@
 //! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of
 //! it. If the interval contains the threshold, the result is "could not tell".
 
+mod price;
 mod subjects;
 mod words;
 
+pub use price::{Own, Price, price, price_words};
 pub use subjects::server_words;
 pub use words::{headline, load_words};
 
@@ -32,7 +34,7 @@ pub enum Better {
 }
 
 /// The figures that are compared: name, words, direction.
-const FIGURES: [(&str, &str, Better); 4] = [
+const FIGURES: [Figure; 4] = [
     (names::THROUGHPUT, "throughput", Better::Higher),
     (names::RESPONSE_P50, "p50", Better::Lower),
     (names::RESPONSE_P99, "p99", Better::Lower),
@@ -65,7 +67,7 @@ record::worded! {
 pub struct Difference {
     /// Sweep of the points.
     pub sweep: Sweep,
-    /// Connections, or offered requests per second.
+    /// Connections, or offered requests per second; not a number (`null`) where it is over all loads.
     pub load: f64,
     /// Name of the figure.
     pub figure: &'static str,
@@ -218,15 +220,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
         let name = |run: &RunDir| run.path.display().to_string();
         return Err(CompareError::NothingInCommon { a: name(a), b: name(b) });
     }
-    let tests = differences.iter().filter(|difference| difference.p_value.is_some()).count();
-    for difference in &mut differences {
-        difference.detectable_ratio = detectable(difference, threshold_ratio, confidence, tests);
-    }
-    holm(&mut differences, |difference| &mut difference.p_value);
-    holm(&mut differences, |difference| &mut difference.p_beyond);
-    for difference in &mut differences {
-        difference.outcome = outcome(difference, threshold_ratio, 1.0 - confidence);
-    }
+    judge(&mut differences, (confidence, threshold_ratio), threshold_ratio);
     let mut doubts = doubts(a, b, &differences);
     doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
     if !is_paired {
@@ -244,6 +238,20 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     })
 }
 
+/// Corrects the p-values for the number of tests, and gives each difference its outcome and the worsening that would
+/// have been seen: one beyond `detected_beyond`.
+fn judge(differences: &mut [Difference], (confidence, threshold): (f64, f64), detected_beyond: f64) {
+    let tests = differences.iter().filter(|difference| difference.p_value.is_some()).count();
+    for difference in &mut *differences {
+        difference.detectable_ratio = detectable(difference, detected_beyond, confidence, tests);
+    }
+    holm(differences, |difference| &mut difference.p_value);
+    holm(differences, |difference| &mut difference.p_beyond);
+    for difference in differences {
+        difference.outcome = outcome(difference, threshold, 1.0 - confidence);
+    }
+}
+
 /// Searched rates differ in their last digits between runs; half a per mille apart is the same load.
 fn same_load(a: (Sweep, f64), b: (Sweep, f64)) -> bool {
     a.0 == b.0 && (a.1 / b.1 - 1.0).abs() < 5e-4
@@ -258,34 +266,62 @@ fn one_a_repeat<'a>(points: &[&'a Point]) -> Vec<&'a Point> {
     by_repeat.into_values().filter_map(|same| quiet_first(&same).last().copied()).collect()
 }
 
+type Figure = (&'static str, &'static str, Better);
+
+/// Whether half of the points or more measured something else than intended.
+fn half_invalid(points: &[&Point]) -> bool {
+    2 * points.iter().filter(|point| doubted::is_invalid(point)).count() >= points.len()
+}
+
+/// The logarithm of a figure of a point.
+fn log(point: &Point, figure: &str) -> Option<f64> {
+    point.value(figure).filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
+}
+
+/// Round and logarithms of a figure in A and in B, of the points at one load.
+fn pairs_of(a: &[&Point], b: &[&Point], figure: &str) -> Vec<(u32, (f64, f64))> {
+    let (a, b) = (one_a_repeat(a), one_a_repeat(b));
+    a.iter()
+        .filter_map(|point| {
+            let other = b.iter().find(|other| other.repeat == point.repeat)?;
+            Some((point.repeat, (log(point, figure)?, log(other, figure)?)))
+        })
+        .collect()
+}
+
 fn difference(
-    (sweep, load): (Sweep, f64),
-    (figure, word, better): &(&'static str, &'static str, Better),
+    at: (Sweep, f64),
+    figure: &Figure,
     (a, b): (&[&Point], &[&Point]),
     is_paired: bool,
     (confidence, threshold): (f64, f64),
 ) -> Option<Difference> {
-    let half_invalid =
-        |points: &[&Point]| 2 * points.iter().filter(|point| doubted::is_invalid(point)).count() >= points.len();
     let is_invalid = half_invalid(a) || half_invalid(b);
-    let log = |point: &Point| point.value(figure).filter(|value| value.is_finite() && *value > 0.0).map(f64::ln);
-    let logs = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| log(point)).collect() };
-    let pairs: Vec<(f64, f64)> = match is_paired {
-        true => {
-            let (a, b) = (one_a_repeat(a), one_a_repeat(b));
-            a.iter()
-                .filter_map(|point| Some((log(point)?, log(b.iter().find(|other| other.repeat == point.repeat)?)?)))
-                .collect()
-        }
-        false => Vec::new(),
-    };
-    let (a, b) = if is_paired { pairs.iter().copied().unzip() } else { (logs(a), logs(b)) };
+    let logs = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| log(point, figure.0)).collect() };
+    if is_paired {
+        let pairs: Vec<(f64, f64)> = pairs_of(a, b, figure.0).into_iter().map(|(_, pair)| pair).collect();
+        let (a, b) = pairs.iter().copied().unzip();
+        return of_logs(at, figure, (a, b), student_pairs(&pairs), is_invalid, (confidence, threshold));
+    }
+    let (a, b) = (logs(a), logs(b));
+    let tested = welch(&a, &b);
+    of_logs(at, figure, (a, b), tested, is_invalid, (confidence, threshold))
+}
+
+/// The difference of logarithms whose mean difference has this standard error and these degrees of freedom.
+fn of_logs(
+    (sweep, load): (Sweep, f64),
+    (figure, word, better): &Figure,
+    (a, b): (Vec<f64>, Vec<f64>),
+    tested: Option<(f64, f64)>,
+    is_invalid: bool,
+    (confidence, threshold): (f64, f64),
+) -> Option<Difference> {
     if a.is_empty() || b.is_empty() {
         return None;
     }
     let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
     let (mean_a, mean_b) = (mean(&a), mean(&b));
-    let tested = if is_paired { student_pairs(&pairs) } else { welch(&a, &b) };
     let interval = tested.and_then(|(error, freedom)| {
         let reach = student(confidence, freedom)? * error;
         let at = mean_b - mean_a;

@@ -12,7 +12,8 @@
 use crate::cpu_clock;
 use crate::kept_file::KeptFile;
 use crate::proc_text::{
-    ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat, parse_thread_account,
+    ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat,
+    parse_proportional_memory, parse_thread_account,
 };
 use crate::processes::ProcessTable;
 use record::Outside;
@@ -452,6 +453,18 @@ fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &Thre
 pub fn anonymous_pages(pids: &[u32]) -> u64 {
     let of_process = |pid: &u32| parse_anonymous_pages(&fs::read(format!("/proc/{pid}/statm")).ok()?);
     pids.iter().filter_map(of_process).sum()
+}
+
+/// Proportional set size of these processes, in bytes; `None` if that of a living one cannot be read (it is another
+/// user's). An ended process has none.
+pub fn proportional_memory(pids: &[u32]) -> Option<u64> {
+    let of_process = |pid: &u32| match fs::read(format!("/proc/{pid}/smaps_rollup")) {
+        Ok(text) => parse_proportional_memory(&text),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        // It has ended, or is ending and has no memory any more.
+        Err(_) => Some(0),
+    };
+    pids.iter().map(of_process).sum()
 }
 
 fn read_account(pid: u32, tid: u32) -> Option<ThreadAccount> {

@@ -3,7 +3,7 @@
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
-use crate::group::{Group, ServerGroup, Target, anonymous_pages};
+use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
@@ -12,7 +12,7 @@ use crate::port_sockets::PortReader;
 use crate::proc_text::parse_descriptor_limit;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
-use crate::window::{Edge, MissingReasons, Window};
+use crate::window::{Beside, Edge, MissingReasons, Window};
 use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
@@ -47,6 +47,8 @@ pub struct Observer {
     waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<std::net::SocketAddr>,
+    /// The processes that run beside the server on purpose.
+    beside: Option<ServerGroup>,
 }
 
 impl Observer {
@@ -96,10 +98,17 @@ impl Observer {
             network_before,
             waited_for: BTreeMap::new(),
             backend: None,
+            beside: None,
         };
         observer.table.scan();
         observer.shared.group().admit(&observer.table);
         Ok(observer)
+    }
+
+    /// From now on these processes and their descendants run beside the server on purpose: windows have their CPU time
+    /// and memory as figures of their own, and do not count them as other work. None: nothing runs beside it any more.
+    pub fn beside(&mut self, roots: &[u32]) {
+        self.beside = (!roots.is_empty()).then(|| ServerGroup::new(roots.iter().copied(), None));
     }
 
     /// Begins a window: returns when its first readings are taken. A window that is open already is restarted.
@@ -116,6 +125,11 @@ impl Observer {
             edge.group = group.counters();
         }
         edge.machine = self.machine.read()?;
+        if let Some(beside) = &mut self.beside {
+            beside.admit(&self.table);
+            edge.beside_at_ns = beside.read();
+            edge.beside_cpu_ns = beside.counters().cpu_ns;
+        }
         self.read_own_side(&mut edge, own_before_ns);
         self.opened = Some(edge);
         Ok(())
@@ -130,6 +144,9 @@ impl Observer {
         let at_ns = self.shared.group().read();
         let machine = self.machine.read()?;
         let mut end = Edge { at_ns, machine, network: self.network.read(), ..Edge::default() };
+        if let Some(beside) = &mut self.beside {
+            end.beside_at_ns = beside.read();
+        }
         // Processes that started inside the window and were not seen yet: read a moment later than the others.
         self.table.scan();
         let (busiest_thread_ns, size, members);
@@ -142,6 +159,11 @@ impl Observer {
             members = group.pids();
             self.missing.is_cut = group.is_cut();
         }
+        let beside = self.beside.as_mut().map(|beside| {
+            beside.admit(&self.table);
+            end.beside_cpu_ns = beside.counters().cpu_ns;
+            beside.pids()
+        });
         end.clocks = self.table.cpu_clocks();
         self.read_own_side(&mut end, own_before_ns);
         if !members.is_empty() {
@@ -172,6 +194,7 @@ impl Observer {
             server_cpus: self.target.server_cpus.clone(),
             client_pid: self.target.client_pid,
             has_group: self.target.group != Group::None,
+            beside: beside.map(|pids| Beside { memory: proportional_memory(&pids), pids }),
             missing: self.missing.clone(),
             commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
         })

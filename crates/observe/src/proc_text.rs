@@ -316,6 +316,12 @@ pub fn parse_anonymous_pages(text: &[u8]) -> Option<u64> {
     resident.checked_sub(shared)
 }
 
+/// Proportional set size in `/proc/PID/smaps_rollup`, bytes.
+pub fn parse_proportional_memory(text: &[u8]) -> Option<u64> {
+    let line = lines(text).find_map(|line| line.strip_prefix(b"Pss:"))?;
+    words(line).next().and_then(number)?.checked_mul(1024)
+}
+
 /// The soft limit of open descriptors in `/proc/PID/limits`; `None` if it is unlimited or missing.
 pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
     lines(text)

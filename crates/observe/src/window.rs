@@ -36,6 +36,19 @@ pub struct Edge {
     pub watcher_cpu_ns: u64,
     /// CPU time of taking this edge's readings.
     pub edge_cpu_ns: u64,
+    /// When the CPU clocks of the processes beside the server were read.
+    pub beside_at_ns: u64,
+    /// Their CPU time so far.
+    pub beside_cpu_ns: u64,
+}
+
+/// The processes that run beside the server on purpose, at the end of a window.
+#[derive(Debug, Clone)]
+pub struct Beside {
+    /// Ascending.
+    pub(crate) pids: Vec<u32>,
+    /// Their proportional set size, bytes; `None` where it cannot be read.
+    pub(crate) memory: Option<u64>,
 }
 
 /// Why whole kinds of figures have no value.
@@ -70,6 +83,8 @@ pub struct Window {
     pub(crate) server_cpus: Vec<usize>,
     pub(crate) client_pid: u32,
     pub(crate) has_group: bool,
+    /// What ran beside the server on purpose, if anything did.
+    pub(crate) beside: Option<Beside>,
     pub(crate) missing: MissingReasons,
     /// Parent and program of the processes alive at the end.
     pub(crate) commands: BTreeMap<u32, (u32, Outside)>,
@@ -117,6 +132,13 @@ impl Window {
             + self.begin.edge_cpu_ns
     }
 
+    /// CPUs that the processes beside the server used.
+    pub(crate) fn beside_cpus(&self) -> f64 {
+        let elapsed_ns = self.end.beside_at_ns.saturating_sub(self.begin.beside_at_ns);
+        let used_ns = self.end.beside_cpu_ns.saturating_sub(self.begin.beside_cpu_ns);
+        if elapsed_ns == 0 { 0.0 } else { used_ns as f64 / elapsed_ns as f64 }
+    }
+
     pub(crate) fn machine_use(&self) -> CpuUse {
         CpuUse::between(&self.begin.machine, &self.end.machine, |_| true)
     }
@@ -148,7 +170,18 @@ impl Window {
         self.softirq_figures(&mut figures);
         self.network_figures(&mut figures);
         self.observer_figures(&mut figures);
+        self.beside_figures(&mut figures);
         Observation { figures, connection_states: self.connection_states(), doubts: doubts::of(self) }
+    }
+
+    fn beside_figures(&self, figures: &mut Figures) {
+        let Some(Beside { pids, memory }) = &self.beside else { return };
+        let n = pids.len() as u64;
+        figures.measured(names::BESIDE_CPUS, self.beside_cpus(), 2, Origin::Timed);
+        let memory = memory.map(|bytes| bytes as f64);
+        let unreadable = "/proc/PID/smaps_rollup may be read by root or the process's own user only";
+        figures.found(names::BESIDE_MEMORY, memory, (n, Origin::Counted), unreadable);
+        figures.measured(names::BESIDE_PROCESSES, n as f64, 1, Origin::Counted);
     }
 
     fn server_figures(&self, figures: &mut Figures, requests: u64) {

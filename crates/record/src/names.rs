@@ -302,6 +302,13 @@ names! {
     /// CPU time of one reading of the watcher between the edges of a window, mean.
     OBSERVER_READING = "observer.cpu_us_per_reading", "us";
 
+    /// CPU time of the command that ran beside the server (`find --beside`), with all its processes, over the window.
+    BESIDE_CPUS = "beside.cpus_used", "CPUs";
+    /// Memory of the same processes at the end of the window: proportional set size, pages that are shared counted in parts.
+    BESIDE_MEMORY = "beside.memory_bytes", "bytes";
+    /// How many processes they were.
+    BESIDE_PROCESSES = "beside.processes", "count";
+
     /// Requests that the server answered while they were counted, seen from its side.
     WATCH_REQUESTS = "watch.requests", "count";
     /// The same per second of the time in which they were counted.

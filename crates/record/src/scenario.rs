@@ -289,6 +289,10 @@ pub struct FindRun {
     /// Questions for `predict`, kept with the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_ifs: Vec<crate::WhatIf>,
+    /// The command that ran beside the server, program and arguments as typed; of the run in `with/` of `find --beside`.
+    /// Untrusted text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
 }
 
 /// The fields of a sweep of `profile`.
@@ -381,6 +385,14 @@ impl Scenario {
     pub fn what_ifs(&self) -> &[crate::WhatIf] {
         match &self.kind {
             RunKind::Find(run) => &run.what_ifs,
+            _ => &[],
+        }
+    }
+
+    /// The command that ran beside the server; empty without one.
+    pub fn beside(&self) -> &[String] {
+        match &self.kind {
+            RunKind::Find(run) => &run.beside,
             _ => &[],
         }
     }

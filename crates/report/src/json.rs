@@ -3,7 +3,7 @@
 //! additions keep the version, changes of meaning raise it.
 
 use crate::text::table::Titled;
-use analyze::compare::Comparison;
+use analyze::compare::{Comparison, Price};
 use analyze::predict::Prediction;
 use analyze::predict::what_if::WhatIfAnswer;
 use analyze::verdict::Verdict;
@@ -133,6 +133,9 @@ pub struct Pair<'a> {
     pub b: Box<Output<'a>>,
     /// `null` where they have no load in common.
     pub comparison: Option<&'a Comparison>,
+    /// The price of the command that ran beside the second; of `find --beside` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<&'a Price>,
 }
 
 /// A run of `simulate`: the counts as stored, and the tables made of them.

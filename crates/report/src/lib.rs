@@ -15,6 +15,7 @@ pub mod json;
 pub mod metrics;
 pub mod page;
 pub mod predict;
+pub mod price;
 pub mod profile;
 pub mod run;
 pub mod simulated;

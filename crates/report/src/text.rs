@@ -9,7 +9,12 @@ pub const WIDTH: usize = 100;
 
 /// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
 pub(crate) fn wrap(text: &str, first: &str, rest: &str) -> String {
-    let options = textwrap::Options::new(WIDTH).initial_indent(first).subsequent_indent(rest);
+    wrap_at(WIDTH, text, first, rest)
+}
+
+/// The same for lines of at most `width`.
+pub(crate) fn wrap_at(width: usize, text: &str, first: &str, rest: &str) -> String {
+    let options = textwrap::Options::new(width).initial_indent(first).subsequent_indent(rest);
     let options = options.break_words(false).word_splitter(textwrap::WordSplitter::NoHyphenation);
     let words: Vec<&str> = text.split_whitespace().collect();
     textwrap::fill(&words.join(" "), options).trim_end().to_string() + "\n"

@@ -123,6 +123,10 @@ defaults! {
     BUDGET: Duration = seconds(90);
     /// Time limit of `find --until-sure`.
     UNTIL_SURE_BUDGET: Duration = seconds(1800);
+    /// Time of `find --beside`: five rounds of the loads from 1 to 4096 connections, without and with the command.
+    BESIDE_BUDGET: Duration = seconds(240);
+    /// Time that a command beside the server gets to start or to end.
+    SETTLE: Duration = seconds(2);
     /// Repeats of a point.
     REPEATS: u64 = 5;
     /// Highest rate of an axis, as a multiple of the capacity.

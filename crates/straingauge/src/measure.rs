@@ -135,6 +135,11 @@ impl Runner {
         self.companions.hold(place, &mut with).map(drop)
     }
 
+    /// These processes run beside the server on purpose from now on, or nothing does.
+    pub fn beside(&mut self, pids: &[u32]) {
+        self.companions.beside(pids);
+    }
+
     /// A yardstick without load: the fixed piece of arithmetic alone.
     pub fn arithmetic(&self, repeat: u32) -> Measured {
         let window_ns = ARITHMETIC.as_nanos() as u64;

@@ -328,7 +328,11 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     if options.unload && axis.is_some() {
         return Err(wrong_usage("--unload walks down the connections of the closed loop: leave --axis out"));
     }
-    let default_budget = if until_sure_ratio.is_some() { defaults::UNTIL_SURE_BUDGET } else { defaults::BUDGET };
+    let default_budget = match (until_sure_ratio, &options.beside) {
+        (Some(_), _) => defaults::UNTIL_SURE_BUDGET,
+        (None, Some(_)) => defaults::BESIDE_BUDGET,
+        (None, None) => defaults::BUDGET,
+    };
     let budget_ns = Time::nanos_or(options.budget, default_budget);
     if budget_ns < 5_000_000_000 {
         return Err(wrong_usage("--budget must be at least 5s: less finds nothing"));
@@ -362,6 +366,7 @@ fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()>
     let typed = [
         (has_axis, "--axis"),
         (options.compare_with.is_some(), "--compare-with"),
+        (options.beside.is_some(), "--beside"),
         (options.repeats.is_some(), "--repeats"),
     ];
     refuse_typed(&typed, |option| {

@@ -1,26 +1,25 @@
 //! The server under test when straingauge starts it: namespaces, CPUs, waiting until it accepts, stopping it.
 
+pub mod agent;
 pub mod guardian;
+mod output;
 
 use crate::failure::interrupted;
 use crate::process;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
-use record::{Doubt, DoubtKind, Outside, PathPlan};
+use output::Output;
+use record::{Doubt, DoubtKind, PathPlan};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use std::collections::VecDeque;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wan::{Pair, PairPlan, PathMeter};
 
-/// How much of the server's output is kept: the end, where the reason of an exit is.
-const KEPT_OUTPUT_BYTES: usize = 64 << 10;
 /// The phase in which a signal interrupts the run.
 const STARTING: &str = "the server was starting";
 
@@ -47,11 +46,12 @@ pub struct ServerPlan<'a> {
 pub struct Server {
     child: Option<Child>,
     exit: Option<ExitStatus>,
-    output: Arc<Mutex<VecDeque<u8>>>,
+    output: Output,
     pair: Option<Pair>,
     /// Without namespaces: ends the server's processes if this process is killed.
     guardian: Option<Guardian>,
     port: u16,
+    cpus: Vec<usize>,
     /// Where the engine connects to.
     pub address: SocketAddr,
     /// The limit of descriptors that it was started with.
@@ -93,10 +93,8 @@ impl Server {
         let mut child = command
             .spawn()
             .map_err(|error| process::cannot_start(&format!("the server '{}'", plan.argv[0]), &error))?;
-        let output = Arc::new(Mutex::new(VecDeque::new()));
-        keep_tail(child.stdout.take(), &output);
-        keep_tail(child.stderr.take(), &output);
-        let guardian = if plan.is_isolated { None } else { Some(Guardian::over(child.id())) };
+        let output = Output::of(&mut child);
+        let guardian = if plan.is_isolated { None } else { Some(Guardian::over(child.id(), None)) };
         let loopback = match plan.asked {
             Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -108,6 +106,7 @@ impl Server {
             pair,
             guardian: None,
             port: plan.port,
+            cpus: plan.server_cpus.clone(),
             address: SocketAddr::new(plan.asked.unwrap_or(loopback), plan.port),
             inherited_descriptors,
             doubts: Vec::new(),
@@ -193,7 +192,7 @@ impl Server {
         if status.success() && self.is_listening() {
             return None;
         }
-        Some(self.exit_words(status))
+        Some(self.output.exit_words(status))
     }
 
     fn reap(&mut self) {
@@ -211,31 +210,18 @@ impl Server {
         observe::listening_addresses(self.port, self.netns_pid()).is_ok_and(|found| !found.is_empty())
     }
 
-    fn exit_words(&self, status: ExitStatus) -> String {
-        // The reader threads end at the closed pipe; gives them the time for that.
-        std::thread::sleep(Duration::from_millis(50));
-        let how = match (status.code(), status.signal()) {
-            (Some(code), _) => format!("exited with code {code}"),
-            (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => "ended".to_string(),
-        };
-        match self.last_words() {
-            Some(words) => format!("{how}, saying: {words}"),
-            None => format!("{how} without a word"),
-        }
-    }
-
-    /// The last line of the server's output, made safe to print.
-    fn last_words(&self) -> Option<Outside> {
-        let kept = self.output.lock().ok()?;
-        let bytes: Vec<u8> = kept.iter().copied().collect();
-        let line = bytes.split(|byte| *byte == b'\n').rev().find(|line| !line.trim_ascii().is_empty())?;
-        Some(Outside::of_bytes(line, 300))
-    }
-
     /// The server's output, as far as it is kept.
     pub fn output(&self) -> Vec<u8> {
-        self.output.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
+        self.output.bytes()
+    }
+
+    /// Prepares `command` to run beside the server: where it runs, but not as a part of it.
+    fn put_beside(&self, command: &mut Command) -> Result<()> {
+        match &self.pair {
+            Some(pair) => pair.run_beside_server(command)?,
+            None => run_pinned(command, &self.cpus),
+        }
+        Ok(())
     }
 
     fn wait_until_it_listens(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
@@ -249,7 +235,7 @@ impl Server {
             }
             self.reap();
             if let Some(status) = self.exit.filter(|status| !status.success()) {
-                bail!("the server '{}' {}", plan.argv[0], self.exit_words(status));
+                bail!("the server '{}' {}", plan.argv[0], self.output.exit_words(status));
             }
             if Instant::now() >= deadline {
                 let hint = silence_hint(plan.timeout_option);
@@ -257,7 +243,7 @@ impl Server {
                     Some(status) => bail!(
                         "the server '{}' {} and nothing listens on port {}; {hint}",
                         plan.argv[0],
-                        self.exit_words(status),
+                        self.output.exit_words(status),
                         plan.port
                     ),
                     None => bail!(
@@ -265,7 +251,7 @@ impl Server {
                         plan.argv[0],
                         plan.port,
                         plan.timeout.as_secs_f64(),
-                        self.last_words().map(|words| format!(" It said: {words}")).unwrap_or_default()
+                        self.output.last_words().map(|words| format!(" It said: {words}")).unwrap_or_default()
                     ),
                 }
             }
@@ -413,25 +399,6 @@ fn refuse_taken_port(port: u16) -> Result<()> {
 
 fn listener_pid(port: u16, netns_pid: Option<u32>) -> Option<u32> {
     observe::server_on_port(port, netns_pid).ok().flatten().map(|server| server.pid)
-}
-
-/// Reads a pipe to its end in a separate thread and keeps the last [`KEPT_OUTPUT_BYTES`], so that a server with much
-/// output neither blocks nor fills memory or disk.
-fn keep_tail(pipe: Option<impl Read + Send + 'static>, kept: &Arc<Mutex<VecDeque<u8>>>) {
-    let Some(mut pipe) = pipe else { return };
-    let kept = kept.clone();
-    std::thread::spawn(move || {
-        let mut buffer = [0u8; 4096];
-        while let Ok(count) = pipe.read(&mut buffer) {
-            if count == 0 {
-                break;
-            }
-            let Ok(mut kept) = kept.lock() else { break };
-            kept.extend(&buffer[..count]);
-            let excess = kept.len().saturating_sub(KEPT_OUTPUT_BYTES);
-            kept.drain(..excess);
-        }
-    });
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod axis;
 mod bad_input;
 mod bad_workloads;
+mod beside;
 mod broken_server;
 mod clients;
 mod document_server;

@@ -280,13 +280,19 @@ impl Pair {
     /// The kernel kills the process when the *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so spawn it from one that
     /// lives as long as the server should.
     pub fn run_server(&self, command: &mut Command) -> Result<(), WanError> {
-        self.run_at(&self.server, &self.server_cpus, true, command)
+        self.run_at(&self.server, &self.server_cpus, true, self.cgroup.as_ref(), command)
+    }
+
+    /// Prepares `command` to run beside the server: in its namespace, on its CPUs, as the leader of a new session, but not
+    /// in its control group, whose resources are the server's. It ends with the pair.
+    pub fn run_beside_server(&self, command: &mut Command) -> Result<(), WanError> {
+        self.run_at(&self.server, &self.server_cpus, true, None, command)
     }
 
     /// Prepares `command` to run as a client: in the client's namespace and in the same control group, so that it ends
     /// with the pair; in this process's session, so that it has the terminal.
     pub fn run_client(&self, command: &mut Command) -> Result<(), WanError> {
-        self.run_at(&self.client, &[], false, command)
+        self.run_at(&self.client, &[], false, self.cgroup.as_ref(), command)
     }
 
     fn run_at(
@@ -294,10 +300,11 @@ impl Pair {
         side: &NetNamespace,
         cpus: &[usize],
         has_own_session: bool,
+        cgroup: Option<&ServerCgroup>,
         command: &mut Command,
     ) -> Result<(), WanError> {
         let namespace = side.try_clone_fd()?;
-        let joining = self.cgroup.as_ref().map(ServerCgroup::joining_file).transpose()?;
+        let joining = cgroup.map(ServerCgroup::joining_file).transpose()?;
         let cpus = (!cpus.is_empty()).then(|| cpu_set(cpus)).transpose()?;
         let parent = rustix::process::getpid();
         let prepare = move || {

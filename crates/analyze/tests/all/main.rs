@@ -9,6 +9,7 @@ mod fixture;
 mod grid;
 mod prediction;
 mod prediction_limits;
+mod price;
 mod properties;
 mod queueing;
 mod reference;

@@ -224,6 +224,7 @@ mod tests {
             server_cpus: vec![1],
             client_pid: 0,
             has_group: true,
+            beside: None,
             missing: Default::default(),
             commands: BTreeMap::new(),
         }
@@ -253,6 +254,20 @@ mod tests {
         let doubts = of(&window(5 * SECOND_NS, busy));
         assert_eq!(doubts[0].kind, DoubtKind::NoisyNeighbour);
         assert!(doubts[0].what.contains("0.30 CPUs"), "{:?}", doubts[0]);
+    }
+
+    #[test]
+    fn work_that_runs_beside_the_server_on_purpose_is_not_other_work() {
+        let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
+        let mut window = window(5 * SECOND_NS, busy);
+        window.end.clocks.insert(7, 3 * SECOND_NS);
+        assert_eq!(kinds(&window), [DoubtKind::NoisyNeighbour]);
+        window.beside = Some(crate::window::Beside { pids: vec![7], memory: None });
+        (window.end.beside_at_ns, window.end.beside_cpu_ns) = (10 * SECOND_NS, 3 * SECOND_NS);
+        assert_eq!(kinds(&window), []);
+        let figures = window.observation(1).figures;
+        assert_eq!(figures.value(names::BESIDE_CPUS), Some(0.3));
+        assert!(figures.get(names::BESIDE_MEMORY).unwrap().not_measured.is_some());
     }
 
     #[test]

@@ -34,7 +34,9 @@ impl Neighbours {
             let earlier_ns = window.begin.clocks.get(pid).copied().filter(|earlier| earlier <= now_ns).unwrap_or(0);
             let used = (now_ns - earlier_ns) as f64 / elapsed_ns;
             let (parent, command) = window.commands.get(pid).cloned().unwrap_or_default();
-            let is_ours = *pid == own || *pid == window.client_pid || window.members.binary_search(pid).is_ok();
+            let is_beside = window.beside.as_ref().is_some_and(|beside| beside.pids.binary_search(pid).is_ok());
+            let is_watched = is_beside || window.members.binary_search(pid).is_ok();
+            let is_ours = *pid == own || *pid == window.client_pid || is_watched;
             let is_softirq_thread = parent == 2 && command.starts_with("ksoftirqd/");
             if used <= 0.0 || is_ours || is_softirq_thread {
                 continue;
@@ -60,7 +62,7 @@ fn remainder(window: &Window) -> Option<f64> {
     };
     // Inside straingauge the watcher's time is part of the client's.
     let observer_ns = if window.client_pid == std::process::id() { 0 } else { window.observer_cpu_ns() };
-    let ours = (window.server_cpu_ns() + client_ns + observer_ns) as f64 / elapsed_ns;
+    let ours = (window.server_cpu_ns() + client_ns + observer_ns) as f64 / elapsed_ns + window.beside_cpus();
     let interrupts = (machine.times.irq + machine.times.softirq) as f64 / machine.elapsed_ticks;
     let stolen = machine.times.steal as f64 / machine.elapsed_ticks;
     Some(machine.busy_cpus()? - ours - interrupts - stolen - machine.busy_error_cpus())

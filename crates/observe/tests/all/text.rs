@@ -83,6 +83,9 @@ fn bytes_are_read_by_interface_and_limits_by_name() {
     let limits = b"Limit                     Soft Limit           Hard Limit           Units     \n\
                    Max open files            1024                 524288               files     \n";
     assert_eq!(parse_descriptor_limit(limits), Some(1024));
+    let rollup = b"55a3-7ffd ---p 00000000 00:00 0    [rollup]\nRss:    3096 kB\nPss:    1231 kB\nPss_Anon:   300 kB\n";
+    assert_eq!(parse_proportional_memory(rollup), Some(1231 * 1024));
+    assert_eq!(parse_proportional_memory(b"Rss:    3096 kB\n"), None);
     assert_eq!(
         parse_descriptor_limit(b"Max open files            unlimited            unlimited            files\n"),
         None

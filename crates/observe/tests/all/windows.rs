@@ -138,6 +138,43 @@ fn a_busy_neighbour_is_a_doubt_that_names_it() {
 }
 
 #[test]
+fn what_runs_beside_the_server_on_purpose_has_its_own_figures_and_is_no_neighbour() {
+    let (mut agent, idle) = (Actor::start("burner"), Actor::start("poller"));
+    let mut observer = Observer::start(target(Group::Tree(idle.pid())), Duration::from_millis(50)).unwrap();
+    for (roots, is_beside) in [(&[][..], false), (&[agent.pid()][..], true), (&[][..], false)] {
+        observer.beside(roots);
+        observer.window_begins().unwrap();
+        // A child is its work, too.
+        let told_ns: u64 = agent.ask("children").parse().unwrap();
+        let window = observer.window_ends().unwrap();
+        let figures = window.observation(1).figures;
+        assert_eq!(figures.get(names::BESIDE_CPUS).is_some(), is_beside);
+        if is_beside {
+            let told_cpus = told_ns as f64 / window.elapsed_ns() as f64;
+            let cpus = figures.value(names::BESIDE_CPUS).unwrap();
+            // Times of ended children are sampled in ticks.
+            assert!((cpus / told_cpus - 1.0).abs() < 0.4, "{cpus} of {told_cpus}");
+            assert_eq!(figures.value(names::BESIDE_PROCESSES), Some(1.0));
+            let (memory, whole) = (figures.value(names::BESIDE_MEMORY).unwrap(), resident_bytes(agent.pid()));
+            assert!(memory > 0.0 && memory <= whole, "{memory} of {whole}");
+        }
+        let by = |observation: &observe::Observation| {
+            let doubt = observation.doubts.iter().find(|doubt| doubt.kind == DoubtKind::NoisyNeighbour);
+            doubt.is_some_and(|doubt| doubt.what.contains(&format!("(process {},", agent.pid())))
+        };
+        assert!(!is_beside || !by(&window.observation(1)), "it is not other work");
+    }
+    agent.end();
+    idle.end();
+}
+
+fn resident_bytes(pid: u32) -> f64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+    let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096.0 * 1.5
+}
+
+#[test]
 fn sockets_and_counters_of_another_namespace_are_read_there() {
     if !is_root() {
         return;

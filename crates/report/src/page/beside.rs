@@ -5,7 +5,7 @@ use super::tables::Table;
 use super::{Section, draw};
 use crate::chart::{Chart, Scale, Series};
 use crate::text::unbroken;
-use analyze::compare::{self, Comparison, server_words};
+use analyze::compare::{self, Comparison, Price, server_words};
 use analyze::verdict;
 use analyze::zones::{self, Findings, SweepFindings};
 use record::units::format_si;
@@ -15,6 +15,26 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
     let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
     let (of_a, of_b) = (zones::of_run(a), zones::of_run(b));
     let said = |run: &RunDir, findings: &Findings| verdict::sentences(run, findings).headline;
+    let price = compare::price(a, b, compare::THRESHOLD_RATIO);
+    let of_figures = |names| match (&of_a.connections, &of_b.connections) {
+        (Some(a_found), Some(b_found)) => figures(names, &[(a, a_found), (b, b_found)]),
+        _ => Vec::new(),
+    };
+    if let Some(price) = price {
+        let note = format!(
+            "The same server, {}, without and with '{}' beside it, in turn. {}",
+            server_words(a),
+            price.command,
+            compare::price_words(&price)
+        );
+        return Some(Section {
+            title: "The price of what ran beside it",
+            note: unbroken(&note),
+            figures: draw(of_figures(["without", "with"]), counter),
+            tables: vec![price_table(a, b, &price), table(["without", "with"], &comparison)],
+            ..Section::default()
+        });
+    }
     let note = format!(
         "A: {}. {} B: {}. {} {}",
         server_words(a),
@@ -23,30 +43,36 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
         said(b, &of_b),
         compare::headline(&comparison)
     );
-    let figures = match (&of_a.connections, &of_b.connections) {
-        (Some(a_found), Some(b_found)) => figures(&[(a, a_found), (b, b_found)]),
-        _ => Vec::new(),
-    };
     Some(Section {
         title: "Side by side",
         note: unbroken(&note),
-        figures: draw(figures, counter),
-        tables: vec![table(&comparison)],
+        figures: draw(of_figures(["A", "B"]), counter),
+        tables: vec![table(["A", "B"], &comparison)],
         ..Section::default()
     })
 }
 
-fn table(comparison: &Comparison) -> Table {
+fn price_table(a: &RunDir, b: &RunDir, price: &Price) -> Table {
+    Table {
+        title: "Over all loads",
+        headings: crate::price::HEADINGS.map(String::from).into(),
+        units: vec!["", "geometric mean", "geometric mean", "with / without", "", "Student's t, Holm", ""],
+        rows: crate::price::rows(a, b, price),
+        note: "Of each round the mean over the loads is a pair. What the command used itself is the mean over the windows in which it ran; memory is the proportional set size at their ends.".into(),
+    }
+}
+
+fn table([a, b]: [&str; 2], comparison: &Comparison) -> Table {
     Table {
         title: "",
-        headings: ["load", "figure", "A", "B", "B / A", "interval", "p", "pairs", ""].map(String::from).into(),
+        headings: ["load", "figure", a, b, &format!("{b} / {a}"), "interval", "p", "pairs", ""].map(String::from).into(),
         units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "Student's t, Holm", "A/B", ""],
         rows: comparison.differences.iter().map(crate::compare::row).collect(),
         note: "Of each round the points at one load are a pair; the test is Student's t on the logarithms of their ratios, p corrected for the number of tests (Holm).".into(),
     }
 }
 
-fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
+fn figures(names: [&str; 2], runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
     let of = |title: &'static str,
               y_name: &str,
               words: fn(f64) -> String,
@@ -54,7 +80,7 @@ fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
               value: &dyn Fn(&Point) -> Option<f64>| {
         let series: Vec<Series> = runs
             .iter()
-            .zip([("A", "s1"), ("B", "s2")])
+            .zip(names.into_iter().zip(["s1", "s2"]))
             .map(|((run, found), (name, class))| Series {
                 name: name.into(),
                 class,
@@ -68,7 +94,7 @@ fn figures(runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
         let y: Vec<f64> = all.map(|(_, y)| *y).collect();
         (!y.is_empty()).then(|| Figure {
             title,
-            caption: "Dots: points; lines: medians. A and B took turns, round by round, at the same loads.".into(),
+            caption: "Dots: points; lines: medians. Both took turns, round by round, at the same loads.".into(),
             chart: Chart {
                 series,
                 ..Chart::empty(

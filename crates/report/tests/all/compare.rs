@@ -28,3 +28,28 @@ fn a_comparison_says_its_headline_and_every_doubt_in_both_forms() {
     assert_eq!(json["kind"], "comparison");
     assert_eq!(json["comparison"]["doubts"], serde_json::json!(found.doubts));
 }
+
+#[test]
+fn a_price_is_shown_without_and_with_the_command_in_80_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = fixture::write(folder.path(), fixture::record(), &fixture::points());
+    let mut b = a.clone();
+    fixture::found(&mut b.record).beside = ["agent", "--all"].map(String::from).to_vec();
+    let price = analyze::compare::price(&a, &b, 0.05).expect("a price");
+    let comparison = analyze::compare::interleaved(&a, &b, 0.05).unwrap();
+    let words = report::price::text(&a, &b, &price, &comparison);
+    let (over_all, by_load) = words.split_once("by load\n").expect("both tables");
+    assert!(over_all.lines().all(|line| line.chars().count() <= 80), "{over_all}");
+    assert!(over_all.starts_with("The price of 'agent --all' beside nginx"), "{over_all}");
+    let flat = over_all.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(&analyze::compare::price_words(&price)), "{flat}");
+    for row in ["CPU/request", "throughput", "p50", "p99", "yield point"] {
+        assert!(over_all.contains(row), "{row}: {over_all}");
+    }
+    assert_eq!(
+        by_load.lines().next().unwrap().split_whitespace().collect::<Vec<_>>()[..4],
+        ["load", "figure", "without", "with"]
+    );
+    let json = serde_json::json!(price);
+    assert!(json["figures"][0]["load"].is_null() && json["command"] == "agent --all", "{json:#}");
+}

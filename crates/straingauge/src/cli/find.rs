@@ -105,15 +105,31 @@ pub struct FindOptions {
     ///
     /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the
     /// second's command, quoted as for a shell.
-    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with", "prometheus", "otlp"], help_heading = "Two servers side by side")]
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with", "prometheus", "otlp"], group = "turns", help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
     /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
-    #[arg(long, value_name = "SHARE", requires = "compare_with", help_heading = "Two servers side by side")]
+    #[arg(long, value_name = "SHARE", requires = "turns", help_heading = "Two servers side by side")]
     pub threshold: Option<Share>,
+    /// Measure what a command that runs beside the server costs
+    ///
+    /// The same server without and with it, in turn, at the same connections: an agent, a monitor, a tracer, as
+    /// 'straingauge watch :PORT'. PORT and PID in it stand for the server's port and process. --threshold and the exit codes are those
+    /// of two servers; the time is {beside_budget} unless --budget says otherwise.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "client", "watch_with", "until_sure", "unload", "prometheus", "otlp"], group = "turns", help_heading = "The price of an agent")]
+    pub beside: Option<String>,
+    /// Wait this long after the command was started or stopped [default: {settle}]
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "beside",
+        allow_hyphen_values = true,
+        help_heading = "The price of an agent"
+    )]
+    pub settle: Option<Time>,
 }
 overlay!(FindOptions; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections,
     open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
-    efficiency_loss, bracket, profile, compare_with, threshold; switches unload);
+    efficiency_loss, bracket, profile, compare_with, threshold, beside, settle; switches unload);
 
 /// The words for sweeps.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]

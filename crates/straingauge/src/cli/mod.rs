@@ -199,6 +199,8 @@ pub enum Command {
     GuardSession {
         /// The session that the server leads.
         session: u32,
+        /// The mark of processes that left it.
+        mark: Option<String>,
     },
     /// Hold a part of the cold connections; started by straingauge itself
     #[command(hide = true)]

@@ -23,12 +23,12 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
         |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
     let text = || format!("A: {}\nB: {}\n{}", name(&a), name(&b), report::compare::text(&comparison));
     print_either(args.json, || report::compare::json(&comparison), text)?;
-    Ok(ExitCode::from(code(&comparison)))
+    Ok(ExitCode::from(code(comparison.conclusion)))
 }
 
 /// The exit code of a comparison.
-pub fn code(comparison: &compare::Comparison) -> u8 {
-    match comparison.conclusion {
+pub fn code(conclusion: Conclusion) -> u8 {
+    match conclusion {
         Conclusion::Regression => failure::LIMIT_CROSSED,
         Conclusion::NoRegression => failure::DONE,
         Conclusion::CouldNotTell => failure::COULD_NOT_TELL,

@@ -6,7 +6,7 @@ mod search;
 mod second;
 
 use super::load::parse_limits;
-use crate::cli::{FindArgs, ProfileWord, SweepWord};
+use crate::cli::{FindArgs, ProfileWord, SweepWord, WatchWord};
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
@@ -19,8 +19,10 @@ use record::scenario::SweepPlan;
 use record::units::format_nanos;
 use record::{Arrival, Axis, names};
 use search::{Ended, Search};
+use second::What;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
@@ -34,6 +36,9 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         _ if sweep.axis.is_some() => Err("with --axis no such point is searched for"),
         names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if options.compare_with.is_some() => {
             Err("--compare-with measures over connections alone")
+        }
+        names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if options.beside.is_some() => {
+            Err("--beside measures over connections alone")
         }
         names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if options.sweep == Some(SweepWord::Connections) => {
             Err("--sweep connections measures no rates")
@@ -53,22 +58,26 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         sweep.arrival = Arrival::Series;
     }
     let mut which = options.sweep.unwrap_or_default();
-    let second = match &options.compare_with {
-        Some(with) => {
-            refuse_beside_a_second(&sweep, options.sweep, &drive)?;
-            which = SweepWord::Connections;
-            let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
-            Some(Second { command: second::command(with, drive.command())?, threshold_ratio })
-        }
-        None => None,
-    };
-    let purpose = Purpose::Zones(options.profile.unwrap_or_default());
+    if let Some(second) = second::option(&options) {
+        refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
+        which = SweepWord::Connections;
+    }
+    let what = second::what(&options, drive.command())?;
+    let mut profile = options.profile.unwrap_or_default();
+    if let Some(What::Beside { .. }) = &what {
+        // Probes and samples of our own would hide a part of the price: the second probe at a place costs less than the first.
+        profile = options.profile.unwrap_or(ProfileWord::Never);
+        drive.options.watching.detail.get_or_insert(WatchWord::Off);
+    }
+    let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
+    let second = what.map(|what| Second { what, threshold_ratio });
+    let purpose = Purpose::Zones(profile);
     search(drive, SearchPlan { sweep, which, purpose, second }, &limits)
 }
 
-/// Checks a scenario file for options that a comparison of two servers does not support. The parser of the command line
+/// Checks a scenario file for options that measuring two sides in turn does not support. The parser of the command line
 /// has refused them there.
-fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, drive: &RunOptions) -> Result<()> {
+fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWord>, drive: &RunOptions) -> Result<()> {
     let fleet = &drive.options.fleet;
     let typed = [
         (sweep.unload, "--unload"),
@@ -80,7 +89,7 @@ fn refuse_beside_a_second(sweep: &SweepPlan, which: Option<SweepWord>, drive: &R
         (drive.output.metrics.otlp.is_some(), "--otlp"),
     ];
     refuse_typed(&typed, |option| {
-        format!("--compare-with measures both servers over connections, from here: leave {option} out")
+        format!("{second} measures both sides over connections, from here: leave {option} out")
     })
 }
 
@@ -89,15 +98,25 @@ pub(super) struct SearchPlan {
     pub sweep: SweepPlan,
     pub which: SweepWord,
     pub purpose: Purpose,
-    /// A server to measure in turn with the first.
+    /// What to measure in turn with the server as it is.
     pub second: Option<Second>,
 }
 
-/// The server that the first one is compared with.
+/// The side that the first one is compared with.
 pub(super) struct Second {
-    pub command: Vec<String>,
-    /// If the second server is worse by more than this, the exit code is that of a crossed limit.
+    pub what: What,
+    /// If the second side is worse by more than this, the exit code is that of a crossed limit.
     pub threshold_ratio: f64,
+}
+
+impl SearchPlan {
+    /// The command that runs beside the server on the second side, and the time that it gets to start or to end.
+    fn beside(&self) -> Option<(&[String], Duration)> {
+        match &self.second.as_ref()?.what {
+            What::Beside { command, settle } => Some((command, *settle)),
+            What::Server(_) => None,
+        }
+    }
 }
 
 /// The purpose of the points.

@@ -62,6 +62,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         },
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
-        Command::GuardSession { session } => Ok(crate::server::guardian::stand_guard(session)),
+        Command::GuardSession { session, mark } => Ok(crate::server::guardian::stand_guard(session, mark.as_deref())),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::ReportArgs;
 use crate::failure::{self, print_either};
-use analyze::compare::{CompareError, Comparison};
+use analyze::compare::{CompareError, Comparison, Conclusion, Price};
 use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
@@ -48,10 +48,45 @@ pub fn run_text(run: &RunDir) -> String {
         + &report::predict::what_ifs_text(&analyze::predict::kept(run))
 }
 
-/// What two servers that were measured in turn show, for JSON.
-pub fn pair_output<'a>(a: &'a RunDir, b: &'a RunDir, compared: &'a Result<Comparison, CompareError>) -> Output<'a> {
-    let [a, b] = [a, b].map(|run| Box::new(Content::Run(with_findings(run)).into()));
-    Content::SideBySide(json::Pair { a, b, comparison: compared.as_ref().ok() }).into()
+/// What two sides that were measured in turn show: two servers, or one without and with a command beside it.
+pub struct Pair {
+    compared: Result<Comparison, CompareError>,
+    price: Option<Price>,
+}
+
+impl Pair {
+    /// Compares side B with side A.
+    pub fn of(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Pair {
+        let compared = analyze::compare::interleaved(a, b, threshold_ratio);
+        Pair { compared, price: analyze::compare::price(a, b, threshold_ratio) }
+    }
+
+    /// The result as a whole, or why there is none.
+    pub fn conclusion(self) -> Result<Conclusion, CompareError> {
+        Ok(match self.price {
+            Some(price) => price.conclusion,
+            None => self.compared?.conclusion,
+        })
+    }
+
+    /// For JSON.
+    pub fn output<'a>(&'a self, a: &'a RunDir, b: &'a RunDir) -> Output<'a> {
+        let [a, b] = [a, b].map(|run| Box::new(Content::Run(with_findings(run)).into()));
+        let (comparison, price) = (self.compared.as_ref().ok(), self.price.as_ref());
+        Content::SideBySide(json::Pair { a, b, comparison, price }).into()
+    }
+
+    /// As text.
+    pub fn text(&self, a: &RunDir, b: &RunDir) -> String {
+        match (&self.price, &self.compared) {
+            (Some(price), Ok(compared)) => report::price::text(a, b, price, compared),
+            (None, _) if !b.record.scenario.beside().is_empty() => {
+                let command = record::text::plain(&b.record.scenario.beside().join(" "), 120);
+                format!("{}\nNo price: nothing was measured with '{command}' beside it.\n", run_text(a))
+            }
+            (_, compared) => report::run::side_by_side(a, b, compared.as_ref()),
+        }
+    }
 }
 
 /// The profile of a run, for other programs.
@@ -65,11 +100,10 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     Ok(ExitCode::from(failure::DONE))
 }
 
-/// The report of two servers that were measured in turn.
+/// The report of two sides that were measured in turn.
 fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
-    let compared = analyze::compare::interleaved(a, b, analyze::compare::THRESHOLD_RATIO);
-    let (json, text) = (|| pair_output(a, b, &compared).value(), || report::run::side_by_side(a, b, compared.as_ref()));
-    print_either(args.json, json, text)?;
+    let pair = Pair::of(a, b, analyze::compare::THRESHOLD_RATIO);
+    print_either(args.json, || pair.output(a, b).value(), || pair.text(a, b))?;
     reported(args, a, &report::page::html(a))
 }
 

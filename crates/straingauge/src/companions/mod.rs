@@ -54,6 +54,9 @@ pub trait Companion {
         Ok(false)
     }
 
+    /// These processes run beside the server on purpose from now on, or nothing does. Called between loads.
+    fn beside(&mut self, _pids: &[u32]) {}
+
     /// A load begins.
     fn load_begins(&mut self, _load: &Load<'_>) {}
 
@@ -94,6 +97,11 @@ impl Companions {
             }
         }
         Ok(false)
+    }
+
+    /// Tells all which processes run beside the server on purpose.
+    pub fn beside(&mut self, pids: &[u32]) {
+        self.0.iter_mut().for_each(|companion| companion.beside(pids));
     }
 
     /// Accompanies a load: `send` drives it and calls the events that it gets.

@@ -83,6 +83,12 @@ impl Here {
 }
 
 impl Companion for ServerWatch {
+    fn beside(&mut self, pids: &[u32]) {
+        if let ServerWatch::Here(here) = self {
+            here.observer.beside(pids);
+        }
+    }
+
     fn load_begins(&mut self, _load: &Load<'_>) {
         match self {
             ServerWatch::Here(here) => here.window = None,

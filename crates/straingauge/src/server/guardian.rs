@@ -3,7 +3,8 @@
 //! Inside namespaces the next run finds what a killed one left. Without them only the server's first process dies with
 //! straingauge (parent death signal); its children, such as nginx's workers, would run on. The guardian is this program
 //! again, in a separate session, reading a pipe whose other end only straingauge holds: a byte means that the server
-//! was stopped, end of file without one that straingauge was killed.
+//! was stopped, end of file without one that straingauge was killed. A command that runs beside the server has one in
+//! any case.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,6 +12,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
+/// Environment variable of a command beside the server and of all that it starts: marks daemons that left its session.
+pub const MARK: &str = "STRAINGAUGE_BESIDE";
 /// The hidden command that runs this program as a guardian.
 pub const COMMAND: &str = "guard-session";
 /// A process that forks between the reading of the process table and the signal is caught in the next round.
@@ -24,10 +27,11 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts a guardian for the session that the process `leader` leads.
-    pub fn over(leader: u32) -> io::Result<Guardian> {
+    /// Starts a guardian for the session that the process `leader` leads, and for the processes with this value of
+    /// [`MARK`].
+    pub fn over(leader: u32, mark: Option<&str>) -> io::Result<Guardian> {
         let mut command = Command::new("/proc/self/exe");
-        command.args([COMMAND, &leader.to_string()]);
+        command.args([COMMAND, &leader.to_string()]).args(mark);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: setsid is async-signal-safe and takes no pointers.
         unsafe {
@@ -57,7 +61,7 @@ impl Drop for Guardian {
 }
 
 /// Runs as the guardian.
-pub fn stand_guard(session: u32) -> ExitCode {
+pub fn stand_guard(session: u32, mark: Option<&str>) -> ExitCode {
     let mut byte = [0u8; 1];
     let is_dismissed = loop {
         match io::stdin().read(&mut byte) {
@@ -68,7 +72,7 @@ pub fn stand_guard(session: u32) -> ExitCode {
     };
     if !is_dismissed {
         for _ in 0..ROUNDS {
-            let members = members_of(session);
+            let members = members_of(session, mark);
             if members.is_empty() {
                 break;
             }
@@ -82,25 +86,33 @@ pub fn stand_guard(session: u32) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The living processes of a session.
-fn members_of(session: u32) -> Vec<libc::pid_t> {
+/// The living processes of a session, and those with this value of [`MARK`].
+pub fn members_of(session: u32, mark: Option<&str>) -> Vec<libc::pid_t> {
+    let marked = mark.map(|mark| format!("{MARK}={mark}"));
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<libc::pid_t>().ok())
         .filter(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            is_living_member(&stat, session)
+            is_living(&stat, |in_session| in_session == session || marked.as_ref().is_some_and(|mark| has(*pid, mark)))
         })
         .collect()
 }
 
-/// Reads a line of /proc/PID/stat: state, parent, group and session follow the name, which may contain anything.
-fn is_living_member(stat: &str, session: u32) -> bool {
+/// Whether a process was started with this variable in its environment.
+fn has(pid: libc::pid_t, variable: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+}
+
+/// Reads a line of /proc/PID/stat: state, parent, group and session follow the name, which may contain anything. Asks
+/// `is_member` about the session of a process that lives.
+fn is_living(stat: &str, is_member: impl Fn(u32) -> bool) -> bool {
     let Some((_, fields)) = stat.rsplit_once(')') else { return false };
     let mut fields = fields.split_ascii_whitespace();
     let is_alive = fields.next().is_some_and(|state| !matches!(state, "Z" | "X"));
-    is_alive && fields.nth(2).and_then(|id| id.parse().ok()) == Some(session)
+    is_alive && fields.nth(2).and_then(|id| id.parse().ok()).is_some_and(is_member)
 }
 
 #[cfg(test)]
@@ -109,6 +121,7 @@ mod tests {
 
     #[test]
     fn members_are_told_by_their_session_whatever_their_name() {
+        let is_living_member = |stat: &str, wanted: u32| is_living(stat, |session| session == wanted);
         assert!(is_living_member("7 (a) S 1 2) S 1 5 40 0 -1", 40));
         assert!(!is_living_member("7 (nginx) S 1 40 5 0 -1", 40), "a group is not a session");
         assert!(!is_living_member("7 (nginx) Z 1 5 40 0 -1", 40), "a zombie has ended");

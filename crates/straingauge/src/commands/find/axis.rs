@@ -53,5 +53,7 @@ pub(super) fn prepare(session: &mut Session, place: AxisPlace, most: f64) -> Res
     if session.stop.is_set() {
         return Ok(Some(Ended::Interrupted));
     }
-    Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", value_words(place.value, place.axis)))))
+    Ok(session
+        .server_gone()
+        .map(|how| Ended::Lost(format!("the server {how} at {}", value_words(place.value, place.axis)))))
 }

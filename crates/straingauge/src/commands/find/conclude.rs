@@ -1,12 +1,12 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Ended, Search};
-use crate::commands::report::{pair_output, run_output, run_text, write_report};
+use crate::commands::report::{Pair, run_output, run_text, write_report};
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
 use analyze::limit::Limit;
+use analyze::zones;
 use analyze::zones::Findings;
-use analyze::{compare, zones};
 use anyhow::{Result, bail};
 use record::run::RunDir;
 use record::units::format_si;
@@ -21,8 +21,7 @@ impl Search<'_> {
         let (status, why) = match &ended {
             Ok(Ended::Complete) => (Status::Complete, None),
             Ok(Ended::Interrupted) => (Status::Interrupted, Some("a signal".to_string())),
-            Ok(Ended::ServerGone(how)) => (Status::Interrupted, Some(format!("the server {how}"))),
-            Ok(Ended::ClientLost(lost)) => (Status::Interrupted, Some(lost.clone())),
+            Ok(Ended::Lost(lost)) => (Status::Interrupted, Some(lost.clone())),
             Err(error) => (Status::Interrupted, Some(format!("{error:#}"))),
         };
         let (mut runs, mut finished) = (Vec::new(), Ok(()));
@@ -44,14 +43,15 @@ impl Search<'_> {
         }
         let first = &runs[0];
         let compared = match (&self.plan.second, runs.as_slice()) {
-            (Some(second), [a, b]) => Some(compare::interleaved(a, b, second.threshold_ratio)),
+            (Some(second), [a, b]) => Some(Pair::of(a, b, second.threshold_ratio)),
             _ => None,
         };
+        let names = if self.plan.beside().is_some() { ["without", "with"] } else { ["A", "B"] };
         let crossed: Vec<String> = match runs.as_slice() {
             [one] => crossed_limits(limits, &zones::of_run(one)),
             several => several
                 .iter()
-                .zip(["A", "B"])
+                .zip(names)
                 .flat_map(|(run, name)| {
                     let crossed = crossed_limits(limits, &zones::of_run(run));
                     crossed.into_iter().map(move |text| format!("{name}: {text}"))
@@ -60,14 +60,14 @@ impl Search<'_> {
         };
         let json = || {
             let mut output = match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => pair_output(a, b, compared),
+                ([a, b], Some(compared)) => compared.output(a, b),
                 _ => run_output(first),
             };
             output.limits_crossed = Some(crossed.clone());
             output.value()
         };
         let text = || match (runs.as_slice(), &compared) {
-            ([a, b], Some(compared)) => report::run::side_by_side(a, b, compared.as_ref()),
+            ([a, b], Some(compared)) => compared.text(a, b),
             _ => run_text(first),
         };
         print_either(self.drive.output.json, json, text)?;
@@ -82,7 +82,7 @@ impl Search<'_> {
         written?;
         match ended {
             Ended::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
-            Ended::ServerGone(_) | Ended::ClientLost(_) => bail!(
+            Ended::Lost(_) => bail!(
                 "{}; the {} points measured until then are kept in {}",
                 why.unwrap_or_default(),
                 format_si(runs.iter().map(|run| run.points.len()).sum::<usize>() as f64),
@@ -91,7 +91,7 @@ impl Search<'_> {
             Ended::Complete => {}
         }
         let code = match compared {
-            Some(compared) => crate::commands::compare::code(&compared?),
+            Some(compared) => crate::commands::compare::code(compared.conclusion()?),
             None => failure::DONE,
         };
         for text in &crossed {

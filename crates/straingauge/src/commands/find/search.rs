@@ -1,11 +1,14 @@
 //! The loop of every search: asks the planner, carries out the step, keeps the point, asks again.
 
+use super::second::What;
 use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
 use crate::measure::{Sender, label};
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
+use crate::server::Server;
+use crate::server::agent::Agent;
 use analyze::compare::BESIDE;
 use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
@@ -25,9 +28,8 @@ const UNDELAYED: AxisPlace = AxisPlace { axis: Axis::Delay, value: 0.0 };
 pub(super) enum Ended {
     Complete,
     Interrupted,
-    ServerGone(String),
-    /// A client was lost, and the run ends with it.
-    ClientLost(String),
+    /// The server, a client or the command beside the server was lost, and the run ends with it: a sentence.
+    Lost(String),
 }
 
 /// A server under test: its run, and the points in it so far.
@@ -48,6 +50,8 @@ pub(super) struct Search<'a> {
     session: Option<Session>,
     /// The metrics of all points, for other programs.
     metrics: Option<Loads>,
+    /// What runs beside the server now.
+    agent: Option<Agent>,
     /// The highest value of the axis, as far as it is known.
     pub highest_value: f64,
     started: Instant,
@@ -58,8 +62,8 @@ impl<'a> Search<'a> {
     pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan) -> Result<Self> {
         let started = Instant::now();
         let metrics = Loads::open(&drive.output.metrics, &drive.target)?;
-        let sides = Vec::new();
-        let mut search = Search { drive, plan, sides, now: 0, session: None, metrics, highest_value: 0.0, started };
+        let (sides, session, agent) = (Vec::new(), None, None);
+        let mut search = Search { drive, plan, sides, now: 0, session, metrics, agent, highest_value: 0.0, started };
         search.serve(0)?;
         search.started = Instant::now();
         Ok(search)
@@ -120,6 +124,9 @@ impl<'a> Search<'a> {
 
     /// Switches to another server, or restarts the same one.
     fn change(&mut self, server: usize) -> Result<Option<Ended>> {
+        if self.plan.beside().is_some() {
+            return self.change_agent(server);
+        }
         let stop = self.session()?.stop.clone();
         self.close();
         // The next session installs a separate listener for signals.
@@ -130,24 +137,76 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Starts a server and its watch; creates its run where there is none.
+    /// Goes on with the same server, with the command beside it (side 1) or without (side 0). It is started anew for each
+    /// turn.
+    fn change_agent(&mut self, side: usize) -> Result<Option<Ended>> {
+        self.stop_agent();
+        let Some((command, settle)) = self.plan.beside() else { bail!("no command is to run beside the server") };
+        let port = self.drive.target.port;
+        let session = self.session.take().context("no server is being measured")?;
+        self.turn_to(side, &session)?;
+        let session = self.session.insert(session);
+        if side == 1 {
+            let pid = session.server.as_ref().map_or_else(
+                || observe::server_on_port(port, None).ok().flatten().map(|server| server.pid),
+                Server::pid,
+            );
+            session.progress.show(&format!("starting {} beside the server", command[0]));
+            match Agent::start(command, session.server.as_ref(), port, pid) {
+                Ok(agent) => self.agent = Some(agent),
+                Err(error) => return Ok(Some(Ended::Lost(format!("{error:#}")))),
+            }
+        }
+        let until = Instant::now() + settle;
+        while Instant::now() < until {
+            if session.stop.is_set() {
+                return Ok(Some(Ended::Interrupted));
+            }
+            if let Some(how) = self.agent.as_mut().and_then(Agent::gone) {
+                return Ok(Some(Ended::Lost(format!("{how}, before anything was measured with it"))));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        session.runner.beside(&self.agent.as_ref().map(Agent::pids).unwrap_or_default());
+        Ok(None)
+    }
+
+    /// Ends what runs beside the server, and keeps its output.
+    fn stop_agent(&mut self) {
+        let Some(mut agent) = self.agent.take() else { return };
+        let output = agent.stop();
+        if let Some(session) = &mut self.session {
+            session.runner.beside(&[]);
+        }
+        if let Some(side) = self.sides.get(1) {
+            let _ = record::run::write_whole(&side.writer.path().join("beside.log"), &output);
+        }
+    }
+
+    /// Starts a server and its watch.
     fn serve(&mut self, server: usize) -> Result<()> {
-        let command = match (&self.plan.second, server) {
-            (Some(second), 1) => &second.command,
+        let command = match self.plan.second.as_ref().map(|second| &second.what) {
+            Some(What::Server(command)) if server == 1 => command,
             _ => self.drive.command(),
         };
         let session = self.open(command)?;
-        if self.sides.len() <= server {
+        self.turn_to(server, &session)?;
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// The next points belong to this side; creates its run where there is none.
+    fn turn_to(&mut self, side: usize, session: &Session) -> Result<()> {
+        if self.sides.len() <= side {
             let folder = match self.sides.first() {
                 Some(first) => Some(first.writer.path().join(BESIDE)),
                 None => self.drive.output.out.clone(),
             };
-            let record = session.record(self.scenario(&session));
+            let record = session.record(self.scenario(session, side));
             let writer = RunWriter::create(Path::new("runs"), folder.as_deref(), record)?;
             self.sides.push(Side { writer, points: Vec::new() });
         }
-        self.now = server;
-        self.session = Some(session);
+        self.now = side;
         Ok(())
     }
 
@@ -185,14 +244,18 @@ impl<'a> Search<'a> {
         Ok(session)
     }
 
-    fn scenario(&self, session: &Session) -> Scenario {
+    fn scenario(&self, session: &Session, side: usize) -> Scenario {
         let mut base = session.loaded(self.drive);
         if self.is_microbenchmark() {
             base.load.targets.clear();
         }
         let sweep = self.plan.sweep.clone();
         let kind = match self.plan.purpose {
-            Purpose::Zones(_) => RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.options.predict.0.clone() }),
+            Purpose::Zones(_) => {
+                let beside =
+                    self.plan.beside().filter(|_| side == 1).map_or(Vec::new(), |(command, _)| command.to_vec());
+                RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.options.predict.0.clone(), beside })
+            }
             _ => RunKind::Profile(ProfileRun { base, sweep }),
         };
         session.scenario(self.drive, kind)
@@ -200,8 +263,11 @@ impl<'a> Search<'a> {
 
     /// Stops the server, its clients and the watch; keeps the server's output.
     pub fn close(&mut self) {
+        self.stop_agent();
         let Some(mut session) = self.session.take() else { return };
-        let writer = &mut self.sides[self.now].writer;
+        // Both sides of a command have one server.
+        let side = if self.plan.beside().is_some() { 0 } else { self.now };
+        let Some(Side { writer, .. }) = self.sides.get_mut(side) else { return };
         writer.record_mut().server_facts.extend(session.runner.server_facts());
         let output = session.server.as_ref().map(|server| server.output()).unwrap_or_default();
         session.server = None;
@@ -297,6 +363,11 @@ impl<'a> Search<'a> {
             // A point cut short is dropped; the points before it are kept.
             return Ok(Some(Ended::Interrupted));
         }
+        let at = label(&plan);
+        if let Some(how) = self.agent.as_mut().and_then(Agent::gone) {
+            // It ran for a part of the point at best.
+            return Ok(Some(Ended::Lost(format!("{how} at {at}"))));
+        }
         measured.point.axis = place;
         measured.keep(&mut side.writer)?;
         if sweep != Sweep::Yardstick {
@@ -305,9 +376,9 @@ impl<'a> Search<'a> {
         }
         side.points.push(measured.point);
         if let Some(lost) = session.runner.lost_client() {
-            return Ok(Some(Ended::ClientLost(lost)));
+            return Ok(Some(Ended::Lost(lost)));
         }
-        Ok(session.server_gone().map(|how| Ended::ServerGone(format!("{how} at {}", label(&plan)))))
+        Ok(session.server_gone().map(|how| Ended::Lost(format!("the server {how} at {at}"))))
     }
 }
 

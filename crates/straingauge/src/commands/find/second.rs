@@ -1,8 +1,58 @@
-//! `find --compare-with`: the command of the second server.
+//! `find --compare-with` and `--beside`: what is measured in turn with the server as it is.
 
+use crate::cli::FindOptions;
+use crate::defaults;
 use crate::failure::wrong_usage;
 use anyhow::{Context, Result, bail};
 use record::Outside;
+use std::time::Duration;
+
+/// The second side.
+pub(in crate::commands) enum What {
+    /// Another server, by its command.
+    Server(Vec<String>),
+    /// The same server, with a command that runs beside it.
+    Beside {
+        command: Vec<String>,
+        /// The time that it gets to start or to end.
+        settle: Duration,
+    },
+}
+
+/// The option that asks for a second side.
+pub(super) fn option(options: &FindOptions) -> Option<&'static str> {
+    match (&options.compare_with, &options.beside) {
+        (Some(_), _) => Some("--compare-with"),
+        (None, Some(_)) => Some("--beside"),
+        (None, None) => None,
+    }
+}
+
+/// The second side that the options ask for. `first`: the server's command, empty if it runs already.
+pub(super) fn what(options: &FindOptions, first: &[String]) -> Result<Option<What>> {
+    Ok(match (&options.compare_with, &options.beside) {
+        (Some(_), Some(_)) => {
+            return Err(wrong_usage("--compare-with and --beside are two comparisons: leave one of them out"));
+        }
+        (Some(with), None) => Some(What::Server(command(with, first)?)),
+        (None, Some(beside)) => {
+            let settle = options.settle.map_or(defaults::SETTLE, |time| time.0);
+            Some(What::Beside { command: words("--beside", beside, "the words of a command")?, settle })
+        }
+        (None, None) => None,
+    })
+}
+
+/// The words of a command that is quoted as for a shell.
+fn words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
+    match shlex::split(typed) {
+        Some(words) if !words.is_empty() => Ok(words),
+        _ => Err(wrong_usage(format!(
+            "{option} '{}' is no command: give {wanted} as for a shell",
+            Outside::new(typed, 120)
+        ))),
+    }
+}
 
 /// The second server's command: `scale` means the first server under scalable select.
 pub(super) fn command(with: &str, first: &[String]) -> Result<Vec<String>> {
@@ -24,13 +74,7 @@ pub(super) fn command(with: &str, first: &[String]) -> Result<Vec<String>> {
         let words = [program, "scale".into(), "--".into()];
         return Ok(words.into_iter().chain(first.iter().cloned()).collect());
     }
-    match shlex::split(with) {
-        Some(words) if !words.is_empty() => Ok(words),
-        _ => Err(wrong_usage(format!(
-            "--compare-with '{}' is no command: give 'scale', or the second server's words as for a shell",
-            Outside::new(with, 120)
-        ))),
-    }
+    words("--compare-with", with, "'scale', or the second server's words")
 }
 
 #[cfg(test)]

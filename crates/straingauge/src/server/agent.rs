@@ -1,0 +1,139 @@
+//! A command that runs beside the server (`find --beside`): an agent, a monitor, a tracer. It runs where the server runs:
+//! in its network namespace, on its CPUs, and in a session that ends with it.
+
+use super::Server;
+use super::guardian::{self, Guardian, MARK};
+use super::output::Output;
+use crate::process;
+use anyhow::{Result, anyhow};
+use record::Outside;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Agents that this process has started.
+static STARTED: AtomicU32 = AtomicU32::new(0);
+
+/// A running agent. Dropping it stops it, with all processes that it started.
+pub struct Agent {
+    words: Outside,
+    child: Child,
+    exit: Option<ExitStatus>,
+    output: Output,
+    mark: String,
+    /// `None` once it is stopped.
+    guardian: Option<Guardian>,
+}
+
+impl Agent {
+    /// Starts `argv` beside the server that listens on `port`. `server`: if straingauge started it; `pid`: its process.
+    pub fn start(argv: &[String], server: Option<&Server>, port: u16, pid: Option<u32>) -> Result<Agent> {
+        super::become_subreaper();
+        let mark = format!("{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        let argv = addressed(argv, port, pid);
+        let mut command = Command::new(program(&argv[0]));
+        command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env(MARK, &mark).env("STRAINGAUGE_PORT", port.to_string());
+        if let Some(pid) = pid {
+            command.env("STRAINGAUGE_SERVER_PID", pid.to_string());
+        }
+        match server {
+            Some(server) => server.put_beside(&mut command)?,
+            None => super::run_pinned(&mut command, &[]),
+        }
+        let words = Outside::new(&argv.join(" "), 120);
+        let what = format!("the command '{words}' of --beside");
+        let mut child = command.spawn().map_err(|error| process::cannot_start(&what, &error))?;
+        let output = Output::of(&mut child);
+        let guardian = Guardian::over(child.id(), Some(&mark)).map_err(|error| {
+            process::end(&mut child, &[]);
+            anyhow!("{what} is not started without a process that would end it if straingauge were killed: {error}")
+        })?;
+        Ok(Agent { words, child, exit: None, output, mark, guardian: Some(guardian) })
+    }
+
+    /// Its processes: those of its session, and daemons that left it.
+    pub fn pids(&self) -> Vec<u32> {
+        let members = guardian::members_of(self.child.id(), Some(&self.mark));
+        members.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect()
+    }
+
+    /// How it ended, in a sentence; `None` while it or its daemon runs.
+    pub fn gone(&mut self) -> Option<String> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            self.exit = Some(status);
+        }
+        let status = self.exit?;
+        if status.success() && !self.pids().is_empty() {
+            return None;
+        }
+        Some(format!("the command '{}' of --beside {}", self.words, self.output.exit_words(status)))
+    }
+
+    /// Stops all its processes, politely first; returns its output, as far as it is kept.
+    pub fn stop(&mut self) -> Vec<u8> {
+        if let Some(guardian) = self.guardian.take() {
+            let pids = self.pids();
+            process::end(&mut self.child, &pids);
+            // Ends what outlived that.
+            drop(guardian);
+            // The threads that read the output end at the closed pipes; gives them the time for that.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.output.bytes()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The program of a command: `straingauge` is this one, which need not be in PATH and may be another version there.
+fn program(word: &str) -> std::path::PathBuf {
+    match word {
+        "straingauge" => std::env::current_exe().unwrap_or_else(|_| word.into()),
+        word => word.into(),
+    }
+}
+
+/// Puts the server's port in place of the word PORT, and its process in place of PID. A word may be part of an argument
+/// (`:PORT`), but not of a longer word or a variable (`$PORT`, `PORT_NAME`).
+fn addressed(argv: &[String], port: u16, pid: Option<u32>) -> Vec<String> {
+    let replaced = |text: &str, word: &str, by: &str| {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(word) {
+            let (before, after) = (&rest[..at], &rest[at + word.len()..]);
+            let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '{' | '=');
+            let last = before.chars().next_back().or(out.chars().next_back());
+            let follows = last.is_some_and(|c| is_part(c) && c != '=');
+            let goes_on = after.starts_with(is_part);
+            out.push_str(before);
+            out.push_str(if follows || goes_on { word } else { by });
+            rest = after;
+        }
+        out + rest
+    };
+    let port = port.to_string();
+    let with_pid = |text: String| pid.map_or(text.clone(), |pid| replaced(&text, "PID", &pid.to_string()));
+    argv.iter().map(|word| with_pid(replaced(word, "PORT", &port))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addressed;
+
+    #[test]
+    fn port_and_pid_stand_for_the_servers_where_they_are_whole_words() {
+        let of = |word: &str| addressed(&[word.to_string()], 8080, Some(77)).remove(0);
+        assert_eq!(of(":PORT"), ":8080");
+        assert_eq!(of("PID"), "77");
+        assert_eq!(of("--url=http://127.0.0.1:PORT/x?PORT"), "--url=http://127.0.0.1:8080/x?8080");
+        for same in ["EXPORT", "PORTS", "$PORT", "${PORT}", "PORT=1", "$STRAINGAUGE_SERVER_PID", "RAPID", "port"] {
+            assert_eq!(of(same), same);
+        }
+        assert_eq!(addressed(&["PID".into()], 1, None), ["PID"], "no process is known");
+    }
+}

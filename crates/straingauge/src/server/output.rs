@@ -1,0 +1,71 @@
+//! The output of a program that straingauge started: its end is kept, and says why the program ended.
+
+use record::Outside;
+use std::collections::VecDeque;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How much is kept: the end, where the reason of an exit is.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The end of a program's output and of its errors.
+pub struct Output(Arc<Mutex<VecDeque<u8>>>);
+
+impl Output {
+    /// Reads the child's pipes from now on.
+    pub fn of(child: &mut Child) -> Output {
+        let output = Output(Arc::new(Mutex::new(VecDeque::new())));
+        keep_tail(child.stdout.take(), &output.0);
+        keep_tail(child.stderr.take(), &output.0);
+        output
+    }
+
+    /// What is kept.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().map(|kept| kept.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// The last line, made safe to print.
+    pub fn last_words(&self) -> Option<Outside> {
+        let bytes = self.bytes();
+        let line = bytes.split(|byte| *byte == b'\n').rev().find(|line| !line.trim_ascii().is_empty())?;
+        Some(Outside::of_bytes(line, 300))
+    }
+
+    /// How the program ended: `exited with code 1, saying: cannot bind`.
+    pub fn exit_words(&self, status: ExitStatus) -> String {
+        // The reader threads end at the closed pipe; gives them the time for that.
+        std::thread::sleep(Duration::from_millis(50));
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exited with code {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "ended".to_string(),
+        };
+        match self.last_words() {
+            Some(words) => format!("{how}, saying: {words}"),
+            None => format!("{how} without a word"),
+        }
+    }
+}
+
+/// Reads a pipe to its end in a separate thread and keeps the last [`KEPT_BYTES`], so that a program with much output
+/// neither blocks nor fills memory or disk.
+fn keep_tail(pipe: Option<impl Read + Send + 'static>, kept: &Arc<Mutex<VecDeque<u8>>>) {
+    let Some(mut pipe) = pipe else { return };
+    let kept = kept.clone();
+    std::thread::spawn(move || {
+        let mut buffer = [0u8; 4096];
+        while let Ok(count) = pipe.read(&mut buffer) {
+            if count == 0 {
+                break;
+            }
+            let Ok(mut kept) = kept.lock() else { break };
+            kept.extend(&buffer[..count]);
+            let excess = kept.len().saturating_sub(KEPT_BYTES);
+            kept.drain(..excess);
+        }
+    });
+}
