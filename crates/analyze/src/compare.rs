@@ -5,6 +5,7 @@
 //! A difference is a regression when its interval lies beyond the threshold, and none when it lies on the near side of
 //! it. If the interval contains the threshold, the result is "could not tell".
 
+pub mod costs;
 mod price;
 mod subjects;
 mod words;

@@ -4,6 +4,7 @@
 //! Width is samples. A frame has the colour of the layer that it names; a helper and an unknown function that of their
 //! caller. Frames narrower than a third of a pixel are left out.
 
+use analyze::compare::costs::STACK_COUNTS_PER_NS;
 use record::Outside;
 use record::layers::{Layer, Role, Rule};
 use record::profile::folded::{Folded, KERNEL_MARK};
@@ -51,6 +52,10 @@ enum Colours {
         before: u64,
         after: u64,
     },
+    /// Counts of the whole of `after`: costs of a request are compared.
+    Costs {
+        after: u64,
+    },
 }
 
 /// Draws the stacks of a profile, coloured by layer.
@@ -64,6 +69,17 @@ pub fn draw(folded: &Folded, title: &str) -> String {
 
 /// Draws the stacks of `after`; red grew since `before`, blue shrank, by share of each profile's own samples.
 pub fn draw_difference(before: &Folded, after: &Folded, title: &str) -> String {
+    let colours = Colours::Growth { before: before.total(), after: after.total() };
+    svg(&beside(before, after), title, colours)
+}
+
+/// The same by CPU time of a request, in [`STACK_COUNTS_PER_NS`]; for a page, which has the title.
+pub(crate) fn draw_cost_difference(before: &Folded, after: &Folded) -> String {
+    svg(&beside(before, after), "", Colours::Costs { after: after.total() })
+}
+
+/// The frames of `after` with their counts in both.
+fn beside(before: &Folded, after: &Folded) -> Node {
     let mut root = Node::default();
     for (frames, count) in &after.0 {
         root.add(frames, *count, before.0.get(frames).copied().unwrap_or(0));
@@ -78,7 +94,7 @@ pub fn draw_difference(before: &Folded, after: &Folded, title: &str) -> String {
             node = child;
         }
     }
-    svg(&root, title, Colours::Growth { before: before.total(), after: after.total() })
+    root
 }
 
 fn svg(root: &Node, title: &str, colours: Colours) -> String {
@@ -133,6 +149,12 @@ impl Painter<'_> {
                 let was = node.before as f64 / before.max(1) as f64;
                 let is = node.count as f64 / after.max(1) as f64;
                 (growth_colour(is - was), format!("{:.2} % -> {:.2} %", was * 100.0, is * 100.0))
+            }
+            Colours::Costs { after } => {
+                let us = |count: u64| count as f64 / STACK_COUNTS_PER_NS / 1e3;
+                let change = (node.count as f64 - node.before as f64) / after.max(1) as f64;
+                let note = format!("{:.3} us -> {:.3} us a request", us(node.before), us(node.count));
+                (growth_colour(change), note)
             }
         };
         let name = frame.strip_suffix(KERNEL_MARK).unwrap_or(frame);
@@ -203,7 +225,7 @@ fn legend(out: &mut String, colours: Colours) {
             .filter(|layer| *layer != Layer::Idle)
             .map(|layer| (layer.word(), colour_of(layer).into()))
             .collect(),
-        Colours::Growth { .. } => {
+        Colours::Growth { .. } | Colours::Costs { .. } => {
             vec![("grew", growth_colour(0.1)), ("same", growth_colour(0.0)), ("shrank", growth_colour(-0.1))]
         }
     };
@@ -261,6 +283,15 @@ mod tests {
             "{picture}"
         );
         assert!(growth_colour(0.4).starts_with("#f0") && growth_colour(-0.4).ends_with("f0"));
+    }
+
+    #[test]
+    fn the_cost_of_a_request_is_compared_and_not_its_share() {
+        let picture =
+            draw_cost_difference(&folded("s;a 1000000\ns;b 1000000\n"), &folded("s;a 3000000\ns;b 1000000\n"));
+        assert!(picture.contains("a (1.000 us -> 3.000 us a request)"), "{picture}");
+        assert!(picture.contains("b (1.000 us -> 1.000 us a request)"), "its share fell, its cost did not: {picture}");
+        assert_eq!(picture.matches("#eeeeee").count(), 2, "the legend's and b: {picture}");
     }
 
     #[test]

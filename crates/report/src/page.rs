@@ -1,18 +1,21 @@
-//! The report: one HTML file without script, network or external resource. Text from outside is escaped by the template
-//! engine, and a Content-Security-Policy forbids everything but the page's own style.
+//! The report: one HTML file without network or external resource. Text from outside is escaped by the template engine,
+//! and a Content-Security-Policy forbids everything but the page's own style and script, each by its hash. Without script
+//! everything is there to read; with it the charts answer.
 
 mod axis;
 pub(crate) mod beside;
 mod charts;
+pub mod compare;
 pub(crate) mod frame;
 mod latency;
 mod layers;
+mod loads;
 pub(crate) mod plain;
 mod predicted;
 mod tables;
 mod watched;
 
-use crate::chart::Rooms;
+use crate::chart::{Rooms, Row};
 use crate::doubt;
 use crate::text::unbroken;
 use analyze::verdict::{self, Verdict};
@@ -51,6 +54,10 @@ pub(crate) struct DrawnFigure {
     caption: String,
     wide: String,
     narrow: String,
+    x_name: String,
+    unit: &'static str,
+    interval_name: &'static str,
+    rows: Vec<Row>,
 }
 
 #[derive(Serialize, Default)]
@@ -61,6 +68,7 @@ struct Section {
     levels: Vec<Value>,
     load_name: &'static str,
     tables: Vec<tables::Table>,
+    loads: Vec<loads::Load>,
 }
 
 /// A number at the top of the page.
@@ -128,6 +136,10 @@ pub(crate) fn draw(figures: Vec<Figure>, counter: &mut usize) -> Vec<DrawnFigure
                 caption: unbroken(&figure.caption),
                 wide: figure.chart.svg(&format!("c{counter}w"), WIDE.0, WIDE.1, rooms),
                 narrow: figure.chart.svg(&format!("c{counter}n"), NARROW.0, NARROW.1, narrow),
+                x_name: figure.chart.x_name.clone(),
+                unit: figure.chart.unit,
+                interval_name: figure.chart.interval_name,
+                rows: figure.chart.rows(),
             }
         })
         .collect()
@@ -159,6 +171,11 @@ fn section(
         levels: tables::levels(sweep),
         load_name: if is_rate { "offered/s" } else { "connections" },
         tables: watched::tables(run, sweep.sweep),
+        loads: loads::of_sweep(
+            run,
+            sweep.sweep,
+            &sweep.levels.iter().map(|level| (level.load, level.zone.word())).collect::<Vec<_>>(),
+        ),
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod table;
 
 use record::text::plain;
+use record::units::grouped;
 
 /// No line is wider, unless a single word of the user is.
 pub const WIDTH: usize = 100;
@@ -39,6 +40,19 @@ pub(crate) fn estimate(value: f64, half: Option<f64>, decimals: usize) -> String
     match half {
         Some(half) => format!("{value:.decimals$} +-{half:.decimals$}"),
         None => format!("{value:.decimals$}"),
+    }
+}
+
+/// A number with four significant digits and grouped thousands.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1000.0 {
+        grouped(value)
+    } else if size == 0.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        let decimals = (3 - size.log10().floor() as i32).clamp(1, 9) as usize;
+        format!("{value:.decimals$}")
     }
 }
 

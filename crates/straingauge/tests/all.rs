@@ -10,6 +10,7 @@ mod bad_workloads;
 mod beside;
 mod broken_server;
 mod clients;
+mod compare_page;
 mod document_server;
 mod documented;
 mod exports;

@@ -46,5 +46,5 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let page = report::page::html(&run);
-    assert!(!page.contains("<script"), "script reached the page");
+    assert!(page.matches("<script").count() == 1, "a script that is not the page's own reached the page");
 });

@@ -133,16 +133,27 @@ impl Stacks {
         folded
     }
 
+    /// The same, counting CPU time in nanoseconds.
+    pub fn folded_cpu_ns(&self) -> Folded {
+        let mut folded = Folded::default();
+        self.fold_by(&mut folded, None, false, |stack| stack.cpu_ns);
+        folded
+    }
+
     /// Adds the folded stacks to others; with `first` as the outermost frame, and with the layer after the root.
     pub fn fold_into(&self, folded: &mut Folded, first: Option<&str>, with_layers: bool) {
-        for stack in self.stacks.iter().filter(|stack| stack.samples > 0) {
+        self.fold_by(folded, first, with_layers, |stack| stack.samples);
+    }
+
+    fn fold_by(&self, folded: &mut Folded, first: Option<&str>, with_layers: bool, count: impl Fn(&Stack) -> u64) {
+        for stack in self.stacks.iter().filter(|stack| count(stack) > 0) {
             let layer = with_layers.then(|| stack.layer_word().to_string());
             let frames = self.outermost_first(stack).map(|frame| {
                 if frame.is_kernel { format!("{}{KERNEL_MARK}", frame.function) } else { frame.function.to_string() }
             });
             let unknown = stack.functions.is_empty().then(|| NO_STACK.to_string());
             let begin = first.into_iter().chain([self.root(stack)]).map(str::to_string);
-            folded.add(begin.chain(layer).chain(frames).chain(unknown), stack.samples);
+            folded.add(begin.chain(layer).chain(frames).chain(unknown), count(stack));
         }
     }
 

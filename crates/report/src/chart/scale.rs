@@ -56,6 +56,16 @@ impl Scale {
         Scale::Log { low: low / 1.2, high: high * 1.3, base: 10, words: format_si }
     }
 
+    /// Ratios: from zero, or logarithmic where they are far from 1.
+    pub fn ratios(values: impl Iterator<Item = f64>) -> Self {
+        let words = |ratio: f64| format!("{ratio:.2}");
+        let (low, high) = positive_range(values.chain([1.0]), 1.1);
+        match low >= 0.25 && high <= 4.0 {
+            true => Scale::Linear { high: high * 1.08, words },
+            false => Scale::Log { low: low / 1.25, high: high * 1.25, base: 10, words },
+        }
+    }
+
     /// The place of a value; `None` for a value that the scale cannot show.
     pub fn place(&self, value: f64) -> Option<f64> {
         let place = match self {

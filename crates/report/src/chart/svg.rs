@@ -8,11 +8,14 @@ pub(super) struct Svg {
 }
 
 impl Svg {
-    pub fn new(id: &str, width: f64, height: f64, title: &str, description: &str) -> Self {
+    /// `plot` is the rectangle of what is measured: left, top, right, bottom.
+    pub fn new(id: &str, (width, height): (f64, f64), title: &str, description: &str, plot: [f64; 4]) -> Self {
         let mut out = String::new();
+        let [left, top, right, bottom] = plot;
         let _ = write!(
             out,
-            "<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\
+            "<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
+             data-plot=\"{left:.1} {top:.1} {right:.1} {bottom:.1}\">\
              <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>",
             escape(title),
             escape(description)
@@ -20,15 +23,22 @@ impl Svg {
         Svg { out }
     }
 
+    /// What `draw` draws, in one group.
+    pub fn group(&mut self, class: &str, draw: impl FnOnce(&mut Svg)) {
+        let _ = write!(self.out, "<g class=\"{class}\">");
+        draw(self);
+        self.out.push_str("</g>");
+    }
+
     pub fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
         let _ =
             write!(self.out, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>");
     }
 
-    pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
+    pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str, data: &str) {
         let _ = write!(
             self.out,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"{class}\"/>"
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"{class}\"{data}/>"
         );
     }
 
@@ -36,8 +46,18 @@ impl Svg {
         let _ = write!(self.out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" class=\"{class}\"/>");
     }
 
-    pub fn path(&mut self, path: &str, class: &str) {
-        let _ = write!(self.out, "<path d=\"{path}\" class=\"{class}\"/>");
+    /// A dot of a series; `data` are attributes, as for [`path`](Self::path) and [`name`](Self::name).
+    pub fn dot(&mut self, x: f64, y: f64, class: &str, data: &str) {
+        let _ = write!(self.out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.2\" class=\"{class}\"{data}/>");
+    }
+
+    pub fn path(&mut self, path: &str, class: &str, data: &str) {
+        let _ = write!(self.out, "<path d=\"{path}\" class=\"{class}\"{data}/>");
+    }
+
+    /// The name of a series.
+    pub fn name(&mut self, x: f64, y: f64, class: &str, data: &str, text: &str) {
+        let _ = write!(self.out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\"{data}>{}</text>", escape(text));
     }
 
     pub fn text(&mut self, x: f64, y: f64, anchor: &str, class: &str, text: &str) {

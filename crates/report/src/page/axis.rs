@@ -1,9 +1,9 @@
 //! The section of an axis: charts against its values, with intervals over repeats, and its table.
 
-use super::charts::Figure;
+use super::charts::{self, Figure};
 use super::tables::Table;
-use super::{KeyNumber, Section, draw, layers, watched};
-use crate::chart::{Chart, Layer, Scale, Series};
+use super::{KeyNumber, Section, draw, layers, loads, watched};
+use crate::chart::{Chart, Layer, Load, Mark, Scale, Series};
 use crate::run::axis::{COLUMNS, has_columns};
 use crate::text::unbroken;
 use analyze::axis::{AxisFindings, AxisLevel, Median, value_cell, value_words};
@@ -17,6 +17,8 @@ struct Line<'a> {
     /// CSS class of the interval's area.
     area: &'static str,
     level: fn(&AxisLevel) -> Option<Median>,
+    /// The figure that the dots rest on.
+    figure: &'static str,
     dots: &'a dyn Fn(&Point) -> Option<f64>,
 }
 
@@ -46,6 +48,11 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
         )),
         figures: draw(figures, counter),
         tables,
+        loads: loads::of_axis(
+            run,
+            axis.axis,
+            axis.levels.iter().map(|level| (level.value, value_words(level.value, axis.axis))),
+        ),
         ..Section::default()
     }
 }
@@ -99,13 +106,20 @@ pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     }
 }
 
-fn dots(run: &RunDir, axis: Axis, value: &dyn Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
+fn dots(run: &RunDir, axis: Axis, name: &str, value: &dyn Fn(&Point) -> Option<f64>) -> Vec<Mark> {
     run.points
         .iter()
         .filter(|point| point.sweep == Sweep::Axis)
-        .filter_map(|point| Some((point.axis.filter(|place| place.axis == axis)?.value, value(point)?)))
-        .filter(|(x, y)| x.is_finite() && y.is_finite())
+        .filter_map(|point| {
+            Some(charts::dot(point, point.axis.filter(|place| place.axis == axis)?.value, value(point)?, name))
+        })
+        .filter(|mark| mark.x.is_finite() && mark.y.is_finite())
         .collect()
+}
+
+/// A median over repeats with its interval.
+pub(super) fn mark(x: f64, found: &Median) -> Mark {
+    Mark { x, y: found.median, interval: found.low.zip(found.high), n: Some(found.n), ..Mark::default() }
 }
 
 fn chart(
@@ -126,12 +140,12 @@ fn chart(
         }
         let (layer, shown) = with_intervals(&found, line.name, line.class, line.area);
         layers.extend(layer);
-        series.push(Series { dots: dots(run, axis.axis, line.dots), ..shown });
+        series.push(Series { dots: dots(run, axis.axis, line.figure, line.dots), ..shown });
     }
     if series.is_empty() {
         return None;
     }
-    let shown = series.iter().flat_map(|one| one.line.iter().chain(&one.dots)).map(|(_, y)| *y);
+    let shown = series.iter().flat_map(Series::ys);
     let y = match words {
         Some(words) => Scale::linear(shown, words),
         None => Scale::times_us(shown),
@@ -150,7 +164,7 @@ pub(super) fn with_intervals(
         found.iter().filter_map(|(value, estimate)| Some((*value, estimate.low?, estimate.high?))).collect();
     let is_whole = edges.len() == found.len() && !edges.is_empty();
     let layer = is_whole.then(|| Layer { name: String::new(), class: area, edges, gaps: Vec::new() });
-    let line = found.iter().map(|(value, estimate)| (*value, estimate.median)).collect();
+    let line = found.iter().map(|(value, estimate)| mark(*value, estimate)).collect();
     (layer, Series { name: name.into(), class, line, ..Series::default() })
 }
 
@@ -158,7 +172,14 @@ pub(super) fn with_intervals(
 pub(super) fn frame(axis: &AxisFindings, what: &str, y_name: &str, y: Scale) -> Chart {
     let (title, x_name) = (format!("{what} against {}", axis.axis.name()), axis.axis.name());
     let description = analyze::axis::headline(axis).unwrap_or_default();
-    Chart { description, ..Chart::empty(&title, x_name, y_name, x_scale(axis), y) }
+    let load = |level: &AxisLevel| Load { x: level.value, points: 0, link: loads::id(Sweep::Axis, level.value) };
+    Chart {
+        description,
+        loads: axis.levels.iter().map(load).collect(),
+        origin: "median of points",
+        interval_name: "95 % interval",
+        ..Chart::empty(&title, x_name, y_name, x_scale(axis), y)
+    }
 }
 
 const CAPTION: &str = "Dots: points; line: median over repeats; shaded: its 95 % interval.";
@@ -173,15 +194,24 @@ fn throughput(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
         class: "s1",
         area: "spread1",
         level: |level| level.goodput_per_sec,
+        figure: names::GOODPUT,
         dots: &|point| point.value(names::GOODPUT),
     };
     let mut chart = chart(run, axis, "Goodput", "good responses per second", Some(format_si), &[line])?;
     let mut more = "";
     if axis.axis == Axis::Rate {
-        let top =
-            chart.series.iter().flat_map(|series| &series.line).map(|(x, y)| x.min(*y * 1.05)).fold(0.0, f64::max);
-        let all =
-            Series { class: "offered", line: vec![(0.0, 0.0), (top, top)], is_reference: true, ..Series::default() };
+        let top = chart
+            .series
+            .iter()
+            .flat_map(|series| &series.line)
+            .map(|mark| mark.x.min(mark.y * 1.05))
+            .fold(0.0, f64::max);
+        let all = Series {
+            class: "offered",
+            line: vec![(0.0, 0.0).into(), (top, top).into()],
+            is_reference: true,
+            ..Series::default()
+        };
         chart.series.push(all);
         more = " Dashed: all that is offered is answered.";
     }
@@ -194,6 +224,7 @@ fn cpu(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
         class: "s2",
         area: "spread2",
         level: |level| level.cpu_us_per_request,
+        figure: names::SERVER_CPU,
         dots: &analyze::zones::cpu_us,
     };
     let chart =
@@ -208,6 +239,7 @@ fn response(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
             class: "s3",
             area: "spread3",
             level: |level| level.response_p50_us,
+            figure: names::RESPONSE_P50,
             dots: &|point| point.value(names::RESPONSE_P50),
         },
         Line {
@@ -215,6 +247,7 @@ fn response(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
             class: "s4",
             area: "spread4",
             level: |level| level.response_p99_us,
+            figure: names::RESPONSE_P99,
             dots: &|point| point.value(names::RESPONSE_P99),
         },
     ];
@@ -228,6 +261,7 @@ fn conforming(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
         class: "s3",
         area: "spread3",
         level: |level| level.conforming_ratio,
+        figure: names::CONFORMING,
         dots: &|point| point.value(names::CONFORMING),
     };
     let chart = chart(

@@ -2,23 +2,32 @@
 
 use super::charts::{self, Figure};
 use super::tables::Table;
-use super::{Section, draw};
-use crate::chart::{Chart, Scale, Series};
+use super::{Section, draw, loads};
+use crate::chart::{Chart, Limit, Mark, Scale, Series};
 use crate::text::unbroken;
-use analyze::compare::{self, Comparison, Price, server_words};
+use analyze::compare::{self, Comparison, Difference, Price, server_words};
 use analyze::verdict;
-use analyze::zones::{self, Findings, SweepFindings};
+use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
 use record::{Point, RunDir, Sweep, names};
+
+const PAIRS: &str = "Of each round the points at one load are a pair; the test is Student's t on the logarithms of their \
+                     ratios, p corrected for the number of tests (Holm).";
 
 pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Section> {
     let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
     let (of_a, of_b) = (zones::of_run(a), zones::of_run(b));
     let said = |run: &RunDir, findings: &Findings| verdict::sentences(run, findings).headline;
     let price = compare::price(a, b, compare::THRESHOLD_RATIO);
-    let of_figures = |names| match (&of_a.connections, &of_b.connections) {
-        (Some(a_found), Some(b_found)) => figures(names, &[(a, a_found), (b, b_found)]),
-        _ => Vec::new(),
+    let of_figures = |names| {
+        let mut found = match (&of_a.connections, &of_b.connections) {
+            (Some(a_found), Some(b_found)) => figures(names, &[(a, a_found), (b, b_found)]),
+            _ => Vec::new(),
+        };
+        found.extend(ratios(names, &comparison));
+        // This page says more about the loads of A only.
+        found.iter_mut().for_each(|figure| figure.chart.loads.clear());
+        found
     };
     if let Some(price) = price {
         let note = format!(
@@ -31,7 +40,7 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
             title: "The price of what ran beside it",
             note: unbroken(&note),
             figures: draw(of_figures(["without", "with"]), counter),
-            tables: vec![price_table(a, b, &price), table(["without", "with"], &comparison)],
+            tables: vec![price_table(a, b, &price), table(["without", "with"], &comparison, PAIRS)],
             ..Section::default()
         });
     }
@@ -47,7 +56,7 @@ pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Sec
         title: "Side by side",
         note: unbroken(&note),
         figures: draw(of_figures(["A", "B"]), counter),
-        tables: vec![table(["A", "B"], &comparison)],
+        tables: vec![table(["A", "B"], &comparison, PAIRS)],
         ..Section::default()
     })
 }
@@ -62,60 +71,159 @@ fn price_table(a: &RunDir, b: &RunDir, price: &Price) -> Table {
     }
 }
 
-fn table([a, b]: [&str; 2], comparison: &Comparison) -> Table {
+/// The ratios; `note` says how they were tested.
+pub(super) fn table([a, b]: [&str; 2], comparison: &Comparison, note: &str) -> Table {
     Table {
         title: "",
-        headings: ["load", "figure", a, b, &format!("{b} / {a}"), "interval", "p", "pairs", ""].map(String::from).into(),
-        units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "Student's t, Holm", "A/B", ""],
+        headings: ["load", "figure", a, b, &format!("{b} / {a}"), "interval", "p", "n", ""].map(String::from).into(),
+        units: vec!["", "", "geometric mean", "geometric mean", "ratio", "95 %", "Holm", "A/B", ""],
         rows: comparison.differences.iter().map(crate::compare::row).collect(),
-        note: "Of each round the points at one load are a pair; the test is Student's t on the logarithms of their ratios, p corrected for the number of tests (Holm).".into(),
+        note: note.into(),
     }
 }
 
-fn figures(names: [&str; 2], runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
-    let of = |title: &'static str,
-              y_name: &str,
-              words: fn(f64) -> String,
-              level: fn(&zones::Level) -> Option<zones::Spread>,
-              value: &dyn Fn(&Point) -> Option<f64>| {
-        let series: Vec<Series> = runs
-            .iter()
-            .zip(names.into_iter().zip(["s1", "s2"]))
-            .map(|((run, found), (name, class))| Series {
-                name: name.into(),
-                class,
-                line: found.levels.iter().filter_map(|one| Some((one.load, level(one)?.median))).collect(),
-                dots: charts::dots(&charts::of(run, Sweep::Connections), value),
-                is_reference: false,
-            })
-            .collect();
-        let all = series.iter().flat_map(|one| one.line.iter().chain(&one.dots));
-        let loads: Vec<f64> = all.clone().map(|(x, _)| *x).collect();
-        let y: Vec<f64> = all.map(|(_, y)| *y).collect();
-        (!y.is_empty()).then(|| Figure {
-            title,
-            caption: "Dots: points; lines: medians. Both took turns, round by round, at the same loads.".into(),
-            chart: Chart {
-                series,
-                ..Chart::empty(
-                    &format!("{title} of both against connections"),
-                    "connections",
-                    y_name,
-                    Scale::doublings(loads.into_iter()),
-                    Scale::linear(y.into_iter(), words),
-                )
-            },
+type Value = fn(&Point) -> Option<f64>;
+type OfLevel = fn(&Level) -> Option<Spread>;
+
+/// Both curves of a sweep, with the zones of each in lanes above.
+pub(super) fn figures(of: [&'static str; 2], runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
+    let us = |us: f64| format!("{us:.1}");
+    let throughput: (OfLevel, Value) = (|level| level.throughput_per_sec, |point| point.value(names::THROUGHPUT));
+    let p50: (OfLevel, Value) = (|level| level.response_p50_us, |point| point.value(names::RESPONSE_P50));
+    let p99: (OfLevel, Value) = (|level| level.response_p99_us, |point| point.value(names::RESPONSE_P99));
+    let cpu: (OfLevel, Value) = (|level| level.cpu_us_per_request, zones::cpu_us);
+    let linear = |words: fn(f64) -> String| move |values: Vec<f64>| Scale::linear(values.into_iter(), words);
+    let times = |values: Vec<f64>| Scale::times_us(values.into_iter());
+    let logarithmic = "logarithmic scale";
+    let server = "server CPU, us per request";
+    [
+        figure(
+            (of, runs),
+            ("Throughput", "responses per second", "1/s"),
+            names::THROUGHPUT,
+            throughput,
+            linear(format_si),
+        ),
+        figure((of, runs), ("Median response time", logarithmic, "us"), names::RESPONSE_P50, p50, times),
+        figure((of, runs), ("Response time, p99", logarithmic, "us"), names::RESPONSE_P99, p99, times),
+        figure((of, runs), ("CPU time per request", server, "us/request"), names::SERVER_CPU, cpu, linear(us)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn figure(
+    (of, runs): ([&'static str; 2], &[(&RunDir, &SweepFindings); 2]),
+    (title, y_name, unit): (&'static str, &str, &'static str),
+    name: &str,
+    (level, value): (OfLevel, Value),
+    scale: impl Fn(Vec<f64>) -> Scale,
+) -> Option<Figure> {
+    let sweep = runs[0].1.sweep;
+    let series: Vec<Series> = runs
+        .iter()
+        .zip(of.into_iter().zip(["s1", "s2"]).zip(["A", "B"]))
+        .map(|((run, found), ((of, class), letter))| Series {
+            name: of.into(),
+            class,
+            line: charts::medians(found, level),
+            dots: charts::dots(&charts::of(run, sweep), name, value),
+            of: loads::link_prefix(letter),
+            ..Series::default()
         })
+        .collect();
+    let y: Vec<f64> = series.iter().flat_map(Series::ys).collect();
+    if y.is_empty() {
+        return None;
+    }
+    let x = || series.iter().flat_map(|one| one.line.iter().chain(&one.dots)).map(|mark| mark.x);
+    let is_rate = sweep == Sweep::Rate;
+    let (x_name, over) =
+        if is_rate { ("offered load, requests per second", "offered rate") } else { ("connections", "connections") };
+    let x_scale = if is_rate { Scale::linear(x(), format_si) } else { Scale::doublings(x()) };
+    let frames = runs.map(|(_, found)| charts::frame(found, title, y_name, scale(y.clone())));
+    let [of_a, of_b] = &frames;
+    let mut loads = of_a.loads.clone();
+    loads.extend(of_b.loads.iter().filter(|load| !of_a.loads.iter().any(|known| known.x == load.x)).cloned());
+    // The number of points is each run's own, and the medians have it.
+    loads.iter_mut().for_each(|load| load.points = 0);
+    let chart = Chart {
+        description: format!("{}: {} {}: {}", of[0], of_a.description, of[1], of_b.description),
+        lanes: of.into_iter().zip(frames.iter().map(|frame| frame.bands.clone())).collect(),
+        series,
+        unit,
+        origin: "median of points",
+        loads,
+        ..Chart::empty(&format!("{title} of both against {over}"), x_name, y_name, x_scale, scale(y))
     };
-    let throughput = of("Throughput", "responses per second", format_si, |level| level.throughput_per_sec, &|point| {
-        point.value(names::THROUGHPUT)
-    });
-    let cpu = of(
-        "CPU time per request",
-        "server CPU, us per request",
-        |us| format!("{us:.1}"),
-        |level| level.cpu_us_per_request,
-        &zones::cpu_us,
+    let caption = "Dots: points; lines: medians. Above: the zones of each.".to_string();
+    Some(Figure { title, caption, chart })
+}
+
+/// B / A of every figure over the loads, with intervals.
+pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figure> {
+    let ratio = format!("{b} / {a}");
+    let sweep = comparison.differences.first()?.sweep;
+    let mut words: Vec<&'static str> = Vec::new();
+    for difference in &comparison.differences {
+        if !words.contains(&difference.word) {
+            words.push(difference.word);
+        }
+    }
+    let middle = words.len().saturating_sub(1) as f64 / 2.0;
+    let mark = |difference: &Difference| Mark {
+        interval: difference.interval.map(|interval| (interval.low, interval.high)),
+        n: Some(difference.n.0.min(difference.n.1) as u64),
+        ..(difference.load, difference.ratio).into()
+    };
+    let series: Vec<Series> = words
+        .iter()
+        .zip(["s1", "s2", "s3", "s4"])
+        .enumerate()
+        .map(|(at, (word, class))| Series {
+            name: word.to_string(),
+            class,
+            line: comparison.differences.iter().filter(|one| one.word == *word).map(mark).collect(),
+            is_dotted: true,
+            has_whiskers: true,
+            shift_px: (at as f64 - middle) * 4.0,
+            ..Series::default()
+        })
+        .collect();
+    let found: Vec<f64> = series.iter().flat_map(Series::ys).collect();
+    let (low, high) = analyze::statistics::range(&found)?;
+    // An interval that is wider than all that was found says only that nothing is known.
+    let ends = series.iter().flat_map(|one| &one.line).filter_map(|mark| mark.interval);
+    let ends = ends.flat_map(|(from, to)| [from.max(low / 3.0), to.min(high * 3.0)]);
+    let y_scale = Scale::ratios(ends.chain(found.iter().copied()));
+    let loads = comparison.differences.iter().map(|one| one.load);
+    let is_rate = sweep == Sweep::Rate;
+    let x_scale = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
+    let limit = |at: f64, label: String| Limit { label, at };
+    let chart = Chart {
+        description: compare::headline(comparison),
+        limits: vec![
+            limit(1.0, "no change".into()),
+            // Their labels would lie on one another.
+            limit(1.0 + comparison.threshold_ratio, String::new()),
+            limit(1.0 - comparison.threshold_ratio, String::new()),
+        ],
+        series,
+        origin: "ratio of geometric means",
+        interval_name: "95 % interval",
+        ..Chart::empty(
+            "Ratios against load",
+            if is_rate { "offered load, requests per second" } else { "connections" },
+            &ratio,
+            x_scale,
+            y_scale,
+        )
+    };
+    let caption = format!(
+        "{ratio} with 95 % intervals: of throughput more is better, of the others less. n: points of the side that has \
+         fewer. Dashed: no change, and the threshold on either side."
     );
-    throughput.into_iter().chain(cpu).collect()
+    let title = if b == "B" { "B / A" } else { "Ratio" };
+    Some(Figure { title, caption, chart })
 }

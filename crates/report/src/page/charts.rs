@@ -1,13 +1,14 @@
 //! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on each.
 
-use crate::chart::{Band, Chart, Layer, Limit, Marker, Scale, Series, stacked, tops};
+use super::{axis, loads};
+use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
 use analyze::axis::Median;
 use analyze::growth::LAYERS;
 use analyze::zones::interval;
 use analyze::zones::unloading::{Unloading, UnloadingLevel};
 use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
 use record::units::{format_nanos, format_si, grouped};
-use record::{Criteria, Point, RunDir, Sweep, names};
+use record::{Criteria, Origin, Point, RunDir, Sweep, names};
 
 /// A chart with its title and caption.
 pub(crate) struct Figure {
@@ -43,33 +44,39 @@ fn load(point: &Point) -> Option<f64> {
     }
 }
 
-/// Each point's load and value.
-pub(super) fn dots(points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
-    points
-        .iter()
-        .filter_map(|point| Some((load(point)?, value(point)?)))
-        .filter(|(x, y)| x.is_finite() && y.is_finite())
-        .collect()
+/// Each point's load and value; `name` is the figure that it rests on.
+pub(super) fn dots(points: &[&Point], name: &str, value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
+    let dot = |point: &&Point| Some(dot(point, load(point)?, value(point)?, name));
+    points.iter().filter_map(dot).filter(|mark| mark.x.is_finite() && mark.y.is_finite()).collect()
 }
 
-fn medians(sweep: &SweepFindings, spread: impl Fn(&Level) -> Option<Spread>) -> Vec<(f64, f64)> {
-    sweep.levels.iter().filter_map(|level| Some((level.load, spread(level)?.median))).collect()
+/// A point's value, with count and origin of the figure that it rests on.
+pub(super) fn dot(point: &Point, x: f64, y: f64, name: &str) -> Mark {
+    let figure = point.figures.get(name);
+    let origin = figure.and_then(|figure| figure.origin).map_or("", Origin::word);
+    Mark { x, y, interval: None, n: figure.and_then(|figure| figure.n), origin, point: Some(point.index) }
+}
+
+/// The median of a load, with the smallest and the largest of its points.
+fn median(load: f64, spread: Spread) -> Mark {
+    let interval = (spread.n > 1).then_some((spread.min, spread.max));
+    Mark { x: load, y: spread.median, interval, n: Some(spread.n), origin: "", point: None }
+}
+
+pub(super) fn medians(sweep: &SweepFindings, spread: impl Fn(&Level) -> Option<Spread>) -> Vec<Mark> {
+    sweep.levels.iter().filter_map(|level| Some(median(level.load, spread(level)?))).collect()
 }
 
 /// Medians over the levels of a figure that levels do not contain.
-fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<(f64, f64)> {
-    sweep
-        .levels
-        .iter()
-        .filter_map(|level| {
-            let same: Vec<f64> = points
-                .iter()
-                .filter(|point| load(point) == Some(level.load))
-                .filter_map(|point| value(point))
-                .collect();
-            Some((level.load, analyze::statistics::median(&same)?))
-        })
-        .collect()
+pub(super) fn medians_of(sweep: &SweepFindings, points: &[&Point], value: impl Fn(&Point) -> Option<f64>) -> Vec<Mark> {
+    let at_level = |level: &Level| {
+        let same: Vec<f64> =
+            points.iter().filter(|point| load(point) == Some(level.load)).filter_map(|point| value(point)).collect();
+        let (min, max) = analyze::statistics::range(&same)?;
+        let spread = Spread { median: analyze::statistics::median(&same)?, min, max, n: same.len() as u64 };
+        Some(median(level.load, spread))
+    };
+    sweep.levels.iter().filter_map(at_level).collect()
 }
 
 /// A chart over the sweep's load with its zones and points; the caller adds the data.
@@ -80,7 +87,9 @@ pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) 
     let over = if is_rate { "offered load, requests per second" } else { "connections" };
     let title = format!("{title} against {}", if is_rate { "offered rate" } else { "connections" });
     let (description, bands, markers) = (describe(sweep), bands(sweep), markers(sweep));
-    Chart { description, bands, markers, ..Chart::empty(&title, over, y_name, x, y) }
+    let link = |level: &Level| Load { x: level.load, points: level.points, link: loads::id(sweep.sweep, level.load) };
+    let loads = sweep.levels.iter().map(link).collect();
+    Chart { description, bands, markers, loads, origin: "median of points", ..Chart::empty(&title, over, y_name, x, y) }
 }
 
 fn describe(sweep: &SweepFindings) -> String {
@@ -135,17 +144,18 @@ fn markers(sweep: &SweepFindings) -> Vec<Marker> {
 }
 
 fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
-    let measured = dots(points, |point| point.value(names::THROUGHPUT));
+    let measured = dots(points, names::THROUGHPUT, |point| point.value(names::THROUGHPUT));
     if measured.is_empty() {
         return None;
     }
-    let y = Scale::linear(measured.iter().map(|(_, y)| *y), format_si);
+    let y = Scale::linear(measured.iter().map(|mark| mark.y), format_si);
     let mut chart = frame(sweep, "Throughput", "responses per second", y);
+    chart.unit = "1/s";
     if sweep.sweep == Sweep::Rate {
-        let top = measured.iter().map(|(x, y)| x.min(y * 1.05)).fold(0.0, f64::max);
+        let top = measured.iter().map(|mark| mark.x.min(mark.y * 1.05)).fold(0.0, f64::max);
         chart.series.push(Series {
             class: "offered",
-            line: vec![(0.0, 0.0), (top, top)],
+            line: vec![(0.0, 0.0).into(), (top, top).into()],
             is_reference: true,
             ..Series::default()
         });
@@ -171,25 +181,26 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it came down.
     let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
     let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
-    let way = |pick: fn(&UnloadingLevel) -> Option<Median>| -> Vec<(f64, f64)> {
-        found.levels.iter().filter_map(|level| Some((level.load, pick(level)?.median))).collect()
+    let way = |pick: fn(&UnloadingLevel) -> Option<Median>| -> Vec<Mark> {
+        found.levels.iter().filter_map(|level| Some(axis::mark(level.load, &pick(level)?))).collect()
     };
-    let up_points = dots(&whole(Sweep::Connections), good);
-    let down_points = dots(&whole(Sweep::Unloading), good);
+    let up_points = dots(&whole(Sweep::Connections), names::GOODPUT, good);
+    let down_points = dots(&whole(Sweep::Unloading), names::GOODPUT, good);
     let mut up = way(|level| level.loading_per_sec);
     let mut down = way(|level| level.unloading_per_sec);
     // The top was measured once, at the turn: both ways meet there.
-    let highest = down.last()?.0;
-    let top: Vec<f64> = up_points.iter().filter(|(load, _)| *load > highest).map(|(_, rate)| *rate).collect();
-    let turn = up_points.iter().map(|(load, _)| *load).fold(highest, f64::max);
+    let highest = down.last()?.x;
+    let top: Vec<f64> = up_points.iter().filter(|mark| mark.x > highest).map(|mark| mark.y).collect();
+    let turn = up_points.iter().map(|mark| mark.x).fold(highest, f64::max);
     if let Some(rate) = analyze::statistics::median(&top) {
-        up.push((turn, rate));
-        down.push((turn, rate));
+        up.push((turn, rate).into());
+        down.push((turn, rate).into());
     }
-    let y = Scale::linear(up_points.iter().chain(&down_points).map(|(_, y)| *y), format_si);
+    let y = Scale::linear(up_points.iter().chain(&down_points).map(|mark| mark.y), format_si);
     let mut chart = frame(sweep, "Loading and unloading", "good answers per second", y);
-    chart.series.push(Series { name: "up".into(), class: "s1", line: up, dots: up_points, is_reference: false });
-    chart.series.push(Series { name: "down".into(), class: "s2", line: down, dots: down_points, is_reference: false });
+    (chart.unit, chart.interval_name) = ("1/s", "95 % interval");
+    chart.series.push(Series { name: "up".into(), class: "s1", line: up, dots: up_points, ..Series::default() });
+    chart.series.push(Series { name: "down".into(), class: "s2", line: down, dots: down_points, ..Series::default() });
     let recovery = &found.recovery_point;
     if let Some(at) = recovery.estimate {
         let label = format!("recovery {}{}", grouped(at), interval(recovery, Sweep::Connections));
@@ -209,17 +220,19 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
         ("p99.9", "p999", names::RESPONSE_P999),
     ];
     // The same for a client without reap delay.
-    let without_reap = [("p50", names::ARRIVED_P50), ("p99", names::ARRIVED_P99)];
+    let without_reap =
+        [("p50", "p50 without reap delay", names::ARRIVED_P50), ("p99", "p99 without reap delay", names::ARRIVED_P99)];
     let line = |figure| medians_of(sweep, points, |point| point.value(figure));
     let measured = shown.into_iter().map(|(name, class, figure)| Series {
         name: name.into(),
         class,
         line: line(figure),
-        dots: if class == "p99" { dots(points, |point| point.value(figure)) } else { Vec::new() },
-        is_reference: false,
+        dots: if class == "p99" { dots(points, figure, |point| point.value(figure)) } else { Vec::new() },
+        ..Series::default()
     });
-    let references = without_reap.into_iter().map(|(class, figure)| Series {
+    let references = without_reap.into_iter().map(|(class, long_name, figure)| Series {
         class,
+        long_name,
         line: line(figure),
         is_reference: true,
         ..Series::default()
@@ -230,13 +243,13 @@ fn response(sweep: &SweepFindings, points: &[&Point], criteria: &Criteria) -> Op
         return None;
     }
     let limit_us = criteria.p99_limit_ns as f64 / 1e3;
-    let all: Vec<f64> = series.iter().flat_map(|s| s.line.iter().chain(&s.dots)).map(|(_, y)| *y).collect();
+    let all: Vec<f64> = series.iter().flat_map(Series::ys).collect();
     // The limit is shown where it is near; far above everything it would only flatten the curves.
     let largest = all.iter().copied().fold(0.0, f64::max);
     let near = Some(limit_us).filter(|limit| *limit <= largest * 30.0);
     let y = Scale::times_us(all.into_iter().chain(near));
     let mut chart = frame(sweep, "Response time", "logarithmic scale", y);
-    chart.series = series;
+    (chart.series, chart.unit, chart.origin) = (series, "us", "timed, median of points");
     let label = format!("limit for p99: {}", format_nanos(criteria.p99_limit_ns as f64));
     chart.limits.extend(near.map(|at| Limit { label, at }));
     let lag =
@@ -255,12 +268,19 @@ fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     if total.is_empty() {
         return None;
     }
-    let measured = dots(points, cpu_us);
-    let y = Scale::linear(measured.iter().chain(&total).map(|(_, y)| *y), |us| format!("{us:.1}"));
+    let measured = dots(points, names::SERVER_CPU, cpu_us);
+    let y = Scale::linear(measured.iter().chain(&total).map(|mark| mark.y), |us| format!("{us:.1}"));
     let mut chart = frame(sweep, "CPU time per request", "server CPU, us per request", y);
-    chart.layers = layers(sweep);
+    (chart.unit, chart.layers) = ("us/request", layers(sweep));
     let name = if chart.layers.is_empty() { "total".to_string() } else { String::new() };
-    chart.series.push(Series { name, class: "total", line: total, dots: measured, is_reference: false });
+    chart.series.push(Series {
+        name,
+        class: "total",
+        long_name: "total",
+        line: total,
+        dots: measured,
+        ..Series::default()
+    });
     let caption = if chart.layers.is_empty() {
         "The server group's CPU time (scheduler's account) per completed request."
     } else {
@@ -293,7 +313,7 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     const CLASSES: [&str; 8] = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
     let at_level = |name: &'static str| -> Vec<Option<f64>> {
         let known = medians_of(sweep, points, |point| point.value(name));
-        let at = |load: f64| known.iter().find(|(known, _)| *known == load).map(|(_, us)| *us);
+        let at = |load: f64| known.iter().find(|mark| mark.x == load).map(|mark| mark.y);
         sweep.levels.iter().map(|level| at(level.load)).collect()
     };
     let mut parts = LAYERS.map(|(word, name)| (word, "", at_level(name)));
@@ -306,7 +326,7 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     }
     let y = Scale::linear(tops(&layers), |us| format!("{us:.1}"));
     let mut chart = frame(sweep, "CPU time by layer", "server CPU, us per request", y);
-    chart.layers = layers;
+    (chart.layers, chart.unit, chart.origin) = (layers, "us/request", "sampled, median of points");
     let caption =
         "Sampled stacks of the server's work, wherever it ran, by layer of the network stack; medians over repeats.";
     Some(Figure { title: "CPU time by layer", caption: caption.into(), chart })
@@ -321,9 +341,11 @@ fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     let mut series: Vec<(f64, Series)> = names
         .into_iter()
         .map(|name| {
-            let line: Vec<(f64, f64)> =
-                medians_of(sweep, points, |point| value(point, name)).into_iter().filter(|(_, y)| *y >= 0.5).collect();
-            let largest = line.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+            let line: Vec<Mark> = medians_of(sweep, points, |point| value(point, name))
+                .into_iter()
+                .filter(|mark| mark.y >= 0.5)
+                .collect();
+            let largest = line.iter().map(|mark| mark.y).fold(0.0, f64::max);
             let short: String = record::text::plain(name, 14);
             (largest, Series { name: short, line, ..Series::default() })
         })
@@ -338,9 +360,9 @@ fn states(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         series.class = class;
     }
     let series: Vec<Series> = series.into_iter().map(|(_, series)| series).collect();
-    let y = Scale::counts(series.iter().flat_map(|s| &s.line).map(|(_, y)| *y));
+    let y = Scale::counts(series.iter().flat_map(Series::ys));
     let mut chart = frame(sweep, "Connection states", "sockets, logarithmic scale", y);
-    chart.series = series;
+    (chart.series, chart.unit, chart.origin) = (series, "sockets", "sampled, median of points");
     let caption = "Sockets of the server's port by TCP state: means over each window's readings, medians over repeats.";
     Some(Figure { title: "Connection states", caption: caption.into(), chart })
 }

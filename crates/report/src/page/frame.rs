@@ -7,15 +7,19 @@ use minijinja::value::{Serde, Value};
 use record::text::plain;
 use record::{RunDir, Status};
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
 
 /// Templates by name. The file name extension turns on escaping for HTML.
-const TEMPLATES: [(&str, &str); 9] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("classes.html", include_str!("classes.html")),
+    ("compare.html", include_str!("compare.html")),
     ("doubts.html", include_str!("doubts.html")),
     ("figures.html", include_str!("figures.html")),
     ("frame.html", include_str!("frame.html")),
+    ("loads.html", include_str!("loads.html")),
     ("plain.html", include_str!("plain.html")),
     ("report.html", include_str!("template.html")),
     ("simulated.html", include_str!("simulated.html")),
@@ -27,6 +31,9 @@ const TEMPLATES: [(&str, &str); 9] = [
 #[derive(Serialize)]
 pub(crate) struct Frame {
     style: &'static str,
+    style_hash: String,
+    script: &'static str,
+    script_hash: String,
     name: String,
     /// Empty without a URL.
     url: String,
@@ -46,6 +53,9 @@ impl Frame {
         let record = &run.record;
         Self {
             style: STYLE,
+            style_hash: source_hash(STYLE),
+            script: SCRIPT,
+            script_hash: source_hash(SCRIPT),
             name: plain(&record.scenario.name, 120),
             url: plain(&record.scenario.url(), 300),
             command: record.scenario.kind.command().into(),
@@ -59,6 +69,32 @@ impl Frame {
             version: env!("CARGO_PKG_VERSION"),
         }
     }
+}
+
+impl Frame {
+    /// Of two runs that are compared. Its facts are those that differ, which the page shows by itself.
+    pub(crate) fn of_two(a: &RunDir, b: &RunDir, headline: &str, sentences: Vec<String>) -> Self {
+        let (of_a, of_b) =
+            (Frame::of(a, String::new(), headline, sentences), Frame::of(b, String::new(), "", Vec::new()));
+        let both = |a: &str, b: &str| if a == b { a.to_string() } else { format!("{a} and {b}") };
+        let place = |run: &RunDir| plain(&run.path.display().to_string(), 300);
+        Self {
+            name: format!("{} (A) against {} (B)", of_a.name, of_b.name),
+            url: both(&of_a.url, &of_b.url),
+            command: "compare".into(),
+            started: both(&of_a.started, &of_b.started),
+            is_complete: true,
+            facts: Vec::new(),
+            repeat_command: format!("straingauge compare {} {}", place(a), place(b)),
+            ..of_a
+        }
+    }
+}
+
+/// What allows this style or script, and no other, in a Content-Security-Policy (W3C, CSP Level 3, section 2.3.1).
+fn source_hash(text: &str) -> String {
+    use base64::Engine as _;
+    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }
 
 /// Renders a template; `text` is the same content as plain text, used if the template fails.

@@ -1,7 +1,7 @@
 //! The distribution of response times of a few chosen points, from their histograms.
 
 use super::charts::Figure;
-use crate::chart::{Chart, Scale, Series};
+use crate::chart::{Chart, Mark, Scale, Series};
 use analyze::zones::{SweepFindings, load_words};
 use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Latency, Point, RunDir, Sweep};
@@ -136,17 +136,22 @@ fn chart(lines: Vec<(String, Vec<(f64, f64)>)>, title: &'static str, caption: St
         .into_iter()
         .filter(|(_, line)| line.len() > 1)
         .zip(CLASSES)
-        .map(|((name, line), class)| Series { name, class, line, ..Series::default() })
+        .map(|((name, line), class)| Series {
+            name,
+            class,
+            line: line.into_iter().map(Mark::from).collect(),
+            ..Series::default()
+        })
         .collect();
-    let furthest = series.iter().flat_map(|s| &s.line).map(|(quantile, _)| *quantile).fold(0.0, f64::max);
+    let furthest = series.iter().flat_map(|s| &s.line).map(|mark| mark.x).fold(0.0, f64::max);
     if series.is_empty() {
         return None;
     }
-    let y = Scale::times_us(series.iter().flat_map(|s| &s.line).map(|(_, us)| *us));
-    let slowest = series.iter().flat_map(|s| &s.line).map(|(_, us)| *us).fold(0.0, f64::max);
+    let y = Scale::times_us(series.iter().flat_map(Series::ys));
+    let slowest = series.iter().flat_map(Series::ys).fold(0.0, f64::max);
     let description = format!("Quantiles of the response time; the largest drawn is {}.", format_nanos(slowest * 1e3));
     let x = Scale::Nines { nines: (-(1.0 - furthest).log10()).ceil().clamp(1.0, 6.0) as u32 };
     let (x_name, y_name) = ("share of requests that were at most this slow", "response time, logarithmic scale");
-    let chart = Chart { description, series, ..Chart::empty(title, x_name, y_name, x, y) };
+    let chart = Chart { description, series, unit: "us", origin: "timed", ..Chart::empty(title, x_name, y_name, x, y) };
     Some(Figure { title, caption, chart })
 }

@@ -116,9 +116,9 @@ fn lines(
             found.levels.iter().filter_map(|level| Some((level.value, read(level.cost(name)?)?))).collect();
         let (layer, line) = with_intervals(&points, name, class, area);
         layers.extend(layer);
-        series.push(Series { dots: line.line.clone(), ..line });
+        series.push(Series { is_dotted: true, ..line });
     }
-    let shown: Vec<f64> = series.iter().flat_map(|one| &one.line).map(|(_, y)| *y).collect();
+    let shown: Vec<f64> = series.iter().flat_map(Series::ys).collect();
     if shown.is_empty() {
         return None;
     }

@@ -3,7 +3,7 @@
 use super::charts::{self, Figure};
 use super::tables::Table;
 use super::{Section, draw};
-use crate::chart::{Chart, Layer, Scale, Series};
+use crate::chart::{Chart, Layer, Mark, Scale, Series};
 use crate::text::unbroken;
 use analyze::predict::curve::{Curve, Curves, curves};
 use record::units::{format_si, grouped};
@@ -77,18 +77,21 @@ fn table(found: &Curves) -> Table {
 fn figure(
     run: &RunDir,
     found: &Curves,
-    (title, y_name): (&'static str, &str),
+    (title, y_name, name): (&'static str, &str, &str),
     curve: &Curve,
     value: impl Fn(&Point) -> Option<f64>,
     scale: impl Fn(Vec<f64>) -> Scale,
 ) -> Option<Figure> {
-    let dots = charts::dots(&charts::of(run, Sweep::Connections), value);
+    let dots = charts::dots(&charts::of(run, Sweep::Connections), name, value);
     if curve.is_empty() || dots.is_empty() {
         return None;
     }
-    let all = curve.iter().flat_map(|(_, _, low, high)| [*low, *high]).chain(dots.iter().map(|(_, y)| *y)).collect();
+    let all = curve.iter().flat_map(|(_, _, low, high)| [*low, *high]).chain(dots.iter().map(|mark| mark.y)).collect();
     let edges = curve.iter().map(|(load, _, low, high)| (*load, *low, *high)).collect();
-    let line = curve.iter().map(|(load, middle, ..)| (*load, *middle)).collect();
+    let line = curve
+        .iter()
+        .map(|(x, y, low, high)| Mark { interval: Some((*low, *high)), origin: "modelled", ..(*x, *y).into() })
+        .collect();
     Some(Figure {
         title,
         caption: format!(
@@ -99,6 +102,8 @@ fn figure(
             description: format!("The curve of the model '{}' beside the measured points.", found.form.word()),
             layers: vec![Layer { name: String::new(), class: "spread1", edges, gaps: Vec::new() }],
             series: vec![Series { class: "s1", line, dots, ..Series::default() }],
+            unit: if name == names::THROUGHPUT { "1/s" } else { "us" },
+            interval_name: "95 % interval",
             ..Chart::empty(
                 &format!("{title}, predicted and measured, against connections"),
                 "connections",
@@ -112,13 +117,13 @@ fn figure(
 
 fn throughput(run: &RunDir, found: &Curves) -> Option<Figure> {
     let scale = |all: Vec<f64>| Scale::linear(all.into_iter(), format_si);
-    let words = ("Predicted throughput", "responses per second");
+    let words = ("Predicted throughput", "responses per second", names::THROUGHPUT);
     figure(run, found, words, &found.throughput, |point| point.value(names::THROUGHPUT), scale)
 }
 
 fn p50(run: &RunDir, found: &Curves) -> Option<Figure> {
     let scale = |all: Vec<f64>| Scale::times_us(all.into_iter());
     let us: Curve = found.p50.iter().map(|(load, a, b, c)| (*load, a * 1e6, b * 1e6, c * 1e6)).collect();
-    let words = ("Predicted median response time", "logarithmic scale");
+    let words = ("Predicted median response time", "logarithmic scale", names::RESPONSE_P50);
     figure(run, found, words, &us, |point| point.value(names::RESPONSE_P50), scale)
 }

@@ -1,7 +1,7 @@
 //! The tables of the report, formatted: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
-use crate::text::not_measured;
+use crate::text::{not_measured, number};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si, grouped};
@@ -146,19 +146,6 @@ fn figures(point: &Point) -> Vec<Value> {
             })
         })
         .collect()
-}
-
-/// A number with four significant digits and grouped thousands.
-fn number(value: f64) -> String {
-    let size = value.abs();
-    if size >= 1000.0 {
-        grouped(value)
-    } else if size == 0.0 || value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else {
-        let decimals = (3 - size.log10().floor() as i32).clamp(1, 9) as usize;
-        format!("{value:.decimals$}")
-    }
 }
 
 /// The criteria in words, as (name, value, meaning).

@@ -44,7 +44,8 @@ fn phases(
         return None;
     }
     let mut chart = frame(sweep, title, y_name, Scale::linear(tops(&layers), words));
-    chart.layers = layers;
+    let unit = if title.ends_with("CPU time") { "us/request" } else { "us" };
+    (chart.layers, chart.unit, chart.origin) = (layers, unit, "timed, median of points");
     let caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or turns to \
                    another connection. Means of requests in windows, medians over the points of a load.";
     Some(Figure { title, caption: caption.into(), chart })

@@ -113,7 +113,7 @@ fn stacked(
     let (x_scale, y_scale) = ((axis.scale)(&loads), Scale::linear(chart::tops(&layers), short));
     let description = format!("Layers of the network stack, simulated; {caption}");
     let empty = Chart::empty(title, axis.name, &format!("{what} a packet"), x_scale, y_scale);
-    let chart = Chart { description, layers, ..empty };
+    let chart = Chart { description, layers, origin: "simulated", ..empty };
     Figure { title, caption: format!("Simulated; {caption}. After Kim and Rixner (2005), {}.", axis.number), chart }
 }
 
@@ -126,9 +126,10 @@ fn lines(title: &'static str, group: &[&Point], x: impl Fn(&Point) -> f64, named
     let scale = Scale::doublings(loads.iter().copied());
     let high = named.iter().flat_map(|(_, values)| values.iter().copied());
     let mut chart = Chart::empty(title, "connections", "misses a packet", scale, Scale::linear(high, short));
+    chart.origin = "simulated";
     for ((name, values), class) in named.into_iter().zip(LINES) {
-        let line: Vec<(f64, f64)> = loads.iter().copied().zip(values).collect();
-        chart.series.push(Series { name, class, dots: line.clone(), line, is_reference: false });
+        let line = loads.iter().copied().zip(values).map(chart::Mark::from).collect();
+        chart.series.push(Series { name, class, line, is_dotted: true, ..Series::default() });
     }
     chart
 }

@@ -1,4 +1,4 @@
-//! The report over a simulation: one HTML file without script, as for the other runs.
+//! The report over a simulation: one HTML file, as for the other runs.
 
 use super::{figures, tables, text};
 use crate::page::frame::render;

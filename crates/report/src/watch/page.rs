@@ -1,7 +1,7 @@
-//! The report over a recording: one HTML file without script, as for the other runs.
+//! The report over a recording: one HTML file, as for the other runs.
 
 use super::text;
-use crate::chart::{Band, Chart, Scale, Series};
+use crate::chart::{Band, Chart, Mark, Scale, Series};
 use crate::page::Figure;
 use crate::page::frame::render;
 use crate::page::plain::{Ended, Plain};
@@ -64,7 +64,8 @@ fn rates(findings: &WatchFindings) -> Option<Figure> {
         .take(MOST_BANDS)
         .map(|stall| Band { name: "", class: "failure", range: (stall.at_s, stall.at_s + stall.length_s) })
         .collect();
-    chart.series.push(Series { class: "s1", line: points, ..Series::default() });
+    (chart.unit, chart.origin) = ("1/s", "counted");
+    chart.series.push(Series { class: "s1", line: points.into_iter().map(Mark::from).collect(), ..Series::default() });
     let caption = match found.rates.len().div_ceil(MOST_POINTS) {
         0 | 1 => "Counted, each reading".to_string(),
         size => format!("Counted; means of {size} readings"),
@@ -89,14 +90,16 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
         Scale::linear(values, |cpus| format!("{cpus:.2}")),
     );
     chart.description = lines::sentences(lines).join(" ");
+    (chart.unit, chart.origin) = ("CPUs", "least squares");
+    let counted = |place: (f64, f64)| Mark { origin: "counted", ..place.into() };
     let mut add = |name: &str, class: &'static str, line: &Line, value: &dyn Fn(&Window) -> Option<f64>| {
         let y = |x: f64| (line.intercept.value + line.slope.value * x).max(0.0);
         chart.series.push(Series {
             name: name.into(),
             class,
-            line: vec![(0.0, y(0.0)), (most, y(most))],
-            dots: windows.iter().filter_map(|window| Some((window.rate_per_sec, value(window)?))).collect(),
-            is_reference: false,
+            line: vec![(0.0, y(0.0)).into(), (most, y(most)).into()],
+            dots: windows.iter().filter_map(|window| Some(counted((window.rate_per_sec, value(window)?)))).collect(),
+            ..Series::default()
         });
     };
     if let Some(idle) = &lines.idle {
@@ -132,7 +135,8 @@ fn states(recording: &Recording) -> Option<Figure> {
                 states.iter().filter(|(key, _)| is_state(key, name)).map(|(_, n)| *n as f64).sum()
             };
             let points: Vec<(f64, f64)> = samples.iter().map(|(seconds, states)| (*seconds, count(states))).collect();
-            Series { name: name.to_lowercase().replace('_', " "), class, line: thinned(&points), ..Series::default() }
+            let line = thinned(&points).into_iter().map(Mark::from).collect();
+            Series { name: name.to_lowercase().replace('_', " "), class, line, ..Series::default() }
         })
         .collect();
     if series.is_empty() || samples.len() < 2 {
@@ -143,10 +147,10 @@ fn states(recording: &Recording) -> Option<Figure> {
         "connections by state over time",
         "time since the watch began",
         "sockets",
-        Scale::linear(all().map(|(x, _)| *x), seconds),
-        Scale::linear(all().map(|(_, y)| *y), format_si),
+        Scale::linear(all().map(|mark| mark.x), seconds),
+        Scale::linear(all().map(|mark| mark.y), format_si),
     );
-    chart.series = series;
+    (chart.series, chart.unit, chart.origin) = (series, "sockets", "counted");
     Some(Figure {
         title: "Connections by state",
         caption: "Counted at each transition. Sockets leave TIME_WAIT by the kernel's timers, which are computed."

@@ -1,8 +1,23 @@
 //! The report in a real browser: nothing on the console, every chart drawn; pictures are kept under the target folder.
 
 use crate::fixture;
+use crate::person::{DESK, Desk, Person};
+use record::point::FunctionCost;
+use record::{DoubtKind, Figure, Origin, names};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+pub const ARGUMENTS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+];
 
 pub fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -15,8 +30,7 @@ pub fn chromium() -> Option<PathBuf> {
 
 pub fn open(browser: &Path, profile: &Path, page: &Path, arguments: &[String]) -> Output {
     Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"])
+        .args(ARGUMENTS)
         .args(["--enable-logging=stderr", "--log-level=0"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(arguments)
@@ -51,6 +65,199 @@ fn the_report_opens_in_a_browser_without_complaint() {
     let output = open(&browser, folder.path(), &page, &["--dump-dom".to_string()]);
     let dom = String::from_utf8_lossy(&output.stdout);
     // Two sweeps with five charts each and the model's two, in two sizes.
-    assert_eq!(dom.matches("<svg").count(), 24);
+    assert_eq!(dom.matches("<svg viewBox").count(), 24);
     assert!(!dom.contains("NaN") && !dom.contains("Infinity"));
+}
+
+/// Where pictures and pages are kept.
+pub fn kept(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+/// The fixture's report with layers, functions and a doubt at 64 connections, and a connection state that would be markup.
+fn answering(name: &str) -> Option<(PathBuf, PathBuf)> {
+    let Some(browser) = chromium() else {
+        println!("not run: no Chromium in PATH (on Debian: apt-get install chromium-headless-shell)");
+        return None;
+    };
+    let mut points = fixture::points();
+    for point in points.iter_mut().filter(|point| point.connections == 64) {
+        point.figures.set(names::LAYER_TCP, Figure::new(3.25, "us", 90, Origin::Sampled));
+        point.functions.push(FunctionCost {
+            function: "tcp_<b>sendmsg".into(),
+            module: None,
+            layer: Some(record::layers::Layer::Tcp),
+            us_per_request: 1.5,
+            samples: 40,
+        });
+        point.doubts.push(DoubtKind::NoisyNeighbour.warning("the <i>neighbour</i> was loud", "stop it"));
+        point.connection_states.insert("<img src=x>=1+1".into(), Figure::new(9.0, "connections", 10, Origin::Sampled));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = fixture::write(folder.path(), fixture::record(), &points);
+    let page = kept(&format!("{name}.html"));
+    std::fs::write(&page, report::page::html(&run)).unwrap();
+    Some((browser, page))
+}
+
+/// A chart by its title, in the size that is shown.
+pub fn of(title: &str, what: &str) -> String {
+    format!(
+        "[...document.querySelectorAll('figure.chart')].find(f => f.querySelector('h3').textContent === '{title}')\
+         .querySelector('{what}')"
+    )
+}
+
+/// The button of a chart with these words.
+pub fn button(title: &str, words: &str) -> String {
+    format!("[...{}.querySelectorAll('button')].find(b => b.textContent === '{words}')", of(title, ".tools"))
+}
+
+#[test]
+fn a_chart_tells_what_is_under_the_pointer_and_a_click_opens_the_load() {
+    let Some((browser, page)) = answering("report-hover") else { return };
+    let mut person = Person::opens(&browser, &page, &DESK);
+    // The first dot at 64 connections.
+    let row = person.reads(
+        "[...document.querySelector('figure.chart tbody').rows].findIndex(r => \
+         r.cells[1].textContent === '64' && r.cells[6].textContent.includes(', point ')).toString()",
+    );
+    let at = person.finds(&of("Throughput", &format!(".wide circle[data-rows^=\"{row} \"]")));
+    person.hovers(at);
+    let told = person.reads(&format!("{}.innerText", of("Throughput", ".tip")));
+    for words in ["Throughput", "connections: 64", " 1/s", "n = ", "counted, point "] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    person.keeps_window(&kept("hover.png"));
+    person.clicks(at);
+    assert_eq!(person.reads("location.hash"), "#load-connections-64");
+    let load = person.reads("document.activeElement.innerText");
+    for words in ["TCP", "3.25", "tcp_<b>sendmsg", "1.50", "the <i>neighbour</i> was loud", "not watched"] {
+        assert!(load.contains(words), "{words}: {load}");
+    }
+    let link = person.finds("document.activeElement.querySelector('a[href^=\"#point\"]')");
+    person.clicks(link);
+    assert!(person.reads("document.activeElement.id").starts_with("point-"), "a link opens its point");
+    assert!(person.reads("document.activeElement.parentElement.innerText").contains("client.response_p50_us"));
+    assert_eq!(person.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_range_is_zoomed_and_a_series_is_hidden_by_pointer_and_by_keys() {
+    let Some((browser, page)) = answering("report-zoomed") else { return };
+    let mut person = Person::opens(&browser, &page, &DESK);
+    let title = "Response time";
+    let ticks = format!(
+        "[...{}.querySelectorAll('.x-ticks:not([style*=none]) text')].map(t => t.textContent).join(' ')",
+        of(title, ".wide svg")
+    );
+    let told = format!("{}.textContent", of(title, ".told"));
+    assert_eq!(person.reads(&ticks), "1 4 16 64 256 1,024 4,096");
+    let middle = person.finds(&of(title, ".wide svg"));
+    person.drags((middle.0 - 60.0, middle.1), (middle.0 + 60.0, middle.1));
+    let near = person.reads(&ticks);
+    assert!(near.contains("64") && !near.contains("4,096"), "{near}");
+    assert!(person.reads(&told).ends_with("% of the range."));
+    person.keeps_window(&kept("zoomed.png"));
+    let whole = person.finds(&button(title, "all"));
+    person.clicks(whole);
+    assert_eq!(person.reads(&ticks), "1 4 16 64 256 1,024 4,096");
+
+    person.sees(&format!("{}.focus()", of(title, ".wide svg")));
+    let tip = format!("{}.innerText", of(title, ".tip"));
+    person.presses("ArrowRight");
+    assert!(person.reads(&tip).starts_with("p50\nconnections: 1\n"), "{}", person.reads(&tip));
+    person.presses("ArrowRight");
+    person.presses("ArrowDown");
+    let second = person.reads(&tip);
+    assert!(second.starts_with("p90\nconnections: 2\n") && second.contains("range: "), "{second}");
+    person.presses("+");
+    person.presses("+");
+    assert_eq!(person.reads(&told), "25 % of the range.");
+    person.presses("End");
+    assert!(person.reads(&ticks).contains("4,096"), "the view follows: {}", person.reads(&ticks));
+    person.presses("0");
+    assert_eq!(person.reads(&told), "Whole range.");
+
+    let shown =
+        format!("[...{}.querySelectorAll('.line[data-series]:not(.off)')].length.toString()", of(title, ".wide svg"));
+    assert_eq!(person.reads(&shown), "4");
+    let toggle = button(title, "p99");
+    let at = person.finds(&toggle);
+    person.clicks(at);
+    assert_eq!(person.reads(&shown), "3");
+    assert_eq!(person.reads(&format!("{toggle}.getAttribute('aria-pressed')")), "false");
+    person.sees(&format!("{toggle}.focus()"));
+    person.presses(" ");
+    assert_eq!(person.reads(&shown), "4");
+    assert_eq!(person.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_copied_is_the_table_and_its_text_cannot_be_computed() {
+    let Some((browser, page)) = answering("report-copied") else { return };
+    let mut person = Person::opens(&browser, &page, &DESK);
+    let granted = serde_json::json!({ "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] });
+    person.call("Browser.grantPermissions", granted);
+    for (title, head, wanted) in [
+        ("Throughput", "series,connections,value (1/s),range from (1/s),to (1/s),n,origin", "Throughput,64,"),
+        ("Connection states", "series,connections,value (sockets),", "<img src=x>"),
+    ] {
+        let at = person.finds(&button(title, "Copy as CSV"));
+        person.clicks(at);
+        let copied = person.reads("navigator.clipboard.readText()");
+        assert!(copied.starts_with(head) && copied.contains(wanted), "{copied}");
+        let rows = person.sees(&format!("{}.rows.length", of(title, "tbody"))).as_u64().unwrap();
+        assert_eq!(copied.lines().count() as u64, rows + 1);
+        assert!(copied.lines().all(|line| !line.starts_with(['=', '+', '-', '@'])), "{copied}");
+        assert_eq!(person.reads(&format!("{}.textContent", of(title, ".told"))), format!("Copied {rows} rows."));
+    }
+    assert_eq!(person.sees("document.querySelectorAll('main img, main script, .parts b, .load i').length"), 0);
+    assert_eq!(person.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn without_script_every_number_is_there_and_a_link_opens_its_load() {
+    let Some((browser, page)) = answering("report-scriptless") else { return };
+    let mut person = Person::opens(&browser, &page, &Desk { has_script: false, ..DESK });
+    assert_eq!(person.sees("document.querySelectorAll('button, .tools, .tip').length"), 0);
+    assert_eq!(
+        person.sees("document.querySelectorAll('figure.chart').length"),
+        person.sees("document.querySelectorAll('figure.chart details.data').length")
+    );
+    let summary = person.finds("document.querySelector('figure.chart summary')");
+    person.clicks(summary);
+    let link = person.finds("document.querySelector('figure.chart a[href=\"#load-connections-64\"]')");
+    person.clicks(link);
+    assert!(person.sees("document.getElementById('load-connections-64').checkVisibility()").as_bool().unwrap());
+    assert_eq!(person.complaints(), Vec::<String>::new());
+}
+
+/// Nothing is wider than the window, and every control has a name that a screen reader says.
+pub fn fits_and_is_named(browser: &Path, page: &Path, name: &str) {
+    for (width, is_dark) in [(400, false), (400, true), (1280, false), (1280, true)] {
+        let mut person = Person::opens(browser, page, &Desk { width, is_dark, ..DESK });
+        let widest = person.sees("document.documentElement.scrollWidth").as_u64().unwrap();
+        assert!(widest <= u64::from(width), "{widest} pixels in a window of {width}");
+        let tree = person.call("Accessibility.getFullAXTree", serde_json::json!({}));
+        let roles = ["button", "application", "link", "DisclosureTriangle", "table"];
+        let is_control = |node: &&serde_json::Value| {
+            node["ignored"] != true && roles.iter().any(|role| node["role"]["value"] == *role)
+        };
+        let controls: Vec<_> = tree["nodes"].as_array().unwrap().iter().filter(is_control).collect();
+        assert!(controls.iter().any(|node| node["role"]["value"] == "application"), "no chart is a control");
+        for node in controls.iter().filter(|node| node["role"]["value"] != "table") {
+            assert!(node["name"]["value"].as_str().is_some_and(|name| !name.trim().is_empty()), "{node}");
+        }
+        person.keeps(&kept(&format!("{name}-{width}-{}.png", if is_dark { "dark" } else { "light" })), 6000.0);
+        assert_eq!(person.complaints(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_report_fits_a_phone_and_a_desk_by_day_and_by_night() {
+    let Some((browser, page)) = answering("report-fits") else { return };
+    fits_and_is_named(&browser, &page, "report");
 }

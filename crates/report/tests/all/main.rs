@@ -9,6 +9,7 @@ mod doubt;
 mod fixture;
 mod golden;
 mod metrics;
+mod person;
 mod predict;
 mod reporting;
 #[allow(dead_code)]

@@ -17,8 +17,13 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
             threshold * 100.0
         )));
     }
+    args.page.as_deref().map_or(Ok(()), crate::output::check)?;
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
     let comparison = compare::runs(&a, &b, threshold)?;
+    if let Some(page) = &args.page {
+        super::report::write_to(page, &report::page::compare::html(&a, &b, &comparison))?;
+        eprintln!("report: {}", page.display());
+    }
     let name =
         |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
     let text = || format!("A: {}\nB: {}\n{}", name(&a), name(&b), report::compare::text(&comparison));

@@ -137,9 +137,16 @@ pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
 fn write_page(run: &RunDir, out: Option<&Path>, html: &str) -> Result<PathBuf> {
     let page = out.map_or_else(|| run.path.join("report.html"), Path::to_path_buf);
     let written = match out {
-        Some(out) => crate::output::write(out, html.as_bytes()),
-        None => write_whole(&page, html.as_bytes()).map_err(Into::into),
+        Some(out) => return write_to(out, html).map(|()| page),
+        None => write_whole(&page, html.as_bytes()),
     };
-    written.context("the report could not be written")?;
+    written.context(NOT_WRITTEN)?;
     Ok(page)
+}
+
+const NOT_WRITTEN: &str = "the report could not be written";
+
+/// Writes a page to the file that `--page` names.
+pub fn write_to(file: &Path, html: &str) -> Result<()> {
+    crate::output::write(file, html.as_bytes()).context(NOT_WRITTEN)
 }

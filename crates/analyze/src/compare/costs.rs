@@ -1,0 +1,147 @@
+//! Where two runs spend the CPU time of a request: by layer, by function and by stack, at the loads that both measured.
+//! Each load weighs the same, whatever the number of its requests, so that a run that measured one load longer does not
+//! look like a server that changed.
+
+use super::{Level, levels, same_load, welch};
+use crate::growth::LAYERS;
+use crate::predict::regression::student;
+use crate::profile::why_no_stacks;
+use crate::statistics::{Interval, mean};
+use record::profile::Folded;
+use record::{Point, RunDir, names};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The counts of [`Costs::stacks`] for a nanosecond.
+pub const STACK_COUNTS_PER_NS: f64 = 1000.0;
+
+/// CPU time per request in two runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// The layers of the network stack, from the server's code down.
+    pub layers: Vec<Cost>,
+    /// Functions without their callees, the largest change first. Their names are untrusted text.
+    pub functions: Vec<Cost>,
+    /// Stacks of A and of B, counted in picoseconds per request; or why there are none.
+    pub stacks: Result<(Folded, Folded), String>,
+}
+
+/// One layer or function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cost {
+    /// Its name.
+    pub name: String,
+    /// Mean over the loads in A, microseconds per request.
+    pub a_us: f64,
+    /// The same in B.
+    pub b_us: f64,
+    /// Interval of B - A (Welch, 1947); absent where a load has fewer than two points on a side.
+    pub difference_us: Option<Interval>,
+    /// Points of A and B.
+    pub n: (usize, usize),
+}
+
+impl Cost {
+    /// B - A.
+    pub fn grew_us(&self) -> f64 {
+        self.b_us - self.a_us
+    }
+}
+
+/// Compares them.
+pub fn costs(a: &RunDir, b: &RunDir, confidence: f64) -> Costs {
+    let (of_a, of_b) = (levels(a), levels(b));
+    let matched: Vec<(&Level<'_>, &Level<'_>)> =
+        of_a.iter().filter_map(|level| Some((level, of_b.iter().find(|other| same_load(level.0, other.0))?))).collect();
+    let pairs: Vec<Pair<'_>> = matched.iter().map(|(a, b)| (a.1.as_slice(), b.1.as_slice())).collect();
+    let layer = |(word, name): &(&str, &'static str)| cost(word, &pairs, confidence, |point| point.value(name));
+    // A point lists only its most expensive functions: one that is not listed cost less than any that is.
+    let of_function = |point: &Point, name: &str| {
+        let listed = point.functions.iter().filter(|known| known.function == name);
+        (!point.functions.is_empty()).then(|| listed.fold(0.0, |sum, known| sum + known.us_per_request))
+    };
+    let all = pairs.iter().flat_map(|(a, b)| a.iter().chain(*b)).flat_map(|point| &point.functions);
+    let names: BTreeSet<&str> = all.map(|known| known.function.as_str()).collect();
+    let mut functions: Vec<Cost> =
+        names.into_iter().filter_map(|name| cost(name, &pairs, confidence, |point| of_function(point, name))).collect();
+    functions.sort_by(|a, b| b.grew_us().abs().total_cmp(&a.grew_us().abs()));
+    Costs { layers: LAYERS.iter().filter_map(layer).collect(), functions, stacks: stacks((a, b), &pairs) }
+}
+
+/// The values of A and of B at one load.
+type Values = (Vec<f64>, Vec<f64>);
+/// The points of A and of B at one load.
+type Pair<'a> = (&'a [&'a Point], &'a [&'a Point]);
+/// The stacks of A and of B.
+type Both = (Folded, Folded);
+
+fn cost(name: &str, pairs: &[Pair<'_>], confidence: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<Cost> {
+    let values = |points: &[&Point]| -> Vec<f64> { points.iter().filter_map(|point| value(point)).collect() };
+    let known: Vec<Values> =
+        pairs.iter().map(|(a, b)| (values(a), values(b))).filter(|(a, b)| !a.is_empty() && !b.is_empty()).collect();
+    let of = |side: fn(&Values) -> &Vec<f64>| {
+        let means: Vec<f64> = known.iter().filter_map(|both| mean(side(both))).collect();
+        Some((mean(&means)?, known.iter().map(|both| side(both).len()).sum::<usize>()))
+    };
+    let ((a_us, of_a), (b_us, of_b)) = (of(|both| &both.0)?, of(|both| &both.1)?);
+    let difference_us = error(&known).and_then(|(error, freedom)| {
+        let (at, reach) = (b_us - a_us, student(confidence, freedom)? * error);
+        Some(Interval { low: at - reach, high: at + reach, confidence })
+    });
+    Some(Cost { name: name.to_string(), a_us, b_us, difference_us, n: (of_a, of_b) })
+}
+
+/// Standard error and degrees of freedom of a mean over loads (Satterthwaite, 1946).
+fn error(known: &[Values]) -> Option<(f64, f64)> {
+    let of_loads: Vec<(f64, f64)> = known.iter().map(|(a, b)| welch(a, b)).collect::<Option<_>>()?;
+    let variance: f64 = of_loads.iter().map(|(error, _)| error.powi(2)).sum();
+    let inverse: f64 = of_loads.iter().map(|(error, freedom)| error.powi(4) / freedom).sum();
+    let most = of_loads.iter().map(|(_, freedom)| freedom).sum();
+    let freedom = variance.powi(2) / inverse;
+    Some((variance.sqrt() / known.len() as f64, if freedom.is_finite() { freedom.clamp(1.0, most) } else { most }))
+}
+
+fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String> {
+    let loads: Vec<Both> = pairs
+        .iter()
+        .map(|(of_a, of_b)| (per_request(a, of_a), per_request(b, of_b)))
+        .filter(|(a, b)| !a.0.is_empty() && !b.0.is_empty())
+        .collect();
+    if loads.is_empty() {
+        let none = |(name, run): (&str, &RunDir)| {
+            let has_any = run.points.iter().any(|point| run.stacks(point.index).is_ok_and(|stacks| stacks.is_some()));
+            (!has_any).then(|| format!("{name} has no stacks: {}", why_no_stacks(run)))
+        };
+        let why: Vec<String> = [("A", a), ("B", b)].into_iter().filter_map(none).collect();
+        return Err(match why.is_empty() {
+            true => "no load that both measured has stacks in both".into(),
+            false => why.join("; "),
+        });
+    }
+    let count = loads.len() as u64;
+    let whole = |side: fn(&Both) -> &Folded| {
+        let mut sums: BTreeMap<Vec<String>, u64> = BTreeMap::new();
+        for (frames, counts) in loads.iter().flat_map(|both| &side(both).0) {
+            *sums.entry(frames.clone()).or_default() += counts;
+        }
+        Folded(sums.into_iter().map(|(frames, counts)| (frames, counts / count)).filter(|(_, n)| *n > 0).collect())
+    };
+    Ok((whole(|both| &both.0), whole(|both| &both.1)))
+}
+
+/// The stacks of the points at one load, in counts per request.
+fn per_request(run: &RunDir, points: &[&Point]) -> Folded {
+    let mut sums: BTreeMap<Vec<String>, f64> = BTreeMap::new();
+    let mut requests = 0;
+    for point in points {
+        let Ok(Some(stacks)) = run.stacks(point.index) else { continue };
+        // The requests that the layers' figures are divided by.
+        let of_point = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
+        requests = of_point.saturating_add(requests);
+        for (frames, cpu_ns) in stacks.folded_cpu_ns().0 {
+            *sums.entry(frames).or_default() += cpu_ns as f64;
+        }
+    }
+    let count = |ns: f64| (ns * STACK_COUNTS_PER_NS / requests.max(1) as f64).round() as u64;
+    let counted = sums.into_iter().map(|(frames, ns)| (frames, count(ns)));
+    Folded(if requests == 0 { BTreeMap::new() } else { counted.collect() })
+}

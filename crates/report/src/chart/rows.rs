@@ -1,0 +1,139 @@
+//! A chart's numbers as a table: what its marks are told by, and what is copied from it.
+
+use super::{Chart, Load, Mark, Scale, Series};
+use crate::text::number;
+use record::text::plain;
+use record::units::{format_nanos, grouped};
+use serde::Serialize;
+use std::ops::Range;
+
+/// The longest name of a series.
+const NAME_CHARS: usize = 60;
+
+/// A row of a chart's table; numbers as words, and exact for programs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The series or layer.
+    pub series: String,
+    /// In x.
+    pub x: Cell,
+    /// In y.
+    pub y: Cell,
+    /// The interval's ends; absent without one.
+    pub low: Option<Cell>,
+    /// See `low`.
+    pub high: Option<Cell>,
+    /// How many points, readings or requests it rests on; empty = not known.
+    pub n: String,
+    /// How it was obtained.
+    pub origin: String,
+    /// The element of the page that says more; empty = none.
+    pub link: String,
+}
+
+/// A number.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    /// As it is read.
+    pub words: String,
+    /// As programs read it.
+    pub exact: String,
+}
+
+/// Where the rows of a series are in the table.
+pub(super) struct SeriesRows {
+    /// The place of the series among those of the table.
+    at: usize,
+    /// Its first row.
+    pub first: usize,
+}
+
+impl SeriesRows {
+    /// The attributes of an element that draws these rows; none = an element of the series that is no measurement.
+    pub fn data(&self, rows: Range<usize>) -> String {
+        let series = format!(" data-series=\"{}\"", self.at);
+        if rows.is_empty() { series } else { format!("{series} data-rows=\"{} {}\"", rows.start, rows.len()) }
+    }
+}
+
+impl Chart {
+    /// The named layers, then the series, each with its place in [`rows`](Self::rows).
+    pub(super) fn rows_by_series(&self) -> Vec<SeriesRows> {
+        let layers = self.layers.iter().filter(|layer| !layer.name.is_empty()).map(|layer| layer.edges.len());
+        let of_series = |series: &Series| if series.is_measured() { series.line.len() + series.dots.len() } else { 0 };
+        let series = self.series.iter().map(of_series);
+        let mut first = 0;
+        let place = |(at, rows): (usize, usize)| {
+            first += rows;
+            SeriesRows { at, first: first - rows }
+        };
+        layers.chain(series).enumerate().map(place).collect()
+    }
+
+    /// Every number that the chart draws: layers from below, then lines, each followed by its dots. A reference is not
+    /// measured and has no row.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for layer in self.layers.iter().filter(|layer| !layer.name.is_empty()) {
+            let marks = layer.edges.iter().map(|(x, low, high)| Mark::from((*x, high - low)));
+            rows.extend(marks.map(|mark| self.row(&layer.name, &mark, "")));
+        }
+        for series in self.series.iter().filter(|series| series.is_measured()) {
+            let named = [series.long_name, &series.name].into_iter().find(|name| !name.is_empty());
+            let name = named.map_or_else(|| self.series_name(), str::to_string);
+            rows.extend(series.line.iter().chain(&series.dots).map(|mark| self.row(&name, mark, series.of)));
+        }
+        rows
+    }
+
+    /// The name of the only series: what the chart is of.
+    fn series_name(&self) -> String {
+        let title = self.title.split(" against ").next().unwrap_or_default();
+        title.strip_suffix(" of both").unwrap_or(title).to_string()
+    }
+
+    fn row(&self, series: &str, mark: &Mark, of: &str) -> Row {
+        let load = self.loads.iter().find(|load| load.x == mark.x);
+        let y = |value: f64| Cell { words: self.y_words(value), exact: value.to_string() };
+        let points = |load: &Load| (load.points > 0).then(|| count(load.points, "point"));
+        let origin = if mark.origin.is_empty() { self.origin } else { mark.origin };
+        let (n, origin) = match mark.point {
+            Some(point) => (mark.n.map(|n| grouped(n as f64)), format!("{origin}, point {point:03}")),
+            None => (mark.n.map(|n| count(n, "point")).or_else(|| load.and_then(points)), origin.to_string()),
+        };
+        Row {
+            series: plain(series, NAME_CHARS),
+            x: Cell { words: self.x.exactly(mark.x), exact: mark.x.to_string() },
+            y: y(mark.y),
+            low: mark.interval.map(|(low, _)| y(low)),
+            high: mark.interval.map(|(_, high)| y(high)),
+            n: n.unwrap_or_default(),
+            origin: origin.trim_start_matches(", ").to_string(),
+            link: load
+                .filter(|load| !load.link.is_empty())
+                .map(|load| format!("{of}{}", load.link))
+                .unwrap_or_default(),
+        }
+    }
+
+    fn y_words(&self, value: f64) -> String {
+        if self.unit == "us" { format_nanos(value * 1e3) } else { number(value) }
+    }
+}
+
+fn count(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n as f64), if n == 1 { "" } else { "s" })
+}
+
+impl Scale {
+    /// A value in words that tell it from its neighbours.
+    fn exactly(&self, value: f64) -> String {
+        match self {
+            Scale::Nines { .. } => {
+                let decimals = (-(1.0 - value).log10()).ceil().clamp(1.0, 7.0) as usize;
+                format!("{:.decimals$} %", value * 100.0)
+            }
+            Scale::Linear { words, .. } | Scale::Log { words, .. } => words(value),
+        }
+    }
+}

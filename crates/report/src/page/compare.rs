@@ -1,0 +1,250 @@
+//! The page of a comparison: both curves in one chart with the zones of each, ratios with intervals, what changed, and
+//! the layers and functions that grew.
+
+use super::frame::{Frame, render};
+use super::tables::{FactGroup, Table, criteria, facts};
+use super::{DrawnFigure, beside, draw, key_numbers, loads};
+use crate::flame;
+use crate::text::unbroken;
+use analyze::compare::costs::{Cost, Costs, costs};
+use analyze::compare::{Comparison, headline};
+use analyze::verdict;
+use analyze::zones::{self, Findings};
+use record::text::plain;
+use record::{RunDir, Sweep};
+use serde::Serialize;
+
+/// The names of the runs.
+const LETTERS: [&str; 2] = ["A", "B"];
+/// The most functions listed.
+const FUNCTIONS: usize = 20;
+
+/// The template's values.
+#[derive(Serialize)]
+struct Page {
+    #[serde(flatten)]
+    frame: Frame,
+    /// What each run found.
+    runs: Vec<Run>,
+    points: Table,
+    doubts: Vec<String>,
+    sections: Vec<Section>,
+    changes: Vec<Table>,
+    costs: Vec<Table>,
+    /// Empty = none, and `no_flame` says why.
+    flame: String,
+    no_flame: String,
+}
+
+#[derive(Serialize)]
+struct Run {
+    letter: &'static str,
+    place: String,
+    headline: String,
+}
+
+/// A sweep.
+#[derive(Serialize)]
+struct Section {
+    title: &'static str,
+    note: String,
+    figures: Vec<DrawnFigure>,
+    table: Table,
+    loads: Vec<loads::Load>,
+}
+
+/// The comparison of B with A as one HTML document.
+pub fn html(a: &RunDir, b: &RunDir, comparison: &Comparison) -> String {
+    let (of_a, of_b) = (zones::of_run(a), zones::of_run(b));
+    let mut counter = 0;
+    let costs = costs(a, b, comparison.confidence_ratio);
+    let (flame, no_flame) = match &costs.stacks {
+        Ok((before, after)) => (flame::draw_cost_difference(before, after), String::new()),
+        Err(why) => (String::new(), format!("No flame graph: {}.", plain(why, 600))),
+    };
+    let mut sentences = vec![headline(comparison)];
+    if comparison.unmatched > 0 {
+        sentences.push(format!("{} loads were measured in one run only and are left out.", comparison.unmatched));
+    }
+    let run = |letter, run: &RunDir, findings: &Findings| Run {
+        letter,
+        place: plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300),
+        headline: unbroken(&verdict::sentences(run, findings).headline),
+    };
+    let page = Page {
+        frame: Frame::of_two(a, b, &first_sentence(&sentences[0]), sentences),
+        runs: vec![run("A", a, &of_a), run("B", b, &of_b)],
+        points: points(&of_a, &of_b),
+        doubts: comparison.doubts.iter().map(|doubt| unbroken(&plain(doubt, 600))).collect(),
+        sections: sections((a, b), (&of_a, &of_b), comparison, &mut counter),
+        changes: changes((a, &of_a), (b, &of_b)),
+        costs: cost_tables(&costs),
+        flame,
+        no_flame,
+    };
+    render("compare.html", &page, || crate::compare::text(comparison))
+}
+
+fn first_sentence(text: &str) -> String {
+    text.split_inclusive(". ").next().unwrap_or_default().trim().to_string()
+}
+
+/// Yield, failure and the other key numbers of both, in the order of A.
+fn points(a: &Findings, b: &Findings) -> Table {
+    let (of_a, of_b) = (key_numbers(a), key_numbers(b));
+    let mut names: Vec<&'static str> = of_a.iter().map(|number| number.name).collect();
+    names.extend(of_b.iter().map(|number| number.name).filter(|name| !of_a.iter().any(|known| known.name == *name)));
+    let cells = |numbers: &[super::KeyNumber], name: &str| match numbers.iter().find(|number| number.name == name) {
+        Some(found) => [format!("{} {}", found.value, found.unit), found.detail.clone()],
+        None => ["\u{2013}".to_string(), "not measured".into()],
+    };
+    let row = |name: &&'static str| {
+        let [(a, of_a), (b, of_b)] = [cells(&of_a, name), cells(&of_b, name)].map(|[value, detail]| (value, detail));
+        vec![name.to_string(), a, of_a, b, of_b]
+    };
+    Table {
+        title: "",
+        headings: ["", "A", "", "B", ""].map(String::from).into(),
+        units: Vec::new(),
+        rows: names.iter().map(row).collect(),
+        note: "Intervals are of 95 %.".into(),
+    }
+}
+
+fn sections(
+    (a, b): (&RunDir, &RunDir),
+    (of_a, of_b): (&Findings, &Findings),
+    comparison: &Comparison,
+    counter: &mut usize,
+) -> Vec<Section> {
+    let known = |sweep: Sweep| comparison.differences.iter().any(|difference| difference.sweep == sweep);
+    let one = |sweep: Sweep| {
+        let of = |findings: &'_ Findings| match sweep {
+            Sweep::Connections => findings.connections.clone(),
+            Sweep::Rate => findings.rate.clone(),
+            _ => None,
+        };
+        let (found_a, found_b) = (of(of_a), of(of_b));
+        let mut figures = Vec::new();
+        let mut of_loads = Vec::new();
+        if let (Some(found_a), Some(found_b)) = (&found_a, &found_b) {
+            figures = beside::figures(LETTERS, &[(a, found_a), (b, found_b)]);
+            for (run, found, letter) in [(a, found_a, "A"), (b, found_b, "B")] {
+                of_loads.extend(loads::of_sweep_in(run, found, letter));
+            }
+        }
+        let of_sweep = Comparison {
+            differences: comparison.differences.iter().filter(|one| one.sweep == sweep).cloned().collect(),
+            ..comparison.clone()
+        };
+        figures.extend(beside::ratios(LETTERS, &of_sweep));
+        Section {
+            title: match sweep {
+                Sweep::Connections => "Closed loop over connections",
+                Sweep::Rate => "Open loop over rate",
+                _ => "Single points",
+            },
+            note: String::new(),
+            figures: draw(figures, counter),
+            table: beside::table(LETTERS, &of_sweep, WELCH),
+            loads: of_loads,
+        }
+    };
+    [Sweep::Connections, Sweep::Rate, Sweep::Single].into_iter().filter(|sweep| known(*sweep)).map(one).collect()
+}
+
+const WELCH: &str = "A and B: geometric means. The test is Welch's t on the logarithms, p corrected for the number of \
+                     tests (Holm). What each result means: docs/compare.md.";
+
+/// The facts that differ, by group; a fact that one run lacks is a dash.
+fn changes((a, of_a): (&RunDir, &Findings), (b, of_b): (&RunDir, &Findings)) -> Vec<Table> {
+    let groups = |run: &RunDir, findings: &Findings| -> Vec<FactGroup> {
+        let scenario = &run.record.scenario;
+        let mut measured = vec![
+            ("command".to_string(), plain(&scenario.repeat_command, 600)),
+            ("URL".into(), plain(&scenario.url(), 300)),
+        ];
+        measured.extend(criteria(&findings.criteria).into_iter().map(|(name, value, _)| (name.to_string(), value)));
+        std::iter::once(("Scenario", measured)).chain(facts(run)).collect()
+    };
+    let (of_a, of_b) = (groups(a, of_a), groups(b, of_b));
+    ["Server", "Scenario", "Client", "Machine", "Kernel settings"]
+        .into_iter()
+        .filter_map(|title| {
+            let of = |groups: &[FactGroup]| -> Vec<(String, String)> {
+                groups.iter().filter(|group| group.0 == title).flat_map(|group| group.1.clone()).collect()
+            };
+            let rows = differing(&of(&of_a), &of(&of_b));
+            (!rows.is_empty()).then(|| Table {
+                title,
+                headings: ["", "A", "B"].map(String::from).into(),
+                units: Vec::new(),
+                rows,
+                note: String::new(),
+            })
+        })
+        .collect()
+}
+
+fn differing(a: &[(String, String)], b: &[(String, String)]) -> Vec<Vec<String>> {
+    let value = |facts: &[(String, String)], name: &str| {
+        facts.iter().find(|(known, _)| known == name).map_or("\u{2013}".to_string(), |(_, value)| value.clone())
+    };
+    let only_b = b.iter().filter(|(name, _)| !a.iter().any(|(known, _)| known == name));
+    a.iter()
+        .chain(only_b)
+        .map(|(name, _)| vec![name.clone(), value(a, name), value(b, name)])
+        .filter(|row| row[1] != row[2])
+        .collect()
+}
+
+fn cost_tables(costs: &Costs) -> Vec<Table> {
+    let row = |cost: &Cost| {
+        let ratio = if cost.a_us > 0.0 { format!("{:.3}", cost.b_us / cost.a_us) } else { "new".into() };
+        let interval = cost.difference_us.map(|range| format!("{:+.2} to {:+.2}", range.low, range.high));
+        vec![
+            plain(&cost.name, 80),
+            format!("{:.2}", cost.a_us),
+            format!("{:.2}", cost.b_us),
+            format!("{:+.2}", cost.grew_us()),
+            interval.unwrap_or_default(),
+            ratio,
+            format!("{}/{}", cost.n.0, cost.n.1),
+        ]
+    };
+    let table = |title: &'static str, what: &str, rows: Vec<Vec<String>>, note: &str| Table {
+        title,
+        headings: [what, "A", "B", "B \u{2212} A", "interval", "B / A", "n"].map(String::from).into(),
+        units: vec!["", "us/request", "us/request", "us/request", "95 %", "ratio", "points A/B"],
+        rows,
+        note: note.into(),
+    };
+    let layers = table(
+        "Layers",
+        "layer",
+        costs.layers.iter().map(row).collect(),
+        "CPU time by sampling; means over the loads that both measured, each load weighing the same.",
+    );
+    let functions = table(
+        "Functions that changed most",
+        "function",
+        costs.functions.iter().take(FUNCTIONS).map(row).collect(),
+        "The same without callees. A point lists only its most expensive functions; one that it does not list counts 0.",
+    );
+    [layers, functions].into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_a_change_and_a_missing_fact_is_no_value() {
+        let fact = |name: &str, value: &str| (name.to_string(), value.to_string());
+        let rows = differing(
+            &[fact("version", "1.22"), fact("same", "x"), fact("gone", "y")],
+            &[fact("version", "1.23"), fact("same", "x"), fact("new", "z")],
+        );
+        assert_eq!(rows, [["version", "1.22", "1.23"], ["gone", "y", "\u{2013}"], ["new", "\u{2013}", "z"]]);
+    }
+}
