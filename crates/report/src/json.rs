@@ -40,7 +40,7 @@ pub struct Output<'a> {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Content<'a> {
     /// `find` and `report` of a run with points.
-    Run(Run<'a>),
+    Run(Box<Run<'a>>),
     /// `load`.
     Point(Loaded<'a>),
     /// `find --compare-with`, and `report` of such a run.

@@ -102,7 +102,7 @@ fn a_watch_serves_its_metrics_in_both_formats() {
 fn a_load_serves_its_metrics_while_it_runs() {
     needs_server!(Kind::Nginx);
     let (server, address) = (Server::start(Kind::Nginx), format!("127.0.0.1:{}", free_port()));
-    let url = server.url("/");
+    let url = server.url("128.bin");
     let words =
         ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "200s", "--detail", "off", "--prometheus", &address];
     let mut running = Running::start(&mut straingauge(words));
@@ -121,7 +121,7 @@ fn a_load_serves_its_metrics_while_it_runs() {
 fn a_find_serves_the_figures_of_its_last_point() {
     needs_server!(Kind::Nginx);
     let (server, address, dir) = (Server::start(Kind::Nginx), format!("127.0.0.1:{}", free_port()), open_dir());
-    let (url, out) = (server.url("/"), dir.path().join("run"));
+    let (url, out) = (server.url("128.bin"), dir.path().join("run"));
     let out = out.to_str().expect("temporary paths are text");
     let words =
         ["find", &url, "--budget", "200s", "--max-connections", "4", "-d", "200ms", "--detail", "off", "--out", out];
@@ -207,7 +207,7 @@ fn of<'a>(metrics: &'a [Metric], name: &str) -> &'a metric::Data {
 fn a_collector_gets_the_metrics_of_a_load_with_its_end() {
     needs_server!(Kind::Nginx);
     let (server, (endpoint, kept)) = (Server::start(Kind::Nginx), collector());
-    let url = server.url("/");
+    let url = server.url("128.bin");
     let words = ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "300ms", "--detail", "off", "--json"];
     let said = run(straingauge(words).args(["--otlp", &endpoint])).exits_with(0).json();
     let last = kept.lock().expect("no panic").pop().expect("it has sent metrics");
@@ -245,7 +245,7 @@ fn a_collector_gets_the_metrics_of_a_watch() {
 fn a_collector_that_cannot_be_had_is_one_sentence_and_measuring_goes_on() {
     needs_server!(Kind::Nginx);
     let server = Server::start(Kind::Nginx);
-    let url = server.url("/");
+    let url = server.url("128.bin");
     let load = |endpoint: &str| {
         let words = ["load", &url, "-c", "1", "--warmup", "10ms", "-d", "100ms", "--detail", "off", "--otlp", endpoint];
         run(&mut straingauge(words))

@@ -30,8 +30,9 @@ fn each_counter_is_declared_with_names_of_its_own_and_a_sentence() {
         assert!(declaration.help.len() > 10 && declaration.help.ends_with('.'), "no sentence: {declaration:?}");
         assert!(declaration.help.chars().next().is_some_and(char::is_uppercase), "no sentence: {declaration:?}");
         assert!(declaration.on_screen.is_none_or(|(_, words)| words.matches("{}").count() == 1), "{declaration:?}");
-        for name in [declaration.name, declaration.metric, declaration.help].into_iter().chain(declaration.figure) {
-            assert!(seen.insert(name), "{name} appears twice");
+        let names = [("JSON", declaration.name), ("metrics", declaration.metric), ("help", declaration.help)];
+        for name in names.into_iter().chain(declaration.figure.map(|figure| ("figures", figure))) {
+            assert!(seen.insert(name), "{name:?} appears twice");
         }
     }
 }

@@ -38,7 +38,7 @@ fn with_findings(run: &RunDir) -> json::Run<'_> {
 
 /// What a run of `find` or `load` shows, for JSON.
 pub fn run_output(run: &RunDir) -> Output<'_> {
-    Content::Run(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) }).into()
+    Content::Run(Box::new(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) })).into()
 }
 
 /// The same as text.
@@ -71,7 +71,7 @@ impl Pair {
 
     /// For JSON.
     pub fn output<'a>(&'a self, a: &'a RunDir, b: &'a RunDir) -> Output<'a> {
-        let [a, b] = [a, b].map(|run| Box::new(Content::Run(with_findings(run)).into()));
+        let [a, b] = [a, b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
         let (comparison, price) = (self.compared.as_ref().ok(), self.price.as_ref());
         Content::SideBySide(json::Pair { a, b, comparison, price }).into()
     }

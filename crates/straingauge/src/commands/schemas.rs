@@ -31,6 +31,7 @@ fn the_published_schemas_are_those_of_the_types() {
         ("doctor", "doctor --json", of::<doctor::Shown<'_>>()),
     ];
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    std::fs::create_dir_all(&folder).expect("a folder for the schemas");
     for (name, title, mut schema) in schemas {
         schema.insert("title".into(), format!("straingauge: {title}").into());
         let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
