@@ -198,7 +198,7 @@ impl Running {
                 Some(status) => {
                     let said = self.read(status.code());
                     let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
-                    check_outputs(&words, &said.out, &said.err);
+                    check_outputs(&words, &said);
                     return said;
                 }
                 None if started.elapsed() > HANGS_AFTER => {
