@@ -16,6 +16,7 @@ import uuid
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
+import program
 import pytest
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -32,21 +33,11 @@ def missing() -> Optional[str]:
         import ray.cluster_utils  # noqa: F401
     except ImportError as why:
         return f"Ray is not installed ({why}): pip install 'straingauge[fleet]'"
-    if binary() is None:
-        return "straingauge is not built: cargo build, or name it with STRAINGAUGE_BINARY"
+    if program.missing():
+        return program.missing()
     if shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is None:
         return "nginx is not installed (apt-get install nginx)"
     return None
-
-
-def binary() -> Optional[Path]:
-    """straingauge: the one that the environment names, or the newest that was built here."""
-    named = os.environ.get("STRAINGAUGE_BINARY")
-    if named:
-        return Path(named)
-    built = [REPOSITORY / "target" / kind / "straingauge" for kind in ("debug", "release")]
-    there = [path for path in built if path.is_file()]
-    return max(there, key=lambda path: path.stat().st_mtime) if there else None
 
 
 def wait_until(what: str, condition: Callable[[], Any], limit_s: float = HANGS_AFTER_S) -> Any:
@@ -240,7 +231,7 @@ class Fleet:
         keep = f"sh -c 'exec \"$@\" | tee {self.spoken}/{{number}}' sh"
         prefix = f"env {MARK}={self.mark} {inside} {keep}"
         return [
-            str(binary()), "fleet", "--python", sys.executable, "--address", self.address, "--worker-prefix", prefix,
+            str(program.straingauge_path()), "fleet", "--python", sys.executable, "--address", self.address, "--worker-prefix", prefix,
             *(options or []), *what,
         ]
 

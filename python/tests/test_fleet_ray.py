@@ -15,7 +15,7 @@ import straingauge
 from straingauge import histogram
 
 WHY_NOT = missing()
-pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")
+pytestmark = [pytest.mark.program, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
 
 #: Ten in bench/fleet/repeats; fewer where every change waits for them.
 REPEATS = int(os.environ.get("STRAINGAUGE_FLEET_REPEATS", "2"))

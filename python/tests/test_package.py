@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import nbformat
 import pytest
+from conftest import RunWriter, figure
 from matplotlib import pyplot
 from nbclient import NotebookClient
 
@@ -66,21 +68,49 @@ def test_quantiles_are_drawn_to_the_longest_time(sample: Path) -> None:
 
 
 def test_a_run_without_a_sweep_is_not_drawn_as_one(tmp_path: Path) -> None:
-    from conftest import RunWriter
-
     with pytest.raises(ValueError, match="no points of a sweep"):
         straingauge.plot.find(straingauge.open_run(RunWriter(tmp_path / "run").path))
 
 
 def test_the_example_notebook_runs_from_its_first_cell_to_its_last() -> None:
-    notebook = nbformat.read(ROOM / "examples" / "find.ipynb", as_version=4)
+    outputs = executed("find.ipynb")
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+
+
+def executed(name: str) -> "list[Any]":
+    """The outputs of a notebook of the examples."""
+    notebook = nbformat.read(ROOM / "examples" / name, as_version=4)
     nbformat.validate(notebook)
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOM / "examples")}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert any("image/png" in output.get("data", {}) for output in outputs)
     assert not any(output.output_type == "error" for output in outputs)
+    return outputs
 
 
-def test_the_notebook_is_kept_without_outputs() -> None:
-    notebook = nbformat.read(ROOM / "examples" / "find.ipynb", as_version=4)
+def test_the_gallery_shows_every_run_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, name in enumerate(["first", "second", "broken", "empty"]):
+        writer = RunWriter(tmp_path / name)
+        content = json.loads((tmp_path / name / "run.json").read_text())
+        content["started_unix_ms"] += 60_000 * number
+        (tmp_path / name / "run.json").write_text("{" if name == "broken" else json.dumps(content))
+        for connections in (1, 2, 4) if name != "empty" else ():
+            figures = {name: figure(1e3 * connections, unit) for name, unit in
+                       [("client.throughput_per_sec", "1/s"), ("client.response_p99_us", "us")]}
+            writer.point(connections=connections, figures=figures)
+    monkeypatch.setenv("STRAINGAUGE_RUNS", str(tmp_path))
+    outputs = executed("gallery.ipynb")
+    text = "".join(output.get("text", "") + output.get("data", {}).get("text/plain", "") for output in outputs)
+    table = [line.split()[0] for line in text.splitlines() if line.startswith(("empty ", "second ", "first "))]
+    assert table == ["empty", "second", "first"] and "4000.0" in text and "broken/run.json" in text, text
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 1
+
+
+@pytest.mark.parametrize("name", ["find.ipynb", "gallery.ipynb"])
+def test_a_notebook_is_kept_without_outputs(name: str) -> None:
+    notebook = nbformat.read(ROOM / "examples" / name, as_version=4)
     assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")
+
+
+def test_the_page_of_the_package_is_current() -> None:
+    done = subprocess.run([sys.executable, str(ROOM.parent / ".ci" / "python-api"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

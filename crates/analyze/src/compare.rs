@@ -11,7 +11,7 @@ mod subjects;
 mod words;
 
 pub use price::{Own, Price, price, price_words};
-pub use subjects::server_words;
+pub use subjects::{is_same_scenario, program, request_words, server_words};
 pub use words::{headline, load_words};
 
 use crate::disturbance::quiet_first;
@@ -226,7 +226,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
     if !is_paired {
         // Two servers in turn differ on purpose, and got the same requests.
-        doubts.extend(subjects::doubts(a, b));
+        doubts.extend(subjects::doubts(&a.record, &b.record));
     }
     let unmatched = of_a.len() + of_b.len() - 2 * matched;
     Ok(Comparison {

@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (which load is measured next),
 //! [`verdict`] (the findings in words), [`watch`] (recordings of a watch), [`watched`] (the server's side of points),
-//! [`simulated`] (simulations), and [`limit`] for `--fail-if`. Definitions and intervals are described in
+//! [`simulated`] (simulations), [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and intervals are described in
 //! `docs/zones.md`.
 
 pub mod axis;
@@ -10,6 +10,7 @@ pub mod compare;
 pub mod disturbance;
 mod doubted;
 pub mod growth;
+pub mod index;
 pub mod limit;
 mod point;
 pub mod predict;

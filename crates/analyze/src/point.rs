@@ -1,26 +1,32 @@
 //! The state of the server and of its client in one point.
 
-use record::{Criteria, DoubtKind, Point, names};
+use record::{Criteria, DoubtKind, Point, RunDir, names};
 
 /// From this share of the busy time of the server's CPUs on, other work filled them and not the server.
 const TAKEN_RATIO: f64 = 0.3;
 
-/// Whether the busiest thread of the server, or the CPUs it may use, were saturated; `None` when neither was measured.
+/// Whether the busiest thread of the server, the CPUs it may use, or its limit of CPU time were saturated; `None` when none of them
+/// was measured.
 pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
     saturation(point).map(|share| share >= criteria.saturation_ratio)
 }
 
-/// The larger of the busiest thread's share of a CPU and the busy share of the server's CPUs; without what other work took of
-/// them, where that is much.
+/// The largest of the busiest thread's share of a CPU, the busy share of the server's CPUs (without what other work took of them,
+/// where that is much), and the used share of its limit of CPU time.
 pub(crate) fn saturation(point: &Point) -> Option<f64> {
     let cpus = point.value(names::SERVER_CPU_BUSY);
     let cpus = if is_crowded(point) { cpus.zip(taken(point)).map(|(busy, taken)| busy - taken) } else { cpus };
-    larger(point.value(names::SERVER_BUSIEST_THREAD), cpus)
+    larger(own_limit(point), cpus)
+}
+
+/// What no other work can fill: a thread, and a limit of CPU time.
+pub(crate) fn own_limit(point: &Point) -> Option<f64> {
+    larger(point.value(names::SERVER_BUSIEST_THREAD), point.value(names::SERVER_QUOTA_USED))
 }
 
 /// The same, whoever kept the CPUs busy.
 pub(crate) fn saturation_by_any(point: &Point) -> Option<f64> {
-    larger(point.value(names::SERVER_BUSIEST_THREAD), point.value(names::SERVER_CPU_BUSY))
+    larger(own_limit(point), point.value(names::SERVER_CPU_BUSY))
 }
 
 fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
@@ -30,6 +36,14 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 /// Of the server's CPUs, the share that other work took. Older runs do not record it.
 fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
+}
+
+/// CPUs that the server may use. Older runs do not record them with the point: then those that it was given, or all of this
+/// machine's.
+pub(crate) fn allowed_cpus(run: &RunDir, point: &Point) -> f64 {
+    let given = run.record.scenario.server().map_or(0, |server| server.cpus.len());
+    let known = if given > 0 { given } else { run.record.machine.cpus } as f64;
+    point.value(names::SERVER_CPUS).filter(|cpus| *cpus >= 1.0).unwrap_or(known).max(1.0)
 }
 
 /// Whether a large part of what kept the server's CPUs busy was other work, neither the server's nor the client's.

@@ -3,9 +3,10 @@
 //! under realistic loads", 1998, section 6) drew from live servers: CPU time against request rate, and rates by the
 //! second, which show a server that stops at regular times.
 //!
-//! [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
+//! [`headroom`] estimates how much more load the server can take, of a running watch, too. [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
 //! their period, [`tables`] holds the tables, `processes` the one by process; the crate `report` draws them.
 
+pub mod headroom;
 pub mod lines;
 mod processes;
 pub mod recording;
@@ -15,6 +16,7 @@ pub mod tables;
 pub use recording::{Recording, RecordingError};
 
 use lines::Lines;
+use record::watch::Headroom;
 use serde::Serialize;
 use stalls::Stalls;
 use tables::Tables;
@@ -33,6 +35,9 @@ pub struct WatchFindings {
     pub first_unreadable: Option<String>,
     /// Requests per second over all.
     pub requests_per_sec: Option<f64>,
+    /// How much more load the server can take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<Headroom>,
     /// CPU time against the rate.
     pub lines: Result<Lines, String>,
     /// Stalls of the request rate.
@@ -53,6 +58,7 @@ pub fn find(recording: &Recording) -> WatchFindings {
         unreadable_lines: recording.unreadable_lines,
         first_unreadable: recording.first_unreadable.clone(),
         requests_per_sec: requests.filter(|_| seconds > 0.0 && recording.has_requests).map(|n| n as f64 / seconds),
+        headroom: recording.headroom.clone(),
         lines: lines::find(recording),
         stalls: stalls::find(recording),
         tables: tables::of(recording),

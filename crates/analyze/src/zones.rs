@@ -168,6 +168,9 @@ pub struct Level {
     pub cpus_busy_ratio: Option<Spread>,
     /// The server's busiest thread, in CPUs.
     pub busiest_thread_cpus: Option<Spread>,
+    /// The used share of the server's limit of CPU time; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_quota_used_ratio: Option<Spread>,
     /// Whether the client, not the server, was saturated in most of the points.
     pub client_limited: bool,
     /// Whether other work took much of the busy time of the server's CPUs in most of the points.

@@ -69,10 +69,25 @@ pub fn own_cgroup_folder(pid: u32) -> Option<PathBuf> {
     if !is_of_one_server || ours == theirs || ours.starts_with(&format!("{theirs}/")) {
         return None;
     }
+    Some(cgroup_mount()?.join(theirs.trim_start_matches('/')))
+}
+
+/// Where control groups (v2) are mounted.
+pub fn cgroup_mount() -> Option<PathBuf> {
+    cgroup_mounts("cgroup2", |_| true)
+}
+
+/// Where those of the controller `cpu` are (v1).
+pub fn cpu_cgroup_mount() -> Option<PathBuf> {
+    cgroup_mounts("cgroup", |options| options.split(',').any(|option| option == "cpu"))
+}
+
+fn cgroup_mounts(kind: &str, has: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let root = mounts.lines().find_map(|line| {
+    mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
-        (right.split(' ').next() == Some("cgroup2")).then(|| left.split(' ').nth(4)).flatten()
-    })?;
-    Some(PathBuf::from(root).join(theirs.trim_start_matches('/')))
+        let mut right = right.split(' ');
+        let is_it = right.next() == Some(kind) && right.nth(1).is_some_and(&has);
+        is_it.then(|| left.split(' ').nth(4)).flatten().map(PathBuf::from)
+    })
 }

@@ -17,6 +17,7 @@ use crate::proc_text::{
 };
 use crate::processes::ProcessTable;
 use record::Outside;
+use record::watch::BusyThread;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
@@ -99,6 +100,12 @@ struct Thread {
     file: Option<KeptFile>,
     last: ThreadAccount,
     at_window_start_ns: u64,
+}
+
+impl Thread {
+    fn in_window_ns(&self) -> u64 {
+        self.last.run_ns.saturating_sub(self.at_window_start_ns)
+    }
 }
 
 #[derive(Debug)]
@@ -325,8 +332,7 @@ impl ServerGroup {
         self.kept_files -= usize::from(member.stat_file.is_some());
         for thread in member.threads.values() {
             self.kept_files -= usize::from(thread.file.is_some());
-            self.busiest_ended_ns =
-                self.busiest_ended_ns.max(thread.last.run_ns.saturating_sub(thread.at_window_start_ns));
+            self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
         }
         let children_ticks = member.last.children_user_ticks + member.last.children_system_ticks;
         let counted_ns = member.cpu_ns + children_ticks * 1_000_000_000 / self.ticks_per_sec;
@@ -359,8 +365,7 @@ impl ServerGroup {
         for tid in ended {
             if let Some(thread) = member.threads.remove(&tid) {
                 self.kept_files -= usize::from(thread.file.is_some());
-                self.busiest_ended_ns =
-                    self.busiest_ended_ns.max(thread.last.run_ns.saturating_sub(thread.at_window_start_ns));
+                self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
             }
         }
         if !has_new {
@@ -407,8 +412,27 @@ impl ServerGroup {
     /// CPU time of the busiest thread since the window began; `None` without the scheduler's accounts.
     pub fn busiest_thread_ns(&self) -> Option<u64> {
         let threads = self.members.values().flat_map(|member| member.threads.values());
-        let living = threads.map(|thread| thread.last.run_ns.saturating_sub(thread.at_window_start_ns)).max();
+        let living = threads.map(Thread::in_window_ns).max();
         self.has_accounts.then(|| living.unwrap_or(0).max(self.busiest_ended_ns))
+    }
+
+    /// The thread with the most CPU time since the window began, of those that live and have used any.
+    pub fn busiest_thread(&self) -> Option<BusyThread> {
+        let of_member = |(pid, member): (&u32, &Member)| {
+            let busiest = member.threads.iter().max_by_key(|(_, thread)| thread.in_window_ns())?;
+            (busiest.1.in_window_ns() > 0).then(|| (busiest.1.in_window_ns(), *pid, *busiest.0))
+        };
+        let (_, pid, tid) = self.members.iter().filter_map(of_member).max()?;
+        let of = self.members.get(&pid)?;
+        let is_sibling = |other: &&Member| other.parent == of.parent && other.last.command == of.last.command;
+        let siblings = self.members.values().filter(is_sibling).count() as u64;
+        Some(BusyThread { pid, tid, name: of.last.command.clone(), siblings })
+    }
+
+    /// The threads that used CPU time since the window began.
+    pub fn busy_threads(&self) -> Vec<u32> {
+        let threads = self.members.values().flat_map(|member| &member.threads);
+        threads.filter(|(_, thread)| thread.in_window_ns() > 0).map(|(tid, _)| *tid).collect()
     }
 
     /// The totals at the last reading.

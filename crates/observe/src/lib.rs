@@ -39,6 +39,7 @@ mod error;
 mod facts;
 mod group;
 mod kept_file;
+mod limits;
 mod listening;
 mod machine;
 mod namespace;

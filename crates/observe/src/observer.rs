@@ -4,19 +4,20 @@ use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
+use crate::limits::{allowed_cpus, most_descriptors, narrowest_quota, read_quota};
 use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::outgoing;
 use crate::port_sockets::PortReader;
-use crate::proc_text::parse_descriptor_limit;
+use crate::proc_text::MachineStat;
 use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Beside, Edge, MissingReasons, Window};
 use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,8 +27,6 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Most different files that are kept as waited for.
 const MAX_WAITED_FILES: usize = 32;
-/// Most processes whose descriptors are counted.
-const MAX_COUNTED: usize = 64;
 
 /// Watches a server until it is dropped.
 #[derive(Debug)]
@@ -47,6 +46,8 @@ pub struct Observer {
     waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<std::net::SocketAddr>,
+    /// The control group that limits the server's CPU time.
+    quota_folder: Option<PathBuf>,
     /// The processes that run beside the server on purpose.
     beside: Option<ServerGroup>,
 }
@@ -98,6 +99,7 @@ impl Observer {
             network_before,
             waited_for: BTreeMap::new(),
             backend: None,
+            quota_folder: None,
             beside: None,
         };
         observer.table.scan();
@@ -117,13 +119,17 @@ impl Observer {
         self.table.scan();
         let mut edge = Edge { clocks: self.table.cpu_clocks(), network: self.network.read(), ..Edge::default() };
         self.shared.begin_window();
+        let members;
         {
             let mut group = self.shared.group();
             group.admit(&self.table);
             edge.at_ns = group.read();
             group.begin_window();
             edge.group = group.counters();
+            members = group.pids();
         }
+        self.quota_folder = narrowest_quota(&members);
+        edge.quota = self.quota_folder.as_deref().and_then(read_quota);
         edge.machine = self.machine.read()?;
         if let Some(beside) = &mut self.beside {
             beside.admit(&self.table);
@@ -149,7 +155,7 @@ impl Observer {
         }
         // Processes that started inside the window and were not seen yet: read a moment later than the others.
         self.table.scan();
-        let (busiest_thread_ns, size, members);
+        let (busiest_thread_ns, size, members, busy_threads);
         {
             let mut group = self.shared.group();
             group.admit(&self.table);
@@ -157,6 +163,7 @@ impl Observer {
             busiest_thread_ns = group.busiest_thread_ns();
             size = group.size();
             members = group.pids();
+            busy_threads = group.busy_threads();
             self.missing.is_cut = group.is_cut();
         }
         let beside = self.beside.as_mut().map(|beside| {
@@ -165,6 +172,7 @@ impl Observer {
             beside.pids()
         });
         end.clocks = self.table.cpu_clocks();
+        end.quota = self.quota_folder.as_deref().and_then(read_quota);
         self.read_own_side(&mut end, own_before_ns);
         if !members.is_empty() {
             self.missing.group = None;
@@ -179,6 +187,7 @@ impl Observer {
         if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most) {
             self.backend = Some(remote);
         }
+        let server_cpus = self.server_cpus(&busy_threads, &end.machine.stat);
         let network_before = std::mem::replace(&mut self.network_before, end.network.clone());
         Ok(Window {
             network_before,
@@ -189,15 +198,24 @@ impl Observer {
             busiest_thread_ns,
             size,
             anonymous_pages: anonymous_pages(&members),
-            descriptors_used: most_descriptors(&members),
+            descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),
             members,
-            server_cpus: self.target.server_cpus.clone(),
+            server_cpus,
             client_pid: self.target.client_pid,
             has_group: self.target.group != Group::None,
             beside: beside.map(|pids| Beside { memory: proportional_memory(&pids), pids }),
             missing: self.missing.clone(),
             commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
         })
+    }
+
+    /// The CPUs that it was given, or else those that its threads may run on; empty = all.
+    fn server_cpus(&self, busy_threads: &[u32], machine: &MachineStat) -> Vec<usize> {
+        if !self.target.server_cpus.is_empty() || self.target.group == Group::None {
+            return self.target.server_cpus.clone();
+        }
+        let allowed = allowed_cpus(busy_threads).unwrap_or_default();
+        if machine.cpus.iter().all(|(cpu, _)| allowed.contains(cpu)) { Vec::new() } else { allowed }
     }
 
     fn read_own_side(&self, edge: &mut Edge, own_before_ns: u64) {
@@ -244,19 +262,4 @@ fn find_roots(target: &Target) -> (Vec<u32>, Option<String>) {
             Err(error) => (Vec::new(), Some(error.to_string())),
         },
     }
-}
-
-/// Open descriptors and the limit of the process that is nearest to it; `None` if none can be read.
-fn most_descriptors(members: &[u32]) -> Option<(u64, u64)> {
-    let of_process = |pid: &u32| {
-        let folder = format!("/proc/{pid}/fd");
-        // Since Linux 6.2 the folder's size is the number of its entries.
-        let used = match fs::metadata(&folder).ok()?.len() {
-            0 => fs::read_dir(&folder).ok()?.count() as u64,
-            used => used,
-        };
-        Some((used, parse_descriptor_limit(&fs::read(format!("/proc/{pid}/limits")).ok()?).filter(|limit| *limit > 0)?))
-    };
-    let nearest = |a: &(u64, u64), b: &(u64, u64)| (a.0 as f64 / a.1 as f64).total_cmp(&(b.0 as f64 / b.1 as f64));
-    members.iter().take(MAX_COUNTED).filter_map(of_process).max_by(nearest)
 }

@@ -236,9 +236,37 @@ pub fn parse_cgroup_usage_us(text: &[u8]) -> Option<u64> {
     lines(text).find_map(|line| line.strip_prefix(b"usage_usec ")).and_then(|rest| words(rest).next()).and_then(number)
 }
 
+/// The limit in a control group's `cpu.max`, in CPUs; `None` where it is `max`.
+pub fn parse_cpu_limit(text: &[u8]) -> Option<f64> {
+    let mut fields = words(text).map(number);
+    let (quota_us, period_us) = (fields.next()??, fields.next()??);
+    (quota_us > 0 && period_us > 0).then(|| quota_us as f64 / period_us as f64)
+}
+
+/// Periods of a limit in which the group ran, and those in which it was stopped, from `cpu.stat`.
+pub fn parse_throttled(text: &[u8]) -> Option<(u64, u64)> {
+    let value = |name: &[u8]| {
+        let of_line = |line: &[u8]| words(line.strip_prefix(name)?).next().and_then(number);
+        lines(text).find_map(of_line)
+    };
+    Some((value(b"nr_periods ")?, value(b"nr_throttled ")?))
+}
+
 /// The path in the unified hierarchy from `/proc/PID/cgroup`; untrusted text without `..`.
 pub fn parse_cgroup_path(text: &[u8]) -> Option<String> {
-    let path = lines(text).find_map(|line| line.strip_prefix(b"0::"))?;
+    checked_path(lines(text).find_map(|line| line.strip_prefix(b"0::"))?)
+}
+
+/// The path in the hierarchy of the controller `cpu` (version 1) from the same file.
+pub fn parse_cpu_cgroup_path(text: &[u8]) -> Option<String> {
+    checked_path(lines(text).find_map(|line| {
+        let mut fields = line.splitn(3, |byte| *byte == b':').skip(1);
+        let mut controllers = fields.next()?.split(|byte| *byte == b',');
+        controllers.any(|name| name == b"cpu").then(|| fields.next()).flatten()
+    })?)
+}
+
+fn checked_path(path: &[u8]) -> Option<String> {
     let path = std::str::from_utf8(path).ok()?;
     (path.starts_with('/') && !path.contains("..")).then(|| path.to_string())
 }

@@ -13,6 +13,7 @@ use record::Outside;
 use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
 use record::names;
+use record::watch::CpuQuota;
 use std::collections::BTreeMap;
 
 const SHORTER_THAN_A_TICK: &str = "the window was shorter than a tick of the kernel's clock";
@@ -36,6 +37,8 @@ pub struct Edge {
     pub watcher_cpu_ns: u64,
     /// CPU time of taking this edge's readings.
     pub edge_cpu_ns: u64,
+    /// The server's limit of CPU time.
+    pub quota: Option<CpuQuota>,
     /// When the CPU clocks of the processes beside the server were read.
     pub beside_at_ns: u64,
     /// Their CPU time so far.
@@ -305,6 +308,8 @@ impl Window {
             let beside_us = softirq_us.min(room_us.max(0.0));
             figures.measured(names::SERVER_SOFTIRQ_BESIDE, beside_us / requests as f64, ticks, Origin::Sampled);
         }
+        figures.measured(names::SERVER_CPUS, servers.cpus as f64, 1, Origin::Counted);
+        self.quota_figures(figures);
         let busy = servers.busy_cpus().map(|busy| busy / servers.cpus as f64);
         let not_there = "none of the server's CPUs is in /proc/stat";
         figures.found(names::SERVER_CPU_BUSY, busy, (2, Origin::Timed), not_there);
@@ -317,6 +322,23 @@ impl Window {
             others.min(busy - own).max(0.0) / servers.cpus as f64
         });
         figures.found(names::SERVER_CPUS_TAKEN, taken, from, "the server's own CPU time was not measured");
+    }
+
+    /// What the server used of its limit of CPU time.
+    fn quota_figures(&self, figures: &mut Figures) {
+        let quota = self.begin.quota.zip(self.end.quota);
+        let accounted = quota.and_then(|(begin, end)| end.used_ns?.checked_sub(begin.used_ns?));
+        let used_ns = accounted.unwrap_or_else(|| self.server_cpu_ns()) as f64;
+        let used =
+            quota.map(|(_, end)| used_ns / (end.cpus * self.elapsed_ns() as f64)).filter(|used| used.is_finite());
+        let periods = quota.map_or(0, |(begin, end)| end.periods.saturating_sub(begin.periods));
+        let stopped = quota.map(|(begin, end)| end.throttled.saturating_sub(begin.throttled).min(periods));
+        let stopped = stopped.filter(|_| periods > 0).map(|stopped| stopped as f64 / periods as f64);
+        let no_limit = "no control group that can be seen limits its CPU time";
+        let why = if quota.is_some() { "it did not run in any period of its limit" } else { no_limit };
+        figures.found(names::SERVER_QUOTA, quota.map(|(_, end)| end.cpus), (1, Origin::Counted), no_limit);
+        figures.found(names::SERVER_QUOTA_USED, used, (2, Origin::Timed), no_limit);
+        figures.found(names::SERVER_THROTTLED, stopped, (periods, Origin::Counted), why);
     }
 
     fn network_figures(&self, figures: &mut Figures) {

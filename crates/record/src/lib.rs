@@ -29,6 +29,7 @@ pub mod path;
 pub mod point;
 pub mod profile;
 pub mod run;
+pub mod runs;
 pub mod scenario;
 mod sentence;
 mod share;

@@ -151,6 +151,15 @@ names! {
     /// Of it, what work that is neither the server's nor the client's can have taken: all of the machine's, as far as the server left
     /// these CPUs busy for it.
     SERVER_CPUS_TAKEN = "server.cpus_taken_ratio", "ratio";
+    /// CPUs that the server's threads may run on.
+    SERVER_CPUS = "server.cpus", "count";
+    /// The narrowest limit of CPU time among the server's control groups (`cpu.max`; Docker's `--cpus`, Kubernetes' `limits.cpu`), in
+    /// CPUs.
+    SERVER_QUOTA = "server.cpu_quota_cpus", "CPUs";
+    /// CPU time over that limit.
+    SERVER_QUOTA_USED = "server.cpu_quota_used_ratio", "ratio";
+    /// Share of the limit's periods in which the control group ran, in which it was stopped until the next one.
+    SERVER_THROTTLED = "server.cpu_throttled_ratio", "ratio";
     /// The server group's CPU time over the window's length, in CPUs (1 = one CPU fully used).
     SERVER_CPUS_USED = "server.cpus_used", "CPUs";
     /// The busiest single thread of the group, in CPUs: a one-worker server saturates at 1 whatever the machine has.

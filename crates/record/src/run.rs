@@ -18,6 +18,7 @@ use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,6 +74,21 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// Reads `run.json` of a run directory, and refuses a form that it does not know.
+    pub fn read(folder: &Path) -> Result<RunRecord, RunError> {
+        /// Of a later form nothing else can be relied on.
+        #[derive(Deserialize)]
+        struct Form {
+            schema: u32,
+        }
+        let path = folder.join(RECORD);
+        match read_json::<Form>(&path)?.schema {
+            0 => Err(RunError::Malformed { path, why: "it has schema 0, which no straingauge has written".into() }),
+            found if found > RECORD_SCHEMA => Err(RunError::Newer { path, found }),
+            _ => read_json(&path),
+        }
+    }
+
     /// The record of a run that begins now, in this process.
     pub fn begin(scenario: Scenario) -> RunRecord {
         RunRecord {
@@ -160,6 +176,8 @@ pub struct RunWriter {
     next_index: u32,
 }
 
+/// The file that makes a folder a run directory.
+pub(crate) const RECORD: &str = "run.json";
 const STACKS: &str = "stacks.json";
 
 /// The contents of a point's folder besides `point.json`.
@@ -367,15 +385,7 @@ pub struct RunDir {
 impl RunDir {
     /// Reads a run directory. Only an unreadable `run.json` is an error; a point that cannot be read becomes a doubt.
     pub fn open(path: &Path) -> Result<Self, RunError> {
-        let record_path = path.join("run.json");
-        let record: RunRecord = read_json(&record_path)?;
-        if record.schema == 0 {
-            let why = "it has schema 0, which no straingauge has written".into();
-            return Err(RunError::Malformed { path: record_path, why });
-        }
-        if record.schema > RECORD_SCHEMA {
-            return Err(RunError::Newer { path: record_path, found: record.schema });
-        }
+        let record = RunRecord::read(path)?;
         let mut run = RunDir { path: path.into(), record, points: Vec::new(), reading_doubts: Vec::new() };
         for index in point_folders(path)? {
             let file = run.point_path(index).join("point.json");
@@ -469,7 +479,8 @@ fn point_folders(path: &Path) -> Result<Vec<u32>, RunError> {
 
 fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
     let read = || {
-        let file = File::open(path)?;
+        // A pipe would be waited for until somebody writes to it.
+        let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -528,6 +539,28 @@ mod tests {
         assert_eq!(reader.join().unwrap().unwrap(), b"page");
         assert!(!fs::metadata(&pipe).unwrap().is_file(), "the pipe was replaced");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "something was left beside it");
+    }
+
+    #[test]
+    fn a_run_of_a_later_form_is_known_as_such_whatever_else_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(RECORD), r#"{"schema":99,"status":["new"]}"#).unwrap();
+        assert!(matches!(RunDir::open(folder.path()), Err(RunError::Newer { found: 99, .. })));
+    }
+
+    #[test]
+    fn a_pipe_in_a_run_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join(RECORD);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (send, read) = std::sync::mpsc::channel();
+        let place = folder.path().to_path_buf();
+        std::thread::spawn(move || {
+            let opened = RunDir::open(&place).map_err(|error| error.to_string());
+            send.send(opened.map(drop)).expect("the test waits");
+        });
+        let error = read.recv_timeout(Duration::from_secs(60)).expect("the pipe was waited for").unwrap_err();
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]

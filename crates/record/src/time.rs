@@ -29,6 +29,32 @@ pub fn utc_iso(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// The Unix milliseconds of a date in UTC: `2026-11-01`, `2026-11-01T14:30`, `2026-11-01 14:30:05`, with `Z` or without.
+pub fn parse_utc(text: &str) -> Option<u64> {
+    let text = text.trim().trim_end_matches('Z');
+    let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "0:0:0"));
+    let numbers = |text: &str, mark: char| -> Option<Vec<i32>> {
+        text.split(mark)
+            .map(|part| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?)
+            .collect()
+    };
+    let (date, clock) = (numbers(date, '-')?, numbers(clock, ':')?);
+    let ([year, month, day], [hour, minute, ..]) = (date.as_slice(), clock.as_slice()) else { return None };
+    let second = clock.get(2).copied().unwrap_or(0);
+    if clock.len() > 3 || !(1970..=9999).contains(year) {
+        return None;
+    }
+    // SAFETY: an all-zero `tm` is a valid value of that plain C struct.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    (parts.tm_year, parts.tm_mon, parts.tm_mday) = (year - 1900, month.checked_sub(1)?, *day);
+    (parts.tm_hour, parts.tm_min, parts.tm_sec) = (*hour, *minute, second);
+    // SAFETY: `parts` is a live value of this frame; timegm writes only it.
+    let seconds = u64::try_from(unsafe { libc::timegm(&mut parts) }).ok()?;
+    let unix_ms = seconds.checked_mul(1000)?;
+    // The C library turns the 31st of February into a day of March.
+    (civil(unix_ms) == (*year, *month, *day, *hour, *minute, second)).then_some(unix_ms)
+}
+
 // The C library's calendar, not jiff's, which would add 270 KB of program for these six numbers.
 fn civil(unix_ms: u64) -> (i32, i32, i32, i32, i32, i32) {
     // A run dated past the year 9999 is nonsense; bound it so that the C library's year cannot overflow.
@@ -49,6 +75,20 @@ mod tests {
         let first = monotonic_ns();
         let second = monotonic_ns();
         assert!(second >= first);
+    }
+
+    #[test]
+    fn a_date_is_read_as_it_was_written_and_a_day_that_is_none_is_refused() {
+        let unix_ms = 1_763_757_412_000;
+        assert_eq!(parse_utc(&utc_iso(unix_ms)), Some(unix_ms));
+        assert_eq!(parse_utc("2025-11-21 20:36:52"), Some(unix_ms));
+        assert_eq!(parse_utc("2025-11-21T20:36").map(utc_iso).as_deref(), Some("2025-11-21T20:36:00Z"));
+        assert_eq!(parse_utc("2024-02-29").map(utc_iso).as_deref(), Some("2024-02-29T00:00:00Z"));
+        for wrong in
+            ["", "2025", "2025-02-29", "2025-13-01", "2025-00-10", "21.11.2025", "2025-11-21T25:00", "+2025-1-1"]
+        {
+            assert_eq!(parse_utc(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

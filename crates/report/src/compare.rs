@@ -3,22 +3,42 @@
 use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::{list, wrap};
-use analyze::compare::{Comparison, Difference, headline, load_words};
+use analyze::compare::{Comparison, Difference, Outcome, headline, load_words};
 use record::units::{format_nanos, format_si};
 
 /// Headline, table, doubts.
 pub fn text(comparison: &Comparison) -> String {
     let mut out = wrap(&headline(comparison), "", "");
     out.push('\n');
-    let mut table = Table::new(&["load", "figure", "A", "B", "B / A", "95 % interval", "p", "n", ""], 2);
-    for difference in &comparison.differences {
-        table.row(row(difference));
-    }
-    out.push_str(&table.lines());
+    out.push_str(&table(comparison.differences.iter()).lines());
     if comparison.unmatched > 0 {
         out.push_str(&format!("  {} loads were measured in one run only and are left out\n", comparison.unmatched));
     }
     out + &list("doubts", &comparison.doubts)
+}
+
+fn table<'a>(differences: impl Iterator<Item = &'a Difference>) -> Table {
+    let mut table = Table::new(&["load", "figure", "A", "B", "B / A", "95 % interval", "p", "n", ""], 2);
+    for difference in differences {
+        table.row(row(difference));
+    }
+    table
+}
+
+/// The most rows where there is one screen for all.
+const MOST_ROWS: usize = 16;
+
+/// The same table with the gravest differences only, and the number of those left out.
+pub(crate) fn most_grave(comparison: &Comparison) -> (Table, usize) {
+    let mut by_gravity: Vec<&Difference> = comparison.differences.iter().collect();
+    by_gravity.sort_by_key(|difference| match difference.outcome {
+        Outcome::Regression => 0,
+        Outcome::Unclear => 1,
+        Outcome::Untested => 2,
+        Outcome::Improvement => 3,
+        Outcome::NotWorse => 4,
+    });
+    (table(by_gravity.iter().take(MOST_ROWS).copied()), by_gravity.len().saturating_sub(MOST_ROWS))
 }
 
 /// The comparison as JSON.

@@ -4,6 +4,7 @@
 
 use crate::text::table::Titled;
 use analyze::compare::{Comparison, Price};
+use analyze::index::Index;
 use analyze::predict::Prediction;
 use analyze::predict::what_if::WhatIfAnswer;
 use analyze::verdict::Verdict;
@@ -57,6 +58,8 @@ pub enum Content<'a> {
     },
     /// `report` of a run of `simulate`.
     Simulation(Simulated<'a>),
+    /// `runs`.
+    Runs(&'a Index),
 }
 
 /// A whole run.

@@ -2,22 +2,28 @@
 //! other room renders. Pure functions: nothing is measured or decided here.
 //!
 //! [`text`] holds what all text has in common (tables, width); [`run`] is the text of a run and of a point, [`page`] the
-//! report of a run, [`chart`] its SVG, [`export`] its profiles for other programs. Results of other commands are rendered by
-//! [`compare`], [`doctor`], [`predict`], [`profile`] (with [`flame`]), [`simulated`] and [`watch`].
+//! report of a run ([`live`] while it is measured), [`chart`] its SVG, [`export`] its profiles for other programs,
+//! [`markdown`] and [`junit`] what CI systems show. Results of other commands are rendered by [`compare`], [`doctor`],
+//! [`predict`], [`profile`] (with [`flame`]), [`runs`], [`simulated`] and [`watch`].
 
 pub mod chart;
+pub mod check;
 pub mod compare;
 pub mod doctor;
 pub mod doubt;
 pub mod export;
 pub mod flame;
 pub mod json;
+pub mod junit;
+pub mod live;
+pub mod markdown;
 pub mod metrics;
 pub mod page;
 pub mod predict;
 pub mod price;
 pub mod profile;
 pub mod run;
+pub mod runs;
 pub mod simulated;
 pub mod text;
 pub mod watch;

@@ -73,11 +73,11 @@ struct Section {
 
 /// A number at the top of the page.
 #[derive(Serialize)]
-struct KeyNumber {
-    name: &'static str,
-    value: String,
-    unit: &'static str,
-    detail: String,
+pub(crate) struct KeyNumber {
+    pub name: &'static str,
+    pub value: String,
+    pub unit: &'static str,
+    pub detail: String,
 }
 
 /// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or abandoned.
@@ -201,7 +201,7 @@ fn single_figures(run: &RunDir, counter: &mut usize, unreadable: &mut Vec<Doubt>
     draw(points.filter_map(|point| latency::of_point(run, point, unreadable)).collect(), counter)
 }
 
-fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
+pub(crate) fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
     let mut numbers = Vec::new();
     if let Some(closed) = &findings.connections {
         numbers.push(key_point("yield point", &closed.yield_point, closed.sweep));

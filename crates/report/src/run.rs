@@ -8,6 +8,7 @@ mod summary;
 pub(crate) mod watched;
 mod workload;
 
+pub(crate) use point::heading;
 pub use point::point;
 pub use summary::{MAX_LINES, summary};
 pub(crate) use workload::replay_facts;
@@ -51,7 +52,9 @@ pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
         out.push_str(&axis::table(axis));
     }
     out.push_str(&watched::run(run));
-    out.push_str(&gravest(&verdict.doubts));
+    let (shown, rest) = gravest(&verdict.doubts);
+    out.push_str(&doubt::text(&shown));
+    out.push_str(&rest.map_or(String::new(), |rest| format!("  {rest}\n")));
     if let Some(path) = run.record.scenario.path() {
         out.push_str(&format!("\npath    {}\n", path.words()));
     }
@@ -61,24 +64,20 @@ pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
 }
 
 /// The gravest doubts, and how many more there are.
-fn gravest(all: &[Doubt]) -> String {
-    if all.is_empty() {
-        return String::new();
-    }
+pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     let mut by_gravity = all.to_vec();
     by_gravity.sort_by_key(|doubt| Reverse(doubt.severity));
     let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
-    let mut out = doubt::text(&by_gravity);
-    if !rest.is_empty() {
+    let words = (!rest.is_empty()).then(|| {
         let warnings = rest.iter().filter(|doubt| doubt.severity > Severity::Note).count();
         let what = if warnings == 0 {
             "notes".into()
         } else {
             format!("{warnings} warnings, {} notes", rest.len() - warnings)
         };
-        out.push_str(&format!("  and {} more ({what}): report.html and --json have all\n", rest.len()));
-    }
-    out
+        format!("and {} more ({what}): report.html and --json have all", rest.len())
+    });
+    (by_gravity, words)
 }
 
 /// Two runs that took turns: the findings of each, then the ratio at each load.

@@ -1,6 +1,7 @@
 //! A watch: its screens ([`screen`], [`live`], [`exposition`]), and the findings of its recording ([`text`], [`page`]).
 
 pub mod exposition;
+pub mod headroom;
 pub mod live;
 mod machine;
 pub mod page;
@@ -11,7 +12,7 @@ pub mod text;
 use analyze::watch::tables::Cell;
 use record::Doubt;
 use record::units::grouped;
-use record::watch::{Demand, Rates, Reading, UtilisationCheck, Watching};
+use record::watch::{Demand, Headroom, Rates, Reading, UtilisationCheck, Watching};
 
 /// What a screen of a watch shows.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +29,8 @@ pub struct Screen<'a> {
     pub demands: &'a [Demand],
     /// Demands against the scheduler's account.
     pub utilisation: Option<UtilisationCheck>,
+    /// How much more load the server can take.
+    pub headroom: &'a Headroom,
     /// Reasons not to trust it.
     pub doubts: &'a [Doubt],
 }

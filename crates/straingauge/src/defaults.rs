@@ -78,6 +78,8 @@ const fn milliseconds(milliseconds: u64) -> Duration {
 }
 
 defaults! {
+    /// The folder of runs that are told no other place.
+    RUNS: &str = "runs";
     /// Connections of a closed loop.
     CONNECTIONS: u64 = 10;
     /// Most connections of an open loop of `load`.

@@ -18,6 +18,7 @@ mod process;
 mod progress;
 mod quantity;
 mod scale;
+mod serve;
 mod server;
 mod signals;
 mod url;

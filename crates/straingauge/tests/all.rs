@@ -9,18 +9,28 @@ mod bad_input;
 mod bad_workloads;
 mod beside;
 mod broken_server;
+/// What [`person`] starts the browser with.
+mod browser {
+    pub use crate::report_page::ARGUMENTS;
+}
+mod ci_output;
 mod clients;
 mod compare_page;
 mod document_server;
 mod documented;
 mod exports;
 mod find;
+mod headroom;
 mod help;
 mod interruption;
+mod live;
 mod load_counts;
 mod metrics;
 mod mixes;
 mod modules;
+#[allow(dead_code)]
+#[path = "../../report/tests/all/person.rs"]
+mod person;
 mod planted;
 mod predict;
 mod profile_input;
@@ -30,6 +40,7 @@ mod report_page;
 mod requests;
 mod rig;
 mod rooms;
+mod runs;
 mod scale;
 mod schemas;
 mod server;

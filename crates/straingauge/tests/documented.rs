@@ -80,6 +80,7 @@ fn is_not_run_here(line: &str) -> Option<&'static str> {
         ("straingauge find", "a sweep takes long: tests/find.rs, axis.rs, wan.rs"),
         ("straingauge predict", "needs runs of its own: tests/predict.rs"),
         ("straingauge compare", "needs runs of its own: tests/predict.rs"),
+        ("straingauge runs", "needs runs of its own: tests/runs.rs"),
         ("https:", "needs a server with a certificate: tests/clients.rs"),
         ("--delay 20ms --loss", "needs root: tests/wan.rs"),
     ];

@@ -62,6 +62,54 @@ fn a_slow_log_and_a_lock_are_named_and_a_whole_server_gets_no_advice() {
     }
 }
 
+/// A control group that may use a share of a CPU; removed in the end.
+struct Limited(PathBuf);
+
+impl Limited {
+    /// `None` where none can be made.
+    fn new(cpus: f64) -> Option<Self> {
+        let first = Path::new("/sys/fs/cgroup/cpu");
+        let (mount, is_first) = if first.is_dir() { (first, true) } else { (Path::new("/sys/fs/cgroup"), false) };
+        let group = Limited(mount.join(format!("planted-{}", std::process::id())));
+        std::fs::create_dir(&group.0).ok()?;
+        let us = (cpus * 1e5) as u64;
+        let (file, text) =
+            if is_first { ("cpu.cfs_quota_us", us.to_string()) } else { ("cpu.max", format!("{us} 100000")) };
+        std::fs::write(group.0.join(file), text).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // It is busy until the last process of the server has ended.
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_cpu_time_is_named() {
+    let (faulty, group) = (faulty(), Limited::new(0.1));
+    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
+    skip_unless!(group.is_some(), "needs a control group with a limit of CPU time: root, and the controller cpu");
+    let (dir, port, group) = (open_dir(), free_port(), group.expect("just checked"));
+    let url = format!("http://127.0.0.1:{port}/");
+    let mut command = straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json"]);
+    command.args(["--quiet", "--budget", "10s", "--out"]).arg(dir.path().join("run"));
+    // Several of the limit's periods of 100 ms in each point.
+    command.args(["--duration", "500ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"]);
+    command.args(["--", "sh", "-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
+    command.args(words(&faulty.expect("just checked"), "none", port));
+    let said = run(&mut command).exits_with(0);
+    let proven = rules(&said, |cause| cause["certainty"] == "cause");
+    assert_eq!(proven, ["cpu-quota"], "{}", said.json()["verdict"]);
+}
+
 #[test]
 fn two_servers_are_measured_in_turn_and_the_worse_second_one_ends_with_code_3() {
     let faulty = faulty();

@@ -9,6 +9,19 @@ use std::time::{Duration, Instant};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "google-chrome", "google-chrome-stable"];
 
+/// No screen, no network of the browser's own.
+pub const ARGUMENTS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
+    "--no-first-run",
+    "--disable-extensions",
+    "--disable-background-networking",
+    "--disable-sync",
+];
+
 pub fn browser() -> Option<PathBuf> {
     NAMES.iter().find_map(|name| program(name))
 }
@@ -32,8 +45,7 @@ pub fn look(page: &Path, options: &[String]) -> Seen {
     let dir = open_dir();
     let file = |name: &str| std::fs::File::create(dir.path().join(name)).expect("a file in a temporary folder");
     let mut command = Command::new(browser);
-    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]);
-    command.args(["--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-sync"]);
+    command.args(ARGUMENTS);
     command.args([
         "--enable-logging=stderr",
         "--v=0",

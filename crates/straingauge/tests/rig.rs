@@ -190,6 +190,11 @@ impl Running {
         self.read(None).out
     }
 
+    /// What it has said on standard error so far.
+    pub fn complained(&self) -> String {
+        self.read(None).err
+    }
+
     #[track_caller]
     pub fn wait(mut self) -> Said {
         let started = Instant::now();

@@ -59,10 +59,9 @@ pub fn check_outputs(words: &[&str], said: &Said) {
     }
     // Where a command was refused, what lies in the folder is not its own.
     let is_refused = matches!(said.code, Some(1 | 2));
-    if let Some(place) = words.iter().position(|word| *word == "--out" && !is_refused) {
-        if let Some(folder) = words.get(place + 1) {
-            check_run(Path::new(folder));
-        }
+    let out = words.iter().skip_while(|word| **word != "--out" || is_refused).nth(1);
+    if let Some(folder) = out {
+        check_run(Path::new(folder));
     }
 }
 

@@ -50,6 +50,18 @@ impl Kind {
     }
 }
 
+/// The servers of known truth, built once; `None` where there is no C compiler.
+pub fn truth() -> Option<PathBuf> {
+    program("cc")?;
+    let folder = repository().join("testbed/truth");
+    // Tests of one run start at once.
+    let mut make = Command::new("flock");
+    let built = make.arg(&folder).args(["make", "-s", "CC=cc", "-C"]).arg(&folder).arg("build/truth").output();
+    let built = built.expect("flock runs make");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(folder.join("build/truth"))
+}
+
 /// One answer in a server's access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Logged {

@@ -1,20 +1,8 @@
 //! Up through the loads and down again, on servers whose truth is known (`testbed/truth`).
 
-use crate::rig::{free_port, member, open_dir, program, repository, run, skip_unless, straingauge};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// The servers of known truth, built once; `None` where there is no C compiler.
-fn truth() -> Option<PathBuf> {
-    program("cc")?;
-    let folder = repository().join("testbed/truth");
-    // Tests of one run start at once.
-    let mut make = Command::new("flock");
-    let built = make.arg(&folder).args(["make", "-s", "CC=cc", "-C"]).arg(&folder).arg("build/truth").output();
-    let built = built.expect("flock runs make");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Some(folder.join("build/truth"))
-}
+use crate::rig::{free_port, member, open_dir, run, skip_unless, straingauge};
+use crate::server::truth;
+use std::path::Path;
 
 /// What `find --unload` said of a server: its text, each space and end of a line a space; its JSON and its page.
 struct Found {

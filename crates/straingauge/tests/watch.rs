@@ -252,7 +252,7 @@ fn a_screen_fits_the_terminal_and_q_ends_it() {
             assert!(line.chars().count() <= 80 && !line.contains('\n'), "{line:?}");
         }
         assert!(lines[0].starts_with(&format!(":{}", server.port)), "the head is in sight: {plain}");
-        for words in ["requests  ", "connections  ", "server  "] {
+        for words in ["requests  ", "connections  ", "server  ", "headroom  "] {
             assert!(lines.iter().any(|line| line.starts_with(words)), "'{words}' is not in {plain}");
         }
     }

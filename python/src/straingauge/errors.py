@@ -27,6 +27,14 @@ class MissingLibraryError(ImportError):
         super().__init__(f"{library} is not installed: pip install 'straingauge[{extra}]'")
 
 
+class MissingProgramError(FileNotFoundError):
+    """The straingauge program was not found; the message says where it was looked for."""
+
+
+class RunWarning(UserWarning):
+    """A folder of runs has one that cannot be read."""
+
+
 def printable(text: str, limit: int = 200) -> str:
     """Makes untrusted text fit for a message: no control characters, bounded length."""
     shown = "".join(char if char.isprintable() else "?" for char in text[: limit + 1])

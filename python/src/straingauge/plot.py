@@ -33,7 +33,7 @@ _ROWS: "List[Tuple[str, bool, List[Tuple[str, str]]]]" = [
 def find(run: "Run", findings: Optional[Mapping[str, Any]] = None) -> "Figure":
     """A find run: throughput, response time and the server's CPU per request, against connections and offered load.
 
-    `findings` is what `straingauge report RUN --json` printed (or its `findings`); with it the yield and failure points
+    `findings` is `run.findings()`, or what `straingauge report RUN --json` printed; with it the yield and failure points
     are drawn with their intervals.
     """
     pyplot = _pyplot()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence, Tuple, Union, overload
 
-from . import frames, histogram
+from . import executable, frames, histogram
 from .bounded import MAX_POINTS, MAX_SERIES_BYTES, read_text
 from .errors import RunError, printable
 from .frames import Column
@@ -80,6 +80,14 @@ class Run:
         if merged is None:
             raise KeyError(f"no point of this run has a histogram of {tag!r}")
         return merged
+
+    def findings(self) -> "Mapping[str, Any]":
+        """Zones, yield and failure points and verdict: what `straingauge report RUN --json` prints. Needs the program.
+
+        `MissingProgramError` where it is not found, `RunError` where it refuses the run.
+        """
+        found: "Mapping[str, Any]" = executable.report(self.path)
+        return found
 
     @overload
     def points_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...

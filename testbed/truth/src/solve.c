@@ -35,13 +35,14 @@ static double capacity_per_sec(const struct parameters *of) {
     return of->kind == GROWING ? 0 : 1e9 * (double)of->workers / (double)of->time_ns;
 }
 
+/* How long a request is worked on in a closed loop, loaded from below. */
+static double work_s(const struct parameters *of, double connections) {
+    double storm = of->kind == METASTABLE && connections > overload(of) ? (double)(1 + of->retries) : 1;
+    return law_time_ns(of, connections) * 1e-9 * storm;
+}
+
 double solve_throughput(const struct parameters *of, double connections) {
-    double time_s = law_time_ns(of, connections) * 1e-9;
-    if (of->kind == BUCKET)
-        return of->rate_per_sec;
-    if (of->kind == METASTABLE && connections > overload(of))
-        time_s *= (double)(1 + of->retries);
-    return fmin(connections, (double)of->workers) / time_s;
+    return of->kind == BUCKET ? of->rate_per_sec : fmin(connections, (double)of->workers) / work_s(of, connections);
 }
 
 static double gain(const struct parameters *of, double connections) {
@@ -62,10 +63,19 @@ static double yield_connections(const struct parameters *of) {
     return above;
 }
 
-/* Where the response time, n / throughput, passes the limit. EXPONENTIAL varies about it: there is no formula. */
+/* The longest response time of a closed loop whose clients begin together. They stay in step: k of them are answered
+ * at once, and the last waits for all rounds before. */
+static double longest_s(const struct parameters *of, double connections) {
+    if (of->kind == BUCKET)
+        return connections / of->rate_per_sec;
+    return ceil(connections / (double)of->workers) * work_s(of, connections);
+}
+
+/* The first load whose response time passes the limit. More than one in a hundred waits the longest, with up to 100
+ * workers. EXPONENTIAL varies: there is no formula. */
 static double failure_connections(const struct parameters *of) {
     for (int connections = 1; of->kind != EXPONENTIAL && connections < MOST_CONNECTIONS; connections++)
-        if (connections / solve_throughput(of, connections) > LIMIT_S)
+        if (longest_s(of, connections) > LIMIT_S)
             return connections;
     return 0;
 }

@@ -184,6 +184,50 @@ static void open_loop(void) {
     }
 }
 
+static int by_time(const void *a, const void *b) {
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* The 99th percentile of the response times of a closed loop of n clients that begin together. */
+static double p99_s(struct parameters of, int64_t n) {
+    enum { ROUNDS = 200 };
+    struct queue queue = queue_of(of);
+    struct request answered;
+    int64_t *asked_ns = calloc((size_t)n, sizeof *asked_ns), *times = calloc((size_t)n * ROUNDS, sizeof *times), now_ns;
+    int64_t count = 0;
+    first_here = 0;
+    for (int64_t client = 0; client < n; client++)
+        queue_arrive(&queue, (uint64_t)client, 0, n);
+    while (count < n * ROUNDS && (now_ns = queue_next_ns(&queue)) < INT64_MAX)
+        while (count < n * ROUNDS && queue_take(&queue, now_ns, &answered)) {
+            times[count++] = answered.ns - asked_ns[answered.client];
+            asked_ns[answered.client] = answered.ns;
+            queue_arrive(&queue, answered.client, answered.ns, n);
+        }
+    queue_free(&queue);
+    qsort(times, (size_t)count, sizeof *times, by_time);
+    double p99 = (double)times[(count - 1) * 99 / 100] * 1e-9;
+    free(asked_ns);
+    free(times);
+    return p99;
+}
+
+static void closed_failure(void) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        int64_t n = (int64_t)truths[kind].failure;
+        char name[96];
+        if (!n)
+            continue;
+        double below = p99_s(EXAMPLES[kind], n - 1), at = p99_s(EXAMPLES[kind], n);
+        if (!(below <= 0.1 && at > 0.1))
+            fprintf(stderr, "%s: p99 %.4f s with %d clients, %.4f s with one more\n", KIND_NAMES[kind], below,
+                    (int)n - 1, at);
+        snprintf(name, sizeof name, "%s: clients that begin together fail at its failure point", KIND_NAMES[kind]);
+        verdict(below <= 0.1 && at > 0.1, name);
+    }
+}
+
 static void gone(void) {
     struct queue queue = queue_of(EXAMPLES[WORKERS]);
     struct request answered;
@@ -235,6 +279,7 @@ int main(void) {
     yield();
     metastable();
     never_back();
+    closed_failure();
     open_loop();
     gone();
     draws();

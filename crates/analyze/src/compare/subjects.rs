@@ -1,7 +1,7 @@
 //! Whether two runs measured the same thing: compares what their directories record about the server and the requests.
 
 use record::text::plain;
-use record::{ClientPlan, RunDir};
+use record::{ClientPlan, RunDir, RunKind, RunRecord};
 
 /// Longest part of a text that is quoted.
 const QUOTED: usize = 70;
@@ -19,7 +19,7 @@ pub fn server_words(run: &RunDir) -> String {
 
 /// Doubts about a comparison of runs that measured different servers or sent different requests. Missing facts about a
 /// server (one that was not watched, an unknown version) are no difference.
-pub(super) fn doubts(a: &RunDir, b: &RunDir) -> Vec<String> {
+pub(super) fn doubts(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     let mut doubts = Vec::new();
     let servers = servers(a, b);
     if !servers.is_empty() {
@@ -38,10 +38,10 @@ pub(super) fn doubts(a: &RunDir, b: &RunDir) -> Vec<String> {
     doubts
 }
 
-fn servers(a: &RunDir, b: &RunDir) -> Vec<String> {
-    let fact = |name: &'static str| move |run: &RunDir| run.record.server_facts.get(name).cloned();
-    let command = |run: &RunDir| {
-        let typed = run.record.scenario.server().map(|server| server.argv.join(" "));
+fn servers(a: &RunRecord, b: &RunRecord) -> Vec<String> {
+    let fact = |name: &'static str| move |run: &RunRecord| run.server_facts.get(name).cloned();
+    let command = |run: &RunRecord| {
+        let typed = run.scenario.server().map(|server| server.argv.join(" "));
         typed.or_else(|| fact("command")(run))
     };
     // Another program has another command line, too: the first difference is enough.
@@ -49,25 +49,30 @@ fn servers(a: &RunDir, b: &RunDir) -> Vec<String> {
         .or_else(|| difference("executable", a, b, fact("executable")))
         .or_else(|| difference("version", a, b, fact("version")))
         .or_else(|| difference("command line", a, b, command));
-    let select = |run: &RunDir| {
-        let is_watched = run.record.server_facts.contains_key("program");
-        is_watched.then(|| fact("scalable_select")(run).unwrap_or_else(|| "not preloaded".into()))
-    };
-    identity.into_iter().chain(difference("scalable select", a, b, select)).collect()
+    identity.into_iter().chain(select(a, b)).collect()
 }
 
-fn loads(a: &RunDir, b: &RunDir) -> Vec<String> {
-    let protocol = |run: &RunDir| Some(run.record.scenario.url().split_once("://")?.0.to_ascii_lowercase());
-    let headers = |run: &RunDir| {
-        let headers = &run.record.scenario.load()?.headers;
+/// Whether one of the servers was under scalable select, and the other not.
+fn select(a: &RunRecord, b: &RunRecord) -> Option<String> {
+    difference("scalable select", a, b, |run| {
+        let is_watched = run.server_facts.contains_key("program");
+        let preloaded = || run.server_facts.get("scalable_select").cloned();
+        is_watched.then(|| preloaded().unwrap_or_else(|| "not preloaded".into()))
+    })
+}
+
+fn loads(a: &RunRecord, b: &RunRecord) -> Vec<String> {
+    let protocol = |run: &RunRecord| Some(run.scenario.url().split_once("://")?.0.to_ascii_lowercase());
+    let headers = |run: &RunRecord| {
+        let headers = &run.scenario.load()?.headers;
         let all: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
         Some(if all.is_empty() { "none".into() } else { all.join(", ") })
     };
-    let per_connection = |run: &RunDir| match run.record.scenario.load()?.requests_per_connection {
+    let per_connection = |run: &RunRecord| match run.scenario.load()?.requests_per_connection {
         0 => Some("no limit".to_string()),
         limit => Some(limit.to_string()),
     };
-    let path = |run: &RunDir| Some(run.record.scenario.path().map_or("not emulated".to_string(), |path| path.words()));
+    let path = |run: &RunRecord| Some(run.scenario.path().map_or("not emulated".to_string(), |path| path.words()));
     let mut found: Vec<String> = [
         difference("protocol", a, b, protocol),
         difference("request", a, b, request),
@@ -78,10 +83,10 @@ fn loads(a: &RunDir, b: &RunDir) -> Vec<String> {
     .into_iter()
     .flatten()
     .collect();
-    let (Some(of_a), Some(of_b)) = (a.record.scenario.load(), b.record.scenario.load()) else { return found };
+    let (Some(of_a), Some(of_b)) = (a.scenario.load(), b.scenario.load()) else { return found };
     if of_a.workload != of_b.workload {
         let names = difference("workload", a, b, |run| {
-            let name = &run.record.scenario.load()?.workload.name;
+            let name = &run.scenario.load()?.workload.name;
             Some(if name.is_empty() { "none".into() } else { name.clone() })
         });
         found.push(names.unwrap_or_else(|| "another mix, log or rate series".into()));
@@ -92,9 +97,55 @@ fn loads(a: &RunDir, b: &RunDir) -> Vec<String> {
     found
 }
 
+/// Whether two runs did the same to the same server: the same command with the same requests, clients and path, the same
+/// program, loads that can be compared. The program's version and its command line may differ, as may machine and date:
+/// their effect is what a series of such runs shows.
+pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
+    let is_same_load = match (&a.scenario.kind, &b.scenario.kind) {
+        (RunKind::Load(a), RunKind::Load(b)) => (a.load.connections, a.load.pace) == (b.load.connections, b.load.pace),
+        (RunKind::Find(_), RunKind::Find(_)) | (RunKind::Profile(_), RunKind::Profile(_)) => {
+            let axis = |run: &RunRecord| run.scenario.sweep().and_then(|sweep| Some(sweep.axis.as_ref()?.axis));
+            axis(a) == axis(b)
+        }
+        (RunKind::Watch(a), RunKind::Watch(b)) => (a.port, a.mode) == (b.port, b.mode),
+        (RunKind::Simulate(a), RunKind::Simulate(b)) => a == b,
+        _ => false,
+    };
+    let (of_a, of_b) = (program(a), program(b));
+    // Of a server elsewhere only its address is known.
+    let is_same_server = of_a == of_b && (of_a.is_some() || host(a) == host(b));
+    is_same_load && is_same_server && select(a, b).is_none() && loads(a, b).is_empty()
+}
+
+/// The host of the URL, without its port.
+fn host(run: &RunRecord) -> Option<String> {
+    let url = run.scenario.url();
+    let authority = url.split_once("://")?.1.split('/').next()?;
+    Some(authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_ascii_lowercase())
+}
+
+/// The server's program, as far as it is known.
+pub fn program(run: &RunRecord) -> Option<String> {
+    let started = || {
+        let path = run.scenario.server()?.argv.first()?;
+        Some(path.rsplit('/').next().unwrap_or(path).to_string())
+    };
+    let simulated = || match &run.scenario.kind {
+        RunKind::Simulate(simulated) => simulated.argv.first().cloned(),
+        _ => None,
+    };
+    run.server_facts.get("program").cloned().or_else(started).or_else(simulated)
+}
+
+/// What was asked of the server, in words: method and path, the workload's name, the port that was watched.
+pub fn request_words(run: &RunRecord) -> String {
+    let workload = run.scenario.load().map(|load| load.workload.name.clone()).filter(|name| !name.is_empty());
+    plain(&workload.or_else(|| request(run)).unwrap_or_else(|| run.scenario.url().into_owned()), 80)
+}
+
 /// The requests: method and targets.
-fn request(run: &RunDir) -> Option<String> {
-    let plan = run.record.scenario.load()?;
+fn request(run: &RunRecord) -> Option<String> {
+    let plan = run.scenario.load()?;
     let count = plan.workload.targets.max(plan.targets.len() as u64);
     let paths: Vec<&str> = plan.targets.iter().map(|target| target.path.as_str()).collect();
     match paths.as_slice() {
@@ -114,7 +165,7 @@ fn clients(plan: &ClientPlan) -> ClientPlan {
 }
 
 /// A fact that both runs have and that differs, in words.
-fn difference(name: &str, a: &RunDir, b: &RunDir, of: impl Fn(&RunDir) -> Option<String>) -> Option<String> {
+fn difference(name: &str, a: &RunRecord, b: &RunRecord, of: impl Fn(&RunRecord) -> Option<String>) -> Option<String> {
     let (a, b) = (of(a)?, of(b)?);
     if a == b {
         return None;

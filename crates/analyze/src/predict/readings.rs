@@ -166,10 +166,11 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     };
     let one_thread = allowed < 2.0
         || median(&all.iter().filter_map(thread_share).collect::<Vec<_>>()).is_some_and(|share| share > 0.8);
+    let quota = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0).unwrap_or(f64::INFINITY);
     let mut readings = Readings {
         closed: Vec::new(),
         open: Vec::new(),
-        parallel_cpus: if one_thread { 1.0 } else { allowed },
+        parallel_cpus: if one_thread { 1.0 } else { allowed }.min(quota),
         allowed_cpus: allowed,
         one_thread,
         others_cpus,
@@ -196,9 +197,9 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     Ok(readings)
 }
 
+/// The most in any of its points: what the server's threads may run on is known once they have run.
 fn allowed_cpus(run: &RunDir) -> f64 {
-    let pinned = run.record.scenario.server().map_or(0, |server| server.cpus.len());
-    (if pinned > 0 { pinned as f64 } else { f64::from(u32::try_from(run.record.machine.cpus).unwrap_or(1)) }).max(1.0)
+    run.points.iter().map(|point| crate::point::allowed_cpus(run, point)).fold(1.0, f64::max)
 }
 
 fn reading(

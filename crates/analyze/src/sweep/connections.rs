@@ -16,6 +16,8 @@ use std::collections::BTreeSet;
 const BUDGET_SHARE: f64 = 0.5;
 /// Loads are refined until neighbours around a change of zone differ by this factor.
 const FINEST_RATIO: f64 = 1.25;
+/// The most loads that refining adds at once.
+const REFINED: usize = 2;
 /// The most loads in one repeat.
 const MAX_LOADS: usize = 24;
 
@@ -122,10 +124,14 @@ impl ConnectionSweep {
     }
 
     fn start_repeat(&mut self, findings: &SweepFindings, left_ns: u64, elapsed_ns: u64) {
-        self.refine(findings);
         let wanted = u64::from(self.repeats().min(MIN_REPEATS).saturating_sub(self.repeat).max(1));
         let fits = left_ns / self.schedule.point_ns(elapsed_ns).saturating_mul(wanted * self.ways()).max(1);
-        self.thin(findings, usize::try_from(fits).unwrap_or(usize::MAX).max(5));
+        let fits = usize::try_from(fits).unwrap_or(usize::MAX).max(5);
+        // A way down that time cuts short is worth nothing: where the repeats would not fit, no load is added.
+        if !self.plan.unload || self.loads.len() + REFINED <= fits {
+            self.refine(findings);
+        }
+        self.thin(findings, fits);
         self.repeat += 1;
         self.again.clear();
         self.queue = self.order(findings);

@@ -9,8 +9,9 @@ use record::{Sweep, names};
 
 /// Whether a cause explains what an idle server waits for.
 fn explains_waiting(causes: &[Cause]) -> bool {
-    const WAITS: [&str; 9] = [
+    const WAITS: [&str; 10] = [
         "client",
+        "cpu-quota",
         "descriptors",
         "server-errors",
         "slow-file",
@@ -58,6 +59,16 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             percent(thread)
         );
     }
+    let points = evidence.quiet_at(Sweep::Connections, level.load);
+    if let Some(used) = level.cpu_quota_used_ratio.map(|spread| spread.median).filter(is_saturated)
+        && let Some(limit) = typical(&points, names::SERVER_QUOTA)
+    {
+        let used = percent(used.min(1.0));
+        return format!(
+            "The server's limit of CPU time saturated first: it used {used} of its {limit:.2} CPUs at {at}{}.",
+            share_words(level)
+        );
+    }
     if let Some(cpus) = cpus.filter(is_saturated)
         && let Some(own) = evidence.crowded_out(Sweep::Connections, level.load)
     {
@@ -72,7 +83,7 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         return format!("The server's CPUs saturated first: {} busy at {at}{}.", percent(cpus), share_words(level));
     }
     if causes.iter().any(|cause| cause.rule == "interrupts")
-        && let Some(busy) = typical(&evidence.quiet_at(Sweep::Connections, level.load), names::SERVER_SOFTIRQ_CPU_BUSY)
+        && let Some(busy) = typical(&points, names::SERVER_SOFTIRQ_CPU_BUSY)
     {
         return format!(
             "The CPU that takes the receive processing saturated first: it was {} busy at {at}.",

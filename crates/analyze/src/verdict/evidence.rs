@@ -1,6 +1,7 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
 use crate::disturbance::{self, quiet_first};
+use crate::point::{allowed_cpus, own_limit};
 use crate::statistics::median;
 use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, softirq_beside_us};
 use record::text::plain;
@@ -106,13 +107,13 @@ impl<'a> Evidence<'a> {
         None
     }
 
-    /// Whether the server filled a thread, or itself most of its CPUs, in most of the points; `None` if neither was
-    /// measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
+    /// Whether the server filled a thread, its limit of CPU time, or itself most of its CPUs, in most of the points; `None` if none
+    /// was measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
     /// another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
         let limit = self.criteria().saturation_ratio;
         let of_point = |point: &&Point| {
-            let thread = point.value(names::SERVER_BUSIEST_THREAD).map(|share| share >= limit);
+            let thread = own_limit(point).map(|share| share >= limit);
             let cpus = point.value(names::SERVER_CPU_BUSY).map(|busy| busy >= limit && self.is_own_work(point));
             match (thread, cpus) {
                 (Some(thread), Some(cpus)) => Some(thread || cpus),
@@ -131,9 +132,7 @@ impl<'a> Evidence<'a> {
 
     /// The server's own work as a share of the CPUs that it may use.
     fn own_share(&self, point: &Point) -> Option<f64> {
-        let record = &self.run.record;
-        let pinned = record.scenario.server().map_or(0, |server| server.cpus.len());
-        let cpus = if pinned > 0 { pinned } else { record.machine.cpus }.max(1) as f64;
+        let cpus = allowed_cpus(self.run, point);
         let softirq_cpus =
             softirq_beside_us(point).unwrap_or(0.0) * 1e-6 * point.value(names::THROUGHPUT).unwrap_or(0.0);
         Some((point.value(names::SERVER_CPUS_USED)? + softirq_cpus) / cpus)

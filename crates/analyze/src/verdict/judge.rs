@@ -123,6 +123,35 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
+/// A control group stopped until the next period because it used its limit of CPU time.
+pub fn cpu_quota(evidence: &Evidence<'_>) -> Option<Finding> {
+    let (points, lowest) = (evidence.strained(), evidence.lowest());
+    let (share, periods) = pooled(&points, names::SERVER_THROTTLED)?;
+    let used = typical(&points, names::SERVER_QUOTA_USED)?;
+    let limit = typical(&points, names::SERVER_QUOTA)?;
+    if periods < LEAST_PERIODS || at_least(share, periods, 2.0) < THROTTLED_RATIO || used < QUOTA_USED_RATIO {
+        return None;
+    }
+    let before =
+        pooled(&lowest, names::SERVER_THROTTLED).map(|(share, _)| format!(", {} at the lowest load", percent(share)));
+    let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
+    finding(
+        format!(
+            "The server has used up its limit of CPU time: its control group may use {limit:.2} CPUs, used {} of that beyond the yield point, \
+             and was stopped in {} of its periods (n = {}{}).",
+            percent(used),
+            percent(share),
+            grouped(periods),
+            before.unwrap_or_default()
+        ),
+        format!(
+            "To try: a higher limit (`docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd), or less CPU time a request; \
+             `{command}` names the group, `cpu.max` in its folder (`cpu.cfs_quota_us` in version 1) is the limit."
+        ),
+        &[command],
+    )
+}
+
 /// Answers that are not 2xx or 3xx from a load on.
 pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
     let limit = evidence.criteria().error_ratio;
@@ -296,7 +325,7 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Finding> {
     let record = &evidence.run.record;
     let cpus: Vec<usize> = match record.scenario.server() {
         Some(server) if !server.cpus.is_empty() => server.cpus.clone(),
-        _ => (0..record.machine.cpus).collect(),
+        _ => (0..typical(&points, names::SERVER_CPUS).map_or(record.machine.cpus, |cpus| cpus as usize)).collect(),
     };
     let mask = cpus.iter().filter(|cpu| **cpu < 64).fold(0u64, |mask, cpu| mask | 1 << cpu);
     let command = format!("echo {mask:x} > /sys/class/net/DEVICE/queues/rx-0/rps_cpus");

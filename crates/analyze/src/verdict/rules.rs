@@ -114,8 +114,16 @@ pub const HELPER_THREADS: u8 = 2;
 /// See [`POOL_TOLERANCE`].
 pub const POOL_EVENTS: f64 = 0.6;
 
+/// Periods of a limit of CPU time that a share of them rests on at least; the share in which the group was stopped, and the share of
+/// the limit that it used.
+pub const LEAST_PERIODS: f64 = 5.0;
+/// See [`LEAST_PERIODS`].
+pub const THROTTLED_RATIO: f64 = 0.2;
+/// See [`LEAST_PERIODS`].
+pub const QUOTA_USED_RATIO: f64 = 0.8;
+
 /// All rules.
-pub const RULES: [Rule; 18] = [
+pub const RULES: [Rule; 19] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -151,6 +159,18 @@ pub const RULES: [Rule; 18] = [
         is_counted: true,
         hidden_by: &[],
         judge: judge::descriptors,
+    },
+    Rule {
+        id: "cpu-quota",
+        cause: "the server's limit of CPU time",
+        evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio`: the kernel's account of the control group (`cpu.stat`)",
+        threshold: "beyond the yield point the group was stopped in 20 % of its periods at least (lower end of the interval, 5 periods or more), and used 80 % of the limit",
+        refuted_by: "`nr_throttled` in the group's `cpu.stat` does not grow under this load",
+        remedy: "a higher limit: `docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd; less CPU time a request",
+        source: "Turner, Rao and Rao, \"CPU bandwidth control for CFS\" (Linux Symposium 2010); the kernel's documentation of cgroup v2, `cpu.max`",
+        is_counted: true,
+        hidden_by: &[],
+        judge: judge::cpu_quota,
     },
     Rule {
         id: "stays-down",

@@ -1,7 +1,8 @@
 //! Reads `watch.jsonl` of a run directory: untrusted, perhaps cut off in its last line, perhaps still growing, perhaps of weeks.
 
+use super::headroom::Estimator;
 use record::watch::system::{CpuModes, Kind};
-use record::watch::{ChargedCpu, CpuTotals, FILE, Line, Reading, SizeClass};
+use record::watch::{ChargedCpu, CpuTotals, FILE, Headroom, Line, Reading, SizeClass};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -74,6 +75,8 @@ pub struct Recording {
     pub has_requests: bool,
     /// CPUs of the machine; 0 = not recorded.
     pub cpus: u64,
+    /// The headroom over the whole recording; absent where the limits were not recorded.
+    pub headroom: Option<Headroom>,
     /// Readings read, those that were thinned out included.
     pub readings: u64,
     /// Lines that could not be read.
@@ -105,6 +108,7 @@ impl Recording {
         let mut recording = Recording::default();
         let (mut line, mut number, mut last_ns) = (Vec::new(), 0u64, None);
         let mut thinning = Thinning { stride: 1, offered: 0 };
+        let mut estimator = Estimator::whole();
         loop {
             line.clear();
             let count = lines.by_ref().take(MOST_LINE_BYTES).read_until(b'\n', &mut line).map_err(Refusal::Io)?;
@@ -138,6 +142,7 @@ impl Recording {
                 }
                 Ok(Line::Reading(taken)) => {
                     last_ns = Some(taken.totals.elapsed_ns);
+                    estimator.add(&taken.totals);
                     recording.add(taken.totals, &mut thinning);
                 }
                 Err(error) if number == 1 => return Err(Refusal::NotAWatch(format!("not a watch's: {error}"))),
@@ -148,6 +153,7 @@ impl Recording {
             return Err(Refusal::NotAWatch("the file is empty".into()));
         }
         recording.end();
+        recording.headroom = recording.last.limits.is_some().then(|| estimator.headroom());
         Ok(recording)
     }
 

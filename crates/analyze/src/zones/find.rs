@@ -236,6 +236,9 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
 fn saturation_words(level: &Level, criteria: &Criteria) -> String {
     let thread = level.busiest_thread_cpus.map(|spread| spread.median);
     let cpus = level.cpus_busy_ratio.map(|spread| spread.median);
+    if let Some(used) = level.cpu_quota_used_ratio.filter(|used| used.median >= criteria.saturation_ratio) {
+        return format!("; the server uses {} of its limit of CPU time", percent(used.median.min(1.0)));
+    }
     match (thread, cpus) {
         (_, Some(cpus)) if cpus >= criteria.saturation_ratio => {
             let whose = if level.crowded { ", much of it with other work" } else { "" };

@@ -67,6 +67,7 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         softirq_us_per_request: spread(&best, softirq_beside_us),
         cpus_busy_ratio: spread(&best, named(names::SERVER_CPU_BUSY)),
         busiest_thread_cpus: spread(&best, named(names::SERVER_BUSIEST_THREAD)),
+        cpu_quota_used_ratio: spread(&best, named(names::SERVER_QUOTA_USED)),
         client_limited: 2 * limited > best.len(),
         crowded: 2 * best.iter().filter(|point| is_crowded(point)).count() > best.len(),
     }

@@ -7,6 +7,7 @@ mod crowded;
 mod fits;
 mod fixture;
 mod grid;
+mod index;
 mod prediction;
 mod prediction_limits;
 mod price;

@@ -136,6 +136,37 @@ fn a_slow_log_is_named_with_its_file_and_hides_the_lock_before_it() {
 }
 
 #[test]
+fn a_limit_of_cpu_time_is_named_where_it_stops_the_server() {
+    let limited = |stopped: f64| {
+        move |point: &mut Point| {
+            let is_full = point.connections > 4;
+            set(point, names::SERVER_THREADS, 1.0, 1);
+            set(point, names::SERVER_QUOTA, 0.5, 1);
+            set(point, names::SERVER_QUOTA_USED, if is_full { 0.99 } else { 0.2 * point.connections as f64 }, 2);
+            set(point, names::SERVER_THROTTLED, if is_full { stopped } else { 0.0 }, 10);
+        }
+    };
+    let verdict = judged(waits(), fixture::record(), limited(0.95));
+    assert_eq!(found(&verdict), ["cpu-quota"], "{:?}", verdict.sentences);
+    let because = &verdict.causes[0].because;
+    assert!(because.contains("may use 0.50 CPUs") && because.contains("95 % of its periods"), "{because}");
+    let first = verdict.sentences.iter().find(|sentence| sentence.contains("saturated first"));
+    assert!(first.is_some_and(|first| first.contains("limit of CPU time saturated first")), "{first:?}");
+    // A group that is never stopped is not held back, however the times are rounded.
+    assert!(!found(&judged(waits(), fixture::record(), limited(0.0))).contains(&"cpu-quota"));
+}
+
+#[test]
+fn the_servers_share_is_of_its_own_cpus() {
+    // Two of the eight CPUs of the other machine are full of the server's own work: they are its limit.
+    let verdict = judged(healthy(), fixture::record(), |point| {
+        set(point, names::SERVER_CPUS, 2.0, 1);
+        set(point, names::SERVER_BUSIEST_THREAD, 0.3, 2);
+    });
+    assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
+}
+
+#[test]
 fn a_full_table_of_descriptors_is_named_where_connections_wait_for_it() {
     let full = |waiting: f64| {
         move |point: &mut Point| {

@@ -213,3 +213,16 @@ fn what_was_faster_once_and_what_slows_for_good_did_not_come_down() {
         }
     }
 }
+
+#[test]
+fn three_whole_ways_down_fit_where_time_is_short() {
+    for budget_s in [110, 120, 130, 140, 160] {
+        for seed in 0..seeds() {
+            let plan = SweepPlan { connections_max: 64, ..walking(budget_s) };
+            let mut bench = Bench::new(metastable(0.02, 0.05), seed);
+            bench.sweep_connections(&plan, seed);
+            let found = zones::find(&bench.points, &plan.criteria).unloading.unwrap();
+            assert!(found.widest().is_some(), "{budget_s} s, seed {seed}: {found:#?}");
+        }
+    }
+}

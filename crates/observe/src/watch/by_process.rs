@@ -14,6 +14,8 @@ pub const LISTED: usize = 64;
 /// The work of one process's threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Work {
+    /// Threads that have read a request.
+    pub threads: u64,
     counts: ProcessCounts,
     elapsed_ns: [u64; PHASES],
     cpu_ns: [i64; PHASES],
@@ -21,6 +23,7 @@ pub struct Work {
 
 impl Work {
     fn add(&mut self, other: &Work) {
+        self.threads += other.threads;
         self.counts.requests += other.counts.requests;
         self.counts.bytes_in += other.counts.bytes_in;
         self.counts.bytes_out += other.counts.bytes_out;
@@ -51,6 +54,7 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
     for thread in threads.filter(|thread| thread.tgid != 0) {
         between_ns += thread.other_cpu_ns;
         by_pid.entry(thread.tgid).or_default().add(&Work {
+            threads: u64::from(thread.requests > 0),
             counts: ProcessCounts {
                 requests: thread.requests,
                 bytes_in: thread.bytes_in,
@@ -65,6 +69,7 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
     by_pid.insert(
         0,
         Work {
+            threads: 0,
             counts: ProcessCounts {
                 requests: counts.displaced_thread_requests,
                 bytes_in: counts.displaced_thread_bytes_in,

@@ -2,12 +2,14 @@
 
 use crate::error::ObserveError;
 use crate::group::{Group, GroupCounters, GroupSize, ProcessCpu, ServerGroup};
+use crate::limits::LimitReader;
 use crate::listening::server_on_port;
 use crate::namespace::in_namespace_of;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::processes::ProcessTable;
 use crate::sock_diag::{DiagSocket, Listener, PortSockets, Scope};
 use crate::{cpu_clock, facts};
+use record::watch::LimitTotals;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -33,6 +35,7 @@ pub struct ServerSide {
     network_at_start: NetworkReading,
     inodes: HashSet<u64>,
     drops: Drops,
+    limits: LimitReader,
     /// Why the processes cannot be read.
     pub trouble: Option<String>,
 }
@@ -101,6 +104,7 @@ impl ServerSide {
             network_at_start: NetworkReading::default(),
             inodes: HashSet::new(),
             drops: Drops::default(),
+            limits: LimitReader::open(),
             trouble: None,
         };
         side.network_at_start = side.network.read();
@@ -141,6 +145,7 @@ impl ServerSide {
         self.table.scan();
         self.group.admit(&self.table);
         self.group.restart();
+        self.group.begin_window();
         self.network_at_start = self.network.read();
     }
 
@@ -175,6 +180,11 @@ impl ServerSide {
         reading.size = self.group.size();
         reading.processes = self.group.by_process();
         reading
+    }
+
+    /// What bounds the server, after [`ServerSide::read`].
+    pub fn limits(&mut self) -> LimitTotals {
+        self.limits.read(&mut self.group)
     }
 
     /// All sockets of the port, and this thread's CPU time for the scan.

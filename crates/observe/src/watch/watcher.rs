@@ -17,7 +17,9 @@ use crate::group::Group;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
-use record::watch::{ChargedCpu, ConnectTotals, ConnectionTotals, Counter, Counts, CpuTotals, Mode, Reading};
+use record::watch::{
+    ChargedCpu, ConnectTotals, ConnectionTotals, Counter, Counts, CpuTotals, LimitTotals, Mode, Reading,
+};
 use record::{Doubt, DoubtKind, Severity};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,6 +64,8 @@ pub struct WatchOptions {
     pub looks: bool,
     /// Also time phases by these functions of the server, in short windows.
     pub pack: Option<Pack>,
+    /// Read what bounds the server, too.
+    pub limits: bool,
     /// Count reads as on kernels before 6.3 (by `tcp_rcv_space_adjust`) on newer ones, too: for comparison.
     pub reads_by_position: bool,
 }
@@ -82,6 +86,7 @@ impl WatchOptions {
             room: None,
             looks: true,
             pack: None,
+            limits: false,
             reads_by_position: false,
         }
     }
@@ -332,12 +337,22 @@ impl Watcher {
         reading.processes = by_process::rows(work, &server.processes, reading.group_ns().unwrap_or(0), &reading.all());
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
+        reading.limits = self.options.limits.then(|| self.limits(charged.work.as_ref(), &server));
         self.slow.read(now_ns, &self.options, &self.server.pids());
         reading.system = self.slow.system.clone();
         reading.io = self.slow.io;
         reading.control_group = self.slow.control_group.clone();
         self.last = reading.clone();
         reading
+    }
+
+    fn limits(&mut self, work: Option<&BTreeMap<u32, by_process::Work>>, server: &ServerReading) -> LimitTotals {
+        let living = |pid: &u32| server.processes.iter().any(|process| process.pid == *pid);
+        let readers = |work: &BTreeMap<u32, by_process::Work>| {
+            let of_living = work.iter().filter(|(pid, _)| living(pid));
+            of_living.map(|(_, work)| work.threads).sum::<u64>().min(server.size.threads)
+        };
+        LimitTotals { reading_threads: work.map(readers), ..self.server.limits() }
     }
 
     fn read_cost(&mut self, reading: &mut Reading, charged: &Charged) {

@@ -108,6 +108,24 @@ fn costs_without_requests_are_not_measured() {
 }
 
 #[test]
+fn a_server_that_keeps_to_one_cpu_is_measured_against_that_cpu() {
+    let mut actor = Actor::start("burner");
+    let mut one = rustix::thread::CpuSet::new();
+    let all = rustix::thread::sched_getaffinity(None).unwrap();
+    one.set((0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap());
+    for task in std::fs::read_dir(format!("/proc/{}/task", actor.pid())).unwrap() {
+        let tid = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        rustix::thread::sched_setaffinity(rustix::thread::Pid::from_raw(tid), &one).unwrap();
+    }
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), Duration::from_millis(5)).unwrap();
+    observer.window_begins().unwrap();
+    actor.ask("burn");
+    let figures = observer.window_ends().unwrap().observation(1).figures;
+    assert_eq!(figures.value(names::SERVER_CPUS), Some(1.0));
+    actor.end();
+}
+
+#[test]
 fn a_window_must_begin_before_it_ends() {
     let mut observer = Observer::start(target(Group::None), Duration::from_millis(5)).unwrap();
     assert!(matches!(observer.window_ends(), Err(ObserveError::NoWindow)));

@@ -1,6 +1,6 @@
 //! One line of a watch's JSON output and of its recording.
 
-use super::{Mode, Rates, Reading, SizeClass};
+use super::{Headroom, Mode, Rates, Reading, SizeClass};
 use crate::Doubt;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -69,6 +69,9 @@ pub struct Taken {
     pub totals: Reading,
     /// Rates since the previous reading.
     pub rates: Rates,
+    /// How much more load the server can take, estimated from the readings so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<Headroom>,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
 }
@@ -144,7 +147,8 @@ mod tests {
         totals.processes.push(ProcessTotals { pid: 1, counted: Some(ProcessCounts::default()), ..Default::default() });
         totals.system.read_at_ns.insert("cpu".into(), 3);
         let rates = Rates::between(&Reading::default(), &totals);
-        let line = Line::Reading(Box::new(Taken { totals, rates, doubts: Vec::new() }));
+        let line =
+            Line::Reading(Box::new(Taken { totals, rates, headroom: Some(Headroom::default()), doubts: Vec::new() }));
         let Line::Reading(written) = &line else { unreachable!() };
         assert_eq!(read(&line.text()), **written);
     }

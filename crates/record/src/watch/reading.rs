@@ -5,6 +5,7 @@
 use super::counters::Counter;
 use super::counts::Counts;
 use super::histogram::Log2Histogram;
+use super::limits::LimitTotals;
 use super::system::{ControlGroupTotals, GroupIo, SystemTotals};
 use crate::Outside;
 use serde::{Deserialize, Serialize};
@@ -361,6 +362,9 @@ pub struct Reading {
     pub io: Option<GroupIo>,
     /// Counters of the control group that is watched; absent without one.
     pub control_group: Option<ControlGroupTotals>,
+    /// What bounds the server; absent where that is not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitTotals>,
 }
 
 /// A mean per request with the half-width of its 95 % interval.

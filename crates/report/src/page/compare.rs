@@ -200,7 +200,11 @@ fn differing(a: &[(String, String)], b: &[(String, String)]) -> Vec<Vec<String>>
 
 fn cost_tables(costs: &Costs) -> Vec<Table> {
     let row = |cost: &Cost| {
-        let ratio = if cost.a_us > 0.0 { format!("{:.3}", cost.b_us / cost.a_us) } else { "new".into() };
+        let ratio = match (cost.a_us > 0.0, cost.b_us > 0.0) {
+            (true, _) => format!("{:.3}", cost.b_us / cost.a_us),
+            (false, true) => "new".into(),
+            (false, false) => String::new(),
+        };
         let interval = cost.difference_us.map(|range| format!("{:+.2} to {:+.2}", range.low, range.high));
         vec![
             plain(&cost.name, 80),
@@ -223,7 +227,8 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
         "Layers",
         "layer",
         costs.layers.iter().map(row).collect(),
-        "CPU time by sampling; means over the loads that both measured, each load weighing the same.",
+        "CPU time by sampling; means over the loads that both measured, each load weighing the same. An interval needs two \
+         sampled points of each run at every load.",
     );
     let functions = table(
         "Functions that changed most",

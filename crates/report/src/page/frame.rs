@@ -9,19 +9,21 @@ use record::{RunDir, Status};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+pub(crate) const STYLE: &str = include_str!("style.css");
+pub(crate) const SCRIPT: &str = include_str!("script.js");
 
 /// Templates by name. The file name extension turns on escaping for HTML.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 13] = [
     ("classes.html", include_str!("classes.html")),
     ("compare.html", include_str!("compare.html")),
     ("doubts.html", include_str!("doubts.html")),
     ("figures.html", include_str!("figures.html")),
     ("frame.html", include_str!("frame.html")),
+    ("live.html", include_str!("live.html")),
     ("loads.html", include_str!("loads.html")),
     ("plain.html", include_str!("plain.html")),
     ("report.html", include_str!("template.html")),
+    ("runs.html", include_str!("runs.html")),
     ("simulated.html", include_str!("simulated.html")),
     ("table.html", include_str!("table.html")),
     ("watch.html", include_str!("watch.html")),
@@ -92,7 +94,7 @@ impl Frame {
 }
 
 /// What allows this style or script, and no other, in a Content-Security-Policy (W3C, CSP Level 3, section 2.3.1).
-fn source_hash(text: &str) -> String {
+pub(crate) fn source_hash(text: &str) -> String {
     use base64::Engine as _;
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text)))
 }

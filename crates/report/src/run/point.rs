@@ -51,7 +51,7 @@ pub fn point(point: &Point, latencies: &[(String, Latency)]) -> String {
 }
 
 /// `closed loop, 8 connections, 10.0 s after 1.00 s of warm-up`, and the end of the line.
-pub(super) fn heading(point: &Point) -> String {
+pub(crate) fn heading(point: &Point) -> String {
     let seconds = point.duration_ns as f64 / 1e9;
     let pace = match point.pace {
         Pace::Open { rate_per_sec, arrival: Arrival::Trace } => {
@@ -254,6 +254,10 @@ fn server(point: &Point) -> String {
     row("  system", names::SERVER_CPU_SYSTEM, us);
     row("  softirq", names::SERVER_SOFTIRQ, us);
     row("server's CPUs busy", names::SERVER_CPU_BUSY, percent);
+    if point.value(names::SERVER_QUOTA).is_some() {
+        row("limit of CPU time used", names::SERVER_QUOTA_USED, percent);
+        row("stopped by that limit", names::SERVER_THROTTLED, |share| format!("{} of its periods", percent(share)));
+    }
     row("busiest thread", names::SERVER_BUSIEST_THREAD, |value| format!("{} of a CPU", percent(value)));
     row("server memory", names::SERVER_MEMORY, format_bytes);
     row("accept queue", names::ACCEPT_QUEUE_MAX, |value| format!("{} at most", grouped(value)));

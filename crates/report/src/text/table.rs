@@ -1,6 +1,7 @@
 //! Aligned columns.
 
 use super::wrap;
+use crate::markdown::escaped;
 use serde::Serialize;
 
 /// A table: a header line and rows; the first `left` columns are aligned left, the others right.
@@ -22,24 +23,42 @@ impl Table {
         self.rows.len() < 2
     }
 
+    /// The longest cell of a column, from this row on.
+    fn width(&self, column: usize, from: usize) -> usize {
+        let cells = self.rows[from..].iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+
+    /// The columns that have content; those on the left always have.
+    fn shown(&self) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        (0..columns).filter(|column| *column < self.left || self.width(*column, 1) > 0).collect()
+    }
+
+    /// As a table in Markdown, and an empty line; nothing without a row.
+    pub fn markdown(&self) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        let shown = self.shown();
+        let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        let cell = |row: &[String], column: usize| row.get(column).map_or(String::new(), |cell| escaped(cell));
+        let mut lines = self.rows.iter().map(|row| line(&mut shown.iter().map(|column| cell(row, *column))));
+        let header = lines.next().unwrap_or_default();
+        let sides = shown.iter().map(|column| if *column < self.left { ":--" } else { "--:" }.to_string());
+        let marks = line(&mut sides.into_iter());
+        header + &marks + &lines.collect::<String>() + "\n"
+    }
+
     /// The lines, each after two spaces, columns two spaces apart. A column without any content is left out.
     pub fn lines(&self) -> String {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize, from: usize| {
-            self.rows[from..]
-                .iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let shown: Vec<usize> = (0..columns).filter(|column| *column < self.left || width(*column, 1) > 0).collect();
+        let shown = self.shown();
         let mut out = String::new();
         for row in &self.rows {
             let mut line = String::from(" ");
             for column in &shown {
                 let cell = row.get(*column).map_or("", String::as_str);
-                let pad = " ".repeat(width(*column, 0) - cell.chars().count());
+                let pad = " ".repeat(self.width(*column, 0) - cell.chars().count());
                 line.push(' ');
                 if *column < self.left {
                     line.push_str(&format!("{cell}{pad}"));

@@ -2,7 +2,7 @@
 
 use crate::metrics::{Buckets, Family, Metrics, Value};
 use record::Doubt;
-use record::watch::{Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
+use record::watch::{Counter, Headroom, Log2Histogram, Reading, Watching, bucket_end_ns};
 
 /// The distribution of times that the programs counted. Below a microsecond and above half a minute no separate bucket
 /// is needed.
@@ -29,7 +29,7 @@ fn state_word(state: &str) -> String {
 }
 
 /// The metrics of one reading. Label values are this program's own text.
-pub fn metrics(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics {
+pub fn metrics(reading: &Reading, watch: &Watching, headroom: &Headroom, doubts: &[Doubt]) -> Metrics {
     let at_unix_ns = reading.unix_ms.saturating_mul(1_000_000);
     let mut metrics = Metrics {
         since_unix_ns: at_unix_ns.saturating_sub(reading.elapsed_ns),
@@ -40,6 +40,7 @@ pub fn metrics(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics
     of_requests(&mut metrics, reading, watch);
     of_connections(&mut metrics, reading);
     of_processes(&mut metrics, reading, doubts);
+    super::headroom::add(&mut metrics, headroom);
     metrics
 }
 
@@ -167,7 +168,7 @@ mod tests {
         let mut class = ClassTotals { requests: 3, timed: 3, elapsed_ns: 3000, ..ClassTotals::default() };
         class.elapsed.0[5] = 3;
         let reading = Reading { classes: vec![class; 2], ..Reading::default() };
-        let text = page(&metrics(&reading, &watch, &[]), Format::Prometheus);
+        let text = page(&metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
         let mut types = std::collections::HashSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -187,7 +188,8 @@ mod tests {
 
     #[test]
     fn what_is_not_measured_has_no_sample() {
-        let metrics = metrics(&Reading::default(), &Watching { port: 80, ..Watching::default() }, &[]);
+        let metrics =
+            metrics(&Reading::default(), &Watching { port: 80, ..Watching::default() }, &Headroom::default(), &[]);
         let text = page(&metrics, Format::Prometheus);
         let measured: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(measured.len(), 2, "{text}");

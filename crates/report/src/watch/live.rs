@@ -1,9 +1,9 @@
 //! The screen of a terminal: as much as fits, the most important first, as `top` does. Rates are those of the last
 //! interval.
 
-use super::Screen;
 use super::processes::{shortened, who};
 use super::screen::{NOT_MEASURED, mode_words, number, states};
+use super::{Screen, headroom};
 use crate::doubt;
 use record::Outside;
 use record::units::{format_bytes, format_nanos, format_si};
@@ -38,6 +38,7 @@ pub fn screen(frame: &Screen<'_>, machine: &SystemTotals) -> String {
     head(&mut out, frame);
     requests(&mut out, frame);
     server(&mut out, frame);
+    let _ = writeln!(out, "headroom  {}", headroom::line(frame.headroom));
     connections(&mut out, frame);
     out.extend(frame.doubts.iter().map(doubt::line));
     classes(&mut out, frame);

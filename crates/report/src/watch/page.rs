@@ -23,6 +23,7 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
     let mut sentences: Vec<String> = sentences(findings);
     sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
     sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
+    sentences.extend(findings.headroom.iter().flat_map(super::headroom::sentences));
     if let Some(first) = &findings.first_unreadable {
         sentences.push(format!("{} lines of watch.jsonl could not be read; {first}.", findings.unreadable_lines));
     }

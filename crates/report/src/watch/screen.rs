@@ -4,6 +4,7 @@ use super::{Screen, machine, processes};
 use crate::doubt;
 use crate::text::estimate;
 use crate::text::table::Table;
+use crate::text::wrap;
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::counters::Row;
@@ -73,6 +74,7 @@ pub fn tables(frame: &Screen<'_>, span: &str) -> String {
         open(&mut out, frame);
         traffic(&mut out, frame.now);
     }
+    headroom(&mut out, frame);
     processes::screen(&mut out, frame.now);
     machine::screen(&mut out, &frame.first.system, frame.now);
     out + &doubt::text(frame.doubts)
@@ -344,6 +346,13 @@ fn open(out: &mut String, frame: &Screen<'_>) {
         );
     }
     let _ = writeln!(out, "\nlost  {}", counters(frame, Row::Lost).join(", "));
+}
+
+fn headroom(out: &mut String, frame: &Screen<'_>) {
+    let _ = writeln!(out, "\nheadroom  {}", super::headroom::line(frame.headroom));
+    for sentence in super::headroom::sentences(frame.headroom) {
+        out.push_str(&wrap(&sentence, "  - ", "    "));
+    }
 }
 
 fn traffic(out: &mut String, now: &Reading) {

@@ -23,6 +23,9 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
     {
         out.push_str(&wrap(&format!("{}: {}", why.0, why.1), "- ", "  "));
     }
+    for sentence in findings.headroom.iter().flat_map(super::headroom::sentences) {
+        out.push_str(&wrap(&sentence, "- ", "  "));
+    }
     for table in &findings.tables.tables {
         out.push('\n');
         out.push_str(&titled(table).text(true));

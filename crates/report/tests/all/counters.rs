@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use analyze::watch::{Recording, find};
-use record::watch::{Beginning, Counter, Counts, FILE, Line, Rates, Reading, Taken, Watching};
+use record::watch::{Beginning, Counter, Counts, FILE, Headroom, Line, Rates, Reading, Taken, Watching};
 use report::metrics::text::{Format, page as metrics_page};
 use report::watch::{Screen, exposition, page, screen, text};
 use std::collections::HashSet;
@@ -46,13 +46,14 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
     ]
     .map(|line| line.text());
     let json: serde_json::Value = serde_json::from_str(&lines[1]).unwrap();
-    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &[]), Format::Prometheus);
+    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
     let frame = Screen {
         watch: &watch,
         first: &reading,
         now: &reading,
         rates: &Rates::default(),
         demands: &[],
+        headroom: &Headroom::default(),
         utilisation: None,
         doubts: &[],
     };
@@ -92,7 +93,7 @@ fn a_counter_that_is_not_measured_is_no_zero() {
     let is_there = |counter: Counter| counter == Counter::Accepted;
     reading.connections.counted = Counts::of(|counter| is_there(counter).then_some(3));
     let watch = Watching { port: 80, ..Watching::default() };
-    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &[]), Format::Prometheus);
+    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
     for counter in Counter::ALL {
         assert_eq!(metrics.contains(counter.declaration().metric), is_there(counter), "{metrics}");
     }

@@ -4,7 +4,7 @@ use crate::fixture;
 use analyze::watch::{self, Recording};
 use analyze::{verdict, zones};
 use record::profile::{ExactProfile, Profile};
-use record::watch::{Rates, Reading, Watching};
+use record::watch::{Headroom, Rates, Reading, Watching};
 use record::{Doubt, DoubtKind, RunDir, Severity};
 use report::watch::{Screen, live, screen};
 use report::{doubt, page, profile, run, text};
@@ -29,12 +29,14 @@ fn with(doubt: &Doubt) -> RunDir {
 
 fn on_screen<'a>(doubt: &'a Doubt, reading: &'a Reading) -> Screen<'a> {
     static WATCH: LazyLock<(Watching, Rates)> = LazyLock::new(Default::default);
+    static HEADROOM: LazyLock<Headroom> = LazyLock::new(Default::default);
     Screen {
         watch: &WATCH.0,
         first: reading,
         now: reading,
         rates: &WATCH.1,
         demands: &[],
+        headroom: &HEADROOM,
         utilisation: None,
         doubts: std::slice::from_ref(doubt),
     }

@@ -1,6 +1,7 @@
 //! What is rendered of the synthetic servers' runs that the tests of `analyze` use, and of recorded runs.
 
 mod browser;
+mod ci;
 mod compare;
 mod counters;
 mod doubt;
@@ -12,6 +13,7 @@ mod metrics;
 mod person;
 mod predict;
 mod reporting;
+mod runs;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/server.rs"]
 mod server;

@@ -2,8 +2,8 @@
 
 use record::DoubtKind;
 use record::watch::{
-    AddedCost, ChargedCpu, ClassTotals, Counter, Counts, CpuTotals, Mean, OpenTotals, PhaseTotals, Reading, SizeClass,
-    Watching,
+    AddedCost, ChargedCpu, ClassTotals, Counter, Counts, CpuTotals, Headroom, Mean, OpenTotals, PhaseTotals, Reading,
+    SizeClass, Watching,
 };
 use report::metrics::text::{Format, page};
 use report::watch::exposition;
@@ -53,7 +53,7 @@ fn pages() -> [String; 2] {
     connections.counted = Counts::of(|counter| (!counter.is_loss()).then(|| 700 + counter as u64));
     reading.losses = Counts::of(|counter: Counter| counter.is_loss().then(|| 700 + counter as u64));
     let doubt = DoubtKind::LostEvents.note("some", "none");
-    let metrics = exposition::metrics(&reading, &watch, &[doubt]);
+    let metrics = exposition::metrics(&reading, &watch, &Headroom::default(), &[doubt]);
     [Format::Prometheus, Format::OpenMetrics].map(|format| page(&metrics, format))
 }
 

@@ -1,5 +1,6 @@
 //! `straingauge compare`.
 
+use super::summary::SummaryOptions;
 use crate::quantity::Share;
 use clap::Args;
 use std::path::PathBuf;
@@ -22,4 +23,6 @@ pub struct CompareArgs {
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    #[command(flatten)]
+    pub summary: SummaryOptions,
 }

@@ -3,6 +3,7 @@
 use super::MetricsOptions;
 use super::overlay;
 use super::scenario::Options;
+use super::summary::SummaryOptions;
 use crate::quantity::Time;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -70,6 +71,8 @@ pub struct OutputOptions {
     /// Measure answers that are not 2xx too (redirects, errors), instead of refusing to start
     #[arg(long)]
     pub any_status: bool,
+    #[command(flatten)]
+    pub summary: SummaryOptions,
 }
 
 /// Whether the server gets a network namespace.

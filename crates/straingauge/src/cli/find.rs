@@ -19,6 +19,11 @@ pub struct FindArgs {
     /// Also 'failure_rate < 50k', 'yield_connections < 4'. Repeatable.
     #[arg(long = "fail-if", value_name = "LIMIT", help_heading = "Output")]
     pub fail_if: Vec<String>,
+    /// Show the report here while it is measured, as 127.0.0.1:8000
+    ///
+    /// On a loopback address alone. The URL is printed with a token; nothing is shown without it. Port 0 is a free one.
+    #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
+    pub live: Option<std::net::SocketAddr>,
 }
 
 /// Options of the sweeps.
@@ -57,8 +62,9 @@ pub struct FindOptions {
     pub open_connections: Option<Count>,
     /// Time for the whole run [default: {budget}]
     ///
-    /// Refinement stops when it is spent.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    /// Refinement stops when it is spent. A bare number is seconds.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub budget: Option<Time>,
     /// Repeats of every point [default: {repeats}]
     ///

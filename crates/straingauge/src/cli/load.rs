@@ -56,7 +56,8 @@ pub struct LoadOptions {
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub duration: Option<Time>,
     /// Load before the window [default: {warmup}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub warmup: Option<Time>,
     /// Threads [default: one a CPU of the client]
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
@@ -72,10 +73,12 @@ pub struct LoadOptions {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
     /// Give a request up after this long [default: {timeout}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub timeout: Option<Time>,
     /// Give a connection attempt up after this long [default: {connect_timeout}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub connect_timeout: Option<Time>,
     // In scenario files alone: open at most this many connections per second.
     #[arg(skip)]

@@ -16,9 +16,11 @@ mod path;
 mod predict;
 mod profile;
 mod report;
+mod runs;
 mod scale;
 mod scenario;
 mod simulate;
+mod summary;
 mod wan;
 mod watch;
 mod watching;
@@ -45,9 +47,11 @@ pub use profile::ProfileArgs;
 #[cfg(feature = "bpf")]
 pub use profile::{Method, SweepArgs};
 pub use report::ReportArgs;
+pub use runs::RunsArgs;
 pub use scale::ScaleArgs;
 pub use scenario::Options;
 pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
+pub use summary::SummaryOptions;
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::WatchArgs;
@@ -176,7 +180,7 @@ pub enum Command {
     Fleet(Box<FleetArgs>),
     /// Show where a server's CPU time goes: by layer of the network stack, per packet and per request
     Profile(Box<ProfileArgs>),
-    /// Monitor a running server: requests, connections, phases, service demands
+    /// Monitor a running server: requests, connections, phases, service demands, headroom
     Watch(Box<WatchArgs>),
     /// Count instructions and cache misses by layer and packet in a guest with a cache model
     Simulate(Box<SimulateArgs>),
@@ -186,6 +190,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Draw the report of a run directory again
     Report(ReportArgs),
+    /// List the runs in a folder, with trends; runs that are worse than the one before are marked
+    Runs(RunsArgs),
     /// Make the documents that a server needs to answer a size mix or a log
     Files(FilesArgs),
     /// Run a program over an emulated wide-area path: delay, loss, bandwidth
@@ -252,6 +258,21 @@ mod tests {
     fn the_command_line_is_well_formed() {
         command(false).debug_assert();
         command(true).debug_assert();
+    }
+
+    #[test]
+    fn lengths_of_runs_and_waits_may_be_bare_seconds_and_delays_not() {
+        let taken = |words: &str| Cli::try_parse_from(words.split(' ')).is_ok();
+        for words in [
+            "straingauge find :80 --budget 30 --warmup 1 --timeout 5 --connect-timeout 5",
+            "straingauge watch :80 --interval 2 -d 10",
+            "straingauge profile :80 --axis rate --axis-values 1k --budget 30 -d 1 -- server",
+        ] {
+            assert!(taken(words), "{words}");
+        }
+        for words in ["straingauge load :80 --delay 50", "straingauge find :80 --p99-limit 100"] {
+            assert!(!taken(words), "{words}: milliseconds may be meant");
+        }
     }
 
     /// Every option of every command that a person may call, with the command.

@@ -99,7 +99,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
     /// Time for the whole run; no repeat is begun that does not fit [default: {profile_budget}]
-    #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     pub budget: Option<Time>,
     /// Pin the server to these CPUs (or the sender of the microbenchmark) [default: the half that the client does not get]
     #[arg(long, value_name = "LIST", requires = "axis")]

@@ -16,8 +16,13 @@ pub struct ReportArgs {
     ///
     /// Of all points that were sampled, with their loads and zones. pprof, firefox (Firefox Profiler), speedscope, folded
     /// (stacks, one a line, for flame graph viewers), or folded-layers (the same with the layer after the program).
-    #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json"], help_heading = "Output")]
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"], help_heading = "Output")]
     pub export: Vec<Export>,
+    /// Write a summary of one screen as Markdown
+    ///
+    /// Of runs of find and load.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub markdown: Option<PathBuf>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,

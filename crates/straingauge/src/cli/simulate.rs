@@ -33,7 +33,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", help_heading = "Points")]
     pub packets: Option<Count>,
     /// Load before the window, in the guest's time, with a server [default: {simulate_warmup}]
-    #[arg(long, value_name = "TIME", requires = "served", help_heading = "Points", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", requires = "served", help_heading = "Points", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     pub warmup: Option<Time>,
     /// Length of the window, in the guest's time, with a server [default: {simulate_duration}]
     #[arg(long, short = 'd', value_name = "TIME", requires = "served", help_heading = "Points", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]

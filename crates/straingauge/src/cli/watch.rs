@@ -24,7 +24,7 @@ pub struct WatchArgs {
     #[arg(long, value_name = "SHARE", help_heading = "How closely")]
     pub overhead: Option<Share>,
     /// Time between readings [default: {interval}]
-    #[arg(long, value_name = "TIME", help_heading = "Readings")]
+    #[arg(long, value_name = "TIME", help_heading = "Readings", value_parser = crate::quantity::seconds)]
     pub interval: Option<Time>,
     /// Length of the window: of the watch [default: until Ctrl-C]
     ///

@@ -18,6 +18,7 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
         )));
     }
     args.page.as_deref().map_or(Ok(()), crate::output::check)?;
+    args.summary.check(args.json)?;
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
     let comparison = compare::runs(&a, &b, threshold)?;
     if let Some(page) = &args.page {
@@ -26,8 +27,13 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
     }
     let name =
         |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
-    let text = || format!("A: {}\nB: {}\n{}", name(&a), name(&b), report::compare::text(&comparison));
-    print_either(args.json, || report::compare::json(&comparison), text)?;
+    let (a, b) = (name(&a), name(&b));
+    let text = || format!("A: {a}\nB: {b}\n{}", report::compare::text(&comparison));
+    if !args.summary.is_printed() {
+        print_either(args.json, || report::compare::json(&comparison), text)?;
+    }
+    let checks = report::check::comparison(Ok(&comparison));
+    args.summary.write(|| report::markdown::comparison([&a, &b], &comparison), &checks)?;
     Ok(ExitCode::from(code(comparison.conclusion)))
 }
 

@@ -2,6 +2,7 @@
 
 mod axis;
 mod conclude;
+mod live;
 mod search;
 mod second;
 
@@ -14,12 +15,14 @@ use analyze::limit::Limit;
 use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, Turns, capacity, least_ns};
 use analyze::zones::percent;
 use anyhow::Result;
+use live::Live;
 use record::run::RunWriter;
 use record::scenario::SweepPlan;
 use record::units::format_nanos;
 use record::{Arrival, Axis, names};
 use search::{Ended, Search};
 use second::What;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -72,7 +75,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
     let second = what.map(|what| Second { what, threshold_ratio });
     let purpose = Purpose::Zones(profile);
-    search(drive, SearchPlan { sweep, which, purpose, second }, &limits)
+    search(drive, SearchPlan { sweep, which, purpose, second, live: args.live }, &limits)
 }
 
 /// Checks a scenario file for options that measuring two sides in turn does not support. The parser of the command line
@@ -100,6 +103,8 @@ pub(super) struct SearchPlan {
     pub purpose: Purpose,
     /// What to measure in turn with the server as it is.
     pub second: Option<Second>,
+    /// Where the report is shown meanwhile.
+    pub live: Option<SocketAddr>,
 }
 
 /// The side that the first one is compared with.
@@ -142,8 +147,11 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
     if let Some(axis) = plan.sweep.axis.as_ref().filter(|axis| axis.axis == Axis::Delay) {
         axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
     }
-    RunWriter::check(Path::new("runs"), drive.output.out.as_deref())?;
-    let mut search = Search::begin(&drive, &plan)?;
+    RunWriter::check(Path::new(crate::defaults::RUNS), drive.output.out.as_deref())?;
+    drive.output.summary.check(drive.output.json)?;
+    let live =
+        plan.live.map(|address| Live::begin(address, drive.options.url.as_deref().unwrap_or_default())).transpose()?;
+    let mut search = Search::begin(&drive, &plan, live)?;
     let ended = measure_all(&mut search, &plan);
     search.conclude(ended, limits)
 }

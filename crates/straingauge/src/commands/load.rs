@@ -3,14 +3,16 @@
 use super::session::Session;
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, print_json, wrong_usage};
+use crate::measured::Measured;
 use crate::metrics::Loads;
 use crate::plan::{self, LoadKind};
 use analyze::limit::{self, Check, Limit};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use record::point::Sweep;
 use record::run::RunWriter;
 use record::{Point, RunKind, Status};
 use remote::Sources;
+use report::check;
 use report::json;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -34,6 +36,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(out) = &output.out {
         RunWriter::check(out, Some(out))?;
     }
+    output.summary.check(output.json)?;
     let metrics = Loads::open(&output.metrics, &options.target)?;
     let mut session = Session::open(&options, LoadKind::Single)?;
     session.runner.metrics = metrics;
@@ -44,7 +47,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let mut writer = match &output.out {
         Some(path) => {
             let scenario = session.scenario(&options, RunKind::Load(session.loaded(&options)));
-            Some(RunWriter::create(Path::new("runs"), Some(path), session.record(scenario))?)
+            Some(RunWriter::create(Path::new(crate::defaults::RUNS), Some(path), session.record(scenario))?)
         }
         None => None,
     };
@@ -64,7 +67,36 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         session.progress.say(&format!("kept in {}", writer.path().display()));
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
-    if output.json {
+    if !output.summary.is_printed() {
+        show(&measured, &checks, &session, is_full, output.json)?;
+    }
+    let ended = match session.runner.lost_client() {
+        Some(lost) => Err(anyhow!("{lost}; the figures are those of the other clients until then")),
+        None => finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone()),
+    };
+    let why = match &ended {
+        Err(error) => Some(failure::sentence(error)),
+        Ok(_) => measured.result.interrupted.then(|| "a signal".to_string()),
+    };
+    let mut cases = vec![check::end(why.as_deref())];
+    cases.extend(checks.iter().map(|(limit, check)| check::limit("", limit, check)));
+    let markdown = || report::markdown::point(&options.target.typed, &measured.point, &cases);
+    let summarised = output.summary.write(markdown, &cases);
+    let code = ended?;
+    summarised?;
+    Ok(code)
+}
+
+/// Prints the point: as JSON, with every figure, or as a summary.
+fn show(
+    measured: &Measured,
+    checks: &[(&Limit, Check)],
+    session: &Session,
+    is_full: bool,
+    is_json: bool,
+) -> Result<()> {
+    let statuses = &measured.result.counts.status_counts;
+    if is_json {
         let checked = checks.iter().map(|(limit, check)| json::CheckedLimit {
             limit: limit.to_string(),
             crossed: check.is_crossed(),
@@ -73,30 +105,22 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         let loaded = json::Loaded {
             point: &measured.point,
             path: session.path_plan(),
-            status_counts: &measured.result.counts.status_counts,
+            status_counts: statuses,
             first_errors: &measured.result.first_errors,
             limits: checked.collect(),
         };
-        print_json(&json::Output::from(json::Content::Point(loaded)).value())?;
-    } else {
-        let latencies: Vec<(String, record::Latency)> =
-            measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();
-        if let Some(path) = session.path_plan() {
-            print(&format!("path: {}\n", path.words()))?;
-        }
-        if is_full {
-            print(&report::run::point(&measured.point, &latencies))?;
-            for line in session.runner.client_lines() {
-                print(&format!("{line}\n"))?;
-            }
-        } else {
-            print(&report::run::summary(&measured.point, &latencies, &measured.result.counts.status_counts))?;
-        }
+        return print_json(&json::Output::from(json::Content::Point(loaded)).value());
     }
-    if let Some(lost) = session.runner.lost_client() {
-        bail!("{lost}; the figures are those of the other clients until then");
+    let latencies: Vec<(String, record::Latency)> =
+        measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();
+    if let Some(path) = session.path_plan() {
+        print(&format!("path: {}\n", path.words()))?;
     }
-    finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone())
+    if !is_full {
+        return print(&report::run::summary(&measured.point, &latencies, statuses));
+    }
+    print(&report::run::point(&measured.point, &latencies))?;
+    session.runner.client_lines().iter().try_for_each(|line| print(&format!("{line}\n")))
 }
 
 /// The exit code: interrupted, failed, limit crossed, done; in that order of importance.

@@ -11,11 +11,13 @@ mod predict;
 #[cfg(feature = "bpf")]
 mod profile;
 mod report;
+mod runs;
 mod scale;
 #[cfg(all(test, feature = "bpf"))]
 mod schemas;
 mod session;
 mod simulate;
+mod summary;
 mod wan;
 #[cfg(feature = "bpf")]
 mod watch;
@@ -53,6 +55,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Predict(args) => predict::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Report(args) => report::run(args),
+        Command::Runs(args) => runs::run(args),
         Command::Files(args) => files::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Scale(args) => scale::run(args),

@@ -1,21 +1,28 @@
 //! `straingauge report`: draws the report of a run directory again; nothing is measured.
 
-use crate::cli::ReportArgs;
-use crate::failure::{self, print_either};
+use crate::cli::{ReportArgs, SummaryOptions};
+use crate::failure::{self, print_either, wrong_usage};
 use analyze::compare::{CompareError, Comparison, Conclusion, Price};
 use analyze::watch::Recording;
 use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
 use record::simulation::Simulation;
+use report::check::Case;
 use report::json::{self, Content, Output};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: ReportArgs) -> Result<ExitCode> {
+    let summary = SummaryOptions { markdown: args.markdown.clone(), junit: None };
+    summary.check(args.json)?;
     let run = RunDir::open(&args.run)?;
     if !args.export.is_empty() {
         return exported(&args, &run);
+    }
+    if args.markdown.is_some() && run.record.scenario.loaded().is_none() {
+        let command = run.record.scenario.kind.command();
+        return Err(wrong_usage(format!("--markdown is for runs of find and load; this is one of {command}")));
     }
     if Recording::is_in(&run.path) {
         return watched(&args, &run);
@@ -24,9 +31,12 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
         return simulated(&args, &run);
     }
     if let Some(other) = analyze::compare::beside(&run) {
-        return side_by_side(&args, &run, &other);
+        return side_by_side(&args, &summary, &run, &other);
     }
-    print_either(args.json, || run_output(&run).value(), || run_text(&run))?;
+    if !summary.is_printed() {
+        print_either(args.json, || run_output(&run).value(), || run_text(&run))?;
+    }
+    summary.write(|| run_markdown(&run, &[]), &[])?;
     reported(&args, &run, &report::page::html(&run))
 }
 
@@ -46,6 +56,12 @@ pub fn run_text(run: &RunDir) -> String {
     let findings = analyze::zones::of_run(run);
     report::run::text(run, &findings, &analyze::verdict::sentences(run, &findings))
         + &report::predict::what_ifs_text(&analyze::predict::kept(run))
+}
+
+/// The same in one screen of Markdown, with what was checked.
+pub fn run_markdown(run: &RunDir, checks: &[Case]) -> String {
+    let findings = analyze::zones::of_run(run);
+    report::markdown::run(run, &findings, &analyze::verdict::sentences(run, &findings), checks)
 }
 
 /// What two sides that were measured in turn show: two servers, or one without and with a command beside it.
@@ -87,6 +103,23 @@ impl Pair {
             (_, compared) => report::run::side_by_side(a, b, compared.as_ref()),
         }
     }
+
+    /// In one screen of Markdown, with what was checked.
+    pub fn markdown(&self, a: &RunDir, b: &RunDir, checks: &[Case]) -> String {
+        let verdict = |run| analyze::verdict::sentences(run, &analyze::zones::of_run(run));
+        match &self.price {
+            Some(price) => report::markdown::price((a, b), &verdict(a), price, checks),
+            None => report::markdown::side_by_side((a, b), (&verdict(a), &verdict(b)), self.compared.as_ref(), checks),
+        }
+    }
+
+    /// What was compared, figure by figure.
+    pub fn checks(&self) -> Vec<Case> {
+        match &self.price {
+            Some(price) => report::check::price(price),
+            None => report::check::comparison(self.compared.as_ref()),
+        }
+    }
 }
 
 /// The profile of a run, for other programs.
@@ -101,9 +134,12 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 }
 
 /// The report of two sides that were measured in turn.
-fn side_by_side(args: &ReportArgs, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
+fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let pair = Pair::of(a, b, analyze::compare::THRESHOLD_RATIO);
-    print_either(args.json, || pair.output(a, b).value(), || pair.text(a, b))?;
+    if !summary.is_printed() {
+        print_either(args.json, || pair.output(a, b).value(), || pair.text(a, b))?;
+    }
+    summary.write(|| pair.markdown(a, b, &[]), &[])?;
     reported(args, a, &report::page::html(a))
 }
 

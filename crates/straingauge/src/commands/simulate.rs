@@ -91,7 +91,7 @@ impl Kept {
             repeat_command: repeat_command(),
             kind: RunKind::Simulate(run),
         });
-        Ok(Kept(RunWriter::create(Path::new("runs"), Some(path), record)?))
+        Ok(Kept(RunWriter::create(Path::new(crate::defaults::RUNS), Some(path), record)?))
     }
 
     fn save(&mut self, simulation: &Simulation) -> Result<()> {

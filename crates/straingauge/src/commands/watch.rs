@@ -10,6 +10,7 @@ use crate::failure::{self, print, wrong_usage};
 use crate::metrics::Outlets;
 use crate::plan::watching;
 use crate::signals::Stop;
+use analyze::watch::headroom::Estimator;
 use anyhow::{Context, Result};
 use observe::Group;
 use observe::watch::demand::{DemandTracker, utilisation};
@@ -43,12 +44,14 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     outlets.serve()?;
     let mut view = View::new(args.json, &stop);
     let mut demands = DemandTracker::default();
+    let mut estimator = Estimator::sliding();
     let started_ns = monotonic_ns();
     let ends_ns = args.duration.map(|duration| started_ns + duration.nanos());
     let first = watcher.read();
     demands.add(&first);
+    estimator.add(&first);
     if let Some(recording) = &mut recording {
-        recording.add(&first, &Rates::default(), &watcher)?;
+        recording.add(&first, &Rates::default(), &estimator.headroom(), &watcher)?;
     }
     let mut earlier = first.clone();
     loop {
@@ -57,11 +60,13 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         let is_last = stop.is_set() || ends_ns.is_some_and(|ends| monotonic_ns() >= ends);
         let now = watcher.read();
         demands.add(&now);
+        estimator.add(&now);
+        let headroom = estimator.headroom();
         let rates = Rates::between(&earlier, &now);
         let doubts = watcher.doubts();
-        outlets.publish(|| exposition::metrics(&now, &watch, &doubts));
+        outlets.publish(|| exposition::metrics(&now, &watch, &headroom, &doubts));
         if let Some(recording) = &mut recording {
-            recording.add(&now, &rates, &watcher)?;
+            recording.add(&now, &rates, &headroom, &watcher)?;
         }
         let screen = Screen {
             watch: &watch,
@@ -70,6 +75,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
             rates: &rates,
             demands: &demands.demands(&now),
             utilisation: utilisation(&first, &now),
+            headroom: &headroom,
             doubts: &doubts,
         };
         view.show(&screen, is_last)?;
@@ -126,6 +132,7 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
         room: args.room.map(|room| room.0.min(u64::from(u32::MAX)) as u32),
         looks: !args.no_looks,
         pack: pack.map(|(pack, _)| pack),
+        limits: true,
         reads_by_position: false,
     })
 }

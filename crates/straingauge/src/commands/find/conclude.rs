@@ -1,16 +1,16 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Ended, Search};
-use crate::commands::report::{Pair, run_output, run_text, write_report};
+use crate::commands::report::{Pair, run_markdown, run_output, run_text, write_report};
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
-use analyze::limit::Limit;
+use analyze::limit::{Check, Limit};
 use analyze::zones;
-use analyze::zones::Findings;
 use anyhow::{Result, bail};
 use record::run::RunDir;
 use record::units::format_si;
 use record::{DoubtKind, Status};
+use report::check;
 use std::process::ExitCode;
 
 impl Search<'_> {
@@ -34,30 +34,17 @@ impl Search<'_> {
             }
             finished = finished.and(side.writer.finish(status, why.clone()));
             // From memory, not from the directory: a full disk must not lose measurements.
-            runs.push(RunDir {
-                path: side.writer.path().to_path_buf(),
-                record: side.writer.record().clone(),
-                points: side.points,
-                reading_doubts: Vec::new(),
-            });
+            runs.push(side.run());
         }
         let first = &runs[0];
         let compared = match (&self.plan.second, runs.as_slice()) {
             (Some(second), [a, b]) => Some(Pair::of(a, b, second.threshold_ratio)),
             _ => None,
         };
-        let names = if self.plan.beside().is_some() { ["without", "with"] } else { ["A", "B"] };
-        let crossed: Vec<String> = match runs.as_slice() {
-            [one] => crossed_limits(limits, &zones::of_run(one)),
-            several => several
-                .iter()
-                .zip(names)
-                .flat_map(|(run, name)| {
-                    let crossed = crossed_limits(limits, &zones::of_run(run));
-                    crossed.into_iter().map(move |text| format!("{name}: {text}"))
-                })
-                .collect(),
-        };
+        let names = if self.plan.beside().is_some() { ["without: ", "with: "] } else { ["A: ", "B: "] };
+        let judged = judged(limits, &runs, names);
+        let crossed = judged.iter().filter(|one| one.check.is_crossed());
+        let crossed: Vec<String> = crossed.map(|one| format!("{}limit crossed: {}", one.whose, one.check)).collect();
         let json = || {
             let mut output = match (runs.as_slice(), &compared) {
                 ([a, b], Some(compared)) => compared.output(a, b),
@@ -70,16 +57,31 @@ impl Search<'_> {
             ([a, b], Some(compared)) => compared.text(a, b),
             _ => run_text(first),
         };
-        print_either(self.drive.output.json, json, text)?;
-        let mut progress = Progress::new(self.drive.output.quiet);
+        let output = &self.drive.output;
+        if !output.summary.is_printed() {
+            print_either(output.json, json, text)?;
+        }
+        let mut progress = Progress::new(output.quiet);
         let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(first, None));
         match &written {
             Ok(page) => progress.say(&format!("report: {}\nrun:    {}", page.display(), first.path.display())),
             Err(error) if ended.is_err() => progress.say(&failure::sentence(error)),
             Err(_) => {}
         }
+        let mut checks = vec![check::end(why.as_deref())];
+        checks.extend(judged.iter().map(|one| check::limit(one.whose, one.limit, &one.check)));
+        let markdown = || match (runs.as_slice(), &compared) {
+            ([a, b], Some(compared)) => compared.markdown(a, b, &checks),
+            _ => run_markdown(first, &checks),
+        };
+        let compared_checks = compared.as_ref().map(Pair::checks).unwrap_or_default();
+        let summarised = output.summary.write(markdown, &[&checks[..], &compared_checks[..]].concat());
+        if let Some(live) = self.live.take() {
+            live.end(first);
+        }
         let ended = ended?;
         written?;
+        summarised?;
         match ended {
             Ended::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
             Ended::Lost(_) => bail!(
@@ -101,13 +103,20 @@ impl Search<'_> {
     }
 }
 
-/// The limits that the findings cross, in words.
-fn crossed_limits(limits: &[Limit], findings: &Findings) -> Vec<String> {
-    let figures = findings.figures();
-    limits
-        .iter()
-        .map(|limit| (limit, limit.check_figures(&figures)))
-        .filter(|(_, check)| check.is_crossed())
-        .map(|(_, check)| format!("limit crossed: {check}"))
-        .collect()
+/// A limit, judged.
+struct Judged<'a> {
+    /// Of two runs the one that is meant: `A: `.
+    whose: &'static str,
+    limit: &'a Limit,
+    check: Check,
+}
+
+/// Every limit by the findings of each run.
+fn judged<'a>(limits: &'a [Limit], runs: &[RunDir], names: [&'static str; 2]) -> Vec<Judged<'a>> {
+    let names = if runs.len() == 1 { ["", ""] } else { names };
+    let of_run = |(run, whose): (&RunDir, &'static str)| {
+        let figures = zones::of_run(run).figures();
+        limits.iter().map(move |limit| Judged { whose, limit, check: limit.check_figures(&figures) })
+    };
+    runs.iter().zip(names).flat_map(of_run).collect()
 }

@@ -1,5 +1,6 @@
 //! The loop of every search: asks the planner, carries out the step, keeps the point, asks again.
 
+use super::live::Live;
 use super::second::What;
 use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
@@ -14,7 +15,7 @@ use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
 use record::scenario::{FindRun, ProfileRun};
-use record::{Axis, AxisPlace, DoubtKind, LoadPlan, Pace, Point, RunKind, Scenario, Sweep};
+use record::{Axis, AxisPlace, DoubtKind, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -38,12 +39,26 @@ pub(super) struct Side {
     pub points: Vec<Point>,
 }
 
+impl Side {
+    /// The run so far, from memory.
+    pub fn run(&self) -> RunDir {
+        RunDir {
+            path: self.writer.path().to_path_buf(),
+            record: self.writer.record().clone(),
+            points: self.points.clone(),
+            reading_doubts: Vec::new(),
+        }
+    }
+}
+
 /// A search in progress.
 pub(super) struct Search<'a> {
     pub drive: &'a RunOptions,
     pub plan: &'a SearchPlan,
     /// One server, or two where servers are compared.
     pub sides: Vec<Side>,
+    /// The page that shows the first server's run.
+    pub live: Option<Live>,
     /// The server that is measured now.
     now: usize,
     /// Its process and its clients; `None` between two servers.
@@ -59,11 +74,21 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Starts the first server and creates the run directory.
-    pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan) -> Result<Self> {
+    pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan, live: Option<Live>) -> Result<Self> {
         let started = Instant::now();
         let metrics = Loads::open(&drive.output.metrics, &drive.target)?;
-        let (sides, session, agent) = (Vec::new(), None, None);
-        let mut search = Search { drive, plan, sides, now: 0, session, metrics, agent, highest_value: 0.0, started };
+        let mut search = Search {
+            drive,
+            plan,
+            sides: Vec::new(),
+            live,
+            metrics,
+            now: 0,
+            session: None,
+            agent: None,
+            highest_value: 0.0,
+            started,
+        };
         search.serve(0)?;
         search.started = Instant::now();
         Ok(search)
@@ -203,7 +228,7 @@ impl<'a> Search<'a> {
                 None => self.drive.output.out.clone(),
             };
             let record = session.record(self.scenario(session, side));
-            let writer = RunWriter::create(Path::new("runs"), folder.as_deref(), record)?;
+            let writer = RunWriter::create(Path::new(crate::defaults::RUNS), folder.as_deref(), record)?;
             self.sides.push(Side { writer, points: Vec::new() });
         }
         self.now = side;
@@ -375,6 +400,9 @@ impl<'a> Search<'a> {
             session.progress.say(&report::run::progress_line(&measured.point, elapsed_ns, budget_ns));
         }
         side.points.push(measured.point);
+        if let Some(live) = &mut self.live {
+            live.show(|| self.sides[0].run());
+        }
         if let Some(lost) = session.runner.lost_client() {
             return Ok(Some(Ended::Lost(lost)));
         }

@@ -5,7 +5,7 @@ use super::super::session::repeat_command;
 use anyhow::{Context, Result};
 use observe::watch::Watcher;
 use record::run::{RunRecord, RunWriter, SCHEMA};
-use record::watch::{Beginning, FILE, Line, Rates, Reading, Watching};
+use record::watch::{Beginning, FILE, Headroom, Line, Rates, Reading, Watching};
 use record::{Doubt, Outside, RunKind, Scenario, Status};
 use std::fs::File;
 use std::io::Write;
@@ -34,7 +34,7 @@ impl Recording {
             kind: RunKind::Watch(watching.clone()),
         };
         let record = RunRecord { server_facts, doubts: watcher.doubts(), ..RunRecord::begin(scenario) };
-        let writer = RunWriter::create(Path::new("runs"), Some(path), record)?;
+        let writer = RunWriter::create(Path::new(crate::defaults::RUNS), Some(path), record)?;
         let file = writer.path().join(FILE);
         let lines = File::create_new(&file).with_context(|| format!("cannot write {}", file.display()))?;
         let mut recording = Recording { writer, lines };
@@ -47,8 +47,8 @@ impl Recording {
     }
 
     /// Adds a reading.
-    pub fn add(&mut self, reading: &Reading, rates: &Rates, watcher: &Watcher) -> Result<()> {
-        self.line(&super::view::line_of(reading, rates, watcher.doubts()))
+    pub fn add(&mut self, reading: &Reading, rates: &Rates, headroom: &Headroom, watcher: &Watcher) -> Result<()> {
+        self.line(&super::view::line_of(reading, rates, headroom, watcher.doubts()))
     }
 
     /// Ends it; returns its path.

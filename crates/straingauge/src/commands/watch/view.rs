@@ -8,7 +8,7 @@ use crate::signals::Stop;
 use anyhow::Result;
 use record::Doubt;
 use record::watch::system::SystemTotals;
-use record::watch::{Line, Rates, Reading, Taken};
+use record::watch::{Headroom, Line, Rates, Reading, Taken};
 use report::watch::{Screen, live, screen};
 use std::io::IsTerminal;
 
@@ -33,7 +33,7 @@ impl View {
     /// Shows a reading; after the last one, all tables.
     pub fn show(&mut self, frame: &Screen<'_>, is_last: bool) -> Result<()> {
         if self.is_json {
-            return emit(&line_of(frame.now, frame.rates, frame.doubts.to_vec()).text());
+            return emit(&line_of(frame.now, frame.rates, frame.headroom, frame.doubts.to_vec()).text());
         }
         if self.is_terminal {
             let end = if is_last { "\n" } else { "" };
@@ -53,6 +53,7 @@ impl View {
 }
 
 /// A reading as a line of JSON.
-pub fn line_of(reading: &Reading, rates: &Rates, doubts: Vec<Doubt>) -> Line {
-    Line::Reading(Box::new(Taken { totals: reading.clone(), rates: rates.clone(), doubts }))
+pub fn line_of(reading: &Reading, rates: &Rates, headroom: &Headroom, doubts: Vec<Doubt>) -> Line {
+    let headroom = Some(headroom.clone());
+    Line::Reading(Box::new(Taken { totals: reading.clone(), rates: rates.clone(), headroom, doubts }))
 }

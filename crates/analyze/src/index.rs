@@ -1,0 +1,338 @@
+//! The index of a folder of runs: what each run found in a few figures, which runs measured the same scenario, and whether
+//! each of these is worse than the one before it, by the test of [`crate::compare`].
+
+use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOLD_RATIO};
+use crate::statistics::median;
+use crate::zones::{self, Findings, Level, Peak, PointFinding, SweepFindings, cpu_us};
+use record::runs::Found;
+use record::text::plain;
+use record::{Point, RunDir, RunError, RunRecord, Severity, Status, Sweep, names};
+use serde::{Serialize, Serializer};
+use std::path::{Path, PathBuf};
+
+/// A path that is not UTF-8 is no error.
+fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+/// A folder's runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Index {
+    /// The folder.
+    #[serde(serialize_with = "shown")]
+    pub folder: PathBuf,
+    /// The newest first.
+    pub runs: Vec<Row>,
+    /// Runs that could not be read, and what was not looked at.
+    pub unreadable: Vec<Unreadable>,
+    /// Runs that a filter left out.
+    pub filtered_out: usize,
+}
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Row {
+    /// The run directory.
+    #[serde(serialize_with = "shown")]
+    pub path: PathBuf,
+    /// Whether it has a `report.html`.
+    pub has_report: bool,
+    /// Start, Unix milliseconds.
+    pub started_unix_ms: u64,
+    /// `find`, `load`, `watch`, `profile` or `simulate`.
+    pub kind: &'static str,
+    /// `complete`, `interrupted`, `running` or `abandoned` (its process was killed).
+    pub state: &'static str,
+    /// Name of the run. From outside, made safe.
+    pub name: String,
+    /// The URL or the port.
+    pub url: String,
+    /// The server's program, where it is known.
+    pub server: Option<String>,
+    /// What may differ between runs of one scenario: version or executable of the server, kernel, straingauge.
+    pub versions: Vec<(&'static str, String)>,
+    /// What was asked of the server: `GET /1k.bin`, `webstone`.
+    pub request: String,
+    /// The same number for runs of the same scenario; the newest run has scenario 1.
+    pub scenario: usize,
+    /// The sweep that the figures are of.
+    pub sweep: Option<Sweep>,
+    /// Yield point of that sweep.
+    pub yield_point: Option<PointFinding>,
+    /// Highest throughput of that sweep; of a single load its throughput.
+    pub peak: Option<Peak>,
+    /// The load of the next two: the highest that was measured up to the yield point; the peak's without a yield point.
+    pub load: Option<f64>,
+    /// 99th percentile of the response time there, microseconds.
+    pub response_p99_us: Option<f64>,
+    /// The server's CPU time for a request there, microseconds.
+    pub cpu_us_per_request: Option<f64>,
+    /// Doubts of severity warning and above, of the run and its points.
+    pub doubts: usize,
+    /// Compared with the run before it of the same scenario.
+    pub before: Option<Before>,
+}
+
+/// How a run compares with the one before it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Before {
+    /// The run before.
+    #[serde(serialize_with = "shown")]
+    pub path: PathBuf,
+    /// The result, as `compare` has it; `None` where the two have no load in common.
+    pub conclusion: Option<Conclusion>,
+    /// Figures that are worse, the one with the largest change first.
+    pub worse: Vec<Difference>,
+    /// Figures that are better, in the same order.
+    pub better: Vec<Difference>,
+    /// How many figures were tested.
+    pub tests: usize,
+    /// Reasons not to trust the comparison.
+    pub doubts: Vec<String>,
+}
+
+/// A run that could not be read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unreadable {
+    /// Its folder.
+    #[serde(serialize_with = "shown")]
+    pub path: PathBuf,
+    /// Why, in a sentence. From outside, made safe.
+    pub why: String,
+}
+
+/// Which runs are wanted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Filter {
+    /// Begun at this Unix time (milliseconds) or later.
+    pub since_unix_ms: Option<u64>,
+    /// Each of these occurs in what is known of the run (kind, server, request, URL, name, folder, versions, the result
+    /// against the run before), in upper or lower case.
+    pub only: Vec<String>,
+}
+
+impl Filter {
+    fn takes(&self, row: &Row) -> bool {
+        let text = row.words().to_lowercase();
+        self.since_unix_ms.is_none_or(|since| row.started_unix_ms >= since)
+            && self.only.iter().all(|word| text.contains(&word.to_lowercase()))
+    }
+}
+
+impl Row {
+    /// Everything that a filter looks at.
+    fn words(&self) -> String {
+        let versions = self.versions.iter().map(|(what, version)| format!("{what} {version}")).collect::<Vec<_>>();
+        let before = self.before.as_ref().map_or(String::new(), Before::words);
+        let (path, server) = (self.path.display(), self.server.as_deref().unwrap_or_default());
+        format!(
+            "{} {server} {} {} {} {path} {} {before}",
+            self.kind,
+            self.request,
+            self.url,
+            self.name,
+            versions.join(" ")
+        )
+    }
+}
+
+impl Before {
+    /// The result in a few words: `worse: throughput 0.82 (0.78 to 0.87) of the run before at 64 conns`.
+    pub fn words(&self) -> String {
+        let changed = |word: &str, differences: &[Difference]| {
+            let first = differences.first()?;
+            let interval = first.interval.map(|i| format!(" ({:.2} to {:.2})", i.low, i.high)).unwrap_or_default();
+            let more = match differences.len() {
+                1 => String::new(),
+                several => format!(", {several} of {} figures", self.tests),
+            };
+            let load = compare::load_words(first);
+            Some(format!("{word}: {} {:.2}{interval} of the run before at {load}{more}", first.word, first.ratio))
+        };
+        let found = changed("worse", &self.worse).or_else(|| changed("better", &self.better));
+        found.unwrap_or_else(|| {
+            match self.conclusion {
+                Some(Conclusion::NoRegression) => "no worse than the run before",
+                Some(_) => "could not tell from the run before",
+                None => "no load in common with the run before",
+            }
+            .into()
+        })
+    }
+
+    /// Whether a figure is worse than before.
+    pub fn is_worse(&self) -> bool {
+        !self.worse.is_empty()
+    }
+}
+
+/// Reads the runs that were found in a folder. At most two runs with their points are held at once.
+pub fn of(folder: &Path, found: &Found, filter: &Filter) -> Index {
+    let unreadable = |path: &Path, why: &str| Unreadable { path: path.into(), why: plain(why, 400) };
+    let mut index = Index { folder: folder.into(), ..Index::default() };
+    let left_out = found.left_out.iter().map(|(path, why)| unreadable(path, why));
+    let mut scenarios: Vec<Vec<(PathBuf, RunRecord)>> = Vec::new();
+    for path in &found.runs {
+        match RunRecord::read(path) {
+            Err(error) => index.unreadable.push(unreadable(path, &sentence(error))),
+            Ok(record) => match scenarios.iter_mut().find(|same| compare::is_same_scenario(&same[0].1, &record)) {
+                Some(same) => same.push((path.clone(), record)),
+                None => scenarios.push(vec![(path.clone(), record)]),
+            },
+        }
+    }
+    index.unreadable.extend(left_out);
+    let newest = |runs: &Vec<(PathBuf, RunRecord)>| runs.last().map(|(_, record)| record.started_unix_ms);
+    for runs in &mut scenarios {
+        runs.sort_by(|a, b| (a.1.started_unix_ms, &a.0).cmp(&(b.1.started_unix_ms, &b.0)));
+    }
+    scenarios.sort_by_key(|runs| std::cmp::Reverse(newest(runs)));
+    for (number, runs) in scenarios.into_iter().enumerate() {
+        let mut earlier: Option<RunDir> = None;
+        for (path, _) in runs {
+            let run = match RunDir::open(&path) {
+                Ok(run) => run,
+                Err(error) => {
+                    index.unreadable.push(unreadable(&path, &sentence(error)));
+                    continue;
+                }
+            };
+            let mut row = row(&run, number + 1);
+            row.before = earlier.as_ref().filter(|_| has_loads(&run)).map(|earlier| before(earlier, &run));
+            index.runs.push(row);
+            if has_loads(&run) {
+                earlier = Some(run);
+            }
+        }
+    }
+    index.runs.sort_by(|a, b| (b.started_unix_ms, &b.path).cmp(&(a.started_unix_ms, &a.path)));
+    let all = index.runs.len();
+    index.runs.retain(|row| filter.takes(row));
+    index.filtered_out = all - index.runs.len();
+    index
+}
+
+/// The error; the path stands beside it.
+fn sentence(error: RunError) -> String {
+    match error {
+        RunError::Malformed { path, why } => format!("{}: {why}", path.file_name().unwrap_or_default().display()),
+        RunError::Read { source, .. } => format!("run.json: {source}"),
+        RunError::Newer { found, .. } => {
+            format!("written with schema {found} by a newer straingauge; use that one")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Whether the run has a point that can be compared; one that was interrupted at once has none.
+fn has_loads(run: &RunDir) -> bool {
+    run.points.iter().any(|point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single))
+}
+
+fn row(run: &RunDir, scenario: usize) -> Row {
+    let record = &run.record;
+    let mut row = Row {
+        path: run.path.clone(),
+        has_report: std::fs::symlink_metadata(run.path.join("report.html")).is_ok_and(|there| there.is_file()),
+        started_unix_ms: record.started_unix_ms,
+        kind: record.scenario.kind.command(),
+        state: match record.status {
+            Status::Complete => "complete",
+            Status::Interrupted => "interrupted",
+            Status::Running if run.is_abandoned() => "abandoned",
+            Status::Running => "running",
+        },
+        name: plain(&record.scenario.name, 120),
+        url: plain(&record.scenario.url(), 200),
+        server: compare::program(record).map(|program| plain(&program, 60)),
+        versions: versions(record),
+        request: compare::request_words(record),
+        scenario,
+        sweep: None,
+        yield_point: None,
+        peak: None,
+        load: None,
+        response_p99_us: None,
+        cpu_us_per_request: None,
+        doubts: doubts(run),
+        before: None,
+    };
+    let findings = zones::of_run(run);
+    match main_sweep(&findings) {
+        Some(sweep) => row.take_sweep(sweep),
+        None => row.take_single(run),
+    }
+    row
+}
+
+/// The closed loop's, where both were measured.
+fn main_sweep(findings: &Findings) -> Option<&SweepFindings> {
+    findings.sweeps().next()
+}
+
+impl Row {
+    fn take_sweep(&mut self, sweep: &SweepFindings) {
+        let estimate = sweep.yield_point.estimate;
+        let peak = sweep.peak.map(|peak| peak.load);
+        let level: Option<&Level> = match estimate {
+            Some(estimate) => sweep.levels.iter().rfind(|level| level.load <= estimate).or(sweep.levels.first()),
+            None => sweep.levels.iter().find(|level| Some(level.load) == peak),
+        };
+        self.sweep = Some(sweep.sweep);
+        self.yield_point = Some(sweep.yield_point.clone());
+        self.peak = sweep.peak;
+        self.load = level.map(|level| level.load);
+        self.response_p99_us = level.and_then(|level| Some(level.response_p99_us?.median));
+        self.cpu_us_per_request = level.and_then(|level| Some(level.cpu_us_per_request?.median));
+    }
+
+    fn take_single(&mut self, run: &RunDir) {
+        let points: Vec<&Point> = run.points.iter().filter(|point| point.sweep == Sweep::Single).collect();
+        let Some(first) = points.first() else { return };
+        let of = |value: &dyn Fn(&Point) -> Option<f64>| {
+            median(
+                &points.iter().filter_map(|point| value(point)).filter(|value| value.is_finite()).collect::<Vec<_>>(),
+            )
+        };
+        let load = first.load();
+        self.sweep = Some(Sweep::Single);
+        self.load = Some(load);
+        self.peak =
+            of(&|point| point.value(names::THROUGHPUT)).map(|per_sec| Peak { load, per_sec, low: None, high: None });
+        self.response_p99_us = of(&|point| point.value(names::RESPONSE_P99));
+        self.cpu_us_per_request = of(&cpu_us);
+    }
+}
+
+fn versions(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let of_server = record.server_facts.get("version").map(|version| ("server", version));
+    let all = [of_server, Some(("kernel", &record.machine.kernel)), Some(("straingauge", &record.machine.straingauge))];
+    let known = all.into_iter().flatten().filter(|(_, version)| !version.is_empty());
+    known.map(|(what, version)| (what, plain(version, 60))).collect()
+}
+
+fn doubts(run: &RunDir) -> usize {
+    let points = run.points.iter().flat_map(|point| &point.doubts);
+    let all = run.record.doubts.iter().chain(&run.reading_doubts).chain(points);
+    all.filter(|doubt| doubt.severity >= Severity::Warning).count()
+}
+
+fn before(earlier: &RunDir, run: &RunDir) -> Before {
+    let path = earlier.path.clone();
+    let Ok(found) = compare::runs(earlier, run, THRESHOLD_RATIO) else {
+        return Before { path, conclusion: None, worse: vec![], better: vec![], tests: 0, doubts: vec![] };
+    };
+    let (worse, better) = (largest_first(&found, Outcome::Regression), largest_first(&found, Outcome::Improvement));
+    let tests = found.differences.iter().filter(|difference| difference.outcome != Outcome::Untested).count();
+    Before { path, conclusion: Some(found.conclusion), worse, better, tests, doubts: found.doubts }
+}
+
+fn largest_first(found: &Comparison, outcome: Outcome) -> Vec<Difference> {
+    let mut same: Vec<Difference> = found.differences.iter().filter(|one| one.outcome == outcome).cloned().collect();
+    same.sort_by(|a, b| b.ratio.ln().abs().total_cmp(&a.ratio.ln().abs()));
+    same
+}

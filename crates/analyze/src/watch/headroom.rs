@@ -1,0 +1,621 @@
+//! How much more load a watched server can take, from the traffic that is there: the distance to each limit that can be
+//! seen, over a sliding window of readings. [`full`] relates the use of a resource to the request rate.
+
+pub mod full;
+
+use full::{Use, full_at};
+use record::units::{format_nanos, grouped};
+use record::watch::{Headroom, Limit, LimitKind, LimitTotals, Range, Reading, UnknownLimit};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Readings in a sliding window.
+const WINDOW: usize = 60;
+/// Readings closer than this count as one: idle time comes in ticks of 10 ms.
+const SHORTEST_NS: u64 = 190_000_000;
+/// Readings of a whole recording; beyond as many, every second one is dropped (counts are cumulative).
+const MOST_MARKS: usize = 240;
+/// A class with fewer requests in the window has no separate cost.
+const FEWEST_OF_CLASS: u64 = 30;
+/// Requests that wait longer than this, and longer than they use a CPU, wait for something that is not seen.
+const LONG_WAIT_NS: f64 = 1e6;
+/// How much farther than its lower end a limit is taken to be, where it has no upper end, when limits are compared.
+const OPEN_END: f64 = 4.0;
+/// An upper bound: a watch has fewer classes.
+const MOST_CLASSES: usize = 64;
+
+/// The part of a reading that is kept.
+#[derive(Debug, Clone, Default)]
+struct Mark {
+    at_ns: u64,
+    classes: Vec<Sums>,
+    server_ns: Option<u64>,
+    threads: u64,
+    processes: u64,
+    established: u64,
+    queue: Option<(u64, u64)>,
+    /// Requests in progress that are not answered yet, and whether one thread had read several of them.
+    waiting: u64,
+    is_shared: bool,
+    limits: LimitTotals,
+}
+
+/// Counts of one class.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    requests: u64,
+    cpu_ns: i64,
+    elapsed_ns: u64,
+    timed: u64,
+}
+
+record::grows!(Sums { requests, cpu_ns, elapsed_ns, timed });
+
+impl Mark {
+    fn of(reading: &Reading, limits: &LimitTotals) -> Mark {
+        let sums = reading.classes.iter().take(MOST_CLASSES).map(|class| Sums {
+            requests: class.requests,
+            cpu_ns: class.cpu_ns,
+            elapsed_ns: class.elapsed_ns,
+            timed: class.timed,
+        });
+        let open = reading.open.clone().unwrap_or_default();
+        let waiting: Vec<u32> = open.longest.iter().filter(|open| !open.is_sending).map(|open| open.thread).collect();
+        let connections = &reading.connections;
+        Mark {
+            at_ns: reading.at_ns,
+            classes: sums.collect(),
+            server_ns: reading.group_ns(),
+            threads: reading.cpu.map_or(0, |cpu| cpu.threads),
+            processes: reading.cpu.map_or(0, |cpu| cpu.processes),
+            established: connections.states.get("established").copied().unwrap_or(0),
+            queue: connections.accept_queue.zip(connections.accept_queue_limit),
+            waiting: open.waiting,
+            is_shared: waiting.iter().collect::<BTreeSet<_>>().len() < waiting.len(),
+            limits: limits.clone(),
+        }
+    }
+}
+
+/// Collects readings and estimates the headroom.
+#[derive(Debug)]
+pub struct Estimator {
+    marks: VecDeque<Mark>,
+    is_sliding: bool,
+    /// One reading in so many is kept, of those offered.
+    stride: u64,
+    offered: u64,
+}
+
+impl Estimator {
+    /// Over the last 60 readings.
+    pub fn sliding() -> Self {
+        Estimator { marks: VecDeque::new(), is_sliding: true, stride: 1, offered: 0 }
+    }
+
+    /// Over all readings of a recording, however many: neighbours are put together.
+    pub fn whole() -> Self {
+        Estimator { is_sliding: false, ..Estimator::sliding() }
+    }
+
+    /// Takes in a reading.
+    pub fn add(&mut self, reading: &Reading) {
+        let Some(limits) = &reading.limits else { return };
+        let last = self.marks.back().map(|mark| mark.at_ns);
+        if last.is_some_and(|last| reading.at_ns < last.saturating_add(SHORTEST_NS)) {
+            return;
+        }
+        self.offered += 1;
+        if !(self.offered - 1).is_multiple_of(self.stride) {
+            return;
+        }
+        self.marks.push_back(Mark::of(reading, limits));
+        if self.is_sliding && self.marks.len() > WINDOW + 1 {
+            self.marks.pop_front();
+        } else if self.marks.len() > MOST_MARKS {
+            let mut at = 0;
+            self.marks.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.stride *= 2;
+        }
+    }
+
+    /// The headroom as of the last reading.
+    pub fn headroom(&self) -> Headroom {
+        let window = Window::of(&self.marks);
+        let mut found = Headroom {
+            now_per_sec: full::now(&window.uses(&window.by_cpu, |_| Some((0.0, 0.0))).unwrap_or_default()).rate,
+            highest_per_sec: window.steps.iter().map(|step| step.rate()).fold(0.0, f64::max),
+            readings: window.steps.len() as u64,
+            window_s: window.steps.iter().map(|step| step.seconds).sum(),
+            ..Headroom::default()
+        };
+        let Some(last) = self.marks.back() else { return found };
+        let limits = [
+            (LimitKind::Cpus, window.cpus()),
+            (LimitKind::CpuQuota, window.quota()),
+            (LimitKind::BusiestThread, window.busiest_thread()),
+            (LimitKind::ThreadPool, window.thread_pool()),
+            (LimitKind::Descriptors, descriptors(last)),
+            (LimitKind::Backlog, window.backlog()),
+        ];
+        for (kind, limit) in limits {
+            match limit {
+                Seen::Known(limit) => found.limits.push(Limit { kind, ..*limit }),
+                Seen::Unknown(why) => found.unknown.push(UnknownLimit { kind, why: why.as_str().into() }),
+                Seen::Absent => {}
+            }
+        }
+        found.limits.sort_by(|a, b| middle(&a.times).total_cmp(&middle(&b.times)));
+        let by_rate = || found.limits.iter().filter_map(|limit| limit.full_at_per_sec);
+        let low = by_rate().map(|range| range.low).min_by(f64::total_cmp);
+        let high = by_rate().filter_map(|range| range.high).min_by(f64::total_cmp);
+        found.capacity_per_sec = low.map(|low| Range { low, high });
+        let has_pool = found.limits.iter().any(|limit| limit.kind == LimitKind::ThreadPool);
+        let waits = window.long_waits().filter(|_| !has_pool).map(|why| why.as_str().into());
+        let of_cpus = |limit: &&UnknownLimit| limit.kind <= LimitKind::BusiestThread;
+        let unknown = found.unknown.iter().find(of_cpus).filter(|_| found.capacity_per_sec.is_some());
+        let full_before = |limit: &UnknownLimit| format!("{}: not measured: {}", limit.kind.word(), limit.why);
+        found.unseen = waits.or_else(|| unknown.map(|limit| full_before(limit).as_str().into()));
+        found
+    }
+}
+
+/// Where a limit lies for a comparison with others.
+fn middle(range: &Range) -> f64 {
+    (range.low * range.high.unwrap_or(OPEN_END * range.low)).sqrt()
+}
+
+enum Seen {
+    Known(Box<Limit>),
+    /// It is there, at an unknown distance.
+    Unknown(String),
+    /// There is no such limit.
+    Absent,
+}
+
+/// What happened between two readings.
+struct Step<'a> {
+    seconds: f64,
+    classes: Vec<Sums>,
+    before: &'a Mark,
+    after: &'a Mark,
+}
+
+impl Step<'_> {
+    fn rate(&self) -> f64 {
+        self.classes.iter().map(|class| class.requests).sum::<u64>() as f64 / self.seconds
+    }
+
+    /// Growth of a total in its unit for each second.
+    fn per_sec(&self, of: impl Fn(&Mark) -> Option<u64>) -> Option<f64> {
+        let grown = of(self.after)?.checked_sub(of(self.before)?)?;
+        Some(grown as f64 / 1e9 / self.seconds)
+    }
+}
+
+/// The readings as steps, and the cost of each class as a multiple of the mean over the mix: a rate is counted in
+/// requests of mean cost, so that a change of the mix is not taken for a change of the cost.
+struct Window<'a> {
+    steps: Vec<Step<'a>>,
+    by_cpu: Vec<f64>,
+    by_elapsed: Vec<f64>,
+}
+
+impl<'a> Window<'a> {
+    fn of(marks: &'a VecDeque<Mark>) -> Window<'a> {
+        let step = |(before, after): (&'a Mark, &'a Mark)| {
+            let seconds = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64 / 1e9;
+            let none = Sums::default();
+            let earlier = before.classes.iter().chain(std::iter::repeat(&none));
+            let classes = after.classes.iter().zip(earlier).map(|(after, before)| after.since(before)).collect();
+            Some(Step { seconds, classes, before, after })
+        };
+        let steps: Vec<Step<'a>> = marks.iter().zip(marks.iter().skip(1)).filter_map(step).collect();
+        let mut sums: Vec<Sums> = Vec::new();
+        for class in steps.iter().flat_map(|step| step.classes.iter().enumerate()) {
+            if sums.len() <= class.0 {
+                sums.resize(class.0 + 1, Sums::default());
+            }
+            sums[class.0].add(class.1);
+        }
+        let weights = |requests: fn(&Sums) -> u64, cost: fn(&Sums) -> f64| -> Vec<f64> {
+            let all = sums.iter().fold((0, 0.0), |(n, sum), class| (n + requests(class), sum + cost(class)));
+            let mean = all.1 / all.0 as f64;
+            let weight = |class: &Sums| {
+                let own = cost(class) / requests(class) as f64 / mean;
+                if requests(class) >= FEWEST_OF_CLASS && own.is_finite() && own > 0.0 { own } else { 1.0 }
+            };
+            sums.iter().map(weight).collect()
+        };
+        Window {
+            by_cpu: weights(|class| class.requests, |class| class.cpu_ns as f64),
+            by_elapsed: weights(|class| class.timed, |class| class.elapsed_ns as f64),
+            steps,
+        }
+    }
+
+    /// The use of a resource at each step; `use_of` gives all of it and the server's part.
+    fn uses(&self, weights: &[f64], use_of: impl Fn(&Step<'_>) -> Option<(f64, f64)>) -> Result<Vec<Use>, String> {
+        if self.steps.iter().any(|step| step.after.classes.is_empty()) {
+            return Err("requests are not counted".into());
+        }
+        let of_step = |step: &Step<'_>| {
+            let (used, own) = use_of(step)?;
+            let weighted = step.classes.iter().zip(weights).map(|(class, weight)| class.requests as f64 * weight);
+            Some(Use { rate: weighted.sum::<f64>() / step.seconds, used, own })
+        };
+        let uses: Option<Vec<Use>> = self.steps.iter().map(of_step).collect();
+        uses.ok_or_else(|| "its use was not read all the time".into())
+    }
+
+    fn last(&self) -> Option<&Mark> {
+        self.steps.last().map(|step| step.after)
+    }
+
+    /// Whether a number was the same all the time.
+    fn is_constant<T: PartialEq>(&self, of: impl Fn(&Mark) -> T) -> bool {
+        self.steps.iter().all(|step| of(step.before) == of(step.after))
+    }
+
+    /// `most` is between `most.0` and `most.1`.
+    fn by_rate(uses: Result<Vec<Use>, String>, most: (f64, f64), of: Option<String>) -> Seen {
+        let uses = match uses {
+            Ok(uses) => uses,
+            Err(why) => return Seen::Unknown(why),
+        };
+        let full = full_at(&uses, most.0).and_then(|low| Ok(Range { high: full_at(&uses, most.1)?.high, ..low }));
+        let now = full::now(&uses);
+        match full {
+            Err(why) => Seen::Unknown(why),
+            Ok(_) if now.rate <= 0.0 => Seen::Unknown("there are no requests now".into()),
+            Ok(full) => known(
+                (now.used, most.0),
+                Range { low: full.low / now.rate, high: full.high.map(|high| high / now.rate) },
+                Some(full),
+                of,
+            ),
+        }
+    }
+
+    fn cpus(&self) -> Seen {
+        let Some(last) = self.last() else { return Seen::Unknown("no two readings yet".into()) };
+        let Some(cpus) = last.limits.cpus.filter(|_| last.server_ns.is_some()) else {
+            return Seen::Unknown("the server's processes are not seen".into());
+        };
+        // A thread that slept through a reading may have other CPUs.
+        let steps = || {
+            self.steps
+                .iter()
+                .filter(|step| step.before.limits.cpus == Some(cpus) && step.after.limits.cpus == Some(cpus))
+        };
+        let same: Vec<Step<'_>> = steps()
+            .map(|step| Step {
+                seconds: step.seconds,
+                classes: step.classes.clone(),
+                before: step.before,
+                after: step.after,
+            })
+            .collect();
+        if same.len() < self.steps.len() / 2 {
+            return Seen::Unknown("the CPUs that it may use changed".into());
+        }
+        let window = Window { steps: same, by_cpu: self.by_cpu.clone(), by_elapsed: Vec::new() };
+        let most = cpus as f64;
+        let uses = window.uses(&window.by_cpu, |step| {
+            let used = most - step.per_sec(|mark| mark.limits.idle_ns).unwrap_or(0.0).clamp(0.0, most);
+            let own = step.per_sec(|mark| mark.server_ns)?;
+            Some((used.max(own.min(most)), own.min(used.max(own))))
+        });
+        Window::by_rate(uses, (most, most), None)
+    }
+
+    fn quota(&self) -> Seen {
+        let quota = self.last().and_then(|last| last.limits.quota);
+        let Some(quota) = quota.filter(|quota| quota.cpus.is_finite() && quota.cpus > 0.0) else { return Seen::Absent };
+        if !self.is_constant(|mark| mark.limits.quota.map(|quota| quota.cpus)) {
+            return Seen::Unknown("it changed".into());
+        }
+        let uses = self.uses(&self.by_cpu, |step| {
+            let used = step.per_sec(|mark| mark.limits.quota.and_then(|quota| quota.used_ns))?;
+            Some((used, used))
+        });
+        Window::by_rate(uses, (quota.cpus, quota.cpus), None)
+    }
+
+    /// One CPU for the busiest thread. Where several threads share the work, others may take over what it cannot do: the
+    /// upper end is where all of them are full.
+    fn busiest_thread(&self) -> Seen {
+        let Some(last) = self.last() else { return Seen::Absent };
+        if last.limits.busiest_thread_ns.is_none() {
+            return Seen::Unknown("this kernel keeps no accounts of threads, or they may not be read".into());
+        }
+        // In a silent reading no thread is the busiest.
+        let mut busiest = self.steps.iter().rev().filter_map(|step| step.after.limits.busiest_thread.as_ref());
+        let Some(thread) = busiest.next() else { return Seen::Unknown("it has used no CPU time".into()) };
+        let own =
+            |of: fn(&Mark) -> Option<u64>| self.uses(&self.by_cpu, |step| step.per_sec(of).map(|used| (used, used)));
+        let name = Some(format!("{} {}", thread.tid, thread.name));
+        let alone = Window::by_rate(own(|mark| mark.limits.busiest_thread_ns), (1.0, 1.0), name);
+        let threads = last.limits.reading_threads.unwrap_or(1).max(thread.siblings);
+        match alone {
+            Seen::Known(mut limit) if threads > 1 => {
+                let all = own(|mark| mark.server_ns).and_then(|uses| full_at(&uses, threads as f64));
+                let high = all.ok().and_then(|full| full.high);
+                let now = limit.full_at_per_sec.map_or(0.0, |full| full.low) / limit.times.low;
+                limit.full_at_per_sec = limit.full_at_per_sec.map(|full| Range { high, ..full });
+                limit.times.high = high.map(|high| high / now);
+                Seen::Known(limit)
+            }
+            other => other,
+        }
+    }
+
+    /// Threads that serve one request each: full when as many requests are in progress.
+    fn thread_pool(&self) -> Seen {
+        let Some(last) = self.last() else { return Seen::Absent };
+        let Some(threads) = last.limits.reading_threads.filter(|_| !last.classes.is_empty()) else {
+            return Seen::Unknown("requests are not counted".into());
+        };
+        if threads < 2 || self.steps.iter().any(|step| step.after.is_shared) {
+            // One thread, or several with many requests each: event loops, which have no such limit.
+            return Seen::Absent;
+        }
+        if !self.is_constant(|mark| mark.threads) {
+            return Seen::Unknown("the number of threads changes, so there is no fixed pool".into());
+        }
+        if self.steps.iter().filter(|step| step.after.waiting >= 2).count() < 3 {
+            return Seen::Unknown("too few requests at once to tell a pool of threads from event loops".into());
+        }
+        let uses = self.uses(&self.by_elapsed, |step| {
+            let all = step.classes.iter().fold(Sums::default(), |mut all, class| {
+                all.add(class);
+                all
+            });
+            let each_ns = if all.timed > 0 { all.elapsed_ns as f64 / all.timed as f64 } else { 0.0 };
+            let busy = all.requests as f64 * each_ns / 1e9 / step.seconds;
+            Some((busy, busy))
+        });
+        Window::by_rate(uses, (threads as f64, last.threads.max(threads) as f64), None)
+    }
+
+    /// A queue fills once the server is full: before that it is empty and has no distance.
+    fn backlog(&self) -> Seen {
+        let Some((_, most)) = self.last().and_then(|last| last.queue) else {
+            return Seen::Unknown("nothing listens on the port".into());
+        };
+        let last = &self.steps[self.steps.len().saturating_sub(full::LAST)..];
+        let queued = last.iter().filter_map(|step| step.after.queue).map(|(queued, _)| queued);
+        match queued.min().unwrap_or(0) {
+            0 => Seen::Unknown(format!("empty of {}: it fills once the server is full", grouped(most as f64))),
+            queued => {
+                let high = (most as f64 / queued as f64).max(1.0);
+                known((queued as f64, most as f64), Range { low: 1.0, high: Some(high) }, None, None)
+            }
+        }
+    }
+
+    /// Why the server may be full before any limit that is seen: its requests wait, even at the lower half of the rates.
+    fn long_waits(&self) -> Option<String> {
+        let rates: Vec<f64> = self.steps.iter().map(Step::rate).collect();
+        let middle = crate::statistics::median(&rates)?;
+        let mut calm = Sums::default();
+        let below = self.steps.iter().filter(|step| step.rate() <= middle);
+        below.flat_map(|step| &step.classes).for_each(|class| calm.add(class));
+        let elapsed_ns = (calm.timed > 0).then(|| calm.elapsed_ns as f64 / calm.timed as f64)?;
+        let cpu_ns = (calm.requests > 0).then(|| (calm.cpu_ns as f64 / calm.requests as f64).max(0.0))?;
+        let waited_ns = elapsed_ns - cpu_ns;
+        (waited_ns > LONG_WAIT_NS && waited_ns > elapsed_ns / 2.0).then(|| {
+            format!(
+                "a request takes {}, of it {} CPU time: what it waits for (other work, a backend, a lock, a slow client) is not seen",
+                format_nanos(elapsed_ns),
+                format_nanos(cpu_ns)
+            )
+        })
+    }
+}
+
+fn known((used, most): (f64, f64), times: Range, full_at_per_sec: Option<Range>, of: Option<String>) -> Seen {
+    let of = of.map(|name| name.as_str().into());
+    Seen::Known(Box::new(Limit { kind: LimitKind::Cpus, used, most, times, full_at_per_sec, of }))
+}
+
+/// At worst all open descriptors grow with the load, at best only one for each connection does.
+fn descriptors(last: &Mark) -> Seen {
+    let Some(seen) = last.limits.descriptors.filter(|seen| seen.limit > 0 && seen.open > 0) else {
+        return Seen::Unknown("the server's processes are not seen, or have no limit".into());
+    };
+    let (open, limit, connections) = (seen.open as f64, seen.limit as f64, last.established as f64);
+    if last.established == 0 {
+        return Seen::Unknown(format!("{} of {}, and no connection", grouped(open), grouped(limit)));
+    }
+    let others = (open - connections).max(0.0);
+    let high = (last.processes == 1).then(|| ((limit - others) / connections).max(limit / open));
+    known((open, limit), Range { low: limit / open, high }, None, Some(format!("process {}", seen.pid)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::watch::{BusyThread, ClassTotals, CpuTotals, Descriptors, OpenRequest, OpenTotals};
+
+    /// A server of two threads on two CPUs: each second requests of two classes, of which the second costs five times
+    /// the first, 1 ms.
+    struct Simulated {
+        reading: Reading,
+    }
+
+    impl Simulated {
+        fn new() -> Self {
+            let descriptors = Some(Descriptors { pid: 7, open: 110, limit: 5010 });
+            let thread = BusyThread { pid: 7, tid: 8, name: "worker".into(), siblings: 1 };
+            let limits = LimitTotals {
+                cpus: Some(2),
+                idle_ns: Some(0),
+                busiest_thread_ns: Some(0),
+                busiest_thread: Some(thread),
+                descriptors,
+                reading_threads: Some(2),
+                ..LimitTotals::default()
+            };
+            let mut reading =
+                Reading { classes: vec![ClassTotals::default(); 2], limits: Some(limits), ..Reading::default() };
+            reading.cpu = Some(CpuTotals { processes: 1, threads: 4, ..CpuTotals::default() });
+            reading.connections.states.insert("established".into(), 100);
+            reading.connections.accept_queue = Some(0);
+            reading.connections.accept_queue_limit = Some(4096);
+            Simulated { reading }
+        }
+
+        /// A second with these requests, each of which takes so long, in one thread three of four times.
+        fn second(&mut self, requests: [u64; 2], elapsed_ms: u64) -> &Reading {
+            let reading = &mut self.reading;
+            reading.at_ns += 1_000_000_000;
+            let cost_ns = [1_000_000, 5_000_000];
+            let mut busy_ns = 0;
+            for ((class, n), cost_ns) in reading.classes.iter_mut().zip(requests).zip(cost_ns) {
+                class.requests += n;
+                class.timed += n;
+                class.cpu_ns += (n * cost_ns) as i64;
+                class.elapsed_ns += n * elapsed_ms * 1_000_000;
+                busy_ns += n * cost_ns;
+            }
+            if let (Some(cpu), Some(limits)) = (&mut reading.cpu, &mut reading.limits) {
+                cpu.group_ns += busy_ns;
+                limits.busiest_thread_ns = limits.busiest_thread_ns.map(|ns| ns + busy_ns * 3 / 4);
+                limits.idle_ns = limits.idle_ns.map(|ns| ns + 2_000_000_000 - busy_ns);
+            }
+            reading
+        }
+    }
+
+    fn limit(found: &Headroom, kind: LimitKind) -> &Limit {
+        found.limits.iter().find(|limit| limit.kind == kind).unwrap_or_else(|| panic!("{kind:?} in {found:#?}"))
+    }
+
+    fn why(found: &Headroom, kind: LimitKind) -> &str {
+        found.unknown.iter().find(|limit| limit.kind == kind).map_or("", |limit| limit.why.as_str())
+    }
+
+    fn holds(range: Range, truth: f64) -> bool {
+        range.low <= truth && range.high.is_none_or(|high| truth <= high)
+    }
+
+    #[test]
+    fn a_change_of_the_mix_is_no_change_of_the_cost() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        // The cheap class varies one way, the dear one another: the sum of both says little about the CPU time.
+        let mut requests = [0, 0];
+        for second in 0..60 {
+            let now = [100 + 40 * (second % 3), 20 + 15 * (second % 2)];
+            requests = [requests[0] + now[0], requests[1] + now[1]];
+            estimator.add(server.second(now, 6));
+        }
+        let found = estimator.headroom();
+        let mean_ns = (requests[0] + 5 * requests[1]) as f64 * 1e6 / (requests[0] + requests[1]) as f64;
+        let cpus = limit(&found, LimitKind::Cpus);
+        let range = cpus.full_at_per_sec.unwrap();
+        assert!(holds(range, 2e9 / mean_ns), "{range:?} {mean_ns}");
+        assert!(
+            range.high.unwrap() < 2.0 * range.low,
+            "the line is exact, only the extrapolation widens it: {range:?}"
+        );
+        assert_eq!((cpus.most, found.readings), (2.0, 59));
+    }
+
+    #[test]
+    fn of_two_workers_the_busiest_is_the_lower_end_and_both_are_the_upper_one() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        for second in 0..30 {
+            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
+        }
+        let found = estimator.headroom();
+        let thread = limit(&found, LimitKind::BusiestThread);
+        let range = thread.full_at_per_sec.unwrap();
+        // Full at 1000 / 0.75 a second, and both together at 2000.
+        assert!(holds(range, 1333.0) && holds(range, 2000.0) && range.low > 900.0, "{range:?}");
+        assert_eq!(thread.of.as_ref().unwrap().as_str(), "8 worker");
+        assert_eq!(found.limits[0].kind, LimitKind::BusiestThread, "the nearest is first");
+        assert!(found.unseen.is_none() && found.capacity_per_sec.unwrap().low == range.low, "{found:#?}");
+        let descriptors = limit(&found, LimitKind::Descriptors);
+        assert_eq!(descriptors.times, Range { low: 5010.0 / 110.0, high: Some(50.0) });
+        assert_eq!(why(&found, LimitKind::Backlog), "empty of 4,096: it fills once the server is full");
+        assert!(why(&found, LimitKind::ThreadPool).contains("too few requests at once"));
+        for second in 0..30 {
+            server.reading.limits.as_mut().unwrap().cpus = None;
+            estimator.add(server.second([100 + 10 * (second % 20), 0], 1));
+        }
+        let unseen = estimator.headroom().unseen.unwrap();
+        assert_eq!(unseen.as_str(), "CPUs: not measured: the server's processes are not seen");
+    }
+
+    #[test]
+    fn a_pool_of_threads_is_full_when_each_has_a_request() {
+        let pool = |threads: [u32; 2]| {
+            let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+            let open = |thread| OpenRequest { thread, ..OpenRequest::default() };
+            let longest = threads.map(open).to_vec();
+            server.reading.open = Some(OpenTotals { waiting: 2, sending: 0, longest });
+            server.reading.limits.as_mut().unwrap().reading_threads = Some(4);
+            for second in 0..30 {
+                // Of 20 ms each: four threads serve 200 a second.
+                estimator.add(server.second([40 + 3 * (second % 15), 0], 20));
+            }
+            estimator.headroom()
+        };
+        let found = pool([8, 9]);
+        let range = limit(&found, LimitKind::ThreadPool).full_at_per_sec.unwrap();
+        assert!(holds(range, 200.0) && range.high.unwrap() < 350.0, "{range:?}");
+        assert_eq!(found.limits[0].kind, LimitKind::ThreadPool);
+        assert!(found.unseen.is_none(), "what they wait in is seen");
+        let shared = pool([8, 8]);
+        assert!(shared.limits.iter().all(|limit| limit.kind != LimitKind::ThreadPool), "{shared:#?}");
+        assert!(shared.unseen.unwrap().contains("what it waits for"));
+    }
+
+    #[test]
+    fn a_queue_that_stays_and_what_cannot_be_read_are_said() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::sliding());
+        server.reading.connections.accept_queue = Some(1024);
+        server.reading.limits.as_mut().unwrap().cpus = None;
+        server.reading.limits.as_mut().unwrap().busiest_thread_ns = None;
+        server.reading.limits.as_mut().unwrap().descriptors = None;
+        for second in 0..20 {
+            estimator.add(server.second([100 + 10 * second, 0], 1));
+        }
+        let found = estimator.headroom();
+        assert_eq!(limit(&found, LimitKind::Backlog).times, Range { low: 1.0, high: Some(4.0) });
+        for (kind, words) in [
+            (LimitKind::Cpus, "processes are not seen"),
+            (LimitKind::BusiestThread, "no accounts of threads"),
+            (LimitKind::Descriptors, "processes are not seen"),
+        ] {
+            assert!(why(&found, kind).contains(words), "{found:#?}");
+        }
+        assert!(found.unknown.iter().all(|limit| limit.kind != LimitKind::CpuQuota), "no quota is no limit");
+        let mut uncounted = Estimator::sliding();
+        let mut server = Simulated::new();
+        for _ in 0..20 {
+            let mut reading = server.second([100, 0], 1).clone();
+            reading.classes.clear();
+            uncounted.add(&reading);
+        }
+        assert_eq!(why(&uncounted.headroom(), LimitKind::BusiestThread), "requests are not counted");
+    }
+
+    #[test]
+    fn a_recording_of_any_length_has_bounded_memory_and_all_its_time() {
+        let (mut server, mut estimator) = (Simulated::new(), Estimator::whole());
+        for second in 0..20_000 {
+            estimator.add(server.second([100 + second / 100, 0], 1));
+        }
+        assert!(estimator.marks.len() <= MOST_MARKS);
+        let found = estimator.headroom();
+        assert!(found.window_s > 19_000.0, "{found:#?}");
+        assert!(holds(limit(&found, LimitKind::Cpus).full_at_per_sec.unwrap(), 2000.0));
+        let mut sliding = Estimator::sliding();
+        (0..1000).for_each(|_| sliding.add(server.second([100, 0], 1)));
+        assert_eq!((sliding.marks.len(), sliding.headroom().window_s), (WINDOW + 1, WINDOW as f64));
+    }
+}

@@ -1,0 +1,263 @@
+//! The rate at which a resource is full, from its use at lower rates: Banga and Mogul's line of idle time against the
+//! request rate ("Scalable kernel performance for Internet servers under realistic loads", 1998, section 6), where it
+//! meets zero. They warn that this point is no good predictor of the peak rate, as a request does not cost the same at
+//! every rate. So the interval covers what the line's noise leaves open, what else fits the same readings (a fixed cost
+//! for each request; a cost that falls or rises with the rate as a power of it), and a share for each doubling of the
+//! rate beyond what was seen.
+
+use crate::predict::regression::{Line, line, student};
+use crate::statistics::{mean, quantile};
+use record::units::format_si;
+use record::watch::Range;
+
+const CONFIDENCE: f64 = 0.95;
+/// Fewer readings give no line.
+pub const FEWEST: usize = 10;
+/// The ninth decile of the rate must be this multiple of the first.
+const LEAST_VARIATION: f64 = 1.2;
+/// The interval is wider by this at the highest rate seen, and by as much again for each doubling beyond it.
+const PER_DOUBLING: f64 = 0.08;
+/// Farther than this beyond the highest rate seen nothing limits the upper end.
+const FARTHEST: f64 = 10.0;
+/// In use beyond this share a resource counts as full.
+const FULL: f64 = 0.95;
+/// The last readings, which are "now".
+pub const LAST: usize = 5;
+/// Exponents of the rate that a server may have.
+const EXPONENTS: (f64, f64) = (0.5, 1.5);
+
+/// The use of a resource between two readings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Use {
+    /// Requests per second.
+    pub rate: f64,
+    /// In use, by whomever.
+    pub used: f64,
+    /// The server's part of it.
+    pub own: f64,
+}
+
+/// The mean over the last readings.
+pub fn now(uses: &[Use]) -> Use {
+    let last = &uses[uses.len().saturating_sub(LAST)..];
+    let of = |value: fn(&Use) -> f64| mean(&last.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0);
+    Use { rate: of(|at| at.rate), used: of(|at| at.used), own: of(|at| at.own) }
+}
+
+/// The rate at which all of `most` is in use.
+///
+/// # Errors
+/// Why it cannot be told, in words that follow the resource's name.
+pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
+    if uses.len() < FEWEST {
+        return Err(format!("{} readings so far, at least {FEWEST} are needed", uses.len()));
+    }
+    let now = now(uses);
+    let rates: Vec<f64> = uses.iter().map(|at| at.rate).collect();
+    if now.used >= FULL * most {
+        return match now.own {
+            own if own >= most / 2.0 => Ok(Range { low: now.rate * FULL, high: Some(now.rate / FULL) }),
+            _ => Err("other work fills it, which may or may not give way".into()),
+        };
+    }
+    let decile = |at| quantile(&rates, at).unwrap_or(0.0);
+    let (low, high) = (decile(0.1), decile(0.9));
+    if high <= 0.0 {
+        return Err("there are no requests".into());
+    }
+    if high < LEAST_VARIATION * low {
+        return Err(format!(
+            "the rate varied by {:.0} % only, {:.0} % are needed ({} to {}/s)",
+            (high / low - 1.0) * 100.0,
+            (LEAST_VARIATION - 1.0) * 100.0,
+            format_si(low),
+            format_si(high)
+        ));
+    }
+    let idle: Vec<(f64, f64)> = uses.iter().map(|at| (at.rate, most - at.used)).collect();
+    let fitted = line(&idle, CONFIDENCE);
+    let (x, reach) =
+        fitted.as_ref().and_then(|line| zero(line, &idle)).ok_or("its use does not clearly grow with the rate")?;
+    let others = mean(&uses.iter().map(|at| at.used - at.own).collect::<Vec<_>>()).unwrap_or(0.0);
+    let left = most - others;
+    let also: Vec<f64> = [ratio(uses, left), power(uses, left)].into_iter().flatten().collect();
+    let seen = decile(0.95);
+    let doublings = |to: f64| 1.0 + PER_DOUBLING * (1.0 + (to / seen).max(1.0).log2());
+    let low = also.iter().fold(x - reach.0, |low, x| low.min(*x));
+    let high = reach.1.map(|reach| also.iter().fold(x + reach, |high, x| high.max(*x)));
+    let low = low / doublings(low);
+    let high = high.filter(|high| *high <= FARTHEST * seen).map(|high| high * doublings(high));
+    // What was served is no limit.
+    let low = low.max(seen.min(x));
+    Ok(Range { low, high: high.map(|high| high.max(low)) })
+}
+
+/// Where the line of idle time meets zero, and how far its interval reaches to both sides; upwards perhaps without end.
+/// Residuals that resemble their neighbours (work that comes and goes) count as fewer readings: the interval is as much
+/// wider as it is for a mean of an autoregressive series.
+fn zero(line: &Line, points: &[(f64, f64)]) -> Option<(f64, (f64, Option<f64>))> {
+    let (x, interval) = (line.x_intercept?, line.x_intercept_interval?);
+    let residuals: Vec<f64> = points.iter().map(|(x, y)| y - line.intercept.value - line.slope.value * x).collect();
+    let widening = widening(&residuals);
+    let slope = line.slope.interval?;
+    let share = widening * (slope.high - slope.low) / 2.0 / line.slope.value.abs();
+    // Beyond one the slope may be zero.
+    if line.slope.value >= 0.0 || share >= 1.0 || x <= 0.0 {
+        return None;
+    }
+    let up = (share < 0.5).then_some((interval.high - x) * widening);
+    Some((x, ((x - interval.low) * widening, up)))
+}
+
+/// The root of the number of readings by that of independent ones which tell as much.
+fn widening(residuals: &[f64]) -> f64 {
+    let all: f64 = residuals.iter().map(|one| one * one).sum();
+    let neighbours: f64 = residuals.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    // The correlation is underestimated by about 1/n for each of the line's parameters and the mean.
+    let n = residuals.len() as f64;
+    let correlation = if all > 0.0 { (neighbours / all + 3.0 / n).clamp(0.0, 0.9) } else { 0.0 };
+    ((1.0 + correlation) / (1.0 - correlation)).sqrt()
+}
+
+/// The capacity if the server's use is a fixed cost for each request.
+fn ratio(uses: &[Use], left: f64) -> Option<f64> {
+    let (own, rate) = uses.iter().fold((0.0, 0.0), |(own, rate), at| (own + at.own, rate + at.rate));
+    Some(left * rate / own).filter(|x| x.is_finite() && *x > 0.0)
+}
+
+/// The capacity if the server's use is a power of the rate, and clearly not the first.
+fn power(uses: &[Use], left: f64) -> Option<f64> {
+    let logs: Vec<(f64, f64)> =
+        uses.iter().filter(|at| at.rate > 0.0 && at.own > 0.0).map(|at| (at.rate.ln(), at.own.ln())).collect();
+    let line = line(&logs, CONFIDENCE).filter(|_| logs.len() >= FEWEST && left > 0.0)?;
+    student(CONFIDENCE, logs.len() as f64 - 2.0)?;
+    let interval = line.slope.interval.filter(|p| !(p.low..=p.high).contains(&1.0))?;
+    let exponent = ((interval.low + interval.high) / 2.0).clamp(EXPONENTS.0, EXPONENTS.1);
+    let mean_of = |value: fn(&(f64, f64)) -> f64| logs.iter().map(value).sum::<f64>() / logs.len() as f64;
+    let scale = mean_of(|(_, y)| *y) - exponent * mean_of(|(x, _)| *x);
+    Some(((left.ln() - scale) / exponent).exp()).filter(|x| x.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::random;
+    use rand::RngExt;
+    use rand_chacha::ChaCha8Rng;
+
+    /// A server whose true use of one CPU is known at each rate.
+    struct Server {
+        name: &'static str,
+        used: fn(f64) -> f64,
+    }
+
+    /// CPUs at a rate, which is a share of 1,000/s.
+    const SERVERS: [Server; 6] = [
+        Server { name: "linear", used: |at| at },
+        Server { name: "with an idle cost", used: |at| 0.04 + 0.96 * at },
+        Server { name: "batching", used: |at| at.powf(0.9) },
+        Server { name: "waking up", used: |at| at * (0.8 + 0.2 * (1.0 - at)) / 0.8 },
+        Server { name: "contended", used: |at| at * (0.85 + 0.15 * at) },
+        Server { name: "contended more", used: |at| at.powf(1.15) },
+    ];
+
+    /// The share of 1,000/s at which the server fills what is left of its CPU.
+    fn capacity(server: &Server, left: f64) -> f64 {
+        let (mut low, mut high) = (0.0, 4.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if (server.used)(middle) < left { low = middle } else { high = middle }
+        }
+        low * 1000.0
+    }
+
+    /// A minute of readings, each of a second: a slow swing of the rate with noise, up to `peak` of the capacity;
+    /// `others` use the CPU, too, on average, more and less for seconds at a time.
+    fn readings(server: &Server, peak: f64, others: f64, random: &mut ChaCha8Rng) -> Vec<Use> {
+        let (mut drift, phase, swing) = (0.0, random.random_range(0.0..6.0), random.random_range(0.25..0.8));
+        let period: f64 = random.random_range(15.0..90.0);
+        (0..60)
+            .map(|second| {
+                let wave = (f64::from(second) * std::f64::consts::TAU / period + phase).sin();
+                let at = peak * (1.0 - swing / 2.0 + swing / 2.0 * wave) * random.random_range(0.93..1.0);
+                let own = (server.used)(at) * random.random_range(0.95..1.05);
+                drift = 0.8 * drift + others * random.random_range(-0.15..0.15);
+                // The kernel counts idle time in ticks of 10 ms.
+                let used = ((own + others + drift) * 100.0 + random.random_range(-0.5..0.5)).round() / 100.0;
+                Use { rate: at * 1000.0, used: used.clamp(0.0, 1.0), own }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_interval_holds_the_capacity_of_most_servers_of_every_kind() {
+        let mut random = random(3);
+        let mut misses = Vec::new();
+        for server in &SERVERS {
+            for others in [0.0, 0.1, 0.2] {
+                let truth = capacity(server, 1.0 - others);
+                let (mut held, mut said, mut width) = (0, 0, 0.0);
+                for _ in 0..200 {
+                    let peak = random.random_range(0.15..0.6) * truth / 1000.0;
+                    let Ok(range) = full_at(&readings(server, peak, others, &mut random), 1.0) else { continue };
+                    said += 1;
+                    let high = range.high.unwrap_or(f64::INFINITY);
+                    held += usize::from(range.low <= truth && truth <= high);
+                    width += (high.min(4.0 * range.low) / range.low).ln();
+                }
+                assert!(said > 100, "{}, others {others}: an estimate in {said} of 200", server.name);
+                let width = (width / said as f64).exp();
+                if (held as f64) < 0.9 * said as f64 || width > 3.0 {
+                    misses.push(format!("{}, others {others}: held {held} of {said}, {width:.2} wide", server.name));
+                }
+            }
+        }
+        assert!(misses.is_empty(), "{misses:#?}");
+    }
+
+    #[test]
+    fn a_rate_that_does_not_vary_is_refused() {
+        let mut random = random(4);
+        for _ in 0..200 {
+            let rate = random.random_range(10.0..10_000.0);
+            let steady: Vec<Use> = (0..60)
+                .map(|_| {
+                    let rate = rate * random.random_range(0.95..1.05);
+                    Use { rate, used: 3e-5 * rate, own: 3e-5 * rate }
+                })
+                .collect();
+            let why = full_at(&steady, 1.0).unwrap_err();
+            assert!(why.starts_with("the rate varied by") && why.contains("20 % are needed ("), "{why}");
+        }
+    }
+
+    #[test]
+    fn use_that_does_not_follow_the_rate_is_refused() {
+        let mut random = random(5);
+        let refused = (0..200)
+            .filter(|_| {
+                let uses: Vec<Use> = (0..60)
+                    .map(|_| {
+                        let used = random.random_range(0.1..0.3);
+                        Use { rate: random.random_range(100.0..1000.0), used, own: used }
+                    })
+                    .collect();
+                full_at(&uses, 1.0).is_err_and(|why| why.contains("does not clearly grow"))
+            })
+            .count();
+        assert!(refused >= 190, "{refused} of 200");
+    }
+
+    #[test]
+    fn a_full_resource_is_full_now_and_other_work_is_no_capacity() {
+        let at = |rate: f64, used: f64, own: f64| Use { rate, used, own };
+        let full: Vec<Use> = (0..20).map(|n| at(f64::from(n % 3) + 500.0, 0.99, 0.9)).collect();
+        let range = full_at(&full, 1.0).unwrap();
+        assert!(range.low < 501.0 && range.high.unwrap() > 500.0 && range.high.unwrap() < 540.0, "{range:?}");
+        let other: Vec<Use> = (0..20).map(|n| at(f64::from(n) + 100.0, 1.0, 0.2)).collect();
+        assert!(full_at(&other, 1.0).unwrap_err().contains("other work"));
+        assert!(full_at(&full[..5], 1.0).unwrap_err().contains("5 readings"));
+        let silent: Vec<Use> = (0..20).map(|_| at(0.0, 0.1, 0.1)).collect();
+        assert_eq!(full_at(&silent, 1.0).unwrap_err(), "there are no requests");
+    }
+}

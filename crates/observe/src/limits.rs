@@ -1,0 +1,217 @@
+//! What bounds the server: the CPUs that it may run on, its control group's limit of CPU time, one CPU for each of its
+//! threads, open descriptors. Read without privilege for processes of the same user.
+
+use crate::facts::{cgroup_mount, cpu_cgroup_mount};
+use crate::group::{ServerGroup, clock_ticks_per_sec};
+use crate::kept_file::{KeptFile, read};
+use crate::proc_text::{
+    parse_cgroup_path, parse_cgroup_usage_us, parse_cpu_cgroup_path, parse_cpu_limit, parse_descriptor_limit,
+    parse_machine_stat, parse_throttled,
+};
+use record::watch::{CpuQuota, Descriptors, LimitTotals};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Most processes whose descriptors are counted.
+const MAX_COUNTED: usize = 64;
+/// Most threads whose CPUs are read, and processes whose control groups are.
+const MAX_THREADS: usize = 1024;
+/// See [`MAX_THREADS`].
+const MAX_GROUPED: usize = 16;
+/// A server that has used less CPU time may have threads without any.
+const IDLE_NS: u64 = 50_000_000;
+/// A control group deeper than this is not followed to the root.
+const MAX_DEPTH: usize = 32;
+
+/// Reads the limits of a group.
+#[derive(Debug)]
+pub struct LimitReader {
+    stat: Option<KeptFile>,
+    buffer: Vec<u8>,
+    tick_ns: u64,
+    busiest_thread_ns: u64,
+}
+
+impl LimitReader {
+    /// Opens the file of the machine's CPUs.
+    pub fn open() -> Self {
+        let tick_ns = 1_000_000_000 / clock_ticks_per_sec();
+        LimitReader { stat: KeptFile::open("/proc/stat").ok(), buffer: Vec::new(), tick_ns, busiest_thread_ns: 0 }
+    }
+
+    /// Reads them. The group was read just before. The busiest thread is that since the last call.
+    pub fn read(&mut self, group: &mut ServerGroup) -> LimitTotals {
+        let busiest = group.busiest_thread();
+        let mut threads = group.busy_threads();
+        if threads.is_empty() {
+            threads = group.threads().into_iter().map(|(_, tid)| tid).collect();
+        }
+        let (cpus, idle_ns) = self.idle(&threads).unzip();
+        self.busiest_thread_ns += group.busiest_thread_ns().unwrap_or(0);
+        // Some kernels keep accounts of threads that are always zero; those of a server that has done nothing are, too.
+        let has_accounts = self.busiest_thread_ns > 0 || group.counters().cpu_ns < IDLE_NS;
+        let pids = group.pids();
+        let limits = LimitTotals {
+            cpus,
+            idle_ns,
+            quota: narrowest_quota(&pids).and_then(|folder| read_quota(&folder)),
+            busiest_thread_ns: has_accounts.then_some(self.busiest_thread_ns),
+            busiest_thread: busiest,
+            descriptors: most_descriptors(&pids),
+            reading_threads: None,
+        };
+        group.begin_window();
+        limits
+    }
+
+    /// The CPUs that these threads may run on: how many, and for how long they were idle.
+    fn idle(&mut self, threads: &[u32]) -> Option<(u64, u64)> {
+        let allowed = allowed_cpus(threads)?;
+        let stat = parse_machine_stat(read(&self.stat, &mut self.buffer)?)?;
+        let of_server = || stat.cpus.iter().filter(|(cpu, _)| allowed.contains(cpu));
+        let ticks: u64 = of_server().map(|(_, times)| times.idle.saturating_add(times.iowait)).sum();
+        Some((of_server().count() as u64, ticks.saturating_mul(self.tick_ns)))
+    }
+}
+
+/// Open descriptors and the limit of the process that is nearest to it; `None` if none can be read.
+pub fn most_descriptors(members: &[u32]) -> Option<Descriptors> {
+    let of_process = |pid: &u32| {
+        let folder = format!("/proc/{pid}/fd");
+        // Since Linux 6.2 the folder's size is the number of its entries.
+        let open = match fs::metadata(&folder).ok()?.len() {
+            0 => fs::read_dir(&folder).ok()?.count() as u64,
+            open => open,
+        };
+        let limit = parse_descriptor_limit(&fs::read(format!("/proc/{pid}/limits")).ok()?)?;
+        (limit > 0).then_some(Descriptors { pid: *pid, open, limit })
+    };
+    let used = |of: &Descriptors| of.open as f64 / of.limit as f64;
+    members.iter().take(MAX_COUNTED).filter_map(of_process).max_by(|a, b| used(a).total_cmp(&used(b)))
+}
+
+/// The CPUs that any of these threads may run on, ascending; `None` if that cannot be read.
+pub fn allowed_cpus(threads: &[u32]) -> Option<Vec<usize>> {
+    let of_thread = |tid: &u32| sched_getaffinity(Some(Pid::from_raw(*tid as i32)?)).ok();
+    let sets: Vec<CpuSet> = threads.iter().take(MAX_THREADS).filter_map(of_thread).collect();
+    let is_allowed = |cpu: &usize| sets.iter().any(|set| set.is_set(*cpu));
+    (!sets.is_empty()).then(|| (0..CpuSet::MAX_CPU).filter(is_allowed).collect())
+}
+
+/// The control group with the narrowest limit of CPU time among those of these processes and the groups above them.
+pub fn narrowest_quota(pids: &[u32]) -> Option<PathBuf> {
+    let (unified, of_cpu) = (cgroup_mount(), cpu_cgroup_mount());
+    let mut folders = Vec::new();
+    for pid in pids.iter().take(MAX_GROUPED) {
+        let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else { continue };
+        for (mount, path) in [(&unified, parse_cgroup_path(&text)), (&of_cpu, parse_cpu_cgroup_path(&text))] {
+            folders.extend(mount.as_ref().zip(path));
+        }
+    }
+    folders.sort();
+    folders.dedup();
+    let narrowest = folders.iter().filter_map(|(mount, path)| narrowest_in(mount, path));
+    narrowest.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, folder)| folder)
+}
+
+fn narrowest_in(mount: &Path, path: &str) -> Option<(f64, PathBuf)> {
+    let folder = mount.join(path.trim_start_matches('/'));
+    let above = folder.ancestors().take(MAX_DEPTH).take_while(|folder| folder.starts_with(mount));
+    let limited = above.filter_map(|folder| Some((read_quota(folder)?.cpus, folder.to_path_buf())));
+    limited.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The limit of CPU time of a control group, and its account; `None` if it has none.
+pub fn read_quota(folder: &Path) -> Option<CpuQuota> {
+    let file = |name: &str| fs::read(folder.join(name)).ok();
+    let limit = file("cpu.max").or_else(|| Some([file("cpu.cfs_quota_us")?, file("cpu.cfs_period_us")?].concat()));
+    let cpus = parse_cpu_limit(&limit?)?;
+    let account = file("cpu.stat").unwrap_or_default();
+    let (periods, throttled) = parse_throttled(&account).unwrap_or_default();
+    let used_ns = parse_cgroup_usage_us(&account).map(|us| us.saturating_mul(1000));
+    Some(CpuQuota { cpus, used_ns, periods, throttled })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_quota_of_the_groups_above_counts() {
+        let mount = tempfile::tempdir().unwrap();
+        let make = |path: &str, max: &str, used_us: u64| {
+            let folder = mount.path().join(path);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("cpu.max"), max).unwrap();
+            let account = format!("usage_usec {used_us}\nuser_usec 1\nnr_periods 9\nnr_throttled 4\n");
+            fs::write(folder.join("cpu.stat"), account).unwrap();
+        };
+        make("slice", "50000 100000\n", 7);
+        make("slice/server", "150000 100000\n", 5);
+        make("slice/server/leaf", "max 100000\n", 3);
+        let (cpus, folder) = narrowest_in(mount.path(), "/slice/server/leaf").unwrap();
+        let quota = CpuQuota { cpus: 0.5, used_ns: Some(7000), periods: 9, throttled: 4 };
+        assert_eq!((cpus, read_quota(&folder)), (0.5, Some(quota)));
+        make("other", "max 100000\n", 3);
+        assert_eq!(narrowest_in(mount.path(), "/other"), None);
+        assert_eq!(narrowest_in(mount.path(), "/"), None, "the root has no file of limits");
+    }
+
+    #[test]
+    fn limits_of_version_1_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("cpu.cfs_quota_us", "-1\n");
+        write("cpu.cfs_period_us", "100000\n");
+        write("cpu.stat", "nr_periods 230\nnr_throttled 8\nthrottled_time 48557328\n");
+        assert_eq!(read_quota(folder.path()), None);
+        write("cpu.cfs_quota_us", "30000\n");
+        let quota = CpuQuota { cpus: 0.3, used_ns: None, periods: 230, throttled: 8 };
+        assert_eq!(read_quota(folder.path()), Some(quota));
+    }
+
+    /// A server that is watched before its first request has a beginning to count from.
+    #[test]
+    fn an_idle_group_has_cpus_and_a_busiest_thread_that_used_nothing() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut group = ServerGroup::new([child.id()], None);
+        let mut table = crate::processes::ProcessTable::default();
+        table.scan();
+        group.admit(&table);
+        group.begin_window();
+        let limits = LimitReader::open().read(&mut group);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((limits.busiest_thread_ns, limits.busiest_thread), (Some(0), None));
+        assert!(limits.cpus.is_some_and(|cpus| cpus >= 1) && limits.idle_ns.is_some());
+    }
+
+    #[test]
+    fn the_busiest_thread_and_the_cpus_of_a_group_are_read() {
+        let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let mut group = ServerGroup::new([child.id()], None);
+        let mut table = crate::processes::ProcessTable::default();
+        let mut reader = LimitReader::open();
+        let limits = loop {
+            table.scan();
+            group.admit(&table);
+            group.read();
+            let limits = reader.read(&mut group);
+            // It has run for a while, in at least two intervals.
+            if limits.busiest_thread_ns.is_some_and(|ns| ns > 30_000_000) {
+                break limits;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let thread = limits.busiest_thread.unwrap();
+        assert_eq!((thread.pid, thread.tid, thread.name.as_str(), thread.siblings), (child.id(), child.id(), "sh", 1));
+        let counted = group.counters().cpu_ns;
+        let busiest = limits.busiest_thread_ns.unwrap();
+        assert!(busiest <= counted + 20_000_000, "{busiest} of {counted}: intervals are not counted twice");
+        assert!(limits.cpus.is_some_and(|cpus| cpus >= 1) && limits.idle_ns.is_some());
+        assert!(limits.descriptors.is_some_and(|seen| seen.open >= 3 && seen.open <= seen.limit));
+    }
+}

@@ -1,0 +1,134 @@
+//! The run directories in a folder.
+
+use crate::run::{RECORD, RunError};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Folders below the one that is searched.
+const MOST_DEPTH: usize = 6;
+/// Entries that are looked at.
+const MOST_ENTRIES: usize = 200_000;
+/// Run directories that are kept.
+const MOST_RUNS: usize = 2_000;
+
+/// What a search found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// Folders with a `run.json`, whatever is in it.
+    pub runs: Vec<PathBuf>,
+    /// What was not looked at, and why.
+    pub left_out: Vec<(PathBuf, String)>,
+}
+
+/// Searches a folder and the folders in it for run directories. Links are not followed. Hidden folders and folders in a run
+/// directory, such as the second run of a comparison, are passed over. In each folder the last name comes first: where
+/// the search ends early, the newest runs of those with the default name are kept.
+pub fn find(folder: &Path) -> Result<Found, RunError> {
+    let read = fs::read_dir(folder).map(drop);
+    read.map_err(|source| RunError::Read { path: folder.into(), source })?;
+    Ok(Search { found: Found::default(), entries: 0, most_runs: MOST_RUNS }.of(folder))
+}
+
+struct Search {
+    found: Found,
+    entries: usize,
+    most_runs: usize,
+}
+
+impl Search {
+    fn of(mut self, folder: &Path) -> Found {
+        self.visit(folder, 0);
+        self.found
+    }
+
+    fn visit(&mut self, folder: &Path, depth: usize) {
+        // Not `exists`, which follows a link.
+        if let Ok(there) = fs::symlink_metadata(folder.join(RECORD)) {
+            match there.is_symlink() {
+                false => self.found.runs.push(folder.into()),
+                true => self.leave_out(folder, "its run.json is a link, and links are not followed"),
+            }
+            return;
+        }
+        if depth > MOST_DEPTH {
+            return self.leave_out(folder, &format!("it lies more than {MOST_DEPTH} folders deep"));
+        }
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) => return self.leave_out(folder, &error.to_string()),
+        };
+        let mut folders = Vec::new();
+        for entry in entries.flatten() {
+            self.entries += 1;
+            if self.entries > MOST_ENTRIES {
+                break;
+            }
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if !is_hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            }
+        }
+        folders.sort_unstable_by(|a, b| b.cmp(a));
+        for folder in folders {
+            if self.found.runs.len() >= self.most_runs || self.entries > MOST_ENTRIES {
+                let most = self.most_runs;
+                let most = format!("this and what follows: at most {most} runs in {MOST_ENTRIES} entries are listed");
+                // Each folder above would say it again.
+                if self.found.left_out.last().is_none_or(|(_, why)| *why != most) {
+                    self.leave_out(&folder, &most);
+                }
+                return;
+            }
+            self.visit(&folder, depth + 1);
+        }
+    }
+
+    fn leave_out(&mut self, folder: &Path, why: &str) {
+        self.found.left_out.push((folder.into(), why.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn names(found: &Found, parent: &Path) -> Vec<String> {
+        found.runs.iter().map(|path| path.strip_prefix(parent).unwrap().display().to_string()).collect()
+    }
+
+    #[test]
+    fn runs_are_found_below_folders_and_no_link_is_followed() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let place = folder.path();
+        for run in ["a", "b/nginx/c", "b/nginx/c/with", ".hidden/d", "1/2/3/4/5/6", "1/2/3/4/5/6x/7/8"] {
+            fs::create_dir_all(place.join(run)).unwrap();
+            fs::write(place.join(run).join(RECORD), "{ not even JSON").unwrap();
+        }
+        fs::write(elsewhere.path().join(RECORD), "{}").unwrap();
+        symlink(elsewhere.path(), place.join("link")).unwrap();
+        symlink(place, place.join("b/round")).unwrap();
+        fs::create_dir(place.join("e")).unwrap();
+        symlink(elsewhere.path().join(RECORD), place.join("e").join(RECORD)).unwrap();
+        let found = find(place).unwrap();
+        assert_eq!(names(&found, place), ["b/nginx/c", "a", "1/2/3/4/5/6"], "{found:?}");
+        let why: Vec<&str> = found.left_out.iter().map(|(_, why)| why.as_str()).collect();
+        assert_eq!(why.len(), 2, "{found:?}");
+        assert!(why[0].contains("a link") && why[1].contains("folders deep"), "{found:?}");
+        assert_eq!(names(&find(&place.join("a")).unwrap(), place), ["a"], "the folder may be a run");
+        assert!(find(&place.join("none")).unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
+    fn no_more_runs_are_kept_than_is_said_and_the_newest_names_are() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..8 {
+            let run = folder.path().join(number.to_string());
+            fs::create_dir(&run).unwrap();
+            fs::write(run.join(RECORD), "").unwrap();
+        }
+        let found = Search { found: Found::default(), entries: 0, most_runs: 3 }.of(folder.path());
+        assert_eq!(names(&found, folder.path()), ["7", "6", "5"]);
+        assert!(found.left_out.len() == 1 && found.left_out[0].0.ends_with("4"), "{:?}", found.left_out);
+    }
+}

@@ -1,0 +1,100 @@
+//! How much more load a watched server can take, as estimated from its traffic: the form that is printed and kept.
+//! `analyze::watch::headroom` makes it.
+
+use crate::Outside;
+use serde::{Deserialize, Serialize};
+
+crate::worded! {
+    /// What may become full.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum LimitKind {
+        /// The CPUs that the server may run on, whoever uses them.
+        Cpus = "CPUs",
+        /// The CPU time that its control group may use.
+        CpuQuota = "CPU quota",
+        /// One CPU for its busiest thread.
+        BusiestThread = "busiest thread",
+        /// Threads that serve one request each.
+        ThreadPool = "thread pool",
+        /// Open descriptors of a process.
+        Descriptors = "descriptors",
+        /// The queue of connections to be accepted.
+        Backlog = "backlog",
+    }
+}
+
+impl LimitKind {
+    /// The word of JSON and Prometheus.
+    pub fn label(self) -> String {
+        self.word().to_lowercase().replace(' ', "-")
+    }
+}
+
+/// An interval. Its upper end is absent where the traffic does not tell it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Range {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+}
+
+/// A limit whose distance is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Limit {
+    /// What becomes full.
+    pub kind: LimitKind,
+    /// How much of it is in use now (of `most`): CPUs, threads, descriptors, connections.
+    pub used: f64,
+    /// All of it.
+    pub most: f64,
+    /// The load at which it is full, as a multiple of the load now.
+    pub times: Range,
+    /// The same in requests per second, where its use was related to the rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_at_per_sec: Option<Range>,
+    /// The thread or process, where it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Outside>,
+}
+
+/// A limit whose distance is not known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UnknownLimit {
+    /// What would become full.
+    pub kind: LimitKind,
+    /// The reason, in words.
+    pub why: Outside,
+}
+
+/// The headroom as of a reading.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Headroom {
+    /// Requests per second over the last readings.
+    pub now_per_sec: f64,
+    /// The highest rate of a reading in the window.
+    pub highest_per_sec: f64,
+    /// Readings in the window.
+    pub readings: u64,
+    /// Its length, seconds.
+    pub window_s: f64,
+    /// Requests per second that the server can serve, by all limits that were related to the rate; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_per_sec: Option<Range>,
+    /// The limits, the nearest first.
+    pub limits: Vec<Limit>,
+    /// Limits that are there and not known.
+    pub unknown: Vec<UnknownLimit>,
+    /// Why the server may be full before: what its requests wait for is not seen, or not how its CPUs fill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<Outside>,
+}

@@ -1,0 +1,76 @@
+//! What bounds the server, and how much of it is taken: the input of the estimate of its headroom.
+
+use crate::Outside;
+use serde::{Deserialize, Serialize};
+
+/// The limits that could be read. Times are totals, so that any two readings give a rate. What could not be read is absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct LimitTotals {
+    /// CPUs that the server's busy threads may run on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u64>,
+    /// Time in which these CPUs were idle, summed over them, since boot. It jumps where `cpus` changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_ns: Option<u64>,
+    /// The narrowest limit of CPU time among the control groups that the server is in; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<CpuQuota>,
+    /// CPU time of the busiest thread of each interval between two readings, summed over the intervals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busiest_thread_ns: Option<u64>,
+    /// The busiest thread since the reading before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busiest_thread: Option<BusyThread>,
+    /// The process that is nearest to its limit of open descriptors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descriptors: Option<Descriptors>,
+    /// Threads that have read a request since the watch began and live, at most; absent where requests are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reading_threads: Option<u64>,
+}
+
+/// A limit of CPU time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct CpuQuota {
+    /// The limit, in CPUs.
+    pub cpus: f64,
+    /// CPU time of the control group, nanoseconds; absent where another group accounts for it (version 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_ns: Option<u64>,
+    /// Periods in which the group ran.
+    pub periods: u64,
+    /// Of these, periods in which it was stopped because it had used its limit.
+    pub throttled: u64,
+}
+
+/// A thread.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct BusyThread {
+    /// Its process.
+    pub pid: u32,
+    /// Its number.
+    pub tid: u32,
+    /// Name of the program.
+    pub name: Outside,
+    /// Processes of this name with the same parent, its own included.
+    pub siblings: u64,
+}
+
+/// Open descriptors of one process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Descriptors {
+    /// The process.
+    pub pid: u32,
+    /// Open.
+    pub open: u64,
+    /// The most that it may open (RLIMIT_NOFILE).
+    pub limit: u64,
+}

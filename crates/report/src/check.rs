@@ -1,0 +1,95 @@
+//! What was checked, as a CI system lists it: limits (`--fail-if`), compared figures, and whether the run reached its end.
+//! [`crate::markdown`] and [`crate::junit`] show the same list.
+
+use crate::compare;
+use analyze::compare::{CompareError, Comparison, Difference, Outcome, Price, load_words};
+use analyze::limit::{Check, Limit};
+
+record::worded! {
+    /// The result of a check.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CaseResult {
+        /// It holds.
+        Passed = "passed",
+        /// It does not hold, or could not be judged where that counts as a failure.
+        Failed = "failed",
+        /// Neither shown nor excluded.
+        Skipped = "could not tell",
+        /// There is nothing to judge.
+        Error = "error",
+    }
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// The list that it belongs to: `run`, `limits`, `comparison`, `price`.
+    pub group: &'static str,
+    /// What is checked, the same in every run of a job: `find.peak_throughput_per_sec < 20.0k/s`, `64 conns: p99`.
+    pub name: String,
+    /// The result.
+    pub result: CaseResult,
+    /// The measured values, or why there is no result.
+    pub words: String,
+}
+
+impl Case {
+    fn of(group: &'static str, name: &str, result: CaseResult, words: &str) -> Case {
+        Case { group, name: name.into(), result, words: words.into() }
+    }
+}
+
+/// A limit of `--fail-if`. What was not measured counts as crossed. `whose`: of several runs, the one that is meant.
+pub fn limit(whose: &str, limit: &Limit, check: &Check) -> Case {
+    let result = if check.is_crossed() { CaseResult::Failed } else { CaseResult::Passed };
+    Case::of("limits", &format!("{whose}{limit}"), result, check.words())
+}
+
+/// Whether the run was measured to its end; `why` it ended early.
+pub fn end(why: Option<&str>) -> Case {
+    let name = "the run reached its end";
+    match why {
+        None => Case::of("run", name, CaseResult::Passed, ""),
+        Some(why) => Case::of("run", name, CaseResult::Error, why),
+    }
+}
+
+/// One check for each figure at each load that both runs measured.
+pub fn comparison(compared: Result<&Comparison, &CompareError>) -> Vec<Case> {
+    match compared {
+        Ok(comparison) => {
+            let check = |one| difference("comparison", &load_words(one), one, ["A", "B"], comparison.threshold_ratio);
+            comparison.differences.iter().map(check).collect()
+        }
+        Err(why) => vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, &why.to_string())],
+    }
+}
+
+/// One check for each figure over all loads, of a server without and with a command beside it.
+pub fn price(price: &Price) -> Vec<Case> {
+    let check = |one| difference("price", "over all loads", one, ["without", "with"], price.threshold_ratio);
+    price.figures.iter().map(check).collect()
+}
+
+fn difference(group: &'static str, at: &str, one: &Difference, names: [&str; 2], threshold_ratio: f64) -> Case {
+    let limit = format!("{:.0} %", threshold_ratio * 100.0);
+    let (result, verdict) = match one.outcome {
+        Outcome::Regression => (CaseResult::Failed, format!("worse by more than {limit}")),
+        Outcome::Improvement => (CaseResult::Passed, format!("better by more than {limit}")),
+        Outcome::NotWorse => (CaseResult::Passed, format!("not worse by more than {limit}")),
+        Outcome::Unclear if one.is_invalid => {
+            (CaseResult::Skipped, "could not tell: half of the points of a run are invalid".into())
+        }
+        Outcome::Unclear => {
+            (CaseResult::Skipped, format!("could not tell: worse by more than {limit} is neither shown nor excluded"))
+        }
+        Outcome::Untested => (CaseResult::Skipped, "not tested: a run has fewer than two points there".into()),
+    };
+    // As the table has them.
+    let row = compare::row(one);
+    let (a, b, ratio, interval) = (&row[2], &row[3], &row[4], &row[5]);
+    let interval = if interval.is_empty() { String::new() } else { format!(" (95 % interval {interval})") };
+    let ([name_a, name_b], (n_a, n_b)) = (names, one.n);
+    let words = format!("{verdict}; {name_a} {a}, {name_b} {b}, {name_b} / {name_a} {ratio}{interval}, n {n_a}/{n_b}");
+    Case::of(group, &format!("{at}: {}", one.word), result, &words)
+}

@@ -1,0 +1,64 @@
+//! The page that follows a running `find`: it shows the report of the run so far and has it drawn again when a point is
+//! finished. A browser gets it, the report and the news from the command itself.
+
+use crate::page::frame::{render, source_hash};
+use record::text::plain;
+use record::{RunDir, Sweep};
+use serde::Serialize;
+use serde_json::json;
+
+const STYLE: &str = include_str!("live/style.css");
+const SCRIPT: &str = include_str!("live/follow.js");
+
+#[derive(Serialize)]
+struct Page {
+    name: String,
+    style: &'static str,
+    script: &'static str,
+    version: &'static str,
+}
+
+/// The page around the report, which it expects beside it as `report.html`, and the news as `events`.
+pub fn html(url: &str) -> String {
+    let name = plain(url, 200);
+    let page = Page { name: name.clone(), style: STYLE, script: SCRIPT, version: env!("CARGO_PKG_VERSION") };
+    render("live.html", &page, || name)
+}
+
+/// The Content-Security-Policy of that page: its own style and script, and what lies beside it.
+pub fn policy() -> String {
+    format!(
+        "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; frame-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        source_hash(STYLE),
+        source_hash(SCRIPT)
+    )
+}
+
+/// What stands in the report's place until there is one.
+pub fn waiting() -> &'static str {
+    "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\
+     <title>straingauge</title><p>The report appears here with the next point.</p></html>"
+}
+
+/// The news of a run as one server-sent event: how much has been measured, which drawing of the report is there, and that
+/// the run has ended, if it has.
+pub fn event(run: &RunDir, (number, drawn): (u64, u64), ended: bool) -> String {
+    let points = run.points.iter().filter(|point| point.sweep != Sweep::Yardstick).count();
+    let name = if ended { "end" } else { "points" };
+    let data = json!({ "points": points, "report": drawn, "folder": plain(&run.path.to_string_lossy(), 300) });
+    format!("event: {name}\nid: {number}\ndata: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_from_outside_is_shown_and_never_run() {
+        let page = html("http://x/</script><script>alert(1)</script>\u{1b}");
+        assert_eq!(page.matches("<script>").count(), 1, "{page}");
+        assert!(!page.contains('\u{1b}'));
+        assert!(policy().contains(&source_hash(SCRIPT)) && page.contains(SCRIPT) && page.contains(STYLE));
+    }
+}

@@ -1,0 +1,48 @@
+"use strict";
+// Says how much has been measured, has the report loaded again when it was drawn again, and leaves the reader where they were.
+(() => {
+  const [report, points, end] = ["report", "points", "end"].map((id) => document.getElementById(id));
+  const news = new EventSource("events");
+  let [isLoading, isStale, isOver] = [true, false, false];
+  let kept = null;
+  let folder = "";
+  let drawn = 0;
+  const details = () => [...report.contentDocument.querySelectorAll("details")];
+  const reload = () => {
+    isStale = isLoading;
+    if (isLoading) return;
+    isLoading = true;
+    // Without a document the last load failed, and so there is nothing to keep.
+    kept = report.contentDocument && { top: report.contentWindow.scrollY, open: details().map((one) => one.open) };
+    report.contentWindow.location.reload();
+  };
+  const loaded = () => {
+    isLoading = false;
+    if (kept && report.contentDocument) {
+      details().forEach((one, at) => { one.open = kept.open[at] ?? one.open; });
+      report.contentWindow.scrollTo(0, kept.top);
+    }
+    if (isStale) {
+      reload();
+    } else if (isOver) {
+      // The run waits for this before it ends.
+      news.close();
+      end.textContent = `The run has ended. It is kept in ${folder}.`;
+    }
+  };
+  report.addEventListener("load", loaded);
+  if (report.contentWindow.location.href !== "about:blank" && report.contentDocument.readyState === "complete") loaded();
+  const take = (event) => {
+    const told = JSON.parse(event.data);
+    folder = told.folder;
+    isOver = event.type === "end";
+    points.textContent = `${told.points} ${told.points === 1 ? "point" : "points"}${isOver ? "" : " so far"}`;
+    if (told.report !== drawn || isOver) reload();
+    drawn = told.report;
+  };
+  news.addEventListener("points", take);
+  news.addEventListener("end", take);
+  news.addEventListener("error", () => {
+    if (!isOver) points.textContent = "The run cannot be reached any more; this is what it showed last.";
+  });
+})();

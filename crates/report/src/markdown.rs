@@ -1,0 +1,204 @@
+//! What CI systems show of a run: one screen of Markdown (GitHub's dialect, which GitLab reads, too). The verdict first, then
+//! the key numbers, the checks, the gravest doubts, and where the page is.
+
+use crate::check::Case;
+use crate::compare::most_grave;
+use crate::page::{KeyNumber, key_numbers};
+use crate::run::{gravest, heading};
+use crate::text::not_measured;
+use crate::text::table::Table;
+use analyze::compare::{CompareError, Comparison, Price, headline, price_words, server_words};
+use analyze::verdict::Verdict;
+use analyze::zones::{Findings, SweepFindings, load_words, percent};
+use record::text::plain;
+use record::units::{format_nanos, format_si};
+use record::{Doubt, Point, RunDir, Sweep, names};
+
+/// Longest text from outside in one place.
+const MOST_CHARS: usize = 600;
+/// The most causes, and sentences of doubt about a comparison.
+const MOST_SENTENCES: usize = 5;
+
+/// A run of `find` or `load`: verdict, causes, key numbers, checks, doubts.
+pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict, checks: &[Case]) -> String {
+    let title = format!("straingauge {}: {}", run.record.scenario.kind.command(), run.record.scenario.url());
+    let mut out = headed(&title, &verdict.headline);
+    out += &items(verdict.causes.iter().map(|cause| escaped(&cause.sentence())));
+    out += &numbers(run, findings).markdown();
+    out += &checked(checks);
+    out += &doubts(&verdict.doubts);
+    out + &end(run)
+}
+
+/// One point that is not kept: key numbers, checks, doubts.
+pub fn point(url: &str, point: &Point, checks: &[Case]) -> String {
+    let out = headed(&format!("straingauge load: {url}"), &heading(point));
+    out + &numbers_of_point(point).markdown() + &checked(checks) + &doubts(&point.doubts)
+}
+
+/// Two runs that took turns: the comparison, then the verdict on each.
+pub fn side_by_side(
+    runs: (&RunDir, &RunDir),
+    verdicts: (&Verdict, &Verdict),
+    compared: Result<&Comparison, &CompareError>,
+    checks: &[Case],
+) -> String {
+    let title = format!("straingauge find: {}, in turn", runs.0.record.scenario.url());
+    let of = |name: &str, run: &RunDir, verdict: &Verdict| {
+        escaped(&format!("{name}, {}: {}", server_words(run), verdict.headline))
+    };
+    let said = [of("A", runs.0, verdicts.0), of("B", runs.1, verdicts.1)];
+    let out = match compared {
+        Ok(comparison) => headed(&title, &headline(comparison)) + &differences(comparison),
+        Err(why) => headed(&title, &format!("Nothing to compare: {why}")),
+    };
+    out + &items(said.into_iter()) + &checked(checks) + &doubts(&verdicts.0.doubts) + &end(runs.0)
+}
+
+/// A server without and with a command beside it.
+pub fn price(runs: (&RunDir, &RunDir), verdict: &Verdict, price: &Price, checks: &[Case]) -> String {
+    let mut table = Table::new(&crate::price::HEADINGS, 1);
+    crate::price::rows(runs.0, runs.1, price).into_iter().for_each(|row| table.row(row));
+    let title = format!("straingauge find: {}, the price of '{}'", runs.0.record.scenario.url(), price.command);
+    headed(&title, &price_words(price)) + &table.markdown() + &checked(checks) + &doubts(&verdict.doubts) + &end(runs.0)
+}
+
+/// Two kept runs, by their names.
+pub fn comparison(names: [&str; 2], comparison: &Comparison) -> String {
+    let out = headed("straingauge compare", &headline(comparison)) + &differences(comparison);
+    let shown = comparison.doubts.iter().take(MOST_SENTENCES).map(|doubt| escaped(doubt));
+    let rest = comparison.doubts.len().saturating_sub(MOST_SENTENCES);
+    let rest = (rest > 0).then(|| format!("and {rest} more doubts: the command's own output has all"));
+    out + &items(names.iter().zip(["A", "B"]).map(|(name, which)| escaped(&format!("{which}: {name}"))))
+        + &items(shown.chain(rest))
+}
+
+/// The gravest differences, a row each.
+fn differences(comparison: &Comparison) -> String {
+    let (table, left_out) = most_grave(comparison);
+    let mut out = table.markdown();
+    if left_out > 0 {
+        out += &format!("and {left_out} more, none of them graver\n\n");
+    }
+    if comparison.unmatched > 0 {
+        out += &format!("{} loads were measured in one run only and are left out\n\n", comparison.unmatched);
+    }
+    out
+}
+
+/// The numbers at the top of the page, and p99 at the peak; of a run without sweeps those of its point.
+fn numbers(run: &RunDir, findings: &Findings) -> Table {
+    let found = key_numbers(findings);
+    if found.is_empty() {
+        let single = run.points.iter().find(|point| point.sweep == Sweep::Single);
+        return single.map_or_else(empty, numbers_of_point);
+    }
+    let mut table = empty();
+    for KeyNumber { name, value, unit, detail } in found {
+        let gap = if unit.is_empty() || unit.starts_with('/') { "" } else { " " };
+        table.row(vec![name.into(), format!("{value}{gap}{unit}"), detail]);
+    }
+    if let Some((value, detail)) = findings.sweeps().find_map(p99_at_the_peak) {
+        table.row(vec!["p99 at the peak".into(), value, detail]);
+    }
+    table
+}
+
+fn empty() -> Table {
+    Table::new(&["figure", "value", "95 % interval or range"], 3)
+}
+
+fn p99_at_the_peak(sweep: &SweepFindings) -> Option<(String, String)> {
+    let peak = sweep.peak?;
+    let p99 = sweep.levels.iter().find(|level| level.load == peak.load)?.response_p99_us?;
+    let words = |us: f64| format_nanos(us * 1e3);
+    let range = format!("{} to {} over {} points", words(p99.min), words(p99.max), p99.n);
+    Some((words(p99.median), format!("{range}, at {}", load_words(peak.load, sweep.sweep))))
+}
+
+fn numbers_of_point(point: &Point) -> Table {
+    let mut table = Table::new(&["figure", "value", "n"], 1);
+    let time = |us: f64| format_nanos(us * 1e3);
+    type Words<'a> = &'a dyn Fn(f64) -> String;
+    let rows: [(&str, &str, Words<'_>); 4] = [
+        ("throughput", names::THROUGHPUT, &|rate| format!("{}/s", format_si(rate))),
+        ("p50", names::RESPONSE_P50, &time),
+        ("p99", names::RESPONSE_P99, &time),
+        ("CPU per request", names::SERVER_CPU, &|us| format!("{us:.1} us")),
+    ];
+    for (word, name, words) in rows {
+        let figure = point.figures.get(name);
+        let value = match figure.and_then(|figure| figure.value) {
+            Some(value) => words(value),
+            None => not_measured(figure.and_then(|figure| figure.not_measured.as_deref()), 120),
+        };
+        let n = figure.and_then(|figure| figure.n).map(|n| record::units::grouped(n as f64));
+        table.row(vec![word.into(), value, n.unwrap_or_default()]);
+    }
+    let outcomes = &point.outcomes;
+    let finished = outcomes.completed().saturating_add(outcomes.errors());
+    table.row(vec!["failed".into(), percent(outcomes.failed_ratio()), record::units::grouped(finished as f64)]);
+    table
+}
+
+/// The checks as a table; nothing without one.
+fn checked(checks: &[Case]) -> String {
+    let mut table = Table::new(&["check", "result", ""], 3);
+    for case in checks {
+        table.row(vec![case.name.clone(), case.result.word().into(), case.words.clone()]);
+    }
+    table.markdown()
+}
+
+fn doubts(all: &[Doubt]) -> String {
+    let (shown, rest) = gravest(all);
+    let item = |doubt: &Doubt| {
+        format!("**{}** {} \u{2192} {}", doubt.severity.word(), escaped(&doubt.what), escaped(&doubt.remedy))
+    };
+    items(shown.iter().map(item).chain(rest.map(|rest| escaped(&rest))))
+}
+
+/// Where the page is, and how to repeat the run.
+fn end(run: &RunDir) -> String {
+    let page = run.path.join("report.html");
+    format!(
+        "Page: {}\n\nRepeat:\n\n    {}\n",
+        escaped(&page.display().to_string()),
+        plain(run.record.scenario.repeat_command.trim(), 1000)
+    )
+}
+
+/// A heading, and the verdict in bold.
+fn headed(title: &str, sentence: &str) -> String {
+    format!("### {}\n\n**{}**\n\n", escaped(title), escaped(sentence))
+}
+
+/// A list; nothing without an item. The items are Markdown.
+fn items(items: impl Iterator<Item = String>) -> String {
+    let mut out: String = items.map(|item| format!("- {item}\n")).collect();
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// Text that Markdown shows as it is, in a paragraph, a list or a table.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    let text = plain(text.trim(), MOST_CHARS);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let is_end_of_word = rest.peek().is_none_or(|next| next.is_whitespace());
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '$' => out.extend(['\\', c]),
+            // A list or a heading begins with these.
+            '-' | '+' | '=' if out.is_empty() => out.extend(['\\', c]),
+            '.' | ')' if is_end_of_word && out.bytes().all(|before| before.is_ascii_digit()) => out.extend(['\\', c]),
+            _ => out.push(c),
+        }
+    }
+    out
+}

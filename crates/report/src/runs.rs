@@ -1,0 +1,150 @@
+//! The index of a folder of runs: a table for a terminal, JSON, and one HTML page with trends ([`page`]).
+
+pub mod page;
+mod trends;
+
+use crate::json::{Content, Output};
+use crate::text::table::Table;
+use analyze::index::{Index, Row};
+use analyze::zones::{Place, interval};
+use record::Sweep;
+use record::text::plain;
+use record::units::{format_nanos, format_si, grouped};
+use serde_json::Value;
+
+/// No line is wider.
+const WIDTH: usize = 80;
+/// The least room for the words of a scenario.
+const LEAST_WORDS: usize = 8;
+
+/// The index as JSON.
+pub fn json(index: &Index) -> Value {
+    Output::from(Content::Runs(index)).value()
+}
+
+/// The table: the newest run first; below a run what changed since the run before it.
+pub fn text(index: &Index) -> String {
+    let mut out = wrap(&headline(index), "", "");
+    if !index.runs.is_empty() {
+        let cells: Vec<[String; 5]> = index.runs.iter().map(cells).collect();
+        let rest = |row: &[String; 5]| row.iter().map(|cell| cell.chars().count()).collect::<Vec<_>>();
+        let widest = cells.iter().map(rest).chain([HEADER.map(str::len).to_vec()]);
+        let widths = widest.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| *a.max(b)).collect()).unwrap_or_default();
+        // Two spaces before each of the seven columns; the date has 16 characters.
+        let taken = 7 * 2 + 16 + widths.iter().sum::<usize>();
+        let room = WIDTH.saturating_sub(taken).max(LEAST_WORDS);
+        let mut table =
+            Table::new(&["began, UTC", HEADER[0], "scenario", HEADER[1], HEADER[2], HEADER[3], HEADER[4]], 3);
+        for (row, [kind, rest @ ..]) in index.runs.iter().zip(cells) {
+            let first = [began(row), kind, shortened(&scenario(row), room)];
+            table.row(first.into_iter().chain(rest).collect());
+        }
+        out.push('\n');
+        let lines = table.lines();
+        let mut lines = lines.lines();
+        out.extend(lines.next().map(|header| format!("{header}\n")));
+        for (row, line) in index.runs.iter().zip(lines) {
+            out.push_str(&format!("{line}\n"));
+            let said = remark(row);
+            if !said.is_empty() {
+                out.push_str(&wrap(&said, "      ", "      "));
+            }
+        }
+    }
+    if !index.unreadable.is_empty() {
+        out.push_str("\nnot read\n");
+        for one in &index.unreadable {
+            out.push_str(&wrap(&format!("{}: {}", shown(&one.path), one.why), "  - ", "    "));
+        }
+    }
+    out
+}
+
+const HEADER: [&str; 5] = ["what", "yield point", "peak/s", "p99", "CPU us"];
+
+/// How many runs there are, and how many of them are worse than the one before.
+pub(crate) fn headline(index: &Index) -> String {
+    let folder = shown(&index.folder);
+    let left_out = match index.filtered_out {
+        0 => String::new(),
+        n => format!(" {n} more are left out by the filter."),
+    };
+    if index.runs.is_empty() {
+        return format!("No run in {folder}.{left_out}");
+    }
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let mut scenarios: Vec<usize> = index.runs.iter().map(|row| row.scenario).collect();
+    scenarios.sort_unstable();
+    scenarios.dedup();
+    let before = || index.runs.iter().filter_map(|row| row.before.as_ref());
+    let worse = before().filter(|before| before.is_worse()).count();
+    let compared = match (before().count(), worse) {
+        (0, _) => String::new(),
+        (n, 0) => format!(" None of {n} is worse than the run before it."),
+        (n, worse) => format!(" {worse} of {n} worse than the run before."),
+    };
+    let (runs, scenarios) = (count(index.runs.len(), "run"), count(scenarios.len(), "scenario"));
+    format!("{runs} of {scenarios} in {folder}.{compared}{left_out}")
+}
+
+/// `2026-11-23 19:45`.
+pub(crate) fn began(row: &Row) -> String {
+    record::time::utc_iso(row.started_unix_ms).replace('T', " ").chars().take(16).collect()
+}
+
+/// `3 nginx /1k.bin`: there is little room, and nearly all requests are `GET`.
+fn scenario(row: &Row) -> String {
+    let server = row.server.as_ref().map(|server| format!("{server} ")).unwrap_or_default();
+    format!("{} {server}{}", row.scenario, row.request.strip_prefix("GET ").unwrap_or(&row.request))
+}
+
+/// The cells of the columns [`HEADER`].
+pub(crate) fn cells(row: &Row) -> [String; 5] {
+    [
+        row.kind.to_string(),
+        yield_point(row),
+        row.peak.map(|peak| format_si(peak.per_sec)).unwrap_or_default(),
+        row.response_p99_us.map(|us| format_nanos(us * 1e3)).unwrap_or_default(),
+        row.cpu_us_per_request.map(|us| format!("{us:.1}")).unwrap_or_default(),
+    ]
+}
+
+/// `64 (50 to 80)`; `> 4,096` where the most that was measured is still elastic.
+fn yield_point(row: &Row) -> String {
+    let (Some(found), Some(sweep)) = (&row.yield_point, row.sweep) else { return String::new() };
+    let number = |load: f64| match sweep {
+        Sweep::Rate => format!("{}/s", format_si(load)),
+        _ => grouped(load),
+    };
+    match (found.estimate, found.place) {
+        (Some(estimate), _) => format!("{}{}", number(estimate), interval(found, sweep)),
+        (None, Place::Beyond) => found.low.map_or("none".into(), |low| format!("> {}", number(low))),
+        (None, Place::Below) => found.high.map_or("none".into(), |high| format!("< {}", number(high))),
+        (None, _) => "none".into(),
+    }
+}
+
+/// What a reader should know of a run beside its figures; empty where there is nothing.
+fn remark(row: &Row) -> String {
+    let state = (row.state != "complete").then(|| row.state.to_string());
+    let changed = row.before.as_ref().filter(|before| before.is_worse() || !before.better.is_empty());
+    state.into_iter().chain(changed.map(|before| before.words())).collect::<Vec<_>>().join("; ")
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most.saturating_sub(2)).collect::<String>() + ".."
+}
+
+pub(crate) fn shown(path: &std::path::Path) -> String {
+    plain(&path.to_string_lossy(), 300)
+}
+
+/// As [`crate::text::wrap`], for lines of 80 columns.
+fn wrap(text: &str, first: &str, rest: &str) -> String {
+    let options = textwrap::Options::new(WIDTH).initial_indent(first).subsequent_indent(rest);
+    let options = options.break_words(false).word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::fill(text, options).trim_end().to_string() + "\n"
+}

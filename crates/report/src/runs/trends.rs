@@ -1,0 +1,173 @@
+//! Trends: the figures of the runs of one scenario over time.
+
+use super::shown;
+use crate::chart::{Chart, Layer, Mark, Marker, Scale, Series};
+use crate::page::Figure;
+use analyze::index::Row;
+use record::Sweep;
+use record::units::{format_nanos, format_si, grouped};
+
+const MINUTE_MS: f64 = 60e3;
+const HOUR_MS: f64 = 60.0 * MINUTE_MS;
+const DAY_MS: f64 = 24.0 * HOUR_MS;
+/// The most lines at which versions change; with more of them only worse runs are marked.
+const MOST_MARKERS: usize = 12;
+
+/// A run's place in a chart: time since the first run, in the chart's unit.
+struct Time {
+    first_ms: u64,
+    unit_ms: f64,
+    unit: &'static str,
+}
+
+impl Time {
+    fn of(runs: &[&Row]) -> Time {
+        let (first_ms, last_ms) = (runs[0].started_unix_ms, runs[runs.len() - 1].started_unix_ms);
+        let span = last_ms.saturating_sub(first_ms) as f64;
+        let (unit_ms, unit) = match span {
+            span if span < 3.0 * HOUR_MS => (MINUTE_MS, "minutes"),
+            span if span < 3.0 * DAY_MS => (HOUR_MS, "hours"),
+            _ => (DAY_MS, "days"),
+        };
+        Time { first_ms, unit_ms, unit }
+    }
+
+    fn at(&self, row: &Row) -> f64 {
+        row.started_unix_ms.saturating_sub(self.first_ms) as f64 / self.unit_ms
+    }
+}
+
+/// A figure of a run, with its interval where it has one.
+struct Value {
+    value: f64,
+    interval: Option<(f64, f64)>,
+}
+
+/// A line of a chart.
+struct Line {
+    title: &'static str,
+    y_name: &'static str,
+    unit: &'static str,
+    class: &'static str,
+    area: &'static str,
+    of: fn(&Row) -> Option<Value>,
+    words: fn(f64) -> String,
+}
+
+/// The charts of the runs of one scenario, ascending by date.
+pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
+    let is_rate = runs.iter().any(|row| row.sweep == Some(Sweep::Rate));
+    let lines = [
+        Line {
+            title: "Yield point",
+            y_name: if is_rate { "requests per second" } else { "connections" },
+            unit: if is_rate { "1/s" } else { "connections" },
+            class: "s1",
+            area: "spread1",
+            of: |row| {
+                let found = row.yield_point.as_ref()?;
+                Some(Value { value: found.estimate?, interval: found.low.zip(found.high) })
+            },
+            words: if is_rate { format_si } else { grouped },
+        },
+        Line {
+            title: "Peak throughput",
+            y_name: "requests per second",
+            unit: "1/s",
+            class: "s2",
+            area: "spread2",
+            of: |row| row.peak.map(|peak| Value { value: peak.per_sec, interval: peak.low.zip(peak.high) }),
+            words: format_si,
+        },
+        Line {
+            title: "Response time, p99",
+            y_name: "at the yield point, or at the peak without one",
+            unit: "us",
+            class: "s4",
+            area: "spread3",
+            of: |row| row.response_p99_us.map(|value| Value { value, interval: None }),
+            words: |us| format_nanos(us * 1e3),
+        },
+        Line {
+            title: "CPU per request",
+            y_name: "server CPU at the same load, us per request",
+            unit: "us",
+            class: "s3",
+            area: "spread3",
+            of: |row| row.cpu_us_per_request.map(|value| Value { value, interval: None }),
+            words: |us| format!("{us:.1}"),
+        },
+    ];
+    let time = Time::of(runs);
+    lines.iter().filter_map(|line| figure(runs, &time, line)).collect()
+}
+
+fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
+    let found: Vec<(f64, Value)> = runs.iter().filter_map(|row| Some((time.at(row), (line.of)(row)?))).collect();
+    let found: Vec<(f64, Value)> = found.into_iter().filter(|(_, found)| found.value.is_finite()).collect();
+    if found.len() < 2 {
+        return None;
+    }
+    let edges: Vec<(f64, f64, f64)> =
+        found.iter().filter_map(|(x, value)| value.interval.map(|(low, high)| (*x, low, high))).collect();
+    let is_whole = edges.len() == found.len();
+    let mark = |(x, found): &(f64, Value)| Mark { interval: found.interval, ..(*x, found.value).into() };
+    let marks: Vec<Mark> = found.iter().map(mark).collect();
+    let highest = edges.iter().map(|(.., high)| *high).chain(marks.iter().map(|mark| mark.y));
+    let y = Scale::linear(highest, line.words);
+    let x = Scale::linear(runs.iter().map(|row| time.at(row)), |value| match value.fract() == 0.0 {
+        true => grouped(value),
+        false => format!("{value:.2}").trim_end_matches('0').to_string(),
+    });
+    let began = super::began(runs[0]);
+    let x_name = format!("{} since {began} UTC", time.unit);
+    let mut chart = Chart::empty(&format!("{} over time", line.title), &x_name, line.y_name, x, y);
+    chart.description = description(runs, line);
+    chart.markers = markers(runs, time);
+    let layer = Layer { name: String::new(), class: line.area, edges, gaps: Vec::new() };
+    chart.layers = if is_whole { vec![layer] } else { Vec::new() };
+    chart.series = vec![Series { class: line.class, line: marks, is_dotted: true, ..Series::default() }];
+    (chart.unit, chart.interval_name) = (line.unit, "interval");
+    let shaded = if is_whole { " Shaded: the interval." } else { "" };
+    Some(Figure { title: line.title, caption: format!("Dots: runs.{shaded} Marked: worse runs, new versions."), chart })
+}
+
+/// The values in words, for readers that do not see the chart.
+fn description(runs: &[&Row], line: &Line) -> String {
+    let told = |row: &&Row| {
+        let value = (line.words)((line.of)(row)?.value);
+        let worse = row.before.as_ref().filter(|before| before.is_worse());
+        Some(format!("{} {value}{}", super::began(row), if worse.is_some() { ", worse" } else { "" }))
+    };
+    runs.iter().filter_map(told).collect::<Vec<_>>().join("; ")
+}
+
+/// Runs that are worse than the one before, and runs before which a version changed.
+fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
+    let mut marked = Vec::new();
+    for (at, row) in runs.iter().enumerate() {
+        let is_worse = row.before.as_ref().is_some_and(|before| before.is_worse());
+        let version = at.checked_sub(1).and_then(|earlier| changed(runs[earlier], row));
+        marked.push((time.at(row), is_worse, version));
+    }
+    let all = marked.iter().filter(|(_, is_worse, version)| *is_worse || version.is_some()).count();
+    let has_versions = all <= MOST_MARKERS;
+    let marker = |(at, is_worse, version): (f64, bool, Option<String>)| {
+        let words = is_worse.then(|| "worse".to_string()).into_iter().chain(version.filter(|_| has_versions));
+        let label = words.collect::<Vec<_>>().join(", ");
+        (!label.is_empty()).then_some(Marker { label, at, interval: (Some(at), Some(at)) })
+    };
+    marked.into_iter().filter_map(marker).take(4 * MOST_MARKERS).collect()
+}
+
+/// The first version that is not that of the run before: `kernel 6.12`.
+pub(super) fn changed(earlier: &Row, row: &Row) -> Option<String> {
+    let of_earlier = |what: &str| earlier.versions.iter().find(|(name, _)| *name == what).map(|(_, version)| version);
+    let is_new = |(what, version): &&(&'static str, String)| of_earlier(what).is_some_and(|other| other != version);
+    let (what, version) = row.versions.iter().find(is_new)?;
+    let version = shown(std::path::Path::new(version));
+    Some(match *what {
+        "server" => version,
+        what => format!("{what} {version}"),
+    })
+}

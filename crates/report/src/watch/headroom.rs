@@ -1,0 +1,200 @@
+//! The headroom of a watched server in words.
+
+use crate::metrics::{Family, Metrics};
+use record::units::{format_si, grouped};
+use record::watch::{Headroom, Limit, LimitKind, Range};
+
+/// A limit is near up to this multiple of the load.
+const NEAR: f64 = 2.0;
+
+/// One line: the nearest limit with its distance, or why there is none.
+pub fn line(found: &Headroom) -> String {
+    let not_measured = || match found.unknown.first() {
+        Some(limit) => format!("not measured: {}: {}", limit.kind.word(), limit.why),
+        None => "not measured: no limit is seen".into(),
+    };
+    // A limit that is far says little as long as the distance to those of the CPUs is not known.
+    let is_told = |limit: &&Limit| found.capacity_per_sec.is_some() || limit.times.low < NEAR;
+    let Some(nearest) = found.limits.first().filter(is_told) else { return not_measured() };
+    let full = match nearest.full_at_per_sec {
+        Some(full) => format!("{} full at {}/s", nearest.kind.word(), ends(&full, format_si)),
+        None => format!("{} full ({} of {})", nearest.kind.word(), grouped(nearest.used), grouped(nearest.most)),
+    };
+    match (&found.unseen, nearest.times.high) {
+        (None, _) => format!("{} x the load: {full}", times(&nearest.times)),
+        (Some(_), Some(high)) => {
+            format!("at most {} x the load: {full}", times(&Range { low: high, high: Some(high) }))
+        }
+        (Some(why), None) => format!("not measured: {why}"),
+    }
+}
+
+/// All that is known, a sentence each.
+pub fn sentences(found: &Headroom) -> Vec<String> {
+    let mut said = Vec::new();
+    if let Some(capacity) = found.capacity_per_sec {
+        said.push(format!(
+            "Capacity by the limits that are seen: {}/s; now {}/s, and {}/s at most in {} readings of {:.0} s in all.",
+            ends(&capacity, format_si),
+            format_si(found.now_per_sec),
+            format_si(found.highest_per_sec),
+            found.readings,
+            found.window_s
+        ));
+    }
+    // The upper ends hold nevertheless.
+    said.extend(found.unseen.iter().map(|why| format!("It may be full before: {why}.")));
+    said.extend(found.limits.iter().map(of_limit));
+    said.extend(found.unknown.iter().map(|limit| format!("{}: not measured: {}.", capital(limit.kind), limit.why)));
+    said
+}
+
+/// Adds its metrics; those without a known value are absent.
+pub fn add(metrics: &mut Metrics, found: &Headroom) {
+    let ends = |range: &Range| [("low", Some(range.low)), ("high", range.high)];
+    // Where a limit is not seen, only the upper end holds.
+    let holds = |end: &str| found.unseen.is_none() || end == "high";
+    let help = "Requests per second that the server can serve, estimated from its traffic.";
+    let mut capacity = Family::gauge("straingauge.capacity", "{request}/s", help);
+    for (end, value) in found.capacity_per_sec.iter().flat_map(ends) {
+        if let Some(value) = value.filter(|_| holds(end)) {
+            capacity = capacity.with(&[("end", end)], value);
+        }
+    }
+    metrics.add(capacity);
+    let help = "The load at which a limit is full, as a multiple of the load now.";
+    let mut by_limit = Family::gauge("straingauge.headroom", "1", help);
+    for limit in &found.limits {
+        for (end, value) in ends(&limit.times) {
+            if let Some(value) = value {
+                by_limit = by_limit.with(&[("limit", &limit.kind.label()), ("end", end)], value);
+            }
+        }
+    }
+    metrics.add(by_limit);
+}
+
+fn of_limit(limit: &Limit) -> String {
+    let of = limit.of.as_ref().map_or(String::new(), |of| format!(" ({of})"));
+    let full = limit.full_at_per_sec.map_or(String::new(), |full| format!(", at {}/s", ends(&full, format_si)));
+    let (used, most) = match limit.kind {
+        LimitKind::Descriptors | LimitKind::Backlog => (grouped(limit.used), grouped(limit.most)),
+        _ => (format!("{:.2}", limit.used), format_si(limit.most)),
+    };
+    format!(
+        "{}{of}: {used} of {most} in use, full at {} x the load now{full}.",
+        capital(limit.kind),
+        times(&limit.times)
+    )
+}
+
+fn capital(kind: LimitKind) -> String {
+    let word = kind.word();
+    word[..1].to_uppercase() + &word[1..]
+}
+
+fn times(range: &Range) -> String {
+    let number = |value: f64| if value < 10.0 { format!("{value:.1}") } else { format_si(value.round()) };
+    ends(range, number)
+}
+
+fn ends(range: &Range, words: impl Fn(f64) -> String) -> String {
+    match range.high {
+        Some(high) if words(high) == words(range.low) => words(high),
+        Some(high) => format!("{} to {}", words(range.low), words(high)),
+        None => format!("{} or more", words(range.low)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::text::{Format, page};
+    use record::watch::UnknownLimit;
+
+    fn found() -> Headroom {
+        let full = Range { low: 3612.0, high: Some(4433.0) };
+        Headroom {
+            now_per_sec: 1900.0,
+            highest_per_sec: 1950.0,
+            readings: 60,
+            window_s: 60.1,
+            capacity_per_sec: Some(full),
+            limits: vec![
+                Limit {
+                    kind: LimitKind::BusiestThread,
+                    used: 0.47,
+                    most: 1.0,
+                    times: Range { low: 1.9, high: Some(2.333) },
+                    full_at_per_sec: Some(full),
+                    of: Some("7 nginx".into()),
+                },
+                Limit {
+                    kind: LimitKind::Descriptors,
+                    used: 120.0,
+                    most: 4096.0,
+                    times: Range { low: 34.13, high: None },
+                    full_at_per_sec: None,
+                    of: Some("process 7".into()),
+                },
+            ],
+            unknown: vec![UnknownLimit { kind: LimitKind::Backlog, why: "empty of 4,096".into() }],
+            unseen: None,
+        }
+    }
+
+    #[test]
+    fn the_line_names_the_nearest_limit_and_fits_80_columns() {
+        let mut found = found();
+        assert_eq!(line(&found), "1.9 to 2.3 x the load: busiest thread full at 3612 to 4433/s");
+        found.unseen = Some("a request waits".into());
+        assert_eq!(line(&found), "at most 2.3 x the load: busiest thread full at 3612 to 4433/s");
+        found.limits.remove(0);
+        assert_eq!(line(&found), "not measured: a request waits");
+        found.unseen = None;
+        assert_eq!(line(&found), "34 or more x the load: descriptors full (120 of 4,096)");
+        found.capacity_per_sec = None;
+        assert_eq!(line(&found), "not measured: backlog: empty of 4,096", "what is far does not hide the unknown");
+        found.limits[0].times.low = 1.5;
+        assert_eq!(line(&found), "1.5 or more x the load: descriptors full (120 of 4,096)");
+        found.limits.clear();
+        assert_eq!(line(&found), "not measured: backlog: empty of 4,096");
+    }
+
+    #[test]
+    fn metrics_have_the_ends_that_are_known() {
+        let mut found = found();
+        let lines = |found: &Headroom| {
+            let mut metrics = Metrics { labels: vec![("server.port", "80".into())], ..Metrics::default() };
+            add(&mut metrics, found);
+            let text = page(&metrics, Format::Prometheus);
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            lines(&found),
+            [
+                "straingauge_capacity_per_second{server_port=\"80\",end=\"low\"} 3612",
+                "straingauge_capacity_per_second{server_port=\"80\",end=\"high\"} 4433",
+                "straingauge_headroom_ratio{server_port=\"80\",limit=\"busiest-thread\",end=\"low\"} 1.9",
+                "straingauge_headroom_ratio{server_port=\"80\",limit=\"busiest-thread\",end=\"high\"} 2.333",
+                "straingauge_headroom_ratio{server_port=\"80\",limit=\"descriptors\",end=\"low\"} 34.13",
+            ]
+        );
+        found.unseen = Some("a request waits".into());
+        assert!(!lines(&found)[0].contains("low"), "it may be full before");
+        assert!(lines(&Headroom::default()).is_empty(), "not measured is no 0");
+    }
+
+    #[test]
+    fn each_limit_has_its_sentence_known_or_not() {
+        assert_eq!(
+            sentences(&found()),
+            [
+                "Capacity by the limits that are seen: 3612 to 4433/s; now 1900/s, and 1950/s at most in 60 readings of 60 s in all.",
+                "Busiest thread (7 nginx): 0.47 of 1 in use, full at 1.9 to 2.3 x the load now, at 3612 to 4433/s.",
+                "Descriptors (process 7): 120 of 4,096 in use, full at 34 or more x the load now.",
+                "Backlog: not measured: empty of 4,096.",
+            ]
+        );
+    }
+}

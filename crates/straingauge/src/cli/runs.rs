@@ -1,0 +1,34 @@
+//! `straingauge runs`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `straingauge runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// Folder with run directories, also in folders within it [default: {runs}]
+    #[arg(value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    /// Only runs that have this word, as nginx, find or worse (repeatable)
+    ///
+    /// In the command, the server, its version, the request, the URL, the name, the folder, or the result of the comparison with the run
+    /// before. With several words a run must have all of them.
+    #[arg(long, value_name = "WORD", help_heading = "Which runs")]
+    pub only: Vec<String>,
+    /// Only runs that began on this day or later, as 2026-11-01
+    ///
+    /// In UTC; with a time as 2026-11-01T14:30.
+    #[arg(long, value_name = "DATE", value_parser = date, help_heading = "Which runs")]
+    pub since: Option<u64>,
+    /// Write the page to this file: the table, a filter, and trends of runs of the same scenario
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub page: Option<PathBuf>,
+    /// Print JSON, not tables
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// A date as Unix milliseconds.
+fn date(text: &str) -> Result<u64, String> {
+    record::time::parse_utc(text).ok_or_else(|| "it is not a date: write 2026-11-01 or 2026-11-01T14:30, in UTC".into())
+}

@@ -1,0 +1,20 @@
+//! `--markdown` and `--junit`: what a CI system shows.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Files for a CI system, of every command that judges limits or compares.
+#[derive(Debug, Default, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct SummaryOptions {
+    /// Write a summary of one screen as Markdown
+    ///
+    /// As GitHub's job page shows it: --markdown "$GITHUB_STEP_SUMMARY".
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+    /// Write every check and its result as JUnit XML
+    ///
+    /// A test case for each --fail-if and for each compared figure. What could not be told is skipped, not failed.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}

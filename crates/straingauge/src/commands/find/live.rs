@@ -1,0 +1,213 @@
+//! `find --live`: the report in a browser while the run goes on. It is drawn between two points, while no load is sent, only
+//! if somebody looks, and only so often that drawing takes little of the run's time. The thread that serves it sleeps
+//! until a browser asks for something.
+
+use crate::failure::wrong_usage;
+use crate::serve::{Answer, Request, Server, Site, response};
+use anyhow::{Context, Result};
+use record::RunDir;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Connections at once: a browser opens up to six.
+const MOST_CLIENTS: usize = 16;
+/// After a report was drawn it is not drawn again for this many times as long: drawing takes at most a twentieth of the run.
+const REST: u32 = 19;
+const HTML: &str = "text/html; charset=utf-8";
+/// Nothing is kept, guessed, or passed on to others; the token is part of the URL.
+const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+                       Cross-Origin-Resource-Policy: same-origin\r\n";
+
+/// The live page of a run.
+pub(super) struct Live {
+    server: Server,
+    site: Arc<Pages>,
+    /// When the last report was drawn, and how long that took.
+    drawn: Option<(Instant, Duration)>,
+}
+
+struct Pages {
+    /// The folder of the URL.
+    token: String,
+    around: String,
+    policy: String,
+    now: Mutex<Now>,
+    /// Somebody has asked for a page since the last was drawn.
+    is_wanted: AtomicBool,
+}
+
+/// What is served now.
+struct Now {
+    report: Arc<str>,
+    event: Arc<str>,
+    /// The number of the event.
+    number: u64,
+    /// The number of the report.
+    drawn: u64,
+}
+
+impl Live {
+    /// Serves on a loopback address from now on, and says where.
+    pub fn begin(address: SocketAddr, url: &str) -> Result<Live> {
+        check(address)?;
+        let cannot = || format!("cannot serve the live page on {address}");
+        let mut server = Server::bind(address, MOST_CLIENTS).with_context(cannot)?;
+        let site = Arc::new(Pages {
+            token: token().with_context(cannot)?,
+            around: report::live::html(url),
+            policy: report::live::policy(),
+            now: Mutex::new(Now { report: report::live::waiting().into(), event: "".into(), number: 0, drawn: 0 }),
+            is_wanted: AtomicBool::new(false),
+        });
+        server.serve("live", Arc::clone(&site))?;
+        eprintln!("live page: http://{}/{}/", server.address(), site.token);
+        Ok(Live { server, site, drawn: None })
+    }
+
+    /// Tells whoever looks what has been measured, and draws the report again if it is time.
+    pub fn show(&mut self, run: impl FnOnce() -> RunDir) {
+        if !self.site.is_wanted.load(Ordering::Relaxed) && self.server.followers() == 0 {
+            return;
+        }
+        let run = run();
+        if self.drawn.is_none_or(|(at, took)| at.elapsed() >= took * REST) {
+            self.site.is_wanted.store(false, Ordering::Relaxed);
+            self.draw(&run);
+        }
+        self.tell(&run, false);
+    }
+
+    /// Shows the whole run, and ends.
+    pub fn end(mut self, run: &RunDir) {
+        if self.server.followers() > 0 {
+            self.draw(run);
+            self.tell(run, true);
+        }
+        self.server.end();
+    }
+
+    fn draw(&mut self, run: &RunDir) {
+        let began = Instant::now();
+        let page = report::page::html(run);
+        self.drawn = Some((Instant::now(), began.elapsed()));
+        let mut now = self.site.now();
+        (now.report, now.drawn) = (page.into(), now.drawn + 1);
+    }
+
+    fn tell(&self, run: &RunDir, ended: bool) {
+        let mut now = self.site.now();
+        now.number += 1;
+        now.event = report::live::event(run, (now.number, now.drawn), ended).into();
+        drop(now);
+        self.server.wake();
+    }
+}
+
+/// Refuses an address that others can reach.
+pub(super) fn check(address: SocketAddr) -> Result<()> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(wrong_usage(format!(
+        "--live {address} would show the run to other machines: give a loopback address, as 127.0.0.1:{}, and forward \
+         its port (ssh -L) to look from elsewhere",
+        address.port()
+    )))
+}
+
+/// 128 random bits.
+fn token() -> Result<String> {
+    let mut bits = [0; 16];
+    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bits)).context("/dev/urandom")?;
+    Ok(bits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Pages {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What follows the token in a target that has it.
+    fn place<'a>(&self, target: &'a str) -> Option<&'a str> {
+        let (typed, place) = target.strip_prefix('/')?.split_once('/')?;
+        // Every byte is looked at, so that the time says nothing about the first wrong one.
+        let differing = typed.bytes().zip(self.token.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
+        (typed.len() == self.token.len() && differing == 0).then_some(place)
+    }
+}
+
+impl Site for Pages {
+    fn answer(&self, request: &Request<'_>) -> Answer {
+        let text =
+            |status, body: &str| Answer::Whole(response(status, "text/plain; charset=utf-8", HEADERS, body.as_bytes()));
+        // A site of another name whose address is changed to this one must not be let in (DNS rebinding).
+        if !request.host.is_some_and(is_loopback) {
+            return text("403 Forbidden", "this is for 127.0.0.1 and localhost alone\n");
+        }
+        let page = |policy: &str, body: &str| {
+            let headers = format!("{HEADERS}Content-Security-Policy: {policy}\r\n");
+            Answer::Whole(response("200 OK", HTML, &headers, body.as_bytes()))
+        };
+        let place = self.place(request.target);
+        if place.is_some() {
+            self.is_wanted.store(true, Ordering::Relaxed);
+        }
+        match place {
+            Some("") => page(&self.policy, &self.around),
+            // The report has a policy of its own.
+            Some("report.html") => page("frame-ancestors 'self'", &Arc::clone(&self.now().report)),
+            Some("events") => {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
+                Answer::Stream(format!("{head}{HEADERS}Connection: close\r\n\r\n").into_bytes())
+            }
+            _ => text("404 Not Found", "not found\n"),
+        }
+    }
+
+    fn news(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
+        let now = self.now();
+        (now.number > seen).then(|| (now.number, now.event.as_bytes().to_vec()))
+    }
+}
+
+/// Whether a `Host` header names this machine to itself, at whatever port: it may have been forwarded.
+fn is_loopback(host: &str) -> bool {
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if is_port(port) && !name.is_empty() => name,
+        _ => host,
+    };
+    let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_served_and_asked() {
+        for (address, expected) in
+            [("127.0.0.1:80", true), ("[::1]:0", true), ("0.0.0.0:80", false), ("192.0.2.1:80", false)]
+        {
+            assert_eq!(check(address.parse().expect("an address")).is_ok(), expected, "{address}");
+        }
+        for host in ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in
+            ["", "example.org", "127.0.0.1.example.org:80", "localhost.example.org", "10.0.0.1", ":80", "[::2]:80"]
+        {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_long_and_never_the_same() {
+        let tokens: std::collections::BTreeSet<String> = (0..100).map(|_| token().expect("random bits")).collect();
+        assert!(tokens.len() == 100 && tokens.iter().all(|token| token.len() == 32), "{tokens:?}");
+    }
+}

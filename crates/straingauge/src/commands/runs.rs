@@ -1,0 +1,48 @@
+//! `straingauge runs`: the index of a folder of runs; nothing is measured.
+
+use crate::cli::RunsArgs;
+use crate::failure::{self, print_either, wrong_usage};
+use crate::output;
+use analyze::index::{self, Filter};
+use anyhow::{Context, Result};
+use record::text::plain;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs the command.
+pub fn run(args: RunsArgs) -> Result<ExitCode> {
+    let folder = args.folder.unwrap_or(crate::defaults::RUNS.into());
+    let shown = plain(&folder.display().to_string(), 300);
+    if !folder.exists() {
+        return Err(wrong_usage(format!(
+            "there is no folder {shown}: name the one that holds your runs; straingauge find writes them into {}",
+            crate::defaults::RUNS
+        )));
+    }
+    if !folder.is_dir() {
+        return Err(wrong_usage(format!("{shown} is not a folder: name the one that holds your runs")));
+    }
+    args.page.as_deref().map_or(Ok(()), output::check)?;
+    let filter = Filter { since_unix_ms: args.since, only: args.only };
+    let index = index::of(&folder, &record::runs::find(&folder)?, &filter);
+    print_either(args.json, || report::runs::json(&index), || report::runs::text(&index))?;
+    if let Some(page) = &args.page {
+        // Links lead from the page's folder to the runs, wherever both are named from.
+        let mut placed = index;
+        let whole = absolute(&folder)?;
+        let place = |path: &mut PathBuf| *path = whole.join(path.strip_prefix(&folder).unwrap_or(path));
+        for row in &mut placed.runs {
+            place(&mut row.path);
+            row.before.iter_mut().for_each(|before| place(&mut before.path));
+        }
+        let beside = page.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let html = report::runs::page::html(&placed, &absolute(beside)?);
+        output::write(page, html.as_bytes()).context("the page could not be written")?;
+        eprintln!("page: {}", page.display());
+    }
+    Ok(ExitCode::from(failure::DONE))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().with_context(|| format!("cannot read {}", path.display()))
+}

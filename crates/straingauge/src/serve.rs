@@ -1,0 +1,358 @@
+//! A small HTTP/1.1 server for what a running command shows: `GET`, without keep-alive. One thread waits for all connections
+//! at once and sleeps in between, so a silent one delays no other. Reads are bounded, and so is the number of connections:
+//! at the limit the newest replaces the oldest. Clients are not trusted.
+//!
+//! A connection may follow the site (server-sent events): what is new is written to it until it is closed. A follower
+//! that does not read gets the newest news only, and is dropped when it has read nothing for a while.
+
+use anyhow::Result;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const MAX_HEAD_BYTES: usize = 8 << 10;
+/// A request that is not whole, or a response of which nothing was read, after this long: the connection is closed.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// A follower without news gets a comment this often, so that one that is gone is noticed.
+const BEAT: Duration = Duration::from_secs(15);
+/// A server that ends serves what its followers still ask for, this long at most.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A request.
+pub struct Request<'a> {
+    /// The path with its query; empty if the method is not `GET` or the head is malformed.
+    pub target: &'a str,
+    /// The `Host` header; `None` without one or with several.
+    pub host: Option<&'a str>,
+    /// What the client accepts: its `Accept` headers, joined by commas.
+    pub accept: String,
+}
+
+/// A response: its bytes, head and body.
+pub enum Answer {
+    /// All of it.
+    Whole(Vec<u8>),
+    /// Its beginning; [`Site::news`] follows.
+    Stream(Vec<u8>),
+}
+
+/// What is served.
+pub trait Site: Send + Sync + 'static {
+    /// The response. Must not take long: all connections wait for it.
+    fn answer(&self, request: &Request<'_>) -> Answer;
+
+    /// What a follower that has seen the news with this number gets next, with its number; at first it has seen 0.
+    fn news(&self, _seen: u64) -> Option<(u64, Vec<u8>)> {
+        None
+    }
+}
+
+/// Common to the server and its thread.
+#[derive(Default)]
+struct Shared {
+    followers: AtomicUsize,
+    ends: AtomicBool,
+}
+
+/// The server. Unless it is ended, its thread ends with the process.
+pub struct Server {
+    listener: Option<TcpListener>,
+    address: SocketAddr,
+    most_clients: usize,
+    shared: Arc<Shared>,
+    /// A byte in it wakes the thread.
+    waker: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens; connections wait until [`Server::serve`].
+    pub fn bind(address: SocketAddr, most_clients: usize) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Server {
+            listener: Some(listener),
+            address,
+            most_clients,
+            shared: Arc::default(),
+            waker: None,
+            thread: None,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers from now on.
+    pub fn serve(&mut self, name: &str, site: Arc<impl Site>) -> Result<()> {
+        let Some(listener) = self.listener.take() else { return Ok(()) };
+        let (waker, woken) = UnixStream::pair()?;
+        waker.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        let (shared, most_clients) = (Arc::clone(&self.shared), self.most_clients);
+        let serving = Serving { listener, woken, shared, most_clients, clients: VecDeque::new(), ends: None };
+        self.thread = Some(std::thread::Builder::new().name(name.into()).spawn(move || serving.run(&*site))?);
+        self.waker = Some(waker);
+        Ok(())
+    }
+
+    /// Has the thread look for news.
+    pub fn wake(&self) {
+        // A full pipe will wake it, too.
+        let _ = self.waker.as_ref().map(|mut waker| waker.write(&[0]));
+    }
+
+    /// The number of followers.
+    pub fn followers(&self) -> usize {
+        self.shared.followers.load(Ordering::Relaxed)
+    }
+
+    /// Ends the server when its followers have gone, which are told by the news; after a short time in any case.
+    pub fn end(mut self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(PartialEq)]
+enum State {
+    /// The request is read.
+    Asking,
+    /// The response is written.
+    Answered,
+    /// News are written; this one was seen last.
+    Following(u64),
+}
+
+/// A connection: the request read so far, then what is left to write.
+struct Client {
+    stream: TcpStream,
+    state: State,
+    /// Its beginning, then the last byte that it read.
+    since: Instant,
+    head: Vec<u8>,
+    out: Vec<u8>,
+    written: usize,
+}
+
+impl Client {
+    fn is_idle(&self) -> bool {
+        self.written == self.out.len()
+    }
+
+    /// Reads or writes as much as possible without waiting. Returns whether there is more to do.
+    fn step(&mut self, site: &impl Site) -> std::io::Result<bool> {
+        let mut chunk = [0; 1024];
+        while self.state == State::Asking {
+            match self.stream.read(&mut chunk)? {
+                0 => return Ok(false),
+                count => self.head.extend_from_slice(&chunk[..count]),
+            }
+            if self.head.windows(4).any(|window| window == b"\r\n\r\n") {
+                (self.state, self.out) = match site.answer(&parsed(&self.head)) {
+                    Answer::Whole(bytes) => (State::Answered, bytes),
+                    Answer::Stream(bytes) => (State::Following(0), bytes),
+                };
+                self.since = Instant::now();
+            } else if self.head.len() > MAX_HEAD_BYTES {
+                return Ok(false);
+            }
+        }
+        loop {
+            while !self.is_idle() {
+                self.written += self.stream.write(&self.out[self.written..])?;
+                self.since = Instant::now();
+            }
+            let State::Following(seen) = self.state else { return Ok(false) };
+            let Some((number, news)) = site.news(seen).or_else(|| self.beat(seen)) else { break };
+            (self.state, self.out, self.written, self.since) = (State::Following(number), news, 0, Instant::now());
+        }
+        // A follower has nothing more to say: it closes, or it is none.
+        self.stream.read(&mut chunk).map(|_| false)
+    }
+
+    fn beat(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
+        (self.since.elapsed() >= BEAT).then(|| (seen, b":\n\n".to_vec()))
+    }
+
+    /// How long it may do nothing.
+    fn patience(&self) -> Duration {
+        let is_waiting = matches!(self.state, State::Following(_)) && self.is_idle();
+        (if is_waiting { BEAT } else { PATIENCE }).saturating_sub(self.since.elapsed())
+    }
+}
+
+struct Serving {
+    listener: TcpListener,
+    woken: UnixStream,
+    shared: Arc<Shared>,
+    most_clients: usize,
+    clients: VecDeque<Client>,
+    /// When it ends at the latest.
+    ends: Option<Instant>,
+}
+
+impl Serving {
+    fn run(mut self, site: &impl Site) {
+        loop {
+            self.wait();
+            let mut bytes = [0; 64];
+            while self.woken.read(&mut bytes).is_ok_and(|count| count > 0) {}
+            self.accept();
+            self.clients.retain_mut(|client| {
+                let is_open = match client.step(site) {
+                    Ok(is_open) => is_open,
+                    Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+                };
+                // A follower whose patience is over has got its beat.
+                is_open && !client.patience().is_zero()
+            });
+            let followers = self.clients.iter().filter(|client| matches!(client.state, State::Following(_))).count();
+            self.shared.followers.store(followers, Ordering::Relaxed);
+            if self.shared.ends.load(Ordering::Relaxed) {
+                let ends = *self.ends.get_or_insert_with(|| Instant::now() + GRACE);
+                let is_done = self.clients.iter().all(|client| client.state == State::Asking);
+                if is_done || Instant::now() >= ends {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    if self.clients.len() == self.most_clients {
+                        // Whoever has asked for something stays, if there is one that has not.
+                        let oldest = self.clients.iter().position(|client| client.state == State::Asking);
+                        self.clients.remove(oldest.unwrap_or(0));
+                    }
+                    let (state, since) = (State::Asking, Instant::now());
+                    let client = Client { stream, state, since, head: Vec::new(), out: Vec::new(), written: 0 };
+                    self.clients.push_back(client);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error)
+                    if error.kind() == ErrorKind::Interrupted || error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    // Out of file descriptors: back off, and make room.
+                    self.clients.pop_front();
+                    std::thread::sleep(Duration::from_millis(100));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sleeps until a connection comes, one is ready, there is news, or somebody's patience is over.
+    fn wait(&self) {
+        let poll = |fd: RawFd, events| libc::pollfd { fd, events, revents: 0 };
+        let mut fds = vec![poll(self.listener.as_raw_fd(), libc::POLLIN), poll(self.woken.as_raw_fd(), libc::POLLIN)];
+        fds.extend(self.clients.iter().map(|client| {
+            let events = match client.state {
+                _ if !client.is_idle() => libc::POLLOUT,
+                _ => libc::POLLIN,
+            };
+            poll(client.stream.as_raw_fd(), events)
+        }));
+        let now = Instant::now();
+        let ends = self.ends.map(|ends| ends.saturating_duration_since(now));
+        let least = self.clients.iter().map(Client::patience).chain(ends).min();
+        let timeout_ms = least.map_or(-1, |time| time.as_millis() as libc::c_int + 1);
+        // SAFETY: `fds` is a live array of that many; its descriptors are open. What became ready is found out by trying.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
+    }
+}
+
+/// The request in a whole head.
+fn parsed(head: &[u8]) -> Request<'_> {
+    let text = std::str::from_utf8(head).unwrap_or_default();
+    let mut lines = text.split("\r\n");
+    let target = lines.next().and_then(|line| line.strip_prefix("GET ")).and_then(|rest| rest.split(' ').next());
+    let fields: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
+    let named = |wanted: &'static str| {
+        fields.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+    };
+    let mut hosts = named("host");
+    let host = hosts.next().filter(|_| hosts.next().is_none());
+    Request { target: target.unwrap_or_default(), host, accept: named("accept").collect::<Vec<_>>().join(",") }
+}
+
+/// A whole response with a body of this type; `headers` end with a line break each.
+pub fn response(status: &str, content_type: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_its_target_and_its_one_host() {
+        let of = |head: &str| {
+            let request = parsed(head.as_bytes());
+            (request.target.to_string(), request.host.map(String::from))
+        };
+        assert_eq!(
+            of("GET /a?b HTTP/1.1\r\nAccept: */*\r\nhOST: localhost:80 \r\n\r\n"),
+            ("/a?b".into(), Some("localhost:80".into()))
+        );
+        assert_eq!(of("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), ("/".into(), None));
+        assert_eq!(of("POST / HTTP/1.1\r\n\r\n"), (String::new(), None));
+        assert_eq!(of("\r\n\r\n"), (String::new(), None));
+    }
+
+    /// News number 1 is large; then there is more of it.
+    struct Endless;
+
+    impl Site for Endless {
+        fn answer(&self, _: &Request<'_>) -> Answer {
+            Answer::Stream(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())
+        }
+
+        fn news(&self, seen: u64) -> Option<(u64, Vec<u8>)> {
+            (seen < 2).then(|| (seen + 1, vec![b'x'; 16 << 20]))
+        }
+    }
+
+    #[test]
+    fn followers_that_do_not_read_hold_up_neither_others_nor_the_end() {
+        let mut server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 4).expect("a port");
+        let address = server.address();
+        server.serve("test", Arc::new(Endless)).expect("a thread");
+        let connect = || {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("it reads");
+            stream
+        };
+        // More than it keeps: the oldest are closed.
+        let silent: Vec<TcpStream> = (0..8).map(|_| connect()).collect();
+        let mut reader = connect();
+        let mut count = 0;
+        let mut chunk = vec![0; 1 << 20];
+        while count < 32 << 20 {
+            count += reader.read(&mut chunk).expect("news");
+        }
+        assert!(server.followers() <= 4, "{}", server.followers());
+        server.end();
+        drop(silent);
+    }
+}

@@ -1,0 +1,189 @@
+"""The jobs of docs/ci.md: each step's script is run as GitHub's and GitLab's runners run it, on a real server, against a stored
+baseline. Addresses and times are smaller here; nothing else is changed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+from xml.etree import ElementTree
+
+import pytest
+import xmlschema
+import yaml
+from program import missing, straingauge_path
+
+REPOSITORY = Path(__file__).parent.parent.parent
+JOBS = REPOSITORY / "docs" / "ci"
+#: Jenkins' schema, from the package that python_setup of .ci/suites unpacks.
+SCHEMA = REPOSITORY / "target" / "python-tests" / "junit-10.xsd"
+
+#: A server whose answers take at least so long, whatever the machine does besides.
+SERVER = """#!/usr/bin/env python3
+import http.server, sys, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # Head and body leave together, or Nagle's algorithm waits for the acknowledgement of the head.
+    wbufsize = -1
+    def do_GET(self):
+        time.sleep({seconds})
+        self.send_response(200)
+        self.send_header("Content-Length", "3")
+        self.end_headers()
+        self.wfile.write(b"ok\\n")
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer(("0.0.0.0", int(sys.argv[2])), Handler).serve_forever()
+"""
+FAST_S, SLOW_S = 0.01, 0.25
+
+
+def text_of(name: str) -> str:
+    return (JOBS / name).read_text()
+
+
+def test_the_page_shows_the_files_of_the_jobs() -> None:
+    page = (REPOSITORY / "docs" / "ci.md").read_text()
+    for name, language in [("github.yml", "yaml"), ("gitlab.yml", "yaml"), ("find.toml", "toml")]:
+        assert f"```{language}\n{text_of(name)}```\n" in page, f"docs/ci.md does not show docs/ci/{name}"
+
+
+class Checkout:
+    """What a runner's working folder holds after the checkout: a server, how it is built, the scenario, the baseline."""
+
+    def __init__(self, folder: Path, seconds: float, baseline: "Path | None" = None) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.folder = folder
+        (folder / "capacity").mkdir(parents=True)
+        (folder / "server.py").write_text(SERVER.format(seconds=seconds))
+        (folder / "Makefile").write_text("server: server.py\n\tinstall -m 755 server.py server\n")
+        scenario = self.replaced(text_of("find.toml"), {"8080": str(self.port), "64": "2", '"3m"': '"20s"'})
+        # A point of the slow server holds two answers a connection.
+        scenario += '[load]\nduration = "500ms"\nwarmup = "50ms"\n'
+        (folder / "capacity" / "find.toml").write_text(scenario)
+        if baseline is not None:
+            shutil.copytree(baseline, folder / "capacity" / "baseline")
+        self.summary = folder / "step-summary.md"
+
+    @staticmethod
+    def replaced(text: str, pairs: Dict[str, str]) -> str:
+        for before, after in pairs.items():
+            assert before in text, before
+            text = text.replace(before, after)
+        return text
+
+    def shell(self, script: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        binary = straingauge_path()
+        assert binary is not None
+        environment = {**os.environ, "PATH": f"{binary.parent}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(self.summary)}
+        return subprocess.run(["bash", "--noprofile", "--norc", *options, "-c", script], cwd=self.folder, env=environment,
+                              capture_output=True, text=True, timeout=240)
+
+    def cases(self, name: str) -> "Dict[str, str]":
+        """The results by name of a JUnit file, after Jenkins' schema has taken it."""
+        path = self.folder / name
+        if SCHEMA.exists():
+            xmlschema.XMLSchema(str(SCHEMA)).validate(str(path))
+        found = {}
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            kinds = [child.tag for child in case if child.tag != "system-out"]
+            found[str(case.get("name"))] = kinds[0] if kinds else "passed"
+        assert found
+        return found
+
+
+def github(checkout: Checkout, limit: str) -> "List[Tuple[str, int, str]]":
+    """Each `run:` of the workflow as a runner runs it: bash -e, a fresh summary for each step, later steps by their `if`."""
+    (job,) = yaml.safe_load(text_of("github.yml"))["jobs"].values()
+    done: "List[Tuple[str, int, str]]" = []
+    has_failed = False
+    for step in job["steps"]:
+        if "run" not in step or (has_failed and "if" not in step):
+            continue
+        assert step.get("if", "${{ !cancelled() }}") == "${{ !cancelled() }}"
+        checkout.summary.write_text("")
+        ended = checkout.shell(step["run"].replace("peak < 20k", limit), "-e", "-o", "pipefail")
+        summary = checkout.summary.read_text()
+        done.append((step["run"], ended.returncode, summary))
+        has_failed |= ended.returncode != 0
+        print(ended.stdout, ended.stderr)
+        assert "straingauge" not in step["run"] or is_a_summary(summary), ended.stderr
+        if "--out runs/new" in step["run"] and not (checkout.folder / "capacity" / "baseline").exists():
+            # The first run is what later ones are compared with, itself included.
+            shutil.copytree(checkout.folder / "runs" / "new", checkout.folder / "capacity" / "baseline")
+    return done
+
+
+def is_a_summary(text: str) -> bool:
+    """One screen: a heading, the verdict in bold, a table."""
+    lines = text.splitlines()
+    return lines[0].startswith("### ") and lines[2].startswith("**") and "| :-- |" in text and len(lines) <= 60
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The workflow on the fast server, and the checkout in which it ran."""
+    why = missing()
+    if why is not None:
+        pytest.skip(why)
+    checkout = Checkout(tmp_path_factory.mktemp("fast"), FAST_S)
+    yield github(checkout, "peak < 20"), checkout
+
+
+@pytest.mark.program
+def test_the_schema_of_jenkins_is_here() -> None:
+    if not SCHEMA.exists():
+        pytest.skip(f"{SCHEMA} is not there: the package that has it could not be downloaded (.ci/suites)")
+    schema = xmlschema.XMLSchema(str(SCHEMA))
+    good = '<testsuite name="a" tests="0" failures="0" errors="0"/>'
+    assert schema.is_valid(good) and not schema.is_valid(good.replace("errors", "mistakes"))
+
+
+@pytest.mark.program
+def test_githubs_job_passes_on_the_server_of_the_baseline(baseline: Any) -> None:
+    steps, checkout = baseline
+    assert [code for _, code, _ in steps] == [0, 0, 0], steps
+    found = checkout.cases("find.xml")
+    assert found == {"the run reached its end": "passed", "find.peak_throughput_per_sec < 20/s": "passed"}
+    compared = checkout.cases("compare.xml")
+    # Compared with itself: nothing is worse, though some tests may be unable to say so.
+    assert set(compared.values()) <= {"passed", "skipped"} and "1 conns: p50" in compared
+
+
+@pytest.mark.program
+def test_githubs_job_fails_on_a_slower_server(baseline: Any, tmp_path: Path) -> None:
+    _, first = baseline
+    checkout = Checkout(tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
+    steps = github(checkout, "peak < 20")
+    # The last script turns code 4 into 0, and every other code but 0 into 1.
+    assert [code for _, code, _ in steps] == [0, 3, 1], steps
+    assert checkout.cases("find.xml")["find.peak_throughput_per_sec < 20/s"] == "failure"
+    compared = checkout.cases("compare.xml")
+    # Of the other figures some may be too few to tell: a point of the slow server has a few answers.
+    assert compared["1 conns: p50"] == "failure" and "passed" not in (compared["1 conns: p99"], compared["2 conns: p50"])
+    assert "B is worse than A by more than 10 %" in steps[2][2]
+
+
+@pytest.mark.program
+def test_gitlabs_job_fails_with_code_3_on_a_slower_server(baseline: Any, tmp_path: Path) -> None:
+    _, first = baseline
+    (job,) = yaml.safe_load(text_of("gitlab.yml")).values()
+    checkout = Checkout(tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
+    # A runner joins the lines and ends at the first that fails; here that shall be the comparison.
+    script = "\n".join(job["script"]).replace("peak < 20k", "peak < 0")
+    ended = checkout.shell(script, "-e", "-o", "pipefail")
+    assert ended.returncode == 3, f"{ended.stdout}\n{ended.stderr}"
+    assert checkout.cases("find.xml")["find.peak_throughput_per_sec < 0/s"] == "passed"
+    assert checkout.cases("compare.xml")["1 conns: p50"] == "failure"
+    kept = [*job["artifacts"]["paths"], *job["artifacts"]["reports"]["junit"]]
+    assert all((checkout.folder / name).exists() for name in kept), kept
+    assert is_a_summary((checkout.folder / "compare.md").read_text())
+    assert job["allow_failure"]["exit_codes"] == 4 and shlex.split(job["script"][1])[0] == "straingauge"
