@@ -5,8 +5,8 @@ use crate::check::Case;
 use crate::compare::most_grave;
 use crate::page::{KeyNumber, key_numbers};
 use crate::run::{gravest, heading};
-use crate::text::not_measured;
 use crate::text::table::Table;
+use crate::text::{escaped, not_measured};
 use analyze::compare::{CompareError, Comparison, Price, headline, price_words, server_words};
 use analyze::verdict::Verdict;
 use analyze::zones::{Findings, SweepFindings, load_words, percent};
@@ -14,8 +14,6 @@ use record::text::plain;
 use record::units::{format_nanos, format_si};
 use record::{Doubt, Point, RunDir, Sweep, names};
 
-/// Longest text from outside in one place.
-const MOST_CHARS: usize = 600;
 /// The most causes, and sentences of doubt about a comparison.
 const MOST_SENTENCES: usize = 5;
 
@@ -178,27 +176,6 @@ fn items(items: impl Iterator<Item = String>) -> String {
     let mut out: String = items.map(|item| format!("- {item}\n")).collect();
     if !out.is_empty() {
         out.push('\n');
-    }
-    out
-}
-
-/// Text that Markdown shows as it is, in a paragraph, a list or a table.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    let text = plain(text.trim(), MOST_CHARS);
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        let is_end_of_word = rest.peek().is_none_or(|next| next.is_whitespace());
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '$' => out.extend(['\\', c]),
-            // A list or a heading begins with these.
-            '-' | '+' | '=' if out.is_empty() => out.extend(['\\', c]),
-            '.' | ')' if is_end_of_word && out.bytes().all(|before| before.is_ascii_digit()) => out.extend(['\\', c]),
-            _ => out.push(c),
-        }
     }
     out
 }

@@ -8,6 +8,9 @@ use record::units::grouped;
 /// No line is wider, unless a single word of the user is.
 pub const WIDTH: usize = 100;
 
+/// Longest text from outside in one place of a Markdown summary.
+const MOST_ESCAPED: usize = 600;
+
 /// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
 pub(crate) fn wrap(text: &str, first: &str, rest: &str) -> String {
     wrap_at(WIDTH, text, first, rest)
@@ -28,6 +31,27 @@ pub(crate) fn list(title: &str, items: &[String]) -> String {
     }
     let item = |item: &String| wrap(&plain(item, 600), "  - ", "    ");
     format!("{title}\n{}", items.iter().map(item).collect::<String>())
+}
+
+/// Text that Markdown shows as it is, in a paragraph, a list or a table.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    let text = plain(text.trim(), MOST_ESCAPED);
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let is_end_of_word = rest.peek().is_none_or(|next| next.is_whitespace());
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '#' | '$' => out.extend(['\\', c]),
+            // A list or a heading begins with these.
+            '-' | '+' | '=' if out.is_empty() => out.extend(['\\', c]),
+            '.' | ')' if is_end_of_word && out.bytes().all(|before| before.is_ascii_digit()) => out.extend(['\\', c]),
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 /// The text in place of a number that was not measured, with the reason where one is known, cut to `most` characters.

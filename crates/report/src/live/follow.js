@@ -8,18 +8,21 @@
   let folder = "";
   let drawn = 0;
   const details = () => [...report.contentDocument.querySelectorAll("details")];
+  // A report that was drawn again may have more of them before this one, and more points in it.
+  const named = (one) => [one.closest("section")?.querySelector("h2"), one.closest("figure")?.querySelector("h3"), one.querySelector("summary")]
+    .map((part) => part?.textContent ?? "").join("|").replace(/\|All \d+/, "|All");
   const reload = () => {
     isStale = isLoading;
     if (isLoading) return;
     isLoading = true;
     // Without a document the last load failed, and so there is nothing to keep.
-    kept = report.contentDocument && { top: report.contentWindow.scrollY, open: details().map((one) => one.open) };
+    kept = report.contentDocument && { top: report.contentWindow.scrollY, open: details().filter((one) => one.open).map(named) };
     report.contentWindow.location.reload();
   };
   const loaded = () => {
     isLoading = false;
     if (kept && report.contentDocument) {
-      details().forEach((one, at) => { one.open = kept.open[at] ?? one.open; });
+      details().forEach((one) => { one.open ||= kept.open.includes(named(one)); });
       report.contentWindow.scrollTo(0, kept.top);
     }
     if (isStale) {

@@ -1,7 +1,7 @@
 //! Aligned columns.
 
+use super::escaped;
 use super::wrap;
-use crate::markdown::escaped;
 use serde::Serialize;
 
 /// A table: a header line and rows; the first `left` columns are aligned left, the others right.

@@ -17,7 +17,7 @@ pub struct CompareArgs {
     /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
     #[arg(long, value_name = "SHARE", help_heading = "Limits")]
     pub threshold: Option<Share>,
-    /// Also write a page to this file: both curves with their zones, ratios, what changed, what grew
+    /// Write the page to this file: both curves with their zones, ratios, what changed, what grew
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub page: Option<PathBuf>,
     /// Print JSON, not tables
