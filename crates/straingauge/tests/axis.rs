@@ -42,7 +42,7 @@ fn cold_connections_are_varied_and_the_hot_ones_held() {
         assert!(open >= value, "the server's side has {open} established of {value} cold and 7 hot");
     }
     assert_eq!(run_record(&out)["scenario"]["sweep"]["axis"]["axis"], "cold");
-    assert!(said.out.contains("400 cold connections"), "{}", said.out);
+    assert!(said.flat().contains("400 cold connections"), "{}", said.out);
     let page = std::fs::read_to_string(out.join("report.html")).expect("report.html is there");
     assert!(page.contains("Axis: cold connections") && page.contains("<svg"), "the report draws it");
 }

@@ -83,7 +83,7 @@ fn the_same_server_is_measured_without_and_with_the_command_and_both_its_costs_a
     for shown in
         ["The price of 'sh", "CPU/request", "throughput", "p50", "p99", "its own CPU", "its memory", "itself used"]
     {
-        assert!(said.out.contains(shown), "{shown}: {}", said.out);
+        assert!(said.flat().contains(shown), "{shown}: {}", said.out);
     }
     let (table, _) = said.out.split_once("by load").expect("both tables");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
@@ -143,7 +143,7 @@ fn a_command_that_does_not_start_or_ends_by_itself_is_a_sentence_and_the_points_
             assert!(log.contains(line.trim_end_matches(" at ")), "{log}");
         }
         let again = run(straingauge(["report"]).arg(&out)).exits_with(0);
-        assert!(again.out.contains("No price") || again.out.contains("Could not tell"), "{}", again.out);
+        assert!(again.flat().contains("No price") || again.flat().contains("Could not tell"), "{}", again.out);
         assert_eq!(processes_of(dir.path()), Vec::<i32>::new());
     }
 }

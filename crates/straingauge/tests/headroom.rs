@@ -36,8 +36,8 @@ fn watched(truth: &Path, server: &[&str], rates: &[u32]) -> (Vec<Value>, String)
     watch.wait().exits_with(0);
     server.signal(libc::SIGTERM);
     let _ = server.wait();
-    let report = run(straingauge(["report"]).arg(&out)).exits_with(0).out;
-    (readings(&out), report.split_whitespace().collect::<Vec<_>>().join(" "))
+    let report = run(straingauge(["report"]).arg(&out)).exits_with(0);
+    (readings(&out), report.flat())
 }
 
 /// What a reading says of a limit that it knows, or of one that it does not know.

@@ -119,7 +119,7 @@ fn ctrl_c_keeps_the_points_and_ends_the_server() {
         assert!(points(&sweep.out).len() >= 2);
         assert!(sweep.out.join("report.html").is_file(), "what was measured is drawn");
         assert!(
-            said.out.contains("interrupt") || said.err.contains("interrupt") || said.out.contains("ended early"),
+            said.flat().contains("interrupt") || said.err.contains("interrupt") || said.flat().contains("ended early"),
             "{}",
             said.out
         );
@@ -173,7 +173,7 @@ fn kill_9_loses_at_most_the_point_in_progress_and_the_next_run_cleans_up() {
     assert_eq!(run_record(&sweep.out)["status"], "running");
     let said = run(straingauge(["report"]).arg(&sweep.out)).exits_with(0);
     assert!(sweep.out.join("report.html").is_file());
-    assert!(said.out.contains("closed loop"), "{}", said.out);
+    assert!(said.flat().contains("closed loop"), "{}", said.out);
     if !is_root() {
         // Without a namespace to be found by, a guardian has ended the server and its children.
         return assert_ends(pid, &sweep.state, &sweep.namespaces);

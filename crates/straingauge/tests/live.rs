@@ -167,16 +167,6 @@ fn an_address_that_others_reach_or_that_is_taken_is_refused() {
     find(&address).exits_with(1).complains_of(&["cannot serve the live page", &address]);
 }
 
-/// Waits until an expression is true in the page.
-#[track_caller]
-fn wait_until(person: &mut Person, expression: &str) {
-    let began = Instant::now();
-    while person.sees(expression) != true {
-        assert!(began.elapsed() < Duration::from_secs(120), "{expression}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_browser_follows_the_run_and_leaves_open_what_the_reader_opened() {
     skip_unless!(crate::report_page::browser().is_some(), "no Chromium here (apt-get install chromium-headless-shell)");
@@ -191,15 +181,15 @@ fn a_browser_follows_the_run_and_leaves_open_what_the_reader_opened() {
     let mut person = Person::opens(&browser, &blank, &DESK);
     person.call("Page.navigate", serde_json::json!({ "url": url }));
     let of_report = |what: &str| format!("document.getElementById('report')?.contentDocument?.{what}");
-    wait_until(&mut person, &of_report("querySelectorAll('svg').length > 0"));
+    person.waits_for(&of_report("querySelectorAll('svg').length > 0"));
     let points = "[...document.getElementById('report').contentDocument.querySelectorAll('details')]\
                   .find((one) => one.querySelector('summary').textContent.startsWith('All '))";
     person.sees(&format!("{points}.open = true"));
     person.sees(&of_report("body.setAttribute('data-seen', '')"));
     // The report is loaded anew with the next points: the mark on the old one is gone.
-    wait_until(&mut person, &of_report("body?.hasAttribute('data-seen') === false"));
-    wait_until(&mut person, &format!("{points}?.open"));
-    wait_until(&mut person, "(document.getElementById('end')?.textContent ?? '') !== ''");
+    person.waits_for(&of_report("body?.hasAttribute('data-seen') === false"));
+    person.waits_for(&format!("{points}?.open"));
+    person.waits_for("(document.getElementById('end')?.textContent ?? '') !== ''");
     assert!(person.reads("document.getElementById('end').textContent").contains(out.to_str().expect("text")));
     assert!(person.reads(&of_report("querySelector('.status').textContent")).starts_with("complete"));
     let artefacts = crate::rig::repository().join("artefacts");

@@ -160,7 +160,7 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
     }
     let timed = measured.iter().filter(|point| value(point, "watch.parse_us") > Some(0.0)).count();
     assert!(timed > 0, "no point of {} has phases", measured.len());
-    assert!(said.out.contains("from the server's side"), "{}", said.out);
+    assert!(said.flat().contains("from the server's side"), "{}", said.out);
     let page = std::fs::read_to_string(out.join("report.html")).expect("report.html is there");
     for words in
         ["Requests, from the server&#x27;s side", "Phases of a request, elapsed", "Phases of a request, CPU time"]

@@ -107,6 +107,11 @@ impl Said {
         self
     }
 
+    /// Standard output as one line: a sentence breaks where the figures before it end.
+    pub fn flat(&self) -> String {
+        self.out.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     /// Standard output as JSON.
     #[track_caller]
     pub fn json(&self) -> serde_json::Value {

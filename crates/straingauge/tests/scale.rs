@@ -163,7 +163,7 @@ fn server_runs_with_the_library_and_reports_when_asked() {
     assert_eq!(counted.into_iter().sum::<Option<u64>>(), Some(3), "{report}");
     assert_eq!(report["lost"].as_u64(), Some(0), "{report}");
     let said = scale(&["--check", "--library", named], &path).exits_with(0);
-    assert!(said.out.contains("scalable select applies (imports poll)"), "{}", said.out);
+    assert!(said.flat().contains("scalable select applies (imports poll)"), "{}", said.out);
 }
 
 #[test]

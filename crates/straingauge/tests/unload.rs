@@ -36,7 +36,7 @@ fn find(truth: &Path, server: &[&str], options: &[&str]) -> Found {
     command.arg("--").arg(truth).args(server).args(["--port", &port.to_string()]);
     let said = run(&mut command).exits_with(0);
     let json = run(straingauge(["report", "--json"]).arg(&out)).exits_with(0).json();
-    let text = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = said.flat();
     Found { text, json, page: std::fs::read_to_string(out.join("report.html")).expect("the page is there") }
 }
 

@@ -219,7 +219,7 @@ fn find_varies_the_delay_and_holds_everything_else() {
         assert!(p50_us >= 1.98 * delay_us, "p50 {p50_us} us over {delay_us} us each way");
         assert_eq!(point["connections"], 7);
     }
-    assert!(said.out.contains("8.00 ms"), "{}", said.out);
+    assert!(said.flat().contains("8.00 ms"), "{}", said.out);
     let page = std::fs::read_to_string(out.join("report.html")).expect("report.html is there");
     assert!(page.contains("Axis: delay") && page.contains("<svg"), "the report draws it");
     let both = run(straingauge(["find", &url, "--axis", "delay", "--delay", "1ms"]).args(["--", "true"]));

@@ -132,14 +132,14 @@ fn a_chart_tells_what_is_under_the_pointer_and_a_click_opens_the_load() {
     }
     person.keeps_window(&kept("hover.png"));
     person.clicks(at);
-    assert_eq!(person.reads("location.hash"), "#load-connections-64");
+    person.waits_for("location.hash === '#load-connections-64'");
     let load = person.reads("document.activeElement.innerText");
     for words in ["TCP", "3.25", "tcp_<b>sendmsg", "1.50", "the <i>neighbour</i> was loud", "not watched"] {
         assert!(load.contains(words), "{words}: {load}");
     }
     let link = person.finds("document.activeElement.querySelector('a[href^=\"#point\"]')");
     person.clicks(link);
-    assert!(person.reads("document.activeElement.id").starts_with("point-"), "a link opens its point");
+    person.waits_for("document.activeElement.id.startsWith('point-')");
     assert!(person.reads("document.activeElement.parentElement.innerText").contains("client.response_p50_us"));
     assert_eq!(person.complaints(), Vec::<String>::new());
 }
@@ -231,7 +231,7 @@ fn without_script_every_number_is_there_and_a_link_opens_its_load() {
     person.clicks(summary);
     let link = person.finds("document.querySelector('figure.chart a[href=\"#load-connections-64\"]')");
     person.clicks(link);
-    assert!(person.sees("document.getElementById('load-connections-64').checkVisibility()").as_bool().unwrap());
+    person.waits_for("document.getElementById('load-connections-64').checkVisibility()");
     assert_eq!(person.complaints(), Vec::<String>::new());
 }
 

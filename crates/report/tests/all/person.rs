@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A browser that says nothing for so long hangs; a healthy one answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -115,6 +115,16 @@ impl Person {
         let result = self.call("Runtime.evaluate", parameters);
         assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
         result["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true: a link is followed after the click has been answered.
+    #[track_caller]
+    pub fn waits_for(&mut self, expression: &str) {
+        let began = Instant::now();
+        while self.sees(expression) != true {
+            assert!(began.elapsed() < PATIENCE, "{expression}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     #[track_caller]

@@ -161,8 +161,7 @@ fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
     let outline = person.reads("getComputedStyle(document.activeElement).outlineStyle");
     assert_ne!(outline, "none", "the focus can be seen");
     person.presses("Enter");
-    let is_there = |person: &mut Person| person.reads("location.pathname").ends_with("/report.html");
-    assert!((0..2000).any(|_| is_there(&mut person)), "the link leads nowhere");
+    person.waits_for("location.pathname.endsWith('/report.html')");
     assert_eq!(person.complaints(), Vec::<String>::new());
 
     // A phone in the dark.
