@@ -21,6 +21,7 @@ const SEED: u64 = 0x4158;
 
 /// A figure over the repeats of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Median {
     /// Median over repeats.
     pub median: f64,
@@ -34,6 +35,7 @@ pub struct Median {
 
 /// Everything at one value of the axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AxisLevel {
     /// The nominal value, in the axis's unit.
     pub value: f64,
@@ -74,6 +76,7 @@ pub struct AxisLevel {
 
 /// How a figure changed from the axis's lowest value to its highest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Change {
     /// At the lowest value: median over repeats.
     pub from: f64,
@@ -91,6 +94,7 @@ pub struct Change {
 
 /// The largest value at which enough connections conformed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Conforming {
     /// Share of the connections that must conform.
     pub demanded_ratio: f64,
@@ -102,6 +106,7 @@ pub struct Conforming {
 
 /// The findings of one axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AxisFindings {
     /// The varied quantity.
     pub axis: Axis,

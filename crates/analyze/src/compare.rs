@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better.
@@ -44,6 +45,7 @@ const FIGURES: [Figure; 4] = [
 record::worded! {
     /// The result for one figure at one load.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum Outcome {
         /// Worse by more than the threshold, and not by chance.
@@ -62,6 +64,7 @@ record::worded! {
 
 /// One figure at one load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// Sweep of the points.
     pub sweep: Sweep,
@@ -99,6 +102,7 @@ pub struct Difference {
 
 /// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Conclusion {
     /// At least one figure is worse by more than the threshold.
@@ -111,6 +115,7 @@ pub enum Conclusion {
 
 /// The comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// Worse by more than this is a regression (0.05 = 5 %).
     pub threshold_ratio: f64,

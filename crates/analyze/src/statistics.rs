@@ -11,6 +11,7 @@ pub const DRAWS: usize = 400;
 
 /// An interval from a bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// The verdict on a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Verdict {
     /// One line.
     pub headline: String,
@@ -35,6 +36,7 @@ pub struct Verdict {
 
 /// How sure a cause is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// The evidence excludes chance, and other explanations.
@@ -46,6 +48,7 @@ pub enum Certainty {
 
 /// A cause that a rule of the table ([`rules::RULES`]) found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// The rule's name.
     pub rule: String,

@@ -23,6 +23,7 @@ use tables::Tables;
 
 /// The findings of a recording.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WatchFindings {
     /// Seconds from the first reading to the last.
     pub seconds: f64,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 crate::worded! {
     /// The varied quantity. The word is that of `--axis` and of JSON.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum Axis {
         /// Connections of the closed loop.
@@ -56,6 +57,7 @@ impl Axis {
 
 /// A point's place on the axis of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AxisPlace {
     /// The varied quantity.
     pub axis: Axis,
@@ -65,6 +67,7 @@ pub struct AxisPlace {
 
 /// An axis and the values to measure along it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AxisPlan {
     /// The varied quantity.
     pub axis: Axis,

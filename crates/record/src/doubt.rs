@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The kinds of doubt. The name is the stable key in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum DoubtKind {
     /// The load generator ran out of CPU: the figures show the client's limit, not the server's.
@@ -60,6 +61,7 @@ pub enum DoubtKind {
 crate::worded! {
     /// How much a doubt matters to the verdict.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum Severity {
         /// Worth knowing; the verdict stands.
@@ -73,6 +75,7 @@ crate::worded! {
 
 /// One doubt: what was seen, with its size, and the remedy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Doubt {
     /// Its kind.
     pub kind: DoubtKind,

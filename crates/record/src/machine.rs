@@ -6,6 +6,7 @@ use std::fs;
 
 /// The `machine` section of a run. A fact that could not be read is absent, never guessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MachineFacts {
     /// `uname -r`.
@@ -36,6 +37,7 @@ pub struct MachineFacts {
 
 /// One thing that a measurement may need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capability {
     /// Short name, the same on every machine.
     pub name: String,

@@ -35,6 +35,7 @@ const MAX_POINTS: usize = 100_000;
 
 /// Whether a run reached its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The run is going on, or its process was killed.
@@ -47,6 +48,7 @@ pub enum Status {
 
 /// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunRecord {
     /// The version of its form ([`crate::RunKind::schema`]).
     pub schema: u32,

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 
 /// The gaps between intended sends of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Arrival {
     /// Equal gaps.
@@ -27,6 +28,7 @@ pub enum Arrival {
 
 /// What decides when the next request leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "loop", rename_all = "lowercase")]
 pub enum Pace {
     /// Closed loop: each connection sends as soon as its response is complete.
@@ -42,6 +44,7 @@ pub enum Pace {
 
 /// One request as it is sent: target path and query, in origin form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestTarget {
     /// Origin-form target, beginning with `/`.
     pub path: String,
@@ -49,6 +52,7 @@ pub struct RequestTarget {
 
 /// Everything the engine needs to produce one load point. The command line has validated it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadPlan {
     /// The server's addresses, tried in order of the list; at least one. Names are resolved before the plan is made.
     pub addresses: Vec<SocketAddr>,
@@ -141,6 +145,7 @@ impl LoadPlan {
 
 /// The criteria that separate the zones; all configurable, all stored with the run and printed in the report.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Criteria {
     /// Closed loop: there is a yield point where doubling the connections raises throughput by less than this share (0.2 = 20 %).
@@ -181,6 +186,7 @@ impl Default for Criteria {
 
 /// The ranges that `find` sweeps over and its time limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepPlan {
     /// Smallest and largest number of connections of the closed-loop sweep.
     pub connections_min: u64,
@@ -215,6 +221,7 @@ pub struct SweepPlan {
 
 /// The server command that a run started itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerCommand {
     /// Program and arguments, as typed after `--`.
     pub argv: Vec<String>,
@@ -226,6 +233,7 @@ pub struct ServerCommand {
 
 /// The resolved request for a run: the fields of every kind of run, and those of this kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Scenario {
     /// A name given by the user or derived from the URL; part of the run directory's name. Untrusted text.
     pub name: String,
@@ -238,6 +246,7 @@ pub struct Scenario {
 
 /// The kinds of runs. `command` names the kind; its fields are next to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum RunKind {
     /// One load point.
@@ -254,6 +263,7 @@ pub enum RunKind {
 
 /// A load on a server: the fields of `load`, and part of those of `find` and `profile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadRun {
     /// The URL as typed, or `microbenchmark`. Untrusted text.
     pub url: String,
@@ -269,6 +279,7 @@ pub struct LoadRun {
 
 /// The fields of `find`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FindRun {
     /// The load that is varied.
     #[serde(flatten)]
@@ -286,6 +297,7 @@ pub struct FindRun {
 
 /// The fields of a sweep of `profile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProfileRun {
     /// The load that is varied. The microbenchmark's reader sends no requests, so its plan has no targets.
     #[serde(flatten)]
@@ -296,6 +308,7 @@ pub struct ProfileRun {
 
 /// The fields of `simulate`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SimulateRun {
     /// The loads that are simulated, each with every seed.

@@ -44,6 +44,7 @@ pub enum SimulationError {
 
 /// All points.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Simulation {
     /// The origin of the numbers: [`Origin::Simulated`].
     pub origin: Origin,
@@ -67,6 +68,7 @@ pub struct Simulation {
 
 /// The simulated caches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Caches {
     /// The format of a geometry.
     #[serde(default)]
@@ -90,6 +92,7 @@ pub struct Caches {
 
 /// Cycles of events: a model in which nothing overlaps, so an upper bound for an out-of-order processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost {
     /// For an instruction.
     pub instruction: f64,
@@ -101,6 +104,7 @@ pub struct Cost {
 
 /// A load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointPlan {
     /// Open connections.
     pub connections: u64,
@@ -112,6 +116,7 @@ pub struct PointPlan {
 
 /// A load, and a sample of it for each seed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Point {
     /// Open connections.
@@ -128,6 +133,7 @@ pub struct Point {
 
 /// The counts of one run of a point on the server's CPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Sample {
     /// The seed of its boot.
@@ -170,6 +176,7 @@ pub struct Sample {
 
 /// Counts of a layer, or of a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Row {
     /// The layer and its part.
     #[serde(flatten)]
@@ -181,6 +188,7 @@ pub struct Row {
 
 /// Counts of a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Counts {
     /// Instructions; a repeated string instruction counts once.
@@ -198,6 +206,7 @@ pub struct Counts {
 
 /// Misses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheCounts {
     /// Instruction fetches that missed L1I, a line each.
     #[serde(default)]
@@ -223,6 +232,7 @@ pub struct CacheCounts {
 
 /// Counts of a level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Level {
     /// Instruction fetches that missed.
@@ -239,6 +249,7 @@ pub struct Level {
 
 /// Counts of a function on behalf of a layer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Function {
     /// Its name.
@@ -254,6 +265,7 @@ pub struct Function {
 
 /// Misses of fully associative caches of all sizes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Curve {
     /// Accesses that reached L2.
@@ -264,6 +276,7 @@ pub struct Curve {
 
 /// Misses by fetches of code, by L2 geometry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CodeMisses {
     /// Of the kernel.
@@ -275,6 +288,17 @@ pub struct CodeMisses {
 impl Serialize for Geometry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Geometry {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Geometry".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "description": "SIZE/WAYS/LINE/POLICY, in bytes", "type": "string" })
     }
 }
 

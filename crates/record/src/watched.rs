@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 /// A point's requests by size class, and how closely they were watched.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Watched {
     /// How closely: `zero`, `counts`, `default` or `exact` (docs/watching.md).
@@ -26,6 +27,7 @@ pub struct Watched {
 
 /// Requests of one size class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WatchedClass {
     /// Its name. Untrusted text where it is read from a file.
@@ -44,6 +46,7 @@ pub struct WatchedClass {
 
 /// What the client counted of a load that a server's side saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientSide {
     /// Complete responses whose last byte came within the window.
     pub completed_in_window: u64,

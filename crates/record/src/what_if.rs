@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A what-if question: absent values stay as measured. Read from `run.json`, so it is untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WhatIf {
     /// A name given by the user; may be empty. Untrusted text.

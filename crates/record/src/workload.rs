@@ -11,6 +11,7 @@ pub const KEPT_TARGETS: usize = 1000;
 /// How the targets of a plan are chosen, and when requests leave if neither rate nor loop decides it. The default
 /// requests the targets in turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Workload {
     /// In words: `webstone`, `surge`, `fitted`, `urls`; empty for a plain URL or list. Untrusted text.
@@ -55,6 +56,7 @@ impl Workload {
 
 /// Whether a document is a file or is generated for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A file.
@@ -65,6 +67,7 @@ pub enum Kind {
 
 /// One class of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RequestClass {
     /// In words: `to 64.0 KiB`, `dynamic`.
     pub label: String,
@@ -77,6 +80,7 @@ pub struct RequestClass {
 
 /// The source of a rate series; its counts are not kept with the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeriesSource {
     /// The file. Untrusted text.
     pub file: String,
@@ -93,6 +97,7 @@ pub struct SeriesSource {
 
 /// The source of a replayed log, and the way it is replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TraceSource {
     /// The file. Untrusted text.
     pub file: String,
@@ -110,6 +115,7 @@ pub struct TraceSource {
 
 /// The results of a workload; empty if the plan requests targets in turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct WorkloadResult {
     /// Results by class: first by size, then (where there are dynamic documents) by kind.
@@ -135,6 +141,7 @@ impl WorkloadResult {
 crate::worded! {
     /// The property by which requests are grouped.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "lowercase")]
     pub enum Grouping {
         /// By the size of the document.
@@ -149,6 +156,7 @@ crate::worded! {
 
 /// The window's requests of one class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassResult {
     /// What it is grouped by.
     pub grouping: Grouping,
@@ -207,6 +215,7 @@ impl ClassResult {
 
 /// What was read of a log, and how the server's answers compare with it. Text is untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ReplayResult {
     /// The log.

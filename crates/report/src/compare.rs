@@ -1,5 +1,6 @@
 //! A comparison as text for a terminal: the sentence first, then a table.
 
+use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::{list, wrap};
 use analyze::compare::{Comparison, Difference, Outcome, headline, load_words};
@@ -40,9 +41,9 @@ pub(crate) fn most_grave(comparison: &Comparison) -> (Table, usize) {
     (table(by_gravity.iter().take(MOST_ROWS).copied()), by_gravity.len().saturating_sub(MOST_ROWS))
 }
 
-/// The comparison as JSON: `schema`, `kind`, `comparison`.
+/// The comparison as JSON.
 pub fn json(comparison: &Comparison) -> serde_json::Value {
-    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "comparison", "comparison": comparison })
+    Output::from(Content::Comparison { comparison }).value()
 }
 
 /// The cells of a difference.

@@ -1,34 +1,171 @@
-//! Runs as JSON: `run.json` and the points as stored, with findings and verdict beside them. The schema is described in
-//! `docs/run-directory.md`; additions keep its version, changes of meaning raise it.
+//! What `--json` prints of runs, points, comparisons, predictions and simulations: one form, whose `kind` names what it
+//! holds. `docs/schemas/output.schema.json` is made from these types and `docs/run-directory.md` describes them;
+//! additions keep the version, changes of meaning raise it.
 
+use crate::text::table::Titled;
+use analyze::compare::{Comparison, Price};
+use analyze::index::Index;
+use analyze::predict::Prediction;
+use analyze::predict::what_if::WhatIfAnswer;
 use analyze::verdict::Verdict;
+use analyze::watched::ServerSide;
 use analyze::zones::Findings;
+use record::path::PathPlan;
+use record::run::RunRecord;
+use record::simulation::Simulation;
 use record::{Point, RunDir};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Version of this output.
 pub const SCHEMA: u32 = 1;
 
-/// A whole run: `schema`, `kind`, `path`, `record`, `points`, `findings`, `server_side`, `verdict`.
-pub fn run(run: &RunDir, findings: &Findings, verdict: &Verdict) -> Value {
-    json!({
-        "schema": SCHEMA,
-        "kind": "run",
-        "path": run.path.to_string_lossy(),
-        "record": run.record,
-        "points": run.points,
-        "findings": findings,
-        "server_side": analyze::watched::of_run(run),
-        "verdict": verdict,
-    })
+/// An object on standard output.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Output<'a> {
+    /// Version of this form.
+    pub schema: u32,
+    /// The limits of `--fail-if` that were crossed, in words; of `find` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits_crossed: Option<Vec<String>>,
+    /// What it holds.
+    #[serde(flatten)]
+    pub content: Content<'a>,
 }
 
-/// One point: `schema`, `kind`, `point`.
-pub fn point(point: &Point) -> Value {
-    json!({ "schema": SCHEMA, "kind": "point", "point": point })
+/// What an output holds.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Content<'a> {
+    /// `find` and `report` of a run with points.
+    Run(Box<Run<'a>>),
+    /// `load`.
+    Point(Loaded<'a>),
+    /// `find --compare-with`, and `report` of such a run.
+    SideBySide(Pair<'a>),
+    /// `compare`.
+    Comparison {
+        /// What was compared.
+        comparison: &'a Comparison,
+    },
+    /// `predict`.
+    Prediction {
+        /// Units stand beside the numbers.
+        prediction: &'a Prediction,
+    },
+    /// `report` of a run of `simulate`.
+    Simulation(Simulated<'a>),
+    /// `runs`.
+    Runs(&'a Index),
 }
 
-/// Two runs that took turns: `schema`, `kind`, `a` and `b` (as [`run`]), `comparison` (`null` where they have no load in common).
-pub fn side_by_side(a: Value, b: Value, comparison: Option<&analyze::compare::Comparison>) -> Value {
-    json!({ "schema": SCHEMA, "kind": "side-by-side", "a": a, "b": b, "comparison": comparison })
+/// A whole run.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Run<'a> {
+    /// The run directory.
+    pub path: String,
+    /// As in `run.json`.
+    pub record: &'a RunRecord,
+    /// As in each `point.json`.
+    pub points: &'a [Point],
+    /// What was found.
+    pub findings: Findings,
+    /// What the server's side saw, for each sweep whose points were watched.
+    pub server_side: Vec<ServerSide>,
+    /// What it means.
+    pub verdict: Verdict,
+    /// Answers to the questions that were kept with the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_ifs: Option<Vec<WhatIfAnswer>>,
+}
+
+impl<'a> Run<'a> {
+    /// A run with its findings.
+    pub fn new(run: &'a RunDir, findings: Findings, verdict: Verdict) -> Run<'a> {
+        Run {
+            path: run.path.to_string_lossy().into_owned(),
+            record: &run.record,
+            points: &run.points,
+            findings,
+            server_side: analyze::watched::of_run(run),
+            verdict,
+            what_ifs: None,
+        }
+    }
+}
+
+/// One point.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Loaded<'a> {
+    /// As in `point.json`.
+    pub point: &'a Point,
+    /// The emulated path, if there was one.
+    pub path: Option<PathPlan>,
+    /// Complete responses by status code.
+    pub status_counts: &'a BTreeMap<u16, u64>,
+    /// The first few errors, in words.
+    pub first_errors: &'a [String],
+    /// The limits of `--fail-if`.
+    pub limits: Vec<CheckedLimit>,
+}
+
+/// A limit and whether it was crossed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CheckedLimit {
+    /// As typed.
+    pub limit: String,
+    /// Whether it was crossed.
+    pub crossed: bool,
+    /// In words.
+    pub detail: String,
+}
+
+/// Two runs that took turns.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Pair<'a> {
+    /// The first, an output of kind `run`.
+    pub a: Box<Output<'a>>,
+    /// The second.
+    pub b: Box<Output<'a>>,
+    /// `null` where they have no load in common.
+    pub comparison: Option<&'a Comparison>,
+    /// The price of the command that ran beside the second; of `find --beside` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<&'a Price>,
+}
+
+/// A run of `simulate`: the counts as stored, and the tables made of them.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Simulated<'a> {
+    /// The run directory.
+    pub path: String,
+    /// As in `run.json`.
+    pub record: &'a RunRecord,
+    /// As in `simulation.json`.
+    pub simulation: &'a Simulation,
+    /// What the counts say.
+    pub sentences: Vec<String>,
+    /// The tables of the text.
+    pub tables: Vec<Titled>,
+}
+
+impl<'a> From<Content<'a>> for Output<'a> {
+    fn from(content: Content<'a>) -> Output<'a> {
+        Output { schema: SCHEMA, limits_crossed: None, content }
+    }
+}
+
+impl Output<'_> {
+    /// As JSON, members in alphabetical order.
+    pub fn value(&self) -> Value {
+        serde_json::to_value(self).expect("an output has only string keys")
+    }
 }

@@ -17,6 +17,7 @@ pub mod json;
 pub mod junit;
 pub mod live;
 pub mod markdown;
+pub mod metrics;
 pub mod page;
 pub mod predict;
 pub mod price;

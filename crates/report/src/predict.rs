@@ -1,5 +1,6 @@
 //! A prediction as text for a terminal: the answer first, then its basis.
 
+use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::{list, wrap};
 use analyze::predict::Prediction;
@@ -109,9 +110,9 @@ pub fn text(prediction: &Prediction) -> String {
     out
 }
 
-/// The prediction as JSON: `schema`, `kind`, `prediction`. Units stand beside the numbers.
+/// The prediction as JSON. Units stand beside the numbers.
 pub fn json(prediction: &Prediction) -> serde_json::Value {
-    serde_json::json!({ "schema": crate::json::SCHEMA, "kind": "prediction", "prediction": prediction })
+    Output::from(Content::Prediction { prediction }).value()
 }
 
 fn model(prediction: &Prediction) -> String {

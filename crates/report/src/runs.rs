@@ -3,26 +3,23 @@
 pub mod page;
 mod trends;
 
+use crate::json::{Content, Output};
 use crate::text::table::Table;
 use analyze::index::{Index, Row};
 use analyze::zones::{Place, interval};
 use record::Sweep;
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// No line is wider.
 const WIDTH: usize = 80;
 /// The least room for the words of a scenario.
 const LEAST_WORDS: usize = 8;
 
-/// The index as JSON: `schema`, `kind`, and the members of [`Index`].
+/// The index as JSON.
 pub fn json(index: &Index) -> Value {
-    let mut value = json!({ "schema": crate::json::SCHEMA, "kind": "runs" });
-    if let (Value::Object(all), Ok(Value::Object(members))) = (&mut value, serde_json::to_value(index)) {
-        all.extend(members);
-    }
-    value
+    Output::from(Content::Runs(index)).value()
 }
 
 /// The table: the newest run first; below a run what changed since the run before it.

@@ -9,20 +9,20 @@ pub mod text;
 
 pub use tables::FUNCTIONS;
 
+use crate::json::{Content, Output, Simulated};
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
 
 /// As JSON: the counts as stored, and the tables made of them.
 pub fn json(run: &record::RunDir, simulation: &Simulation) -> serde_json::Value {
-    serde_json::json!({
-        "schema": record::run::SCHEMA,
-        "kind": "simulation",
-        "path": run.path.display().to_string(),
-        "record": run.record,
-        "simulation": simulation,
-        "sentences": sentences(simulation),
-        "tables": tables::of(simulation, tables::FUNCTIONS),
-    })
+    let shown = Simulated {
+        path: run.path.display().to_string(),
+        record: &run.record,
+        simulation,
+        sentences: sentences(simulation),
+        tables: tables::of(simulation, tables::FUNCTIONS),
+    };
+    Output::from(Content::Simulation(shown)).value()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod fleet;
 mod input;
 mod measure;
 mod measured;
+mod metrics;
 mod output;
 mod plan;
 mod process;

@@ -3,6 +3,7 @@
 use crate::companions::cold::HeldCold;
 use crate::companions::{Companion, Companions, Holding, Load, TimeWait};
 use crate::measured::{Measured, measured};
+use crate::metrics::Loads;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::workload::Supplied;
@@ -30,6 +31,8 @@ pub enum Sender {
 pub struct Runner {
     pub sender: Sender,
     companions: Companions,
+    /// The metrics of the loads, for other programs.
+    pub metrics: Option<Loads>,
     stop: Stop,
     /// CPU on which the yardstick runs: one of the server's.
     yardstick_cpu: Option<usize>,
@@ -75,7 +78,7 @@ impl Sender {
 impl Runner {
     /// Measures with this sender. `server_pid`: a process of the server's network namespace, if that is a separate one.
     pub fn new(sender: Sender, stop: Stop, yardstick_cpu: Option<usize>, server_pid: Option<u32>) -> Self {
-        Runner { sender, companions: Companions::default(), stop, yardstick_cpu, server_pid }
+        Runner { sender, companions: Companions::default(), metrics: None, stop, yardstick_cpu, server_pid }
     }
 
     /// Adds a companion of every load from now on.
@@ -151,11 +154,24 @@ impl Runner {
     pub fn point(&mut self, plan: &LoadPlan, sweep: Sweep, repeat: u32, progress: &mut Progress) -> Result<Measured> {
         let load = Load { plan, sweep };
         let label = self.sender.label(plan);
-        let mut show = |now: &load::Progress| progress.show(&progress_line(&label, now));
-        let mut measured = self.companions.accompany(&load, &mut show, |events| {
+        let metrics = self.metrics.clone();
+        if let Some(metrics) = &metrics {
+            metrics.begins(plan);
+        }
+        let mut show = |now: &load::Progress| {
+            progress.show(&progress_line(&label, now));
+            if let Some(metrics) = &metrics {
+                metrics.goes_on(now);
+            }
+        };
+        let measured = self.companions.accompany(&load, &mut show, |events| {
             let (result, figures) = self.sender.send(plan, &self.stop, events)?;
             Ok(measured(sweep, repeat, (plan.connections, pace_of(plan, &result)), result, figures))
-        })?;
+        });
+        if let (Err(_), Some(metrics)) = (&measured, &metrics) {
+            metrics.ends(None);
+        }
+        let mut measured = measured?;
         progress.clear();
         let Measured { point, result, .. } = &mut measured;
         if let Sender::Workers(fleet) = &self.sender {
@@ -172,6 +188,9 @@ impl Runner {
                 format!("the point was interrupted after {}", format_nanos(result.window_ns as f64)),
                 "run it again to its end",
             ));
+        }
+        if let Some(metrics) = &metrics {
+            metrics.ends(Some(&measured));
         }
         Ok(measured)
     }

@@ -30,6 +30,8 @@ pub struct Request<'a> {
     pub target: &'a str,
     /// The `Host` header; `None` without one or with several.
     pub host: Option<&'a str>,
+    /// What the client accepts: its `Accept` headers, joined by commas.
+    pub accept: String,
 }
 
 /// A response: its bytes, head and body.
@@ -281,12 +283,13 @@ fn parsed(head: &[u8]) -> Request<'_> {
     let text = std::str::from_utf8(head).unwrap_or_default();
     let mut lines = text.split("\r\n");
     let target = lines.next().and_then(|line| line.strip_prefix("GET ")).and_then(|rest| rest.split(' ').next());
-    let mut hosts = lines
-        .filter_map(|line| line.split_once(':'))
-        .filter(|(name, _)| name.eq_ignore_ascii_case("host"))
-        .map(|(_, value)| value.trim());
+    let fields: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
+    let named = |wanted: &'static str| {
+        fields.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
+    };
+    let mut hosts = named("host");
     let host = hosts.next().filter(|_| hosts.next().is_none());
-    Request { target: target.unwrap_or_default(), host }
+    Request { target: target.unwrap_or_default(), host, accept: named("accept").collect::<Vec<_>>().join(",") }
 }
 
 /// A whole response with a body of this type; `headers` end with a line break each.

@@ -25,6 +25,7 @@ mod help;
 mod interruption;
 mod live;
 mod load_counts;
+mod metrics;
 mod mixes;
 mod modules;
 #[allow(dead_code)]
@@ -41,6 +42,7 @@ mod rig;
 mod rooms;
 mod runs;
 mod scale;
+mod schemas;
 mod server;
 mod simulate;
 mod ssh_workers;

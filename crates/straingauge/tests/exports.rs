@@ -2,8 +2,8 @@
 
 use crate::report_page::{browser, look};
 use crate::rig::{
-    Running, free_port, is_root, needs_server, open_dir, points, program, repository, run, skip_unless, skipped,
-    straingauge,
+    Running, free_port, is_root, needs_server, node_package, open_dir, points, program, repository, run, skip_unless,
+    skipped, straingauge,
 };
 use crate::server::{Kind, Server, serve_words};
 use serde_json::{Value, json};
@@ -57,11 +57,6 @@ fn sums_of<'s>(samples: impl IntoIterator<Item = &'s Sample>, key: &str) -> Sums
     sums
 }
 
-/// A package of npm that `.ci/suites` installs for the tests.
-fn package(name: &str) -> Option<PathBuf> {
-    Some(repository().join("target/node-tests/node_modules").join(name)).filter(|folder| folder.is_dir())
-}
-
 /// Sums by layer, by npm's pprof-format.
 fn by_node(file: &Path) -> Option<Sums> {
     const SCRIPT: &str = r#"
@@ -77,14 +72,14 @@ fn by_node(file: &Path) -> Option<Sums> {
             sum[1] += Number(sample.value[1]);
           }
         console.log(JSON.stringify(sums));"#;
-    let package = package("pprof-format")?;
+    let package = node_package("pprof-format")?;
     let said = run(Command::new(program("node")?).args(["-e", SCRIPT]).arg(package).arg(file)).exits_with(0);
     Some(serde_json::from_str(&said.out).expect("sums by layer"))
 }
 
 /// Whether speedscope's own importer takes the file; nothing without the package or a browser.
 fn by_speedscope(file: &Path, form: &str) -> Option<()> {
-    let package = package("speedscope")?;
+    let package = node_package("speedscope")?;
     browser()?;
     let dir = open_dir();
     let script = dir.path().join("file.js");

@@ -3,6 +3,7 @@
 #[path = "../../../testbed/free_port.rs"]
 mod free_port;
 
+use crate::schemas::check_outputs;
 pub use free_port::free_port;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -64,6 +65,11 @@ pub fn program(name: &str) -> Option<PathBuf> {
 /// The repository's root.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).expect("crates/straingauge lies two deep")
+}
+
+/// A package of npm that `.ci/suites` installs for the tests.
+pub fn node_package(name: &str) -> Option<PathBuf> {
+    Some(repository().join("target/node-tests/node_modules").join(name)).filter(|folder| folder.is_dir())
 }
 
 /// A folder that servers which have become `nobody` can reach.
@@ -137,6 +143,7 @@ pub fn run(command: &mut Command) -> Said {
 pub struct Running {
     child: Child,
     kept: TempDir,
+    words: Vec<String>,
 }
 
 impl Running {
@@ -148,7 +155,11 @@ impl Running {
         // A separate session: a Ctrl-C for the tests is not one for the command, and the other way round.
         command.process_group(0);
         let child = command.spawn().unwrap_or_else(|why| panic!("cannot start {command:?}: {why}"));
-        Running { child, kept }
+        // Those of straingauge itself, if another program starts it; none of a program that has nothing to do with it.
+        let all = std::iter::once(command.get_program()).chain(command.get_args());
+        let words = all.skip_while(|word| *word != env!("CARGO_BIN_EXE_straingauge")).skip(1);
+        let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        Running { child, kept, words }
     }
 
     pub fn pid(&self) -> i32 {
@@ -194,7 +205,12 @@ impl Running {
         let started = Instant::now();
         loop {
             match self.child.try_wait().expect("waiting for our own child") {
-                Some(status) => return self.read(status.code()),
+                Some(status) => {
+                    let said = self.read(status.code());
+                    let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+                    check_outputs(&words, &said);
+                    return said;
+                }
                 None if started.elapsed() > HANGS_AFTER => {
                     let _ = self.child.kill();
                     let _ = self.child.wait();

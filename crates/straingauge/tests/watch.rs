@@ -264,43 +264,6 @@ fn a_screen_fits_the_terminal_and_q_ends_it() {
 }
 
 #[test]
-fn metrics_are_served_on_loopback() {
-    needs_server!(Kind::Nginx);
-    let (server, port) = (Server::start(Kind::Nginx), free_port());
-    let address = format!("127.0.0.1:{port}");
-    let mut command =
-        straingauge(["watch", &format!(":{}", server.port), "--prometheus", &address, "--interval", "100ms"]);
-    let mut running = Running::start(&mut command);
-    running.wait_until("the port", || TcpStream::connect(&address).is_ok());
-    let get = |line: &str| {
-        let mut stream = TcpStream::connect(&address).expect("it listens");
-        stream.write_all(format!("{line}\r\nHost: x\r\n\r\n").as_bytes()).expect("it reads");
-        let mut text = String::new();
-        let _ = stream.read_to_string(&mut text);
-        text
-    };
-    running.wait_until("a page", || get("GET /metrics HTTP/1.1").contains("straingauge_connections"));
-    let page = get("GET /metrics HTTP/1.1");
-    assert!(page.starts_with("HTTP/1.1 200 OK") && page.contains("version=0.0.4"), "{page}");
-    for line in page.split("\r\n\r\n").nth(1).expect("a body").lines().filter(|line| !line.starts_with('#')) {
-        let (name, value) = line.rsplit_once(' ').expect("name and value");
-        assert!(name.starts_with("straingauge_") && value.parse::<f64>().is_ok(), "{line}");
-    }
-    assert!(get("GET /other HTTP/1.1").starts_with("HTTP/1.1 404"));
-    assert!(!get("\u{0}nonsense").contains("straingauge_"));
-    // promtool, where Prometheus is installed, is the stricter reader.
-    if program("promtool").is_some() {
-        let body = page.split("\r\n\r\n").nth(1).expect("a body").to_string();
-        let mut tool =
-            Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).spawn().expect("it starts");
-        tool.stdin.take().expect("piped").write_all(body.as_bytes()).expect("it reads");
-        assert!(tool.wait().expect("it ends").success(), "promtool complains of:\n{body}");
-    }
-    running.signal(libc::SIGINT);
-    running.wait().exits_with(0);
-}
-
-#[test]
 fn what_cannot_be_watched_is_one_clear_sentence() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let taken = taken.local_addr().expect("bound").to_string();

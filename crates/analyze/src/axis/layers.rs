@@ -28,6 +28,7 @@ pub const OVERALL: &str = "Overall Stack";
 
 /// Layers per packet along an axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AxisLayers {
     /// Ascending by value.
     pub levels: Vec<LayersAt>,
@@ -41,6 +42,7 @@ pub struct AxisLayers {
 
 /// One value of the axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayersAt {
     /// In the axis's unit.
     pub value: f64,
@@ -62,6 +64,7 @@ pub struct LayersAt {
 
 /// One layer at one value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerCost {
     /// Its word.
     pub layer: String,
@@ -77,6 +80,7 @@ pub struct LayerCost {
 
 /// How a layer's CPU time per packet changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LayerChange {
     /// Its word.
     pub layer: String,

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 /// What a command costs the server, and what it uses itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Price {
     /// The command, as typed; made safe to print.
     pub command: String,
@@ -41,6 +42,7 @@ pub struct Price {
 
 /// What a command uses itself, over the windows in which it ran.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Own {
     /// Mean over the windows.
     pub mean: f64,

@@ -32,6 +32,7 @@ const SEED: u64 = 0x5052;
 
 /// The errors of a model on points that it was not fitted to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Check {
     /// The model.
     pub form: Form,
@@ -57,6 +58,7 @@ pub struct Check {
 
 /// The predictions of a fit up to half the yield point for the rest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Extrapolation {
     /// The model that cross-validation on the low levels alone chose; absent if none could be fitted.
     pub form: Option<Form>,

@@ -13,6 +13,7 @@ type Part<'a> = (&'static str, &'a dyn Fn(&Reading) -> Option<f64>);
 
 /// Service demand of one resource at one load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Demand {
     /// `cpu`, `user` or `kernel`.
     pub resource: &'static str,
@@ -61,6 +62,7 @@ pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
 
 /// One CPU share over the rate of completed requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Regression {
     /// `idle`, `user` or `kernel`.
     pub part: &'static str,
@@ -89,6 +91,7 @@ pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence:
 
 /// Shapes of the response time's distribution: median and 99th percentile over the mean, below and at saturation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shape {
     /// p50 / mean.
     pub p50: f64,

@@ -17,6 +17,7 @@ const REACH: f64 = 10.0;
 
 /// The rate of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Rate {
     /// Requests per second.
     PerSec(f64),
@@ -26,6 +27,7 @@ pub enum Rate {
 
 /// A question. The default is about the server as it was measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Question {
     /// CPUs for the server.
     pub cpus: Option<f64>,
@@ -45,6 +47,7 @@ pub struct Question {
 
 /// A predicted number.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Predicted {
     /// Its name.
     pub name: &'static str,
@@ -60,6 +63,7 @@ pub struct Predicted {
 
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
     /// The question in words.
     pub question: String,

@@ -9,6 +9,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A parameter with its standard error and interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parameter {
     /// Estimate.
     pub value: f64,
@@ -43,6 +44,7 @@ fn parameter(value: f64, standard_error: f64, freedom: usize, confidence: f64) -
 
 /// A straight line through points: y = intercept + slope x.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Line {
     /// y at x = 0.
     pub intercept: Parameter,

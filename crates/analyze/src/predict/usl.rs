@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// A fitted law.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usl {
     /// Contention: the share of the work that only one can do at a time; 0 to 1.
     pub alpha: Parameter,

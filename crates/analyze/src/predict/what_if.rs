@@ -11,6 +11,7 @@ const ROUNDING: f64 = 1e-3;
 
 /// A kept question with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhatIfAnswer {
     /// The name given to it; may be empty. Untrusted text.
     pub name: String,

@@ -33,6 +33,7 @@ const TRIES: usize = 20_000;
 
 /// One silence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
     /// Its begin, seconds since the watch began, to an interval's length.
     pub at_s: f64,
@@ -42,6 +43,7 @@ pub struct Stall {
 
 /// Stalls that come regularly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Period {
     /// Seconds from one begin to the next.
     pub period_s: f64,
@@ -55,6 +57,7 @@ pub struct Period {
 
 /// The rate by the interval, its stalls and their period.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stalls {
     /// Begin of each interval (seconds) and requests per second in it.
     #[serde(skip)]

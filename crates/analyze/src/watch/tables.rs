@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 /// A number, perhaps with half of its 95 % interval; absent = not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
     /// Value.
     pub value: Option<f64>,
@@ -42,6 +43,7 @@ impl Cell {
 
 /// A table.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Table {
     /// Its title.
     pub title: &'static str,
@@ -55,6 +57,7 @@ pub struct Table {
 
 /// CPU time by the scheduler against the time charged to requests and connections.
 #[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuCheck {
     /// The server's processes, by the scheduler, in CPUs.
     pub scheduler_cpus: f64,
@@ -64,6 +67,7 @@ pub struct CpuCheck {
 
 /// All of them.
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tables {
     /// In the order in which they are shown.
     pub tables: Vec<Table>,

@@ -39,6 +39,7 @@ const DISTURBED_RATIO: f64 = 0.2;
 
 /// One load on both ways.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnloadingLevel {
     /// Connections.
     pub load: f64,
@@ -55,6 +56,7 @@ pub struct UnloadingLevel {
 
 /// The findings of the way down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unloading {
     /// Ascending by load.
     pub levels: Vec<UnloadingLevel>,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 /// The exact profile.
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExactProfile {
     /// The method of measurement.
     pub method: &'static str,
@@ -51,6 +52,7 @@ impl ExactProfile {
 
 /// A line of the table.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExactRow {
     /// The layer; `None` = unattributed.
     pub layer: Option<Layer>,
@@ -70,6 +72,7 @@ pub struct ExactRow {
 
 /// The measured server, the machine and the hooks.
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Machine {
     /// The server's port.
     pub port: u16,
@@ -93,6 +96,7 @@ pub struct Machine {
 
 /// A boundary that could not be hooked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unhooked {
     /// The function.
     pub function: String,
@@ -104,6 +108,7 @@ pub struct Unhooked {
 
 /// The same time from two sources.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SumCheck {
     /// All places together, hooks included, nanoseconds.
     pub summed_ns: u64,
@@ -123,6 +128,7 @@ impl SumCheck {
 
 /// The effect of the measurement on the server.
 #[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Perturbation {
     /// Costs of the hooks, as calibrated in this run.
     pub costs: HookCosts,
@@ -140,6 +146,7 @@ pub struct Perturbation {
 
 /// Events without a partner.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unpaired {
     /// Ends of functions whose begin was not seen.
     pub not_entered: u64,
@@ -154,6 +161,7 @@ pub struct Unpaired {
 /// Costs outside the time stamps of the programs: before the first or after the last of them. The time between a
 /// program's own two time stamps is counted as measurement, and not here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HookCosts {
     /// Of an empty pair: the time charged to the function that it encloses, nanoseconds.
     pub pair_inner_ns: f64,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A kind of memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Object {
     /// Name of the slab cache, or of the kind.
@@ -34,6 +35,7 @@ pub struct Object {
 
 /// Misses by distance from a visit's beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Distances {
     /// Upper ends of the classes.
@@ -44,6 +46,7 @@ pub struct Distances {
 
 /// A field, or several that share four bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Field {
     /// Its name.
@@ -62,6 +65,7 @@ pub struct Field {
 
 /// A line of 64 bytes of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Line {
     /// Bytes from the object's beginning.
@@ -76,6 +80,7 @@ pub struct Line {
 
 /// The effect of another layout of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Packed {
     /// The structure, or the slab cache.

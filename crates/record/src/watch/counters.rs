@@ -32,7 +32,7 @@ pub enum Row {
 pub struct Declaration {
     /// Name in JSON; in the programs in capitals, with the prefix `COUNT_`.
     pub name: &'static str,
-    /// Name in Prometheus, after `straingauge_`.
+    /// Name in metrics, after `straingauge.`; it ends in `_bytes` where bytes are counted. Prometheus adds `_total`.
     pub metric: &'static str,
     /// A sentence: the help text in Prometheus and the label in the report's tables.
     pub help: &'static str,
@@ -81,41 +81,41 @@ macro_rules! counters {
 
 use Row::{Connections, Lost, Segments};
 
-// Name in JSON, name in Prometheus, required hook, row and text of the screen, figure of a point.
+// Name in JSON, name in metrics, required hook, row and text of the screen, figure of a point.
 counters! {
     /// Connections established.
-    Accepted = "accepted", "connections_accepted_total", States,
+    Accepted = "accepted", "connections_accepted", States,
         Some((Connections, "accepted {}")), Some("watch.accepted_per_sec");
     /// Connections closed.
-    Closed = "closed", "connections_closed_total", States, Some((Connections, "closed {}")), None;
+    Closed = "closed", "connections_closed", States, Some((Connections, "closed {}")), None;
     /// Connections that the server closed first.
-    ClosedByServer = "closed_by_server", "connections_closed_by_server_total", States,
+    ClosedByServer = "closed_by_server", "connections_closed_by_server", States,
         Some((Connections, "by the server first {}")), Some("watch.closed_by_server_per_sec");
     /// Connections ended by a reset or a timeout.
-    Aborted = "aborted", "connections_aborted_total", States,
+    Aborted = "aborted", "connections_aborted", States,
         Some((Connections, "aborted {}")), Some("watch.aborted_per_sec");
     /// Segments retransmitted by the server.
-    Retransmits = "retransmits", "retransmits_total", Retransmissions,
+    Retransmits = "retransmits", "retransmits", Retransmissions,
         Some((Segments, "retransmits {}")), Some("watch.retransmits_per_sec");
     /// Resets sent.
-    ResetsSent = "resets_sent", "resets_sent_total", Resets,
+    ResetsSent = "resets_sent", "resets_sent", Resets,
         Some((Segments, "resets sent {}")), Some("watch.resets_sent_per_sec");
     /// Resets received.
-    ResetsReceived = "resets_received", "resets_received_total", Resets,
+    ResetsReceived = "resets_received", "resets_received", Resets,
         Some((Segments, "received {}")), Some("watch.resets_received_per_sec");
     /// Bytes received on connections that closed, one more for the end of each.
-    ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes_total", States, None, None;
+    ClosedBytesReceived = "closed_bytes_received", "closed_connections_received_bytes", States, None, None;
     /// Bytes that clients acknowledged on connections that closed, at most one more for the end of each.
-    ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes_total", States, None, None;
+    ClosedBytesAcked = "closed_bytes_acked", "closed_connections_acknowledged_bytes", States, None, None;
     /// Segments with data received on connections that closed.
-    ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments_total", States, None, None;
+    ClosedDataSegmentsIn = "closed_data_segments_in", "closed_connections_received_segments", States, None, None;
     /// Segments with data sent on connections that closed.
-    ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments_total", States, None, None;
+    ClosedDataSegmentsOut = "closed_data_segments_out", "closed_connections_sent_segments", States, None, None;
     /// Requests lost by the bounded table.
-    DisplacedOpen = "displaced_open", "watch_lost_requests_total", Requests,
+    DisplacedOpen = "displaced_open", "watch_lost_requests", Requests,
         Some((Lost, "{} requests (table full)")), None;
     /// Requests closed early by the bounded table, after their answer.
-    DisplacedAnswered = "displaced_answered", "watch_displaced_requests_total", Requests, None, None;
+    DisplacedAnswered = "displaced_answered", "watch_displaced_requests", Requests, None, None;
     /// Requests whose connection ended before a byte of response was written.
-    Unanswered = "unanswered", "unanswered_requests_total", Requests, Some((Lost, "unanswered {}")), None;
+    Unanswered = "unanswered", "unanswered_requests", Requests, Some((Lost, "unanswered {}")), None;
 }

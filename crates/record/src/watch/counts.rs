@@ -42,6 +42,26 @@ impl Serialize for Counts {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Counts {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Counts".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let member = |counter: Counter| {
+            let declaration = counter.declaration();
+            let number =
+                serde_json::json!({ "description": declaration.help, "type": ["integer", "null"], "minimum": 0 });
+            (declaration.name.to_string(), number)
+        };
+        let members: serde_json::Map<_, _> = Counter::ALL.map(member).into_iter().collect();
+        schemars::json_schema!({
+            "description": "Counters; `null`, or not there: not measured.", "type": "object", "properties": members
+        })
+    }
+}
+
 impl<'de> Deserialize<'de> for Counts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let members = BTreeMap::<String, Value>::deserialize(deserializer)?;

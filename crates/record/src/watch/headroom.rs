@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 crate::worded! {
     /// What may become full.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum LimitKind {
         /// The CPUs that the server may run on, whoever uses them.
@@ -33,6 +34,7 @@ impl LimitKind {
 
 /// An interval. Its upper end is absent where the traffic does not tell it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Range {
     /// Lower end.
@@ -44,6 +46,7 @@ pub struct Range {
 
 /// A limit whose distance is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limit {
     /// What becomes full.
     pub kind: LimitKind,
@@ -63,6 +66,7 @@ pub struct Limit {
 
 /// A limit whose distance is not known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnknownLimit {
     /// What would become full.
     pub kind: LimitKind,
@@ -72,6 +76,7 @@ pub struct UnknownLimit {
 
 /// The headroom as of a reading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Headroom {
     /// Requests per second over the last readings.

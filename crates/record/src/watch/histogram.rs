@@ -28,6 +28,19 @@ impl Serialize for Log2Histogram {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Log2Histogram {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Log2Histogram".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let mut schema = Vec::<(u64, u64)>::json_schema(generator);
+        schema.insert("description".into(), "Pairs of upper end in nanoseconds and count; no empty buckets.".into());
+        schema
+    }
+}
+
 impl<'de> Deserialize<'de> for Log2Histogram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut histogram = Log2Histogram::default();

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// One JSON object a line; `kind` says which.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
     /// The first of a recording.
@@ -16,6 +17,7 @@ pub enum Line {
 
 /// The first line of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Beginning {
     /// [`crate::run::SCHEMA`] of the writer.
@@ -27,6 +29,7 @@ pub struct Beginning {
 
 /// The options of a watch: also the form of the run (`run.json`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Watching {
     /// The server's port.
@@ -59,6 +62,7 @@ fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 
 /// A reading as it is printed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Taken {
     /// Counts since the watch began.

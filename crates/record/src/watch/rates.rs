@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One size class between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClassRates {
     /// Requests answered per second.
@@ -26,6 +27,7 @@ pub struct ClassRates {
 
 /// Between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Rates {
     /// Length in nanoseconds.

@@ -19,6 +19,7 @@ pub const FEWEST_WINDOWS: u64 = 5;
 
 /// Requests of one size class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClassTotals {
     /// Requests answered (counted).
@@ -53,6 +54,7 @@ impl ClassTotals {
 
 /// Phases of one size class, from windows or from every request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct PhaseTotals {
     /// Requests whose phases were timed.
@@ -81,6 +83,7 @@ pub struct PhaseTotals {
 
 /// The port's connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ConnectionTotals {
     /// Sockets now, by TCP state.
@@ -111,6 +114,7 @@ pub struct ConnectionTotals {
 
 /// Times from the establishment of connections to their first read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectTotals {
     /// Connections whose first byte was read.
     pub connects: u64,
@@ -130,6 +134,7 @@ pub struct ConnectTotals {
 
 /// The programs' counts of one process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessCounts {
     /// Requests it finished.
     pub requests: u64,
@@ -152,6 +157,7 @@ pub struct ProcessCounts {
 
 /// One process of the server, or the sum of all that are not listed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ProcessTotals {
     /// Process number; 0 = all others: those beyond the list, those that ended, and requests that no event of a process
@@ -171,6 +177,7 @@ pub struct ProcessTotals {
 
 /// A request that has not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct OpenRequest {
     /// Time since its first read.
@@ -189,6 +196,7 @@ pub struct OpenRequest {
 
 /// Requests in progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct OpenTotals {
     /// Read, not answered yet.
@@ -201,6 +209,7 @@ pub struct OpenTotals {
 
 /// The scheduler's account of the server's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CpuTotals {
     /// All processes of the group (timed by the scheduler).
@@ -224,6 +233,7 @@ pub struct CpuTotals {
 
 /// CPU time by what it was spent on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChargedCpu {
     /// Charged to requests, finished or in progress.
     pub requests_ns: i64,
@@ -241,6 +251,7 @@ pub struct ChargedCpu {
 /// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as timed,
 /// so they include the cost of the probes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct PackTotals {
     /// The pack's server.
@@ -268,6 +279,7 @@ pub struct PackTotals {
 
 /// Cost of the watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CostTotals {
     /// CPU time of this process.
@@ -279,6 +291,7 @@ pub struct CostTotals {
 
 /// Cost of the programs to the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AddedCost {
     /// CPU time added to the server and to other programs: the number of events times the calibrated cost of one.
     pub added_ns: f64,
@@ -310,6 +323,7 @@ pub struct AddedCost {
 
 /// A reading. Counts are totals since the watch began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Reading {
     /// CLOCK_MONOTONIC.
@@ -355,6 +369,7 @@ pub struct Reading {
 
 /// A mean per request with the half-width of its 95 % interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Mean {
     /// Mean per request.
@@ -370,6 +385,7 @@ pub struct Mean {
 
 /// Differences between scans and the model of the states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Reconciliation {
     /// Scans so far, including the first one at the start.
@@ -386,6 +402,7 @@ pub struct Reconciliation {
 
 /// The contents of reads that began a request. Only examined reads are counted, not all reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Traffic {
     /// Reads examined; the following are parts of it.

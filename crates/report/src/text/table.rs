@@ -76,8 +76,11 @@ impl Table {
 
 /// A table with its title, and how its numbers were obtained.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Titled {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Titled {
+    /// Title.
     pub title: String,
+    /// How its numbers were obtained.
     pub note: String,
     /// Name and unit of each column after the first.
     pub columns: Vec<(String, String)>,

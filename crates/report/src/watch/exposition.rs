@@ -1,164 +1,164 @@
-//! A reading in the text format of Prometheus (version 0.0.4).
+//! A reading as metrics.
 
+use crate::metrics::{Buckets, Family, Metrics, Value};
 use record::Doubt;
-use record::watch::{Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
-use std::fmt::Write as _;
+use record::watch::{Counter, Headroom, Log2Histogram, Reading, Watching, bucket_end_ns};
 
-struct Page {
-    text: String,
-    labels: String,
-}
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.text, "# HELP straingauge_{name} {help}\n# TYPE straingauge_{name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: f64) {
-        let comma = if labels.is_empty() { "" } else { "," };
-        let _ = writeln!(self.text, "straingauge_{name}{{{}{comma}{labels}}} {value}", self.labels);
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
-        self.family(name, kind, help);
-        self.sample(name, "", value);
-    }
-
-    fn maybe(&mut self, name: &str, kind: &str, help: &str, value: Option<u64>) {
-        if let Some(value) = value {
-            self.one(name, kind, help, value as f64);
-        }
-    }
-
-    fn histogram(&mut self, name: &str, labels: &str, histogram: &Log2Histogram, sum_ns: u64) {
-        let mut seen = 0;
-        // Below a microsecond and above half a minute no separate bucket is needed.
-        for (bucket, count) in histogram.0.iter().enumerate() {
-            seen += count;
-            if (4..30).contains(&bucket) {
-                let end = bucket_end_ns(bucket) as f64 / 1e9;
-                self.sample(&format!("{name}_bucket"), &format!("{labels},le=\"{end}\""), seen as f64);
-            }
-        }
-        self.sample(&format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), seen as f64);
-        self.sample(&format!("{name}_sum"), labels, sum_ns as f64 / 1e9);
-        self.sample(&format!("{name}_count"), labels, seen as f64);
+/// The distribution of times that the programs counted. Below a microsecond and above half a minute no separate bucket
+/// is needed.
+fn buckets(histogram: &Log2Histogram, sum_ns: u64) -> Buckets {
+    const ENDS: std::ops::Range<usize> = 4..30;
+    let sum = |range: &[u64]| range.iter().sum::<u64>();
+    let mut counts = vec![sum(&histogram.0[..=ENDS.start])];
+    counts.extend_from_slice(&histogram.0[ENDS.start + 1..ENDS.end]);
+    counts.push(sum(&histogram.0[ENDS.end..]));
+    Buckets {
+        bounds: ENDS.map(|bucket| bucket_end_ns(bucket) as f64 / 1e9).collect(),
+        counts,
+        sum: sum_ns as f64 / 1e9,
     }
 }
 
-/// The page for one reading. Label values are this program's own text.
-pub fn page(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> String {
-    let mut page = Page { text: String::new(), labels: format!("port=\"{}\"", watch.port) };
-    let classes: Vec<String> = watch.classes.iter().map(|class| format!("class=\"{}\"", class.name)).collect();
-    let totals = || classes.iter().zip(&reading.classes);
-    if !reading.classes.is_empty() {
-        page.family("requests_total", "counter", "Requests answered, by size class of the response.");
-        totals().for_each(|(label, class)| page.sample("requests_total", label, class.requests as f64));
-        page.family("request_bytes_total", "counter", "Bytes of request read by the server.");
-        totals().for_each(|(label, class)| page.sample("request_bytes_total", label, class.bytes_in as f64));
-        page.family("response_bytes_total", "counter", "Bytes of response written by the server.");
-        totals().for_each(|(label, class)| page.sample("response_bytes_total", label, class.bytes_out as f64));
-        page.family("request_cpu_seconds_total", "counter", "CPU time charged to requests.");
-        totals().for_each(|(label, class)| page.sample("request_cpu_seconds_total", label, class.cpu_ns as f64 / 1e9));
-        page.family(
-            "request_elapsed_seconds",
-            "histogram",
-            "First read to the departure of the response's last segment.",
-        );
-        totals().for_each(|(label, class)| {
-            page.histogram("request_elapsed_seconds", label, &class.elapsed, class.elapsed_ns)
-        });
+/// OpenTelemetry's word for a TCP state (`network.connection.state`).
+fn state_word(state: &str) -> String {
+    match state {
+        "syn-recv" => "syn_received".into(),
+        "close" => "closed".into(),
+        other => other.replace('-', "_"),
     }
+}
+
+/// The metrics of one reading. Label values are this program's own text.
+pub fn metrics(reading: &Reading, watch: &Watching, headroom: &Headroom, doubts: &[Doubt]) -> Metrics {
+    let at_unix_ns = reading.unix_ms.saturating_mul(1_000_000);
+    let mut metrics = Metrics {
+        since_unix_ns: at_unix_ns.saturating_sub(reading.elapsed_ns),
+        at_unix_ns,
+        labels: vec![("server.port", watch.port.to_string())],
+        families: Vec::new(),
+    };
+    of_requests(&mut metrics, reading, watch);
+    of_connections(&mut metrics, reading);
+    of_processes(&mut metrics, reading, doubts);
+    super::headroom::add(&mut metrics, headroom);
+    metrics
+}
+
+fn of_requests(metrics: &mut Metrics, reading: &Reading, watch: &Watching) {
+    let classes = || watch.classes.iter().map(|class| class.name.as_str()).zip(&reading.classes);
+    let by_class = |family: Family, number: fn(&record::watch::ClassTotals) -> f64| {
+        classes().fold(family, |family, (class, totals)| family.with(&[("class", class)], number(totals)))
+    };
+    let mut durations = Family::histogram(
+        "http.server.request.duration",
+        "s",
+        "First read to the departure of the response's last segment.",
+    );
+    for (class, totals) in classes() {
+        durations.add(&[("class", class)], Value::Buckets(buckets(&totals.elapsed, totals.elapsed_ns)));
+    }
+    metrics.add(durations);
+    metrics.add(by_class(
+        Family::counter("straingauge.requests", "{request}", "Requests answered, by size class of the response."),
+        |class| class.requests as f64,
+    ));
+    metrics.add(by_class(
+        Family::counter("straingauge.request_bytes", "By", "Bytes of request read by the server."),
+        |class| class.bytes_in as f64,
+    ));
+    metrics.add(by_class(
+        Family::counter("straingauge.response_bytes", "By", "Bytes of response written by the server."),
+        |class| class.bytes_out as f64,
+    ));
+    metrics.add(by_class(Family::counter("straingauge.request_cpu", "s", "CPU time charged to requests."), |class| {
+        class.cpu_ns as f64 / 1e9
+    }));
     if let Some(open) = &reading.open {
-        page.one("requests_waiting", "gauge", "Requests read and not answered yet.", open.waiting as f64);
-        page.one("requests_sending", "gauge", "Responses not acknowledged in full yet.", open.sending as f64);
+        let help = "Requests in progress: read and not answered (waiting), or not acknowledged in full (sending).";
+        let active = Family::up_down("http.server.active_requests", "{request}", help);
+        let active = active.with(&[("state", "waiting")], open.waiting as f64);
+        metrics.add(active.with(&[("state", "sending")], open.sending as f64));
     }
-    if reading.phases.iter().any(|phases| phases.requests > 0) {
-        page.family("phase_seconds", "gauge", "Mean time of a request's phase, from windows; clock is elapsed or cpu.");
-        for (label, phases) in classes.iter().zip(&reading.phases) {
-            for (phase, name) in ["parse", "process", "log"].into_iter().enumerate() {
-                for (clock, estimate) in [("elapsed", phases.elapsed_ns[phase]), ("cpu", phases.cpu_ns[phase])] {
-                    if let Some(estimate) = estimate {
-                        page.sample(
-                            "phase_seconds",
-                            &format!("{label},phase=\"{name}\",clock=\"{clock}\""),
-                            estimate.mean / 1e9,
-                        );
-                    }
+    let mut phases = Family::gauge(
+        "straingauge.phase",
+        "s",
+        "Mean time of a request's phase, from windows; clock is elapsed or cpu.",
+    );
+    for (class, totals) in watch.classes.iter().zip(&reading.phases) {
+        for (phase, name) in ["parse", "process", "log"].into_iter().enumerate() {
+            for (clock, estimate) in [("elapsed", totals.elapsed_ns[phase]), ("cpu", totals.cpu_ns[phase])] {
+                if let Some(estimate) = estimate {
+                    let labels = [("class", class.name.as_str()), ("phase", name), ("clock", clock)];
+                    phases = phases.with(&labels, estimate.mean / 1e9);
                 }
             }
         }
     }
+    metrics.add(phases);
+}
+
+fn of_connections(metrics: &mut Metrics, reading: &Reading) {
     let connections = &reading.connections;
-    page.family("connections", "gauge", "Sockets of the port by TCP state.");
-    for (state, count) in &connections.states {
-        page.sample("connections", &format!("state=\"{state}\""), *count as f64);
-    }
+    let states = Family::up_down("straingauge.connections", "{connection}", "Sockets of the port by TCP state.");
+    metrics.add(connections.states.iter().fold(states, |family, (state, count)| {
+        family.with(&[("network.connection.state", &state_word(state))], *count as f64)
+    }));
+    let mut one = |family: Family, value: Option<u64>| {
+        if let Some(value) = value {
+            metrics.add(family.with(&[], value as f64));
+        }
+    };
     for counter in Counter::ALL {
         let declaration = counter.declaration();
-        page.maybe(declaration.metric, "counter", declaration.help, reading.count(counter));
+        let unit = if declaration.metric.ends_with("_bytes") { "By" } else { "1" };
+        let name = format!("straingauge.{}", declaration.metric);
+        one(Family::counter(&name, unit, declaration.help), reading.count(counter));
     }
-    page.maybe("accept_queue", "gauge", "Connections waiting to be accepted.", connections.accept_queue);
-    page.maybe("accept_queue_limit", "gauge", "How many may wait.", connections.accept_queue_limit);
-    page.maybe(
-        "port_drops_total",
-        "counter",
-        "Connections and SYNs dropped by the port's listeners for a full queue.",
-        connections.port_drops,
-    );
-    page.maybe(
-        "listen_overflows_total",
-        "counter",
-        "Connections dropped for a full accept queue, whole namespace.",
-        connections.listen_overflows,
-    );
+    let waiting = "Connections waiting to be accepted.";
+    one(Family::up_down("straingauge.accept_queue", "{connection}", waiting), connections.accept_queue);
+    let limit = Family::up_down("straingauge.accept_queue_limit", "{connection}", "How many may wait.");
+    one(limit, connections.accept_queue_limit);
+    let dropped = "Connections and SYNs dropped by the port's listeners for a full queue.";
+    one(Family::counter("straingauge.port_drops", "{connection}", dropped), connections.port_drops);
+    let overflows = "Connections dropped for a full accept queue, whole namespace.";
+    one(Family::counter("straingauge.listen_overflows", "{connection}", overflows), connections.listen_overflows);
+}
+
+fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
     if let Some(charged) = reading.charged() {
-        page.family("cpu_seconds_total", "counter", "CPU time of the server's processes by what it was spent on.");
-        for (part, ns) in [
+        let help = "CPU time of the server's processes by what it was spent on.";
+        let parts = [
             ("requests", charged.requests_ns),
             ("connect", charged.connect_ns),
             ("between", charged.between_ns),
             ("elsewhere", charged.elsewhere_ns),
-        ] {
-            page.sample("cpu_seconds_total", &format!("part=\"{part}\""), ns as f64 / 1e9);
-        }
+        ];
+        let family = Family::counter("straingauge.cpu", "s", help);
+        metrics.add(parts.iter().fold(family, |family, (part, ns)| family.with(&[("part", part)], *ns as f64 / 1e9)));
     }
     if let Some(cpu) = &reading.cpu {
-        page.one(
-            "server_cpu_seconds_total",
-            "counter",
-            "CPU time of the server's processes by the scheduler.",
-            cpu.group_ns as f64 / 1e9,
-        );
-        page.one(
-            "server_resident_bytes",
-            "gauge",
-            "Resident memory of the server's processes.",
-            cpu.resident_bytes as f64,
-        );
-        page.one("server_processes", "gauge", "Processes of the server.", cpu.processes as f64);
+        let time =
+            Family::counter("straingauge.server_cpu", "s", "CPU time of the server's processes by the scheduler.");
+        metrics.add(time.with(&[], cpu.group_ns as f64 / 1e9));
+        let memory = Family::up_down("straingauge.server_resident", "By", "Resident memory of the server's processes.");
+        metrics.add(memory.with(&[], cpu.resident_bytes as f64));
+        let processes = Family::up_down("straingauge.server_processes", "{process}", "Processes of the server.");
+        metrics.add(processes.with(&[], cpu.processes as f64));
     }
     if let Some(added) = &reading.cost.added {
-        page.one(
-            "watch_added_cpu_seconds_total",
-            "counter",
-            "CPU time that watching added, by event counts and calibration.",
-            added.added_ns / 1e9,
-        );
+        let help = "CPU time that watching added, by event counts and calibration.";
+        metrics.add(Family::counter("straingauge.watch_added_cpu", "s", help).with(&[], added.added_ns / 1e9));
     }
-    page.one(
-        "watch_own_cpu_seconds_total",
-        "counter",
-        "CPU time of this process.",
-        reading.cost.own_cpu_ns as f64 / 1e9,
-    );
-    page.one("watch_doubts", "gauge", "Reasons not to trust these figures.", doubts.len() as f64);
-    page.text
+    let own = Family::counter("straingauge.watch_own_cpu", "s", "CPU time of this process.");
+    metrics.add(own.with(&[], reading.cost.own_cpu_ns as f64 / 1e9));
+    let doubted = Family::gauge("straingauge.watch_doubts", "{doubt}", "Reasons not to trust these figures.");
+    metrics.add(doubted.with(&[], doubts.len() as f64));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::text::{Format, page};
     use record::watch::{ClassTotals, SizeClass};
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let mut class = ClassTotals { requests: 3, timed: 3, elapsed_ns: 3000, ..ClassTotals::default() };
         class.elapsed.0[5] = 3;
         let reading = Reading { classes: vec![class; 2], ..Reading::default() };
-        let text = page(&reading, &watch, &[]);
+        let text = page(&metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
         let mut types = std::collections::HashSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -176,17 +176,21 @@ mod tests {
             } else if !line.starts_with('#') {
                 let (name, value) = line.rsplit_once(' ').unwrap();
                 assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
-                assert!(name.starts_with("straingauge_") && name.ends_with('}'), "{line}");
+                let is_known = name.starts_with("straingauge_") || name.starts_with("http_server_");
+                assert!(is_known && name.ends_with('}'), "{line}");
             }
         }
-        assert!(
-            text.contains("straingauge_request_elapsed_seconds_bucket{port=\"80\",class=\"<10.0 KiB\",le=\"+Inf\"} 3")
-        );
+        let bucket = "http_server_request_duration_seconds_bucket{server_port=\"80\",class=\"<10.0 KiB\",le=";
+        for (end, count) in [("0.000001024", 0), ("0.000002048", 3), ("34.359738368", 3), ("+Inf", 3)] {
+            assert!(text.contains(&format!("{bucket}\"{end}\"}} {count}\n")), "{end}: {text}");
+        }
     }
 
     #[test]
     fn what_is_not_measured_has_no_sample() {
-        let text = page(&Reading::default(), &Watching { port: 80, ..Watching::default() }, &[]);
+        let metrics =
+            metrics(&Reading::default(), &Watching { port: 80, ..Watching::default() }, &Headroom::default(), &[]);
+        let text = page(&metrics, Format::Prometheus);
         let measured: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(measured.len(), 2, "{text}");
         assert!(measured[0].starts_with("straingauge_watch_own_cpu_seconds_total"), "{text}");

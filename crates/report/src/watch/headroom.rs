@@ -1,8 +1,8 @@
 //! The headroom of a watched server in words.
 
+use crate::metrics::{Family, Metrics};
 use record::units::{format_si, grouped};
 use record::watch::{Headroom, Limit, LimitKind, Range};
-use std::fmt::Write as _;
 
 /// A limit is near up to this multiple of the load.
 const NEAR: f64 = 2.0;
@@ -49,35 +49,29 @@ pub fn sentences(found: &Headroom) -> Vec<String> {
     said
 }
 
-/// The families of Prometheus; those without a known value are absent.
-pub fn exposition(found: &Headroom, port: u16) -> String {
+/// Adds its metrics; those without a known value are absent.
+pub fn add(metrics: &mut Metrics, found: &Headroom) {
     let ends = |range: &Range| [("low", Some(range.low)), ("high", range.high)];
-    let mut capacity = String::new();
     // Where a limit is not seen, only the upper end holds.
     let holds = |end: &str| found.unseen.is_none() || end == "high";
+    let help = "Requests per second that the server can serve, estimated from its traffic.";
+    let mut capacity = Family::gauge("straingauge.capacity", "{request}/s", help);
     for (end, value) in found.capacity_per_sec.iter().flat_map(ends) {
         if let Some(value) = value.filter(|_| holds(end)) {
-            let _ = writeln!(capacity, "straingauge_capacity_per_second{{port=\"{port}\",end=\"{end}\"}} {value}");
+            capacity = capacity.with(&[("end", end)], value);
         }
     }
-    let mut by_limit = String::new();
+    metrics.add(capacity);
+    let help = "The load at which a limit is full, as a multiple of the load now.";
+    let mut by_limit = Family::gauge("straingauge.headroom", "1", help);
     for limit in &found.limits {
         for (end, value) in ends(&limit.times) {
             if let Some(value) = value {
-                let labels = format!("port=\"{port}\",limit=\"{}\",end=\"{end}\"", limit.kind.label());
-                let _ = writeln!(by_limit, "straingauge_headroom_ratio{{{labels}}} {value}");
+                by_limit = by_limit.with(&[("limit", &limit.kind.label()), ("end", end)], value);
             }
         }
     }
-    let family = |name: &str, help: &str, samples: &str| match samples {
-        "" => String::new(),
-        _ => format!("# HELP straingauge_{name} {help}\n# TYPE straingauge_{name} gauge\n{samples}"),
-    };
-    family(
-        "capacity_per_second",
-        "Requests per second that the server can serve, estimated from its traffic.",
-        &capacity,
-    ) + &family("headroom_ratio", "The load at which a limit is full, as a multiple of the load now.", &by_limit)
+    metrics.add(by_limit);
 }
 
 fn of_limit(limit: &Limit) -> String {
@@ -115,6 +109,7 @@ fn ends(range: &Range, words: impl Fn(f64) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::text::{Format, page};
     use record::watch::UnknownLimit;
 
     fn found() -> Headroom {
@@ -170,21 +165,24 @@ mod tests {
     fn metrics_have_the_ends_that_are_known() {
         let mut found = found();
         let lines = |found: &Headroom| {
-            exposition(found, 80).lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect::<Vec<_>>()
+            let mut metrics = Metrics { labels: vec![("server.port", "80".into())], ..Metrics::default() };
+            add(&mut metrics, found);
+            let text = page(&metrics, Format::Prometheus);
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
             lines(&found),
             [
-                "straingauge_capacity_per_second{port=\"80\",end=\"low\"} 3612",
-                "straingauge_capacity_per_second{port=\"80\",end=\"high\"} 4433",
-                "straingauge_headroom_ratio{port=\"80\",limit=\"busiest-thread\",end=\"low\"} 1.9",
-                "straingauge_headroom_ratio{port=\"80\",limit=\"busiest-thread\",end=\"high\"} 2.333",
-                "straingauge_headroom_ratio{port=\"80\",limit=\"descriptors\",end=\"low\"} 34.13",
+                "straingauge_capacity_per_second{server_port=\"80\",end=\"low\"} 3612",
+                "straingauge_capacity_per_second{server_port=\"80\",end=\"high\"} 4433",
+                "straingauge_headroom_ratio{server_port=\"80\",limit=\"busiest-thread\",end=\"low\"} 1.9",
+                "straingauge_headroom_ratio{server_port=\"80\",limit=\"busiest-thread\",end=\"high\"} 2.333",
+                "straingauge_headroom_ratio{server_port=\"80\",limit=\"descriptors\",end=\"low\"} 34.13",
             ]
         );
         found.unseen = Some("a request waits".into());
         assert!(!lines(&found)[0].contains("low"), "it may be full before");
-        assert_eq!(exposition(&Headroom::default(), 80), "", "not measured is no 0");
+        assert!(lines(&Headroom::default()).is_empty(), "not measured is no 0");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::fixture;
 use analyze::watch::{Recording, find};
 use record::watch::{Beginning, Counter, Counts, FILE, Headroom, Line, Rates, Reading, Taken, Watching};
+use report::metrics::text::{Format, page as metrics_page};
 use report::watch::{Screen, exposition, page, screen, text};
 use std::collections::HashSet;
 
@@ -25,12 +26,13 @@ fn each_counter_is_declared_with_names_of_its_own_and_a_sentence() {
     for declaration in Counter::ALL.map(Counter::declaration) {
         let is_word = |name: &str| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit());
         assert!(is_word(declaration.name) && is_word(declaration.metric), "{declaration:?}");
-        assert!(declaration.metric.ends_with("_total"), "Prometheus names counters so: {declaration:?}");
+        assert!(!declaration.metric.ends_with("_total"), "Prometheus adds it: {declaration:?}");
         assert!(declaration.help.len() > 10 && declaration.help.ends_with('.'), "no sentence: {declaration:?}");
         assert!(declaration.help.chars().next().is_some_and(char::is_uppercase), "no sentence: {declaration:?}");
         assert!(declaration.on_screen.is_none_or(|(_, words)| words.matches("{}").count() == 1), "{declaration:?}");
-        for name in [declaration.name, declaration.metric, declaration.help].into_iter().chain(declaration.figure) {
-            assert!(seen.insert(name), "{name} appears twice");
+        let names = [("JSON", declaration.name), ("metrics", declaration.metric), ("help", declaration.help)];
+        for name in names.into_iter().chain(declaration.figure.map(|figure| ("figures", figure))) {
+            assert!(seen.insert(name), "{name:?} appears twice");
         }
     }
 }
@@ -44,7 +46,7 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
     ]
     .map(|line| line.text());
     let json: serde_json::Value = serde_json::from_str(&lines[1]).unwrap();
-    let metrics = exposition::page(&reading, &watch, &[]);
+    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
     let frame = Screen {
         watch: &watch,
         first: &reading,
@@ -67,7 +69,7 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
         let object = if counter.is_loss() { "/totals/losses" } else { "/totals/connections" };
         assert_eq!(json.pointer(&format!("{object}/{}", declaration.name)), Some(&n.into()), "{json:#}");
         let metric = format!(
-            "# HELP straingauge_{0} {1}\n# TYPE straingauge_{0} counter\nstraingauge_{0}{{port=\"80\"}} {n}\n",
+            "# HELP straingauge_{0}_total {1}\n# TYPE straingauge_{0}_total counter\nstraingauge_{0}_total{{server_port=\"80\"}} {n}\n",
             declaration.metric, declaration.help
         );
         assert!(metrics.contains(&metric), "{metric}\n{metrics}");
@@ -91,7 +93,7 @@ fn a_counter_that_is_not_measured_is_no_zero() {
     let is_there = |counter: Counter| counter == Counter::Accepted;
     reading.connections.counted = Counts::of(|counter| is_there(counter).then_some(3));
     let watch = Watching { port: 80, ..Watching::default() };
-    let metrics = exposition::page(&reading, &watch, &[]);
+    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
     for counter in Counter::ALL {
         assert_eq!(metrics.contains(counter.declaration().metric), is_there(counter), "{metrics}");
     }

@@ -4,7 +4,8 @@ use crate::fixture;
 use analyze::{verdict, zones};
 use expect_test::expect_file;
 use record::{RunDir, Sweep};
-use report::{json, page, run, text};
+use report::json::{self, Content, Output};
+use report::{page, run, text};
 
 /// The text without the temporary folder's name.
 fn placeless(text: &str, run: &RunDir) -> String {
@@ -79,7 +80,7 @@ fn the_findings_as_json_look_like_this() {
     let run = fixture::write(folder.path(), fixture::record(), &fixture::points()[..11]);
     let findings = zones::of_run(&run);
     let verdict = verdict::sentences(&run, &findings);
-    let mut value = json::run(&run, &findings, &verdict);
+    let mut value = Output::from(Content::Run(Box::new(json::Run::new(&run, findings, verdict)))).value();
     assert_eq!(value["points"].as_array().unwrap().len(), 11);
     value["points"] = "left out here".into();
     value["record"] = "left out here".into();

@@ -1,5 +1,6 @@
 //! Options that `load` and `find` have in common: a target, its server, the load, the output.
 
+use super::MetricsOptions;
 use super::overlay;
 use super::scenario::Options;
 use super::summary::SummaryOptions;
@@ -65,6 +66,8 @@ pub struct OutputOptions {
     /// No progress
     #[arg(long, short = 'q')]
     pub quiet: bool,
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
     /// Measure answers that are not 2xx too (redirects, errors), instead of refusing to start
     #[arg(long)]
     pub any_status: bool,

@@ -1,5 +1,6 @@
 //! `straingauge watch`.
 
+use super::MetricsOptions;
 use super::watching::{OF_A_WATCH, WatchWord};
 use crate::quantity::{Count, Share, Time};
 use clap::Args;
@@ -12,7 +13,7 @@ pub struct WatchArgs {
     #[arg(value_name = "PORT")]
     pub port: String,
     /// Serve another straingauge on standard input and output: watch when --watch-with asks
-    #[arg(long, help_heading = "Other machines", conflicts_with_all = ["out", "prometheus", "json", "duration"])]
+    #[arg(long, help_heading = "Other machines", conflicts_with_all = ["out", "prometheus", "otlp", "json", "duration"])]
     pub worker: bool,
     /// How closely to watch [default: {detail}]
     #[arg(long, value_parser = OF_A_WATCH, help_heading = "How closely")]
@@ -64,11 +65,8 @@ pub struct WatchArgs {
     /// In short windows, as phases of a request, where the server has symbols.
     #[arg(long, value_name = "PACK", help_heading = "How closely")]
     pub pack: Option<String>,
-    /// Serve metrics here, as 127.0.0.1:9100
-    ///
-    /// For Prometheus.
-    #[arg(long, value_name = "ADDRESS", help_heading = "Output")]
-    pub prometheus: Option<std::net::SocketAddr>,
+    #[command(flatten)]
+    pub metrics: MetricsOptions,
     /// Keep the run in this directory: every reading
     ///
     /// It must not hold a run.

@@ -4,7 +4,18 @@ use crate::cli::DoctorArgs;
 use crate::failure::{self, print_either};
 use anyhow::Result;
 use record::machine::{Capability, MachineFacts};
+use serde::Serialize;
 use std::process::ExitCode;
+
+/// The output of `--json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Shown<'a> {
+    /// What is there, and what is missing.
+    capabilities: &'a [Capability],
+    /// The machine.
+    machine: &'a MachineFacts,
+}
 
 /// Whether `simulate` finds its emulator and a kernel.
 fn simulator() -> Capability {
@@ -25,7 +36,7 @@ pub fn run(args: DoctorArgs) -> Result<ExitCode> {
     let machine = MachineFacts::read();
     let mut capabilities = observe::capabilities();
     capabilities.push(simulator());
-    let value = || serde_json::json!({ "machine": machine, "capabilities": capabilities });
-    print_either(args.json, value, || report::doctor::text(&machine, &capabilities))?;
+    let shown = Shown { capabilities: &capabilities, machine: &machine };
+    print_either(args.json, || &shown, || report::doctor::text(&machine, &capabilities))?;
     Ok(ExitCode::from(failure::DONE))
 }

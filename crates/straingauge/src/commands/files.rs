@@ -6,6 +6,7 @@ use crate::failure::{self, print, wrong_usage};
 use crate::progress::Progress;
 use anyhow::{Context, Result};
 use record::units::format_bytes;
+use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -127,21 +128,53 @@ fn text(tree: &Tree, made: &Made, notes: &[String]) -> Result<String> {
     Ok(out)
 }
 
+/// The output of `--json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Files<'a> {
+    /// The mix or log.
+    workload: &'a str,
+    /// Targets of the workload.
+    targets: usize,
+    /// Files written by this run.
+    files_written: u64,
+    /// Files that an earlier run had written already.
+    files_kept: u64,
+    /// Bytes written by this run.
+    written_bytes: u64,
+    /// Bytes of all files.
+    total_bytes: u64,
+    /// Requests of the log.
+    requests: u64,
+    /// Requests whose response had another size than the file.
+    requests_of_other_size: u64,
+    /// Targets whose size the log leaves open.
+    targets_of_uncertain_size: u64,
+    /// Targets that have no file.
+    targets_without_file: u64,
+    /// The document root.
+    root: &'a Path,
+    /// The manifest.
+    manifest: &'a Path,
+    /// Remarks.
+    notes: &'a [String],
+}
+
 fn json(workload: &str, tree: &Tree, made: &Made, notes: &[String]) -> Result<String> {
-    let value = serde_json::json!({
-        "workload": workload,
-        "targets": tree.entries.len(),
-        "files_written": made.written,
-        "files_kept": made.kept,
-        "written_bytes": made.written_bytes,
-        "total_bytes": made.total_bytes,
-        "requests": tree.requests,
-        "requests_of_other_size": tree.requests_of_other_size,
-        "targets_of_uncertain_size": tree.of_uncertain_size,
-        "targets_without_file": tree.without_file,
-        "root": made.root,
-        "manifest": made.manifest,
-        "notes": notes,
-    });
-    Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+    let files = Files {
+        workload,
+        targets: tree.entries.len(),
+        files_written: made.written,
+        files_kept: made.kept,
+        written_bytes: made.written_bytes,
+        total_bytes: made.total_bytes,
+        requests: tree.requests,
+        requests_of_other_size: tree.requests_of_other_size,
+        targets_of_uncertain_size: tree.of_uncertain_size,
+        targets_without_file: tree.without_file,
+        root: &made.root,
+        manifest: &made.manifest,
+        notes,
+    };
+    Ok(format!("{}\n", serde_json::to_string_pretty(&serde_json::to_value(&files)?)?))
 }

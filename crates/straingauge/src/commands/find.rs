@@ -7,7 +7,7 @@ mod search;
 mod second;
 
 use super::load::parse_limits;
-use crate::cli::{FindArgs, FleetOptions, ProfileWord, SweepWord, WatchWord};
+use crate::cli::{FindArgs, ProfileWord, SweepWord, WatchWord};
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
@@ -62,7 +62,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     }
     let mut which = options.sweep.unwrap_or_default();
     if let Some(second) = second::option(&options) {
-        refuse_beside_a_second(second, &sweep, options.sweep, &drive.options.fleet)?;
+        refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
         which = SweepWord::Connections;
     }
     let what = second::what(&options, drive.command())?;
@@ -80,18 +80,16 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
 
 /// Checks a scenario file for options that measuring two sides in turn does not support. The parser of the command line
 /// has refused them there.
-fn refuse_beside_a_second(
-    second: &str,
-    sweep: &SweepPlan,
-    which: Option<SweepWord>,
-    fleet: &FleetOptions,
-) -> Result<()> {
+fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWord>, drive: &RunOptions) -> Result<()> {
+    let fleet = &drive.options.fleet;
     let typed = [
         (sweep.unload, "--unload"),
         (which.is_some_and(|which| which != SweepWord::Connections), "--sweep"),
         (sweep.axis.is_some(), "--axis"),
         (!fleet.client.is_empty(), "--client"),
         (fleet.watch_with.is_some(), "--watch-with"),
+        (drive.output.metrics.prometheus.is_some(), "--prometheus"),
+        (drive.output.metrics.otlp.is_some(), "--otlp"),
     ];
     refuse_typed(&typed, |option| {
         format!("{second} measures both sides over connections, from here: leave {option} out")

@@ -4,6 +4,7 @@ use super::session::Session;
 use crate::cli::LoadArgs;
 use crate::failure::{self, print, print_json, wrong_usage};
 use crate::measured::Measured;
+use crate::metrics::Loads;
 use crate::plan::{self, LoadKind};
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,6 +13,7 @@ use record::run::RunWriter;
 use record::{Point, RunKind, Status};
 use remote::Sources;
 use report::check;
+use report::json;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::Path;
@@ -35,7 +37,9 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         RunWriter::check(out, Some(out))?;
     }
     output.summary.check(output.json)?;
+    let metrics = Loads::open(&output.metrics, &options.target)?;
     let mut session = Session::open(&options, LoadKind::Single)?;
+    session.runner.metrics = metrics;
     if !session.runner.has_clients() {
         check_that_it_listens(&session)?;
         check_tls(&session)?;
@@ -93,16 +97,19 @@ fn show(
 ) -> Result<()> {
     let statuses = &measured.result.counts.status_counts;
     if is_json {
-        let mut value = report::json::point(&measured.point);
-        value["path"] = serde_json::to_value(session.path_plan())?;
-        value["status_counts"] = serde_json::to_value(statuses)?;
-        value["first_errors"] = serde_json::to_value(&measured.result.first_errors)?;
-        let limit = |(limit, check): &(&Limit, Check)| {
-            serde_json::json!({
-            "limit": limit.to_string(), "crossed": check.is_crossed(), "detail": check.to_string() })
+        let checked = checks.iter().map(|(limit, check)| json::CheckedLimit {
+            limit: limit.to_string(),
+            crossed: check.is_crossed(),
+            detail: check.to_string(),
+        });
+        let loaded = json::Loaded {
+            point: &measured.point,
+            path: session.path_plan(),
+            status_counts: statuses,
+            first_errors: &measured.result.first_errors,
+            limits: checked.collect(),
         };
-        value["limits"] = checks.iter().map(limit).collect();
-        return print_json(&value);
+        return print_json(&json::Output::from(json::Content::Point(loaded)).value());
     }
     let latencies: Vec<(String, record::Latency)> =
         measured.result.latencies().into_iter().map(|(tag, latency)| (tag.to_string(), latency.clone())).collect();

@@ -13,6 +13,8 @@ mod profile;
 mod report;
 mod runs;
 mod scale;
+#[cfg(all(test, feature = "bpf"))]
+mod schemas;
 mod session;
 mod simulate;
 mod summary;

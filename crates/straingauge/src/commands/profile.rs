@@ -7,12 +7,14 @@ use crate::cli::{Method, ProfileArgs};
 use crate::failure::{self, print, print_either, print_json, wrong_usage};
 use crate::output;
 use crate::signals::Stop;
+use analyze::profile::Change;
 use anyhow::{Context, Result, anyhow, bail};
 use observe::profile::exact::{self, BurstOptions};
 use observe::profile::{self, FunctionGroup, ProfileError, ProfileOptions};
 use record::profile::{Folded, Profile};
 use report::export::Recording;
 use report::flame;
+use serde::Serialize;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -23,6 +25,20 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(200);
 /// Outside this range a timer either shows nothing or slows the server down.
 const FREQUENCIES: std::ops::RangeInclusive<u64> = 1..=4000;
+
+/// The output of `--json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Sampled<'a> {
+    /// What was sampled.
+    #[serde(flatten)]
+    profile: &'a Profile,
+    /// Whether it ended early.
+    interrupted: bool,
+    /// What grew since the profile of `--against`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'a [Change]>,
+}
 
 /// Runs the command.
 pub fn run(args: ProfileArgs) -> Result<ExitCode> {
@@ -94,12 +110,8 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if export::is_printed(&args.export) {
         // Nothing but the export.
     } else if args.json {
-        let mut value = serde_json::to_value(&profile)?;
-        value["interrupted"] = stop.is_set().into();
-        if let Some(changes) = &changes {
-            value["changes"] = serde_json::to_value(changes)?;
-        }
-        print_json(&value)?;
+        let sampled = Sampled { profile: &profile, interrupted: stop.is_set(), changes: changes.as_deref() };
+        print_json(&serde_json::to_value(&sampled)?)?;
     } else {
         print(&report::profile::text(&profile))?;
         if let Some(changes) = &changes {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use record::run::{RunDir, write_whole};
 use record::simulation::Simulation;
 use report::check::Case;
-use serde_json::{Value, json};
+use report::json::{self, Content, Output};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -34,22 +34,21 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
         return side_by_side(&args, &summary, &run, &other);
     }
     if !summary.is_printed() {
-        print_either(args.json, || run_json(&run), || run_text(&run))?;
+        print_either(args.json, || run_output(&run).value(), || run_text(&run))?;
     }
     summary.write(|| run_markdown(&run, &[]), &[])?;
     reported(&args, &run, &report::page::html(&run))
 }
 
-fn findings_json(run: &RunDir) -> Value {
+fn with_findings(run: &RunDir) -> json::Run<'_> {
     let findings = analyze::zones::of_run(run);
-    report::json::run(run, &findings, &analyze::verdict::sentences(run, &findings))
+    let verdict = analyze::verdict::sentences(run, &findings);
+    json::Run::new(run, findings, verdict)
 }
 
-/// What a run of `find` or `load` shows, as JSON.
-pub fn run_json(run: &RunDir) -> Value {
-    let mut value = findings_json(run);
-    value["what_ifs"] = json!(analyze::predict::kept(run));
-    value
+/// What a run of `find` or `load` shows, for JSON.
+pub fn run_output(run: &RunDir) -> Output<'_> {
+    Content::Run(Box::new(json::Run { what_ifs: Some(analyze::predict::kept(run)), ..with_findings(run) })).into()
 }
 
 /// The same as text.
@@ -86,14 +85,11 @@ impl Pair {
         })
     }
 
-    /// As JSON.
-    pub fn json(&self, a: &RunDir, b: &RunDir) -> Value {
-        let (of_a, of_b) = (findings_json(a), findings_json(b));
-        let mut value = report::json::side_by_side(of_a, of_b, self.compared.as_ref().ok());
-        if let Some(price) = &self.price {
-            value["price"] = json!(price);
-        }
-        value
+    /// For JSON.
+    pub fn output<'a>(&'a self, a: &'a RunDir, b: &'a RunDir) -> Output<'a> {
+        let [a, b] = [a, b].map(|run| Box::new(Content::Run(Box::new(with_findings(run))).into()));
+        let (comparison, price) = (self.compared.as_ref().ok(), self.price.as_ref());
+        Content::SideBySide(json::Pair { a, b, comparison, price }).into()
     }
 
     /// As text.
@@ -141,7 +137,7 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let pair = Pair::of(a, b, analyze::compare::THRESHOLD_RATIO);
     if !summary.is_printed() {
-        print_either(args.json, || pair.json(a, b), || pair.text(a, b))?;
+        print_either(args.json, || pair.output(a, b).value(), || pair.text(a, b))?;
     }
     summary.write(|| pair.markdown(a, b, &[]), &[])?;
     reported(args, a, &report::page::html(a))

@@ -7,6 +7,7 @@ use crate::process;
 use anyhow::{Context, Result, bail};
 use record::PathPlan;
 use record::units::{format_nanos, format_si};
+use serde::Serialize;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -132,22 +133,42 @@ fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
     }
 }
 
+/// The output of `--json`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Crossed<'a> {
+    /// The path as it was made.
+    path: &'a PathPlan,
+    /// Whether it delays and limits as asked; `null` without the test.
+    self_test: Option<Tested>,
+    /// What crossed it.
+    figures: record::Figures,
+    /// Reasons not to trust it.
+    doubts: Vec<record::Doubt>,
+}
+
+/// The self-test of a path.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Tested {
+    round_trip_us: Option<f64>,
+    asked_round_trip_us: f64,
+    bits_per_sec: Option<f64>,
+    asked_bits_per_sec: u64,
+}
+
 /// Reports what crossed the path, and the doubts about it.
 fn close(args: &WanArgs, path: &PathPlan, tested: Option<&SelfTest>, tally: &PathTally) -> Result<()> {
     let doubts: Vec<_> = tested.map(SelfTest::doubts).into_iter().flatten().chain(tally.doubts()).collect();
     if args.json {
-        let value = serde_json::json!({
-            "path": path,
-            "self_test": tested.map(|tested| serde_json::json!({
-                "round_trip_us": tested.round_trip_ns().map(|nanos| nanos as f64 / 1e3),
-                "asked_round_trip_us": path.round_trip_ns(84) / 1e3,
-                "bits_per_sec": tested.bits_per_sec,
-                "asked_bits_per_sec": path.bandwidth_bits_per_sec,
-            })),
-            "figures": tally.figures(),
-            "doubts": doubts,
+        let self_test = tested.map(|tested| Tested {
+            round_trip_us: tested.round_trip_ns().map(|nanos| nanos as f64 / 1e3),
+            asked_round_trip_us: path.round_trip_ns(84) / 1e3,
+            bits_per_sec: tested.bits_per_sec,
+            asked_bits_per_sec: path.bandwidth_bits_per_sec,
         });
-        eprintln!("{}", serde_json::to_string(&value)?);
+        let crossed = Crossed { path, self_test, figures: tally.figures(), doubts };
+        eprintln!("{}", serde_json::to_value(&crossed)?);
         return Ok(());
     }
     if path.shapes_packets() {

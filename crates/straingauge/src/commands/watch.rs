@@ -1,6 +1,5 @@
 //! `straingauge watch :PORT`: shows what a running server does, request by request, without touching it.
 
-mod exporter;
 mod keys;
 mod privileges;
 mod recording;
@@ -8,11 +7,11 @@ mod view;
 
 use crate::cli::{WatchArgs, WatchWord};
 use crate::failure::{self, print, wrong_usage};
+use crate::metrics::Outlets;
 use crate::plan::watching;
 use crate::signals::Stop;
 use analyze::watch::headroom::Estimator;
 use anyhow::{Context, Result};
-use exporter::Exporter;
 use observe::Group;
 use observe::watch::demand::{DemandTracker, utilisation};
 use observe::watch::{Intervals, WatchOptions, Watcher};
@@ -36,15 +35,13 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
     let watch = watching(&watcher);
-    let mut exporter = args.prometheus.map(Exporter::bind).transpose()?;
+    let mut outlets = Outlets::open(&args.metrics)?;
     let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher, &watch)).transpose()?;
     if !args.keep_privileges {
         privileges::drop_all_but_bpf(args.pack.is_some())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
-    if let Some(exporter) = &mut exporter {
-        exporter.serve()?;
-    }
+    outlets.serve()?;
     let mut view = View::new(args.json, &stop);
     let mut demands = DemandTracker::default();
     let mut estimator = Estimator::sliding();
@@ -67,10 +64,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         let headroom = estimator.headroom();
         let rates = Rates::between(&earlier, &now);
         let doubts = watcher.doubts();
-        if let Some(exporter) = &exporter {
-            let page = exposition::page(&now, &watch, &doubts);
-            exporter.publish(&(page + &report::watch::headroom::exposition(&headroom, watch.port)));
-        }
+        outlets.publish(|| exposition::metrics(&now, &watch, &headroom, &doubts));
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &headroom, &watcher)?;
         }

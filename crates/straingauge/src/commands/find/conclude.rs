@@ -1,7 +1,7 @@
 //! Ends a search, however it stopped: finishes the runs, prints the verdict, writes the report.
 
 use super::search::{Ended, Search};
-use crate::commands::report::{Pair, run_json, run_markdown, run_text, write_report};
+use crate::commands::report::{Pair, run_markdown, run_output, run_text, write_report};
 use crate::failure::{self, print_either};
 use crate::progress::Progress;
 use analyze::limit::{Check, Limit};
@@ -46,12 +46,12 @@ impl Search<'_> {
         let crossed = judged.iter().filter(|one| one.check.is_crossed());
         let crossed: Vec<String> = crossed.map(|one| format!("{}limit crossed: {}", one.whose, one.check)).collect();
         let json = || {
-            let mut value = match (runs.as_slice(), &compared) {
-                ([a, b], Some(compared)) => compared.json(a, b),
-                _ => run_json(first),
+            let mut output = match (runs.as_slice(), &compared) {
+                ([a, b], Some(compared)) => compared.output(a, b),
+                _ => run_output(first),
             };
-            value["limits_crossed"] = serde_json::json!(crossed);
-            value
+            output.limits_crossed = Some(crossed.clone());
+            output.value()
         };
         let text = || match (runs.as_slice(), &compared) {
             ([a, b], Some(compared)) => compared.text(a, b),

@@ -6,6 +6,7 @@ use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
 use crate::measure::{Sender, label};
+use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
 use crate::server::Server;
 use crate::server::agent::Agent;
@@ -62,6 +63,8 @@ pub(super) struct Search<'a> {
     now: usize,
     /// Its process and its clients; `None` between two servers.
     session: Option<Session>,
+    /// The metrics of all points, for other programs.
+    metrics: Option<Loads>,
     /// What runs beside the server now.
     agent: Option<Agent>,
     /// The highest value of the axis, as far as it is known.
@@ -73,11 +76,13 @@ impl<'a> Search<'a> {
     /// Starts the first server and creates the run directory.
     pub fn begin(drive: &'a RunOptions, plan: &'a SearchPlan, live: Option<Live>) -> Result<Self> {
         let started = Instant::now();
+        let metrics = Loads::open(&drive.output.metrics, &drive.target)?;
         let mut search = Search {
             drive,
             plan,
             sides: Vec::new(),
             live,
+            metrics,
             now: 0,
             session: None,
             agent: None,
@@ -237,6 +242,7 @@ impl<'a> Search<'a> {
         let mut run = drive.clone();
         run.options.server.command = command.to_vec();
         let mut session = Session::open(&run, kind)?;
+        session.runner.metrics = self.metrics.clone();
         let connections = most_connections(plan, &session.plan);
         if !session.runner.has_clients() {
             load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;

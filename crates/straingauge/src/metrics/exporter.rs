@@ -1,7 +1,9 @@
-//! The Prometheus endpoint: `GET /metrics`, text format 0.0.4 (made by `report::watch::exposition`).
+//! The Prometheus endpoint: `GET /metrics`, in the format that the client asks for (`report::metrics::text`).
 
 use crate::serve::{Answer, Request, Server, Site, response};
 use anyhow::{Context, Result};
+use report::metrics::Metrics;
+use report::metrics::text::{Format, page};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,21 +11,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MOST_CLIENTS: usize = 64;
 
 #[derive(Default)]
-struct Page(Mutex<Arc<str>>);
+struct Newest(Mutex<Arc<Metrics>>);
 
-impl Site for Page {
+impl Site for Newest {
     fn answer(&self, request: &Request<'_>) -> Answer {
-        let page = Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let is_known = request.target == "/metrics" || request.target.starts_with("/metrics?");
-        let (status, body) = if is_known { ("200 OK", &*page) } else { ("404 Not Found", "see /metrics\n") };
-        Answer::Whole(response(status, "text/plain; version=0.0.4; charset=utf-8", "", body.as_bytes()))
+        if request.target != "/metrics" && !request.target.starts_with("/metrics?") {
+            return Answer::Whole(response("404 Not Found", "text/plain; charset=utf-8", "", b"see /metrics\n"));
+        }
+        let metrics = Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let format = Format::accepted(&request.accept);
+        let body = page(&metrics, format);
+        Answer::Whole(response("200 OK", format.content_type(), "Vary: Accept\r\n", body.as_bytes()))
     }
 }
 
 /// The endpoint; its thread ends with the process.
 pub struct Exporter {
     server: Server,
-    page: Arc<Page>,
+    newest: Arc<Newest>,
 }
 
 impl Exporter {
@@ -32,17 +37,17 @@ impl Exporter {
         let server =
             Server::bind(address, MOST_CLIENTS).with_context(|| format!("cannot serve metrics on {address}"))?;
         eprintln!("metrics on http://{}/metrics", server.address());
-        Ok(Exporter { server, page: Arc::default() })
+        Ok(Exporter { server, newest: Arc::default() })
     }
 
     /// Answers from now on. Privileges belong to threads, so this one is begun when they are given up.
     pub fn serve(&mut self) -> Result<()> {
-        self.server.serve("metrics", Arc::clone(&self.page))
+        self.server.serve("metrics", Arc::clone(&self.newest))
     }
 
     /// Replaces what is served.
-    pub fn publish(&self, page: &str) {
-        *self.page.0.lock().unwrap_or_else(PoisonError::into_inner) = page.into();
+    pub fn publish(&self, metrics: Arc<Metrics>) {
+        *self.newest.0.lock().unwrap_or_else(PoisonError::into_inner) = metrics;
     }
 }
 
@@ -59,7 +64,6 @@ mod tests {
     fn idle_connections_hold_up_no_scrape() {
         let mut exporter = Exporter::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let address = exporter.server.address();
-        exporter.publish("straingauge_watch_doubts 0\n");
         exporter.serve().expect("a thread");
         let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).expect("it listens")).collect();
         for _ in 0..3 {

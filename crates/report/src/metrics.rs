@@ -1,0 +1,150 @@
+//! Metrics for other programs, in one form whatever they are written as: [`text`] for Prometheus, [`otlp`] for OpenTelemetry.
+//!
+//! A family has the name that OpenTelemetry's semantic conventions give it (`http.server.request.duration`), or one of
+//! ours (`straingauge.requests`), and a unit of UCUM. The name in Prometheus follows from both by OpenTelemetry's rules
+//! (`http_server_request_duration_seconds`).
+
+pub mod client;
+pub mod otlp;
+pub mod text;
+
+/// How a family's values behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Grows; starts at 0.
+    Counter,
+    /// A number of things now, which adds up over sources.
+    UpDown,
+    /// A value now.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// A distribution, by buckets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Buckets {
+    /// Upper ends, ascending; a last bucket holds what is larger.
+    pub bounds: Vec<f64>,
+    /// Values in each bucket, one more than there are ends.
+    pub counts: Vec<u64>,
+    /// The sum of all values.
+    pub sum: f64,
+}
+
+/// The value of a sample.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Of any kind but a histogram.
+    Number(f64),
+    /// Of a histogram.
+    Buckets(Buckets),
+}
+
+/// A label and its value.
+pub type Label = (&'static str, String);
+
+/// One time series of a family.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// What distinguishes it within the family.
+    pub labels: Vec<Label>,
+    /// Its value.
+    pub value: Value,
+}
+
+/// A metric with all its series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Family {
+    /// Name in OpenTelemetry.
+    pub name: String,
+    /// Unit of UCUM: `s`, `By`, or `{request}` for a count of something.
+    pub unit: &'static str,
+    /// A sentence.
+    pub help: String,
+    /// See [`Kind`].
+    pub kind: Kind,
+    /// Its series.
+    pub samples: Vec<Sample>,
+}
+
+/// What is measured at one instant.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metrics {
+    /// Since when counters count, Unix nanoseconds.
+    pub since_unix_ns: u64,
+    /// The instant, Unix nanoseconds.
+    pub at_unix_ns: u64,
+    /// Labels of every series.
+    pub labels: Vec<Label>,
+    /// The families, each once.
+    pub families: Vec<Family>,
+}
+
+impl Family {
+    fn new(kind: Kind, name: &str, unit: &'static str, help: &str) -> Family {
+        Family { name: name.into(), unit, help: help.into(), kind, samples: Vec::new() }
+    }
+
+    /// A counter.
+    pub fn counter(name: &str, unit: &'static str, help: &str) -> Family {
+        Family::new(Kind::Counter, name, unit, help)
+    }
+
+    /// A number of things.
+    pub fn up_down(name: &str, unit: &'static str, help: &str) -> Family {
+        Family::new(Kind::UpDown, name, unit, help)
+    }
+
+    /// A gauge.
+    pub fn gauge(name: &str, unit: &'static str, help: &str) -> Family {
+        Family::new(Kind::Gauge, name, unit, help)
+    }
+
+    /// A histogram.
+    pub fn histogram(name: &str, unit: &'static str, help: &str) -> Family {
+        Family::new(Kind::Histogram, name, unit, help)
+    }
+
+    /// With a number.
+    pub fn with(mut self, labels: &[(&'static str, &str)], number: f64) -> Family {
+        self.add(labels, Value::Number(number));
+        self
+    }
+
+    /// Adds a series.
+    pub fn add(&mut self, labels: &[(&'static str, &str)], value: Value) {
+        let labels = labels.iter().map(|(label, value)| (*label, (*value).to_string())).collect();
+        self.samples.push(Sample { labels, value });
+    }
+
+    /// Its name in Prometheus, without the suffixes of samples (`_total`, `_bucket`): dots become underscores, and the
+    /// unit is the end of the name.
+    pub fn prometheus_name(&self) -> String {
+        let name = self.name.replace('.', "_");
+        match self.prometheus_unit() {
+            Some(unit) if !name.ends_with(&format!("_{unit}")) => format!("{name}_{unit}"),
+            _ => name,
+        }
+    }
+
+    /// Its unit in Prometheus; a count of things has none.
+    pub fn prometheus_unit(&self) -> Option<&'static str> {
+        match (self.unit, self.kind) {
+            ("s", _) => Some("seconds"),
+            ("By", _) => Some("bytes"),
+            ("1", Kind::Gauge) => Some("ratio"),
+            (unit, _) if unit.ends_with("/s") => Some("per_second"),
+            _ => None,
+        }
+    }
+}
+
+impl Metrics {
+    /// Adds a family, unless it has no series: what is not measured is not there.
+    pub fn add(&mut self, family: Family) {
+        if !family.samples.is_empty() {
+            self.families.push(family);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The metrics of the client's side while `load` and `find` run: live counts of the load that is going on, and the figures
+//! and response times of the points that are over.
+
+use super::{Buckets, Family, Metrics, Value};
+use record::{Latency, LoadPlan, Pace, Point};
+
+/// Upper ends of the buckets of response times, in seconds: 1, 2.5 and 5 of each power of ten from 10 us to 10 s. They
+/// contain most of those that OpenTelemetry advises.
+const ENDS_S: [f64; 19] = [
+    1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Live counts of a load; they begin at 0 with each.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Live {
+    /// Established connections.
+    pub connected: u64,
+    /// Complete responses in the window.
+    pub completed: u64,
+    /// Failed requests in the window, errors by status included.
+    pub failed: u64,
+    /// Complete responses a second, of late.
+    pub throughput_per_sec: f64,
+}
+
+/// What a command has seen so far.
+#[derive(Debug, Clone)]
+pub struct Client {
+    since_unix_ns: u64,
+    server: (String, String),
+    asked: Option<(u64, Pace)>,
+    live: Live,
+    /// Of loads that are over.
+    completed: u64,
+    failed: u64,
+    points: u64,
+    times: Buckets,
+    last: Option<Point>,
+}
+
+impl Client {
+    /// Nothing has been sent to this server yet.
+    pub fn new(name: &str, port: u16, unix_ns: u64) -> Client {
+        Client {
+            since_unix_ns: unix_ns,
+            server: (name.into(), port.to_string()),
+            asked: None,
+            live: Live::default(),
+            completed: 0,
+            failed: 0,
+            points: 0,
+            times: Buckets { bounds: ENDS_S.to_vec(), counts: vec![0; ENDS_S.len() + 1], sum: 0.0 },
+            last: None,
+        }
+    }
+
+    /// A load begins.
+    pub fn begins(&mut self, plan: &LoadPlan) {
+        self.asked = Some((plan.connections, plan.pace));
+        self.live = Live::default();
+    }
+
+    /// It goes on.
+    pub fn goes_on(&mut self, live: Live) {
+        let (completed, failed) = (live.completed.max(self.live.completed), live.failed.max(self.live.failed));
+        self.live = Live { completed, failed, ..live };
+    }
+
+    /// It has failed or is over, with this point and these response times if it has a result.
+    pub fn ends(&mut self, result: Option<(&Point, &Latency)>) {
+        let live = std::mem::take(&mut self.live);
+        self.completed = self.completed.saturating_add(live.completed);
+        self.failed = self.failed.saturating_add(live.failed);
+        self.asked = None;
+        let Some((point, response)) = result else { return };
+        self.points += 1;
+        self.last = Some(point.clone());
+        let mut below = 0;
+        for (count, end) in self.times.counts.iter_mut().zip(ENDS_S) {
+            let at_most = response.count_at_most((end * 1e9).round() as u64);
+            *count += at_most - below;
+            below = at_most;
+        }
+        self.times.counts[ENDS_S.len()] += response.len() - below;
+        self.times.sum += response.mean_ns().unwrap_or(0.0) * response.len() as f64 / 1e9;
+    }
+
+    /// The metrics now.
+    pub fn metrics(&self, at_unix_ns: u64) -> Metrics {
+        let mut metrics = Metrics {
+            since_unix_ns: self.since_unix_ns,
+            at_unix_ns,
+            labels: vec![("server.address", self.server.0.clone()), ("server.port", self.server.1.clone())],
+            families: Vec::new(),
+        };
+        let help = "Response times from the intended send, of the points that are over.";
+        let mut times = Family::histogram("http.client.request.duration", "s", help);
+        times.add(&[], Value::Buckets(self.times.clone()));
+        metrics.add(times);
+        let open = Family::up_down("http.client.open_connections", "{connection}", "Established connections.");
+        metrics.add(open.with(&[], self.live.connected as f64));
+        let responses =
+            Family::counter("straingauge.load.responses", "{response}", "Complete responses within windows.");
+        metrics.add(responses.with(&[], self.completed.saturating_add(self.live.completed) as f64));
+        let help = "Failed requests within windows, responses with an error's status included.";
+        let failures = Family::counter("straingauge.load.failures", "{request}", help);
+        metrics.add(failures.with(&[], self.failed.saturating_add(self.live.failed) as f64));
+        let help = "Complete responses a second, of late.";
+        let throughput = Family::gauge("straingauge.load.throughput", "{response}/s", help);
+        metrics.add(throughput.with(&[], self.live.throughput_per_sec));
+        if let Some((connections, pace)) = self.asked {
+            let help = "Connections of the load that runs.";
+            let asked = Family::gauge("straingauge.load.connections", "{connection}", help);
+            metrics.add(asked.with(&[], connections as f64));
+            if let Pace::Open { rate_per_sec, .. } = pace {
+                let help = "Requests a second of the load that runs, if it is an open loop.";
+                let offered = Family::gauge("straingauge.load.offered", "{request}/s", help);
+                metrics.add(offered.with(&[], rate_per_sec));
+            }
+        }
+        let points = Family::counter("straingauge.load.points", "{point}", "Points that are over.");
+        metrics.add(points.with(&[], self.points as f64));
+        if let Some(point) = &self.last {
+            let help = "The figures of the last point; docs/run-directory.md has their names.";
+            let measured =
+                point.figures.0.iter().filter_map(|(name, figure)| Some((name, &figure.unit, figure.value?)));
+            let family = Family::gauge("straingauge.figure", "", help);
+            metrics.add(measured.fold(family, |family, (name, unit, value)| {
+                family.with(&[("name", name.as_str()), ("unit", unit.as_str())], value)
+            }));
+            let help = "Reasons not to trust the last point.";
+            metrics.add(Family::gauge("straingauge.doubts", "{doubt}", help).with(&[], point.doubts.len() as f64));
+        }
+        metrics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Figure, Origin, Sweep};
+
+    fn number(metrics: &Metrics, name: &str) -> Option<f64> {
+        let family = metrics.families.iter().find(|family| family.name == name)?;
+        match family.samples.first()?.value {
+            Value::Number(number) => Some(number),
+            Value::Buckets(_) => None,
+        }
+    }
+
+    #[test]
+    fn counters_go_on_from_point_to_point_and_never_back() {
+        let plan = LoadPlan { connections: 7, ..LoadPlan::simple(([127, 0, 0, 1], 8080).into()) };
+        let mut client = Client::new("127.0.0.1", 8080, 5);
+        let responses = |client: &Client| number(&client.metrics(9), "straingauge.load.responses");
+        for before in [0.0, 10.0] {
+            client.begins(&plan);
+            assert_eq!(number(&client.metrics(9), "straingauge.load.connections"), Some(7.0));
+            for (completed, seen) in [(4, 4.0), (10, 10.0), (9, 10.0)] {
+                client.goes_on(Live { completed, ..Live::default() });
+                assert_eq!(responses(&client), Some(before + seen));
+            }
+            client.ends(None);
+            assert_eq!(responses(&client), Some(before + 10.0));
+        }
+        assert_eq!(number(&client.metrics(9), "straingauge.load.points"), Some(0.0));
+        assert_eq!(number(&client.metrics(9), "straingauge.load.connections"), None);
+    }
+
+    #[test]
+    fn response_times_of_all_points_are_in_the_buckets() {
+        let mut client = Client::new("h", 1, 5);
+        let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
+        point.figures.set("a_us", Figure::new(2.5, "us", 3, Origin::Timed));
+        point.figures.set("b_us", Figure::not_measured("us", "why"));
+        let mut response = Latency::new();
+        [9_000, 11_000, 30_000_000_000].into_iter().for_each(|ns| response.record_ns(ns));
+        client.ends(Some((&point, &response)));
+        client.ends(Some((&point, &response)));
+        assert_eq!((client.times.counts[0], client.times.counts[1], client.times.counts[19]), (2, 2, 2));
+        assert!((client.times.sum - 60.0).abs() < 0.2, "{}", client.times.sum);
+        let metrics = client.metrics(9);
+        assert_eq!(number(&metrics, "straingauge.load.points"), Some(2.0));
+        let figures = metrics.families.iter().find(|family| family.name == "straingauge.figure").unwrap();
+        assert_eq!(figures.samples.len(), 1, "what is not measured is not there");
+    }
+}

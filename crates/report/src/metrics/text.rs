@@ -1,0 +1,205 @@
+//! Metrics as text: Prometheus' format 0.0.4 and OpenMetrics 1.0.0. A client asks for one of them (`Accept`).
+
+use super::{Buckets, Family, Kind, Label, Metrics, Value};
+use std::fmt::Write as _;
+
+/// A format that Prometheus reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' own, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The format that a client wants by the value of its `Accept`: OpenMetrics if it names it, in a version that can be
+    /// written and with no lower quality than text; otherwise text, which every reader of metrics understands.
+    pub fn accepted(accept: &str) -> Format {
+        let (mut open, mut text) = (0.0_f64, 0.0_f64);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let (mut quality, mut version) = (1.0, "");
+            for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+                let value = value.trim().trim_matches('"');
+                match name.trim().to_ascii_lowercase().as_str() {
+                    "q" => quality = value.parse().ok().filter(|q| (0.0..=1.0).contains(q)).unwrap_or(0.0),
+                    "version" => version = value,
+                    _ => {}
+                }
+            }
+            match (kind.as_str(), version) {
+                ("application/openmetrics-text", "" | "1.0.0") => open = open.max(quality),
+                ("text/plain", "" | "0.0.4") => text = text.max(quality),
+                _ => {}
+            }
+        }
+        if open > 0.0 && open >= text { Format::OpenMetrics } else { Format::Prometheus }
+    }
+
+    /// The value of `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The page.
+pub fn page(metrics: &Metrics, format: Format) -> String {
+    let mut page = Page { text: String::new(), labels: &metrics.labels, format };
+    metrics.families.iter().for_each(|family| page.family(family));
+    if format == Format::OpenMetrics {
+        page.text.push_str("# EOF\n");
+    }
+    page.text
+}
+
+struct Page<'a> {
+    text: String,
+    labels: &'a [Label],
+    format: Format,
+}
+
+impl Page<'_> {
+    fn family(&mut self, family: &Family) {
+        let name = family.prometheus_name();
+        let total = if family.kind == Kind::Counter { "_total" } else { "" };
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::UpDown | Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        // In OpenMetrics a counter's family lacks the suffix that its samples have.
+        let (shown, help) = match self.format {
+            Format::Prometheus => (format!("{name}{total}"), escaped(&family.help, false)),
+            Format::OpenMetrics => (name.clone(), escaped(&family.help, true)),
+        };
+        let _ = writeln!(self.text, "# HELP {shown} {help}\n# TYPE {shown} {kind}");
+        if let (Format::OpenMetrics, Some(unit)) = (self.format, family.prometheus_unit()) {
+            let _ = writeln!(self.text, "# UNIT {shown} {unit}");
+        }
+        for sample in &family.samples {
+            match &sample.value {
+                Value::Number(number) => self.sample(&format!("{name}{total}"), &sample.labels, None, *number),
+                Value::Buckets(buckets) => self.histogram(&name, &sample.labels, buckets),
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &str, labels: &[Label], buckets: &Buckets) {
+        let mut seen = 0;
+        let ends = buckets.bounds.iter().map(Some).chain([None]);
+        for (end, count) in ends.zip(&buckets.counts) {
+            seen += count;
+            let end = end.map_or("+Inf".to_string(), |end| match self.format {
+                Format::Prometheus => end.to_string(),
+                Format::OpenMetrics => format!("{end:?}"),
+            });
+            self.sample(&format!("{name}_bucket"), labels, Some(end), seen as f64);
+        }
+        self.sample(&format!("{name}_sum"), labels, None, buckets.sum);
+        self.sample(&format!("{name}_count"), labels, None, seen as f64);
+    }
+
+    fn sample(&mut self, name: &str, labels: &[Label], end: Option<String>, value: f64) {
+        let end = end.map(|end| ("le", end));
+        let labels = self.labels.iter().chain(labels).chain(&end);
+        let labels: Vec<String> =
+            labels.map(|(label, value)| format!("{}=\"{}\"", label.replace('.', "_"), escaped(value, true))).collect();
+        let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
+    }
+}
+
+/// Text within a line, and within quotes.
+fn escaped(text: &str, is_quoted: bool) -> String {
+    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
+    if is_quoted { text.replace('"', "\\\"") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gets_openmetrics_where_it_asks_for_it() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+            application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
+            text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        for (accept, format) in [
+            (prometheus, Format::OpenMetrics),
+            ("application/openmetrics-text", Format::OpenMetrics),
+            ("Application/OpenMetrics-Text; Version=\"1.0.0\"; charset=utf-8", Format::OpenMetrics),
+            ("application/openmetrics-text;version=0.0.1", Format::Prometheus),
+            ("application/openmetrics-text;version=1.0.0;q=0", Format::Prometheus),
+            ("application/openmetrics-text;q=0.2, text/plain;version=0.0.4;q=0.9", Format::Prometheus),
+            ("application/openmetrics-text;q=high", Format::Prometheus),
+            ("text/plain", Format::Prometheus),
+            ("*/*", Format::Prometheus),
+            ("", Format::Prometheus),
+            (";;=,q=1", Format::Prometheus),
+        ] {
+            assert_eq!(Format::accepted(accept), format, "{accept}");
+        }
+    }
+
+    #[test]
+    fn names_follow_from_those_of_opentelemetry() {
+        let name = |family: Family| family.prometheus_name();
+        assert_eq!(
+            name(Family::histogram("http.server.request.duration", "s", "")),
+            "http_server_request_duration_seconds"
+        );
+        assert_eq!(
+            name(Family::up_down("http.server.active_requests", "{request}", "")),
+            "http_server_active_requests"
+        );
+        assert_eq!(name(Family::counter("straingauge.request_bytes", "By", "")), "straingauge_request_bytes");
+        assert_eq!(name(Family::gauge("straingauge.share", "1", "")), "straingauge_share_ratio");
+    }
+
+    #[test]
+    fn both_formats_say_the_same() {
+        let mut metrics = Metrics { labels: vec![("server.port", "80".into())], ..Metrics::default() };
+        metrics.add(Family::counter("straingauge.cpu", "s", "CPU \\ \"time\".").with(&[("part", "a\"b\n")], 0.5));
+        let mut times = Family::histogram("http.server.request.duration", "s", "Times.");
+        times.add(&[], Value::Buckets(Buckets { bounds: vec![0.000_001_024, 1.0], counts: vec![1, 2, 3], sum: 9.5 }));
+        metrics.add(times);
+        metrics.add(Family::gauge("straingauge.unmeasured", "", "Not there."));
+        let bare = Metrics { families: metrics.families[..1].to_vec(), ..Metrics::default() };
+        assert!(page(&bare, Format::Prometheus).contains("straingauge_cpu_seconds_total{part=\"a\\\"b\\n\"} 0.5\n"));
+        assert_eq!(
+            page(&metrics, Format::Prometheus),
+            r#"# HELP straingauge_cpu_seconds_total CPU \\ "time".
+# TYPE straingauge_cpu_seconds_total counter
+straingauge_cpu_seconds_total{server_port="80",part="a\"b\n"} 0.5
+# HELP http_server_request_duration_seconds Times.
+# TYPE http_server_request_duration_seconds histogram
+http_server_request_duration_seconds_bucket{server_port="80",le="0.000001024"} 1
+http_server_request_duration_seconds_bucket{server_port="80",le="1"} 3
+http_server_request_duration_seconds_bucket{server_port="80",le="+Inf"} 6
+http_server_request_duration_seconds_sum{server_port="80"} 9.5
+http_server_request_duration_seconds_count{server_port="80"} 6
+"#
+        );
+        assert_eq!(
+            page(&metrics, Format::OpenMetrics),
+            r#"# HELP straingauge_cpu_seconds CPU \\ \"time\".
+# TYPE straingauge_cpu_seconds counter
+# UNIT straingauge_cpu_seconds seconds
+straingauge_cpu_seconds_total{server_port="80",part="a\"b\n"} 0.5
+# HELP http_server_request_duration_seconds Times.
+# TYPE http_server_request_duration_seconds histogram
+# UNIT http_server_request_duration_seconds seconds
+http_server_request_duration_seconds_bucket{server_port="80",le="1.024e-6"} 1
+http_server_request_duration_seconds_bucket{server_port="80",le="1.0"} 3
+http_server_request_duration_seconds_bucket{server_port="80",le="+Inf"} 6
+http_server_request_duration_seconds_sum{server_port="80"} 9.5
+http_server_request_duration_seconds_count{server_port="80"} 6
+# EOF
+"#
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! Metrics of a watch in both formats, and the dashboard that asks for them.
+
+use record::DoubtKind;
+use record::watch::{
+    AddedCost, ChargedCpu, ClassTotals, Counter, Counts, CpuTotals, Headroom, Mean, OpenTotals, PhaseTotals, Reading,
+    SizeClass, Watching,
+};
+use report::metrics::text::{Format, page};
+use report::watch::exposition;
+
+/// A reading in which everything is measured.
+fn pages() -> [String; 2] {
+    let class = |name: &str| SizeClass { name: name.into(), ..SizeClass::default() };
+    let watch = Watching { port: 8080, classes: vec![class("<10.0 KiB"), class(">=10.0 KiB")], ..Watching::default() };
+    let mut totals = ClassTotals {
+        requests: 5,
+        bytes_in: 500,
+        bytes_out: 5000,
+        cpu_ns: 60_000,
+        elapsed_ns: 90_000,
+        timed: 5,
+        ..ClassTotals::default()
+    };
+    totals.elapsed.0[8] = 4;
+    totals.elapsed.0[9] = 1;
+    let phase = Some(Mean { mean: 7000.0, ..Mean::default() });
+    let phases =
+        PhaseTotals { requests: 5, elapsed_ns: [phase; 3], cpu_ns: [phase, phase, None], ..PhaseTotals::default() };
+    let charged = ChargedCpu { requests_ns: 120_000, connect_ns: 1000, between_ns: 2000, elsewhere_ns: 3000 };
+    let mut reading = Reading {
+        unix_ms: 1_700_000_000_000,
+        elapsed_ns: 2_000_000_000,
+        classes: vec![totals.clone(), totals],
+        phases: vec![phases.clone(), phases],
+        open: Some(OpenTotals { waiting: 2, sending: 1, ..OpenTotals::default() }),
+        cpu: Some(CpuTotals {
+            group_ns: 126_000,
+            charged: Some(charged),
+            processes: 2,
+            resident_bytes: 1 << 20,
+            ..CpuTotals::default()
+        }),
+        ..Reading::default()
+    };
+    reading.cost.own_cpu_ns = 1_000_000;
+    reading.cost.added = Some(AddedCost { added_ns: 1500.0, ..AddedCost::default() });
+    let connections = &mut reading.connections;
+    for (state, count) in [("established", 3), ("time-wait", 4), ("syn-recv", 0), ("listen", 1)] {
+        connections.states.insert(state.into(), count);
+    }
+    (connections.accept_queue, connections.accept_queue_limit) = (Some(0), Some(511));
+    (connections.port_drops, connections.listen_overflows) = (Some(0), Some(7));
+    connections.counted = Counts::of(|counter| (!counter.is_loss()).then(|| 700 + counter as u64));
+    reading.losses = Counts::of(|counter: Counter| counter.is_loss().then(|| 700 + counter as u64));
+    let doubt = DoubtKind::LostEvents.note("some", "none");
+    let metrics = exposition::metrics(&reading, &watch, &Headroom::default(), &[doubt]);
+    [Format::Prometheus, Format::OpenMetrics].map(|format| page(&metrics, format))
+}
+
+#[test]
+fn the_metrics_of_a_watch_look_like_this() {
+    let [text, open] = pages();
+    expect_test::expect_file!["../goldens/metrics.txt"].assert_eq(&text);
+    expect_test::expect_file!["../goldens/metrics.openmetrics.txt"].assert_eq(&open);
+}
+
+/// A query of the dashboard for what is not served would draw nothing.
+#[test]
+fn each_query_of_the_dashboard_names_a_metric_and_labels_that_are_served() {
+    let dashboard: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../dashboards/watch.json")).expect("the dashboard is JSON");
+    let [text, _] = pages();
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let mut selectors = 0;
+    for query in targets.map(|target| target["expr"].as_str().expect("a query")) {
+        for (before, after) in query.match_indices('{').map(|(at, _)| query.split_at(at)) {
+            let name = before.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+            let labels = after.trim_start_matches('{').split('}').next().unwrap_or_default();
+            let served: Vec<&str> = text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).collect();
+            assert!(!served.is_empty(), "{name} of {query} is not served");
+            for (label, value) in labels.split(',').filter_map(|label| label.split_once('=')) {
+                let wanted = if value.contains('$') { format!("{label}=\"") } else { format!("{label}={value}") };
+                assert!(served.iter().any(|line| line.contains(&wanted)), "{label} of {query} is not served");
+            }
+            selectors += 1;
+        }
+    }
+    assert!(selectors >= 19, "{selectors} selectors in the queries");
+    for label in ["class", "part", "le", "network_connection_state"] {
+        assert!(text.contains(&format!("{label}=\"")), "the dashboard groups by {label}");
+    }
+}

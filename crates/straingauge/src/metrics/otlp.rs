@@ -1,0 +1,98 @@
+//! Metrics are posted to a collector of OpenTelemetry (OTLP over HTTP). One thread sends, so a slow collector delays no
+//! measurement: what was not sent in time is replaced by what is newer.
+
+use crate::failure::wrong_usage;
+use anyhow::{Context, Result};
+use report::metrics::{Metrics, otlp};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// From one request to the next.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// A request that takes longer has failed; the end of a command waits no longer than that either.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct Desk {
+    newest: Option<Arc<Metrics>>,
+    is_closed: bool,
+}
+
+type Shared = Arc<(Mutex<Desk>, Condvar)>;
+
+/// Sends metrics until it is dropped; the newest are always sent.
+pub struct Otlp {
+    url: String,
+    desk: Shared,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Otlp {
+    /// Checks the endpoint. A URL without a path means the path that OTLP prescribes.
+    pub fn new(endpoint: &str) -> Result<Otlp> {
+        let wrong = |why: &str| {
+            let endpoint = record::text::plain(endpoint, 100);
+            wrong_usage(format!("--otlp '{endpoint}' {why}: write it as http://127.0.0.1:4318"))
+        };
+        let url: http::Uri = endpoint.parse().map_err(|_| wrong("is not a URL"))?;
+        match url.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("wants TLS, which is left to a collector on this machine")),
+            _ => return Err(wrong("does not begin with http://")),
+        }
+        let authority = url.authority().ok_or_else(|| wrong("names no host"))?;
+        let path = url.path_and_query().map_or("/", |path| path.as_str());
+        let path = if path == "/" { "/v1/metrics" } else { path };
+        Ok(Otlp { url: format!("http://{authority}{path}"), desk: Shared::default(), thread: None })
+    }
+
+    /// Sends from now on.
+    pub fn serve(&mut self) -> Result<()> {
+        let (url, desk) = (self.url.clone(), Arc::clone(&self.desk));
+        let thread = std::thread::Builder::new().name("otlp".into()).spawn(move || send_all(&url, &desk));
+        self.thread = Some(thread.context("cannot start a thread for --otlp")?);
+        Ok(())
+    }
+
+    /// Replaces what is sent next.
+    pub fn publish(&self, metrics: Arc<Metrics>) {
+        self.desk.0.lock().unwrap_or_else(PoisonError::into_inner).newest = Some(metrics);
+        self.desk.1.notify_one();
+    }
+}
+
+impl Drop for Otlp {
+    fn drop(&mut self) {
+        self.desk.0.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.desk.1.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn send_all(url: &str, desk: &Shared) {
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(true).build().into();
+    let mut has_complained = false;
+    loop {
+        let lock = desk.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = desk.1.wait_while(lock, |desk| desk.newest.is_none() && !desk.is_closed);
+        let mut now = waited.unwrap_or_else(PoisonError::into_inner);
+        let (newest, is_closed) = (now.newest.take(), now.is_closed);
+        drop(now);
+        if let Some(metrics) = newest {
+            let sent = agent.post(url).header("Content-Type", otlp::CONTENT_TYPE).send(&otlp::request(&metrics)[..]);
+            if let (Err(why), false) = (&sent, has_complained) {
+                eprintln!("straingauge: metrics cannot be sent to {url}: {why}; measuring goes on, and so do attempts");
+                has_complained = true;
+            }
+        }
+        if is_closed {
+            return;
+        }
+        let lock = desk.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(desk.1.wait_timeout_while(lock, INTERVAL, |desk| !desk.is_closed));
+    }
+}

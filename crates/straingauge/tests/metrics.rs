@@ -1,0 +1,261 @@
+//! Metrics that watch, load and find serve and send while they run, read by Prometheus' own programs and decoded by the
+//! schema of OpenTelemetry.
+
+use crate::rig::{
+    Running, free_port, needs_server, node_package, open_dir, program, repository, run, skipped, straingauge,
+};
+use crate::server::{Kind, Server};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value;
+use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, metric, number_data_point};
+use prost::Message;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+
+/// The answer to a request line with this `Accept`, head and body; empty if nothing listens yet.
+fn get(address: &str, line: &str, accept: &str) -> (String, String) {
+    let mut text = String::new();
+    if let Ok(mut stream) = TcpStream::connect(address) {
+        let _ = stream.write_all(format!("{line}\r\nHost: x\r\nAccept: {accept}\r\n\r\n").as_bytes());
+        let _ = stream.read_to_string(&mut text);
+    }
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    (head.to_string(), body.to_string())
+}
+
+fn body(address: &str, accept: &str) -> String {
+    get(address, "GET /metrics HTTP/1.1", accept).1
+}
+
+/// The value of the first sample whose name and labels begin so.
+fn value(body: &str, begin: &str) -> Option<f64> {
+    body.lines().find(|line| line.starts_with(begin))?.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// Runs a program that reads a page and must be content with it.
+fn is_read_by(command: &mut Command, page: &str) {
+    let mut reader =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    reader.stdin.take().expect("piped").write_all(page.as_bytes()).expect("it reads");
+    let output = reader.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}\ncomplains of:\n{page}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Holds both formats of an endpoint against their readers: Prometheus' Python library and promtool, where installed.
+fn check_formats(address: &str) {
+    let (head, text) = get(address, "GET /metrics HTTP/1.1", "*/*");
+    assert!(head.starts_with("HTTP/1.1 200 OK") && head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    let (head, open) = get(address, "GET /metrics HTTP/1.1", OPEN_METRICS);
+    assert!(head.contains("Content-Type: application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(open.ends_with("\n# EOF\n"), "{open}");
+    if program("promtool").is_some() {
+        is_read_by(Command::new("promtool").args(["check", "metrics"]), &text);
+    } else {
+        skipped("promtool is not installed (apt-get install prometheus): it does not read the text format");
+    }
+    let parser = |module: &str| {
+        format!(
+            "import sys; from {module} import text_string_to_metric_families as read; assert list(read(sys.stdin.read()))"
+        )
+    };
+    let has_library = |python: &&str| {
+        let tried = Command::new(python).args(["-c", "import prometheus_client"]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    };
+    match ["python3", "/usr/bin/python3"].into_iter().find(has_library) {
+        Some(python) => {
+            is_read_by(Command::new(python).args(["-c", &parser("prometheus_client.parser")]), &text);
+            is_read_by(Command::new(python).args(["-c", &parser("prometheus_client.openmetrics.parser")]), &open);
+        }
+        None => {
+            skipped("python3-prometheus-client is not installed (setup/install test): it does not read the formats")
+        }
+    }
+}
+
+#[test]
+fn a_watch_serves_its_metrics_in_both_formats() {
+    needs_server!(Kind::Nginx);
+    let (server, address) = (Server::start(Kind::Nginx), format!("127.0.0.1:{}", free_port()));
+    let mut command =
+        straingauge(["watch", &format!(":{}", server.port), "--prometheus", &address, "--interval", "100ms"]);
+    let mut running = Running::start(&mut command);
+    running.wait_until("a page", || body(&address, "*/*").contains("straingauge_connections"));
+    let page = body(&address, "*/*");
+    let listening =
+        format!("straingauge_connections{{server_port=\"{}\",network_connection_state=\"listen\"}}", server.port);
+    assert!(value(&page, &listening).is_some_and(|count| count >= 1.0), "{page}");
+    check_formats(&address);
+    assert!(get(&address, "GET /other HTTP/1.1", "*/*").0.starts_with("HTTP/1.1 404"));
+    assert!(!body(&address, "\u{0}nonsense;q=;,").is_empty());
+    assert!(!get(&address, "\u{0}nonsense", "*/*").1.contains("straingauge_"));
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(0);
+}
+
+#[test]
+fn a_load_serves_its_metrics_while_it_runs() {
+    needs_server!(Kind::Nginx);
+    let (server, address) = (Server::start(Kind::Nginx), format!("127.0.0.1:{}", free_port()));
+    let url = server.url("128.bin");
+    let words =
+        ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "200s", "--detail", "off", "--prometheus", &address];
+    let mut running = Running::start(&mut straingauge(words));
+    let labels = format!("{{server_address=\"127.0.0.1\",server_port=\"{}\"}}", server.port);
+    let now = |name: &str| value(&body(&address, "*/*"), &format!("{name}{labels}")).unwrap_or(0.0);
+    running.wait_until("responses", || now("straingauge_load_responses_total") > 0.0);
+    assert_eq!((now("straingauge_load_connections"), now("http_client_open_connections")), (2.0, 2.0));
+    let before = now("straingauge_load_responses_total");
+    running.wait_until("more responses", || now("straingauge_load_responses_total") > before);
+    check_formats(&address);
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(130);
+}
+
+#[test]
+fn a_find_serves_the_figures_of_its_last_point() {
+    needs_server!(Kind::Nginx);
+    let (server, address, dir) = (Server::start(Kind::Nginx), format!("127.0.0.1:{}", free_port()), open_dir());
+    let (url, out) = (server.url("128.bin"), dir.path().join("run"));
+    let out = out.to_str().expect("temporary paths are text");
+    let words =
+        ["find", &url, "--budget", "200s", "--max-connections", "4", "-d", "200ms", "--detail", "off", "--out", out];
+    let mut running = Running::start(straingauge(words).args(["--prometheus", &address]));
+    let page = || body(&address, "*/*");
+    running.wait_until("two points", || value(&page(), "straingauge_load_points_total{").is_some_and(|n| n >= 2.0));
+    let page = page();
+    check_formats(&address);
+    running.signal(libc::SIGINT);
+    running.wait().exits_with(130);
+    for name in ["straingauge_figure{", "http_client_request_duration_seconds_count{", "straingauge_doubts{"] {
+        assert!(value(&page, name).is_some(), "{name} is not in {page}");
+    }
+    assert!(page.contains("name=\"client.response_p99_us\",unit=\"us\"}"), "{page}");
+}
+
+/// Grafana's own types of a dashboard accept ours, and know each of its members.
+#[test]
+fn the_dashboard_is_one_of_grafanas_types() {
+    let packages = ["@grafana/schema", "typescript"].map(node_package);
+    let ([Some(_), Some(compiler)], Some(node)) = (packages, program("node")) else {
+        return skipped("node, or npm's @grafana/schema or typescript, is not installed (make test installs them)");
+    };
+    let types = compiler.parent().expect("it lies among others");
+    let dashboard = std::fs::read_to_string(repository().join("dashboards/watch.json")).expect("the dashboard");
+    let check = |dashboard: &str| {
+        let dir = open_dir();
+        std::os::unix::fs::symlink(types, dir.path().join("node_modules")).expect("our own folder");
+        let typed = format!(
+            "import type {{ Dashboard }} from \"@grafana/schema\";\nexport const dashboard: Dashboard = {dashboard};\n"
+        );
+        std::fs::write(dir.path().join("dashboard.ts"), typed).expect("our own folder");
+        let words =
+            "--noEmit --strict --skipLibCheck --preserveSymlinks --module nodenext --target es2022 dashboard.ts";
+        let mut command = Command::new(&node);
+        command.arg(compiler.join("lib/tsc.js")).args(words.split(' ')).current_dir(dir.path());
+        run(&mut command)
+    };
+    check(&dashboard).exits_with(0);
+    let wrong = check(&dashboard.replacen("\"gridPos\"", "\"place\"", 1));
+    assert!(wrong.code != Some(0) && wrong.out.contains("'\"place\"' does not exist"), "{}", wrong.out);
+}
+
+/// A collector: keeps the metrics of each request that it gets, decoded by the schema of OTLP.
+fn collector() -> (String, Arc<Mutex<Vec<Vec<Metric>>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let endpoint = format!("http://{}", listener.local_addr().expect("bound"));
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keeper = Arc::clone(&kept);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.expect("a connection"));
+            let (mut head, mut line) = (String::new(), String::new());
+            while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
+                head.push_str(&std::mem::take(&mut line).to_ascii_lowercase());
+            }
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
+            let Some(length) = length else { continue };
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).expect("a body");
+            assert!(head.starts_with("post /v1/metrics http/1.1"), "{head}");
+            assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+            let request = ExportMetricsServiceRequest::decode(&body[..]).expect("a request of OTLP");
+            let scopes = request.resource_metrics.into_iter().flat_map(|one| {
+                let service = one.resource.expect("a resource").attributes.remove(0);
+                assert_eq!(service.key, "service.name");
+                one.scope_metrics
+            });
+            keeper.lock().expect("no panic").push(scopes.flat_map(|scope| scope.metrics).collect());
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            reader.get_mut().write_all(answer).expect("an answer");
+        }
+    });
+    (endpoint, kept)
+}
+
+fn of<'a>(metrics: &'a [Metric], name: &str) -> &'a metric::Data {
+    let metric = metrics.iter().find(|metric| metric.name == name);
+    metric.and_then(|metric| metric.data.as_ref()).unwrap_or_else(|| panic!("no {name} in {metrics:#?}"))
+}
+
+#[test]
+fn a_collector_gets_the_metrics_of_a_load_with_its_end() {
+    needs_server!(Kind::Nginx);
+    let (server, (endpoint, kept)) = (Server::start(Kind::Nginx), collector());
+    let url = server.url("128.bin");
+    let words = ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "300ms", "--detail", "off", "--json"];
+    let said = run(straingauge(words).args(["--otlp", &endpoint])).exits_with(0).json();
+    let last = kept.lock().expect("no panic").pop().expect("it has sent metrics");
+    let metric::Data::Sum(points) = of(&last, "straingauge.load.points") else { panic!("{last:#?}") };
+    assert!(points.is_monotonic && points.aggregation_temporality() == AggregationTemporality::Cumulative);
+    let point = &points.data_points[0];
+    assert_eq!(point.value, Some(number_data_point::Value::AsDouble(1.0)));
+    assert!(point.start_time_unix_nano > 0 && point.start_time_unix_nano <= point.time_unix_nano, "{point:?}");
+    let port = point.attributes.iter().find(|attribute| attribute.key == "server.port").expect("the port");
+    let port = port.value.as_ref().and_then(|value| value.value.clone());
+    assert_eq!(port, Some(any_value::Value::IntValue(server.port.into())));
+    let metric::Data::Histogram(times) = of(&last, "http.client.request.duration") else { panic!("{last:#?}") };
+    let times = &times.data_points[0];
+    assert_eq!(times.bucket_counts.len(), times.explicit_bounds.len() + 1);
+    assert_eq!(times.bucket_counts.iter().sum::<u64>(), times.count);
+    let responses = &said["point"]["outcomes"];
+    let complete = responses["ok"].as_u64().expect("a count") + responses["non_2xx"].as_u64().expect("a count");
+    assert_eq!(times.count, complete, "every complete response of the window is in a bucket");
+    let metric::Data::Gauge(figures) = of(&last, "straingauge.figure") else { panic!("{last:#?}") };
+    assert!(figures.data_points.len() > 20, "{figures:#?}");
+}
+
+#[test]
+fn a_collector_gets_the_metrics_of_a_watch() {
+    needs_server!(Kind::Nginx);
+    let (server, (endpoint, kept)) = (Server::start(Kind::Nginx), collector());
+    let port = format!(":{}", server.port);
+    run(&mut straingauge(["watch", &port, "-d", "300ms", "--interval", "100ms", "--otlp", &endpoint])).exits_with(0);
+    let last = kept.lock().expect("no panic").pop().expect("it has sent metrics");
+    let metric::Data::Sum(states) = of(&last, "straingauge.connections") else { panic!("{last:#?}") };
+    assert!(!states.is_monotonic && !states.data_points.is_empty(), "{states:#?}");
+}
+
+#[test]
+fn a_collector_that_cannot_be_had_is_one_sentence_and_measuring_goes_on() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let url = server.url("128.bin");
+    let load = |endpoint: &str| {
+        let words = ["load", &url, "-c", "1", "--warmup", "10ms", "-d", "100ms", "--detail", "off", "--otlp", endpoint];
+        run(&mut straingauge(words))
+    };
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    load(&nobody).exits_with(0).complains_of(&[&nobody, "/v1/metrics", "measuring goes on"]);
+    for (endpoint, word) in [("127.0.0.1:4318", "http://"), ("https://127.0.0.1:4318", "TLS"), ("http://", "--otlp")] {
+        load(endpoint).exits_with(2).complains_of(&["--otlp", word]);
+    }
+    let words = ["find", &url, "--compare-with", "scale", "--otlp", &nobody, "--", "true"];
+    let said = run(&mut straingauge(words)).exits_with(2);
+    assert!(said.err.contains("--otlp") && said.err.contains("--compare-with"), "{}", said.err);
+}
