@@ -2,15 +2,32 @@
 //! `--json`, and the run directory of `--out`. `rig` calls it when a command has ended.
 
 use crate::rig::{Said, repository};
+use jsonschema::Validator;
 use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 
-/// Where a value breaks a schema; empty: nowhere.
-fn faults(name: &str, value: &Value) -> String {
+thread_local! {
+    /// Each is made once: it takes longer than what it checks.
+    static VALIDATORS: RefCell<HashMap<String, Rc<Validator>>> = RefCell::default();
+}
+
+fn validator(name: &str) -> Rc<Validator> {
+    VALIDATORS.with_borrow_mut(|made| made.entry(name.to_string()).or_insert_with(|| Rc::new(read(name))).clone())
+}
+
+fn read(name: &str) -> Validator {
     let file = repository().join(format!("docs/schemas/{name}.schema.json"));
     let text = std::fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
     let schema: Value = serde_json::from_str(&text).expect("a schema is JSON");
-    let validator = jsonschema::validator_for(&schema).unwrap_or_else(|why| panic!("{name}: {why}"));
+    jsonschema::validator_for(&schema).unwrap_or_else(|why| panic!("{name}: {why}"))
+}
+
+/// Where a value breaks a schema; empty: nowhere.
+fn faults(name: &str, value: &Value) -> String {
+    let validator = validator(name);
     let lines =
         validator.iter_errors(value).take(5).map(|fault| format!("\n  at '{}': {fault}", fault.instance_path()));
     lines.collect()
