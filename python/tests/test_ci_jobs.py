@@ -153,9 +153,15 @@ def test_githubs_job_passes_on_the_server_of_the_baseline(baseline: Any) -> None
     assert [code for _, code, _ in steps] == [0, 0, 0], steps
     found = checkout.cases("find.xml")
     assert found == {"the run reached its end": "passed", "find.peak_throughput_per_sec < 20/s": "passed"}
-    compared = checkout.cases("compare.xml")
     # Compared with itself: nothing is worse, though some tests may be unable to say so.
     assert set(compared.values()) <= {"passed", "skipped"} and "1 conns: p50" in compared
+
+
+def assert_worse(cases: "Dict[str, str]") -> None:
+    """Some figure tells that the slower server is worse, and none of its times passes; some may be too few to tell."""
+    assert "failure" in cases.values(), cases
+    times = {name: result for name, result in cases.items() if name.endswith((": p50", ": p99"))}
+    assert times and "passed" not in times.values(), cases
 
 
 @pytest.mark.program
@@ -166,9 +172,7 @@ def test_githubs_job_fails_on_a_slower_server(baseline: Any, tmp_path: Path) -> 
     # The last script turns code 4 into 0, and every other code but 0 into 1.
     assert [code for _, code, _ in steps] == [0, 3, 1], steps
     assert checkout.cases("find.xml")["find.peak_throughput_per_sec < 20/s"] == "failure"
-    compared = checkout.cases("compare.xml")
-    # Of the other figures some may be too few to tell: a point of the slow server has a few answers.
-    assert compared["1 conns: p50"] == "failure" and "passed" not in (compared["1 conns: p99"], compared["2 conns: p50"])
+    assert_worse(checkout.cases("compare.xml"))
     assert "B is worse than A by more than 10 %" in steps[2][2]
 
 
@@ -182,7 +186,7 @@ def test_gitlabs_job_fails_with_code_3_on_a_slower_server(baseline: Any, tmp_pat
     ended = checkout.shell(script, "-e", "-o", "pipefail")
     assert ended.returncode == 3, f"{ended.stdout}\n{ended.stderr}"
     assert checkout.cases("find.xml")["find.peak_throughput_per_sec < 0/s"] == "passed"
-    assert checkout.cases("compare.xml")["1 conns: p50"] == "failure"
+    assert_worse(checkout.cases("compare.xml"))
     kept = [*job["artifacts"]["paths"], *job["artifacts"]["reports"]["junit"]]
     assert all((checkout.folder / name).exists() for name in kept), kept
     assert is_a_summary((checkout.folder / "compare.md").read_text())

@@ -25,6 +25,8 @@ const AT_ONCE_MS: u32 = 500;
 const PER_RING: u64 = 32_768;
 /// Connections closed or probed in one round.
 const RELEASES: u64 = 4_096;
+/// Rounds of probing after a handshake hung. A server that closes idle connections would be probed for ever.
+const ROUNDS: u32 = 4;
 /// A server that lacks a connection reports it within this: a second until the probe, and a round trip.
 const ANSWERED_WITHIN_NS: u64 = 2_000_000_000;
 
@@ -38,7 +40,8 @@ struct Attempt {
 
 /// Finds connections that the server does not have. A kernel whose accept queue is full may take a handshake for done
 /// and forget it (SYN cookies: no state is kept until the last segment, which is then dropped), and the client's end
-/// stays established for ever. That happens only if other handshakes hang, so connections are probed only if one did.
+/// stays established for ever. That happens only if other handshakes hang, so connections are probed only if one did. What is
+/// opened in place of such connections may meet the same queue, so a round that finds some is followed by another.
 enum Probing {
     /// Slots from here on are not probed yet.
     Begins(u32),
@@ -73,8 +76,10 @@ pub(super) struct Keeper {
     /// Held connections that we are closing.
     closing: u64,
     paused_until_ns: u64,
-    /// A handshake hung since the last probing call.
-    has_hung: bool,
+    /// Rounds of probing that are still worth it.
+    rounds_left: u32,
+    /// A handshake hung since the last round began, or the round found connections that the server did not have.
+    is_in_doubt: bool,
     probing: Option<Probing>,
     /// What only grows is counted here as it happens, the rest when it is published.
     counts: ColdCounts,
@@ -112,7 +117,8 @@ impl Keeper {
             held: 0,
             closing: 0,
             paused_until_ns: 0,
-            has_hung: false,
+            rounds_left: 0,
+            is_in_doubt: false,
             probing: None,
             counts: ColdCounts::default(),
         };
@@ -175,7 +181,7 @@ impl Keeper {
             + self.leases.capacity() * size_of::<u32>();
         self.counts = ColdCounts {
             established: self.held - self.closing,
-            is_in_doubt: self.has_hung || self.probing.is_some(),
+            is_in_doubt: self.is_in_doubt || self.probing.is_some(),
             cpu_ns: thread_cpu_ns(),
             user_bytes: bytes as u64,
             ..self.counts
@@ -188,8 +194,9 @@ impl Keeper {
         let slots = self.leases.len() as u32;
         let next = |from: u32| from.saturating_add(RELEASES as u32).min(slots);
         self.probing = match self.probing.take() {
-            None if self.has_hung && self.under_way == 0 && self.held - self.closing == target => {
-                self.has_hung = false;
+            None if self.is_in_doubt && self.under_way == 0 && self.held - self.closing == target => {
+                self.is_in_doubt = false;
+                self.rounds_left -= 1;
                 Some(Probing::Begins(0))
             }
             None => None,
@@ -263,7 +270,7 @@ impl Keeper {
         self.under_way -= 1;
         let now_ns = monotonic_ns();
         if now_ns - attempt.began_ns > HANGS_AFTER_NS {
-            self.has_hung = true;
+            self.hung();
             self.herd.fall_back(now_ns);
         }
         let is_broken = conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
@@ -291,6 +298,10 @@ impl Keeper {
         Ok(())
     }
 
+    fn hung(&mut self) {
+        (self.is_in_doubt, self.rounds_left) = (true, ROUNDS);
+    }
+
     fn failed(&mut self, now_ns: u64) {
         self.counts.failed += 1;
         self.herd.fall_back(now_ns);
@@ -304,7 +315,7 @@ impl Keeper {
         for number in 0..self.attempts.len() {
             let Some(attempt) = self.attempts[number] else { continue };
             if now_ns.saturating_sub(attempt.began_ns) > self.connect_timeout_ns {
-                self.has_hung = true;
+                self.hung();
                 self.attempts[number] = None;
                 self.free_attempts.push(number as u32);
                 self.under_way -= 1;
@@ -351,6 +362,7 @@ impl Keeper {
                 Some(lease) => {
                     self.ports.release(lease, false, now_ns);
                     self.counts.dropped += 1;
+                    self.is_in_doubt |= self.probing.is_some() && self.rounds_left > 0;
                     dropped_at_once |= now_ms.saturating_sub(filled_ms) < AT_ONCE_MS;
                 }
                 // We closed it.
