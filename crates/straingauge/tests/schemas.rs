@@ -2,7 +2,8 @@
 //! `--json`, and the run directory of `--out`. `rig` calls it when a command has ended.
 
 use crate::rig::{Said, repository};
-use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,9 +29,20 @@ fn read(name: &str) -> Validator {
 /// Where a value breaks a schema; empty: nowhere.
 fn faults(name: &str, value: &Value) -> String {
     let validator = validator(name);
-    let lines =
-        validator.iter_errors(value).take(5).map(|fault| format!("\n  at '{}': {fault}", fault.instance_path()));
-    lines.collect()
+    validator.iter_errors(value).take(5).map(|fault| told(&fault)).collect()
+}
+
+/// Of alternatives, the one whose faults lie deepest was meant: the others fail at their `kind`.
+fn told(fault: &ValidationError) -> String {
+    if let ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context } = fault.kind() {
+        let depth = |faults: &&Vec<ValidationError>| {
+            faults.iter().map(|fault| fault.instance_path().as_str().len()).max().unwrap_or_default()
+        };
+        if let Some(meant) = context.iter().max_by_key(depth).filter(|faults| depth(faults) > 0) {
+            return meant.iter().take(5).map(told).collect();
+        }
+    }
+    format!("\n  at '{}': {fault}", fault.instance_path())
 }
 
 #[track_caller]
