@@ -68,8 +68,8 @@ record::worded! {
 pub struct Difference {
     /// Sweep of the points.
     pub sweep: Sweep,
-    /// Connections, or offered requests per second; not a number (`null`) where it is over all loads.
-    pub load: f64,
+    /// Connections, or offered requests per second; absent where it is over all loads.
+    pub load: Option<f64>,
     /// Name of the figure.
     pub figure: &'static str,
     /// The short word for it.
@@ -213,7 +213,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
         points_b.extend(others.iter().copied());
         differences.extend(
             FIGURES.iter().filter_map(|figure| {
-                difference(*key, figure, (points, others), is_paired, (confidence, threshold_ratio))
+                difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold_ratio))
             }),
         );
     }
@@ -291,7 +291,7 @@ fn pairs_of(a: &[&Point], b: &[&Point], figure: &str) -> Vec<(u32, (f64, f64))> 
 }
 
 fn difference(
-    at: (Sweep, f64),
+    at: (Sweep, Option<f64>),
     figure: &Figure,
     (a, b): (&[&Point], &[&Point]),
     is_paired: bool,
@@ -311,7 +311,7 @@ fn difference(
 
 /// The difference of logarithms whose mean difference has this standard error and these degrees of freedom.
 fn of_logs(
-    (sweep, load): (Sweep, f64),
+    (sweep, load): (Sweep, Option<f64>),
     (figure, word, better): &Figure,
     (a, b): (Vec<f64>, Vec<f64>),
     tested: Option<(f64, f64)>,

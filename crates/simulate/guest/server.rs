@@ -15,7 +15,7 @@ const STARTS_WITHIN_NS: u64 = 20_000_000_000;
 const LOOK_AGAIN_NS: u64 = 20_000_000;
 /// A load that has not opened its connections after this time of the guest's will not.
 const OPENS_WITHIN_NS: u64 = 20_000_000_000;
-/// From the last packet of a load to its end, in time of the guest's.
+/// From the last packet of a load to its end, in time of the guest's; one that sends nothing for longer goes on.
 const ENDS_WITHIN_NS: u64 = 1_000_000_000;
 /// A server that does not answer within this time of the guest's is not judged by its answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -50,9 +50,9 @@ pub fn run(job: &Server) -> Outcome<()> {
         let after = network::packets()?;
         check_it_goes_on(&mut load)?;
         let (received, sent) = (after.0 - before.0, after.1 - before.1);
-        // It may be over and still at work on its account.
+        // One that was over within the count sends nothing more, and may be still at work on its account.
         let end = sys::now_ns() + ENDS_WITHIN_NS;
-        while received == 0 && sent == 0 && sys::now_ns() < end {
+        while network::packets()? == after && sys::now_ns() < end {
             sys::sleep_until(sys::now_ns() + LOOK_AGAIN_NS);
             check_it_goes_on(&mut load)?;
         }

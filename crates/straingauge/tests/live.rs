@@ -184,8 +184,11 @@ fn a_browser_follows_the_run_and_leaves_open_what_the_reader_opened() {
     person.waits_for(&of_report("querySelectorAll('svg').length > 0"));
     let points = "[...document.getElementById('report').contentDocument.querySelectorAll('details')]\
                   .find((one) => one.querySelector('summary').textContent.startsWith('All '))";
-    person.sees(&format!("{points}.open = true"));
-    person.sees(&of_report("body.setAttribute('data-seen', '')"));
+    // In one go: between two the report may be loaded anew.
+    person.waits_for(&format!(
+        "(() => {{ const one = {points}; if (!one) return false; one.open = true; \
+         one.ownerDocument.body.setAttribute('data-seen', ''); return true; }})()"
+    ));
     // The report is loaded anew with the next points: the mark on the old one is gone.
     person.waits_for(&of_report("body?.hasAttribute('data-seen') === false"));
     person.waits_for(&format!("{points}?.open"));

@@ -100,7 +100,7 @@ pub fn price(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Price> {
             let pairs: Vec<(f64, f64)> =
                 by_round.values().map(|pairs| (mean_of(pairs, |pair| pair.0), mean_of(pairs, |pair| pair.1))).collect();
             let logs = pairs.iter().copied().unzip();
-            let at = (sweep, f64::NAN);
+            let at = (sweep, None);
             of_logs(at, figure, logs, student_pairs(&pairs), is_invalid, (confidence_ratio, threshold_ratio))
         })
         .collect();

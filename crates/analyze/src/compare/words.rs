@@ -78,10 +78,11 @@ fn detectable(comparison: &Comparison) -> Vec<String> {
         .collect()
 }
 
-/// The load of a difference: `64 conns`, `81.2k/s`.
+/// The load of a difference: `64 conns`, `81.2k/s`, `all loads`.
 pub fn load_words(difference: &Difference) -> String {
-    match difference.sweep {
-        Sweep::Rate => format!("{}/s", format_si(difference.load)),
-        _ => format!("{} conns", grouped(difference.load)),
+    match (difference.load, difference.sweep) {
+        (None, _) => "all loads".into(),
+        (Some(load), Sweep::Rate) => format!("{}/s", format_si(load)),
+        (Some(load), _) => format!("{} conns", grouped(load)),
     }
 }
