@@ -175,7 +175,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
     let mark = |difference: &Difference| Mark {
         interval: difference.interval.map(|interval| (interval.low, interval.high)),
         n: Some(difference.n.0.min(difference.n.1) as u64),
-        ..(difference.load, difference.ratio).into()
+        ..(difference.load.unwrap_or(0.0), difference.ratio).into()
     };
     let series: Vec<Series> = words
         .iter()
@@ -197,7 +197,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
     let ends = series.iter().flat_map(|one| &one.line).filter_map(|mark| mark.interval);
     let ends = ends.flat_map(|(from, to)| [from.max(low / 3.0), to.min(high * 3.0)]);
     let y_scale = Scale::ratios(ends.chain(found.iter().copied()));
-    let loads = comparison.differences.iter().map(|one| one.load);
+    let loads = comparison.differences.iter().filter_map(|one| one.load);
     let is_rate = sweep == Sweep::Rate;
     let x_scale = if is_rate { Scale::linear(loads, format_si) } else { Scale::doublings(loads) };
     let limit = |at: f64, label: String| Limit { label, at };
