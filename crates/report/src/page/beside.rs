@@ -172,10 +172,12 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
         }
     }
     let middle = words.len().saturating_sub(1) as f64 / 2.0;
-    let mark = |difference: &Difference| Mark {
-        interval: difference.interval.map(|interval| (interval.low, interval.high)),
-        n: Some(difference.n.0.min(difference.n.1) as u64),
-        ..(difference.load.unwrap_or(0.0), difference.ratio).into()
+    let mark = |difference: &Difference| {
+        Some(Mark {
+            interval: difference.interval.map(|interval| (interval.low, interval.high)),
+            n: Some(difference.n.0.min(difference.n.1) as u64),
+            ..(difference.load?, difference.ratio).into()
+        })
     };
     let series: Vec<Series> = words
         .iter()
@@ -184,7 +186,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
         .map(|(at, (word, class))| Series {
             name: word.to_string(),
             class,
-            line: comparison.differences.iter().filter(|one| one.word == *word).map(mark).collect(),
+            line: comparison.differences.iter().filter(|one| one.word == *word).filter_map(mark).collect(),
             is_dotted: true,
             has_whiskers: true,
             shift_px: (at as f64 - middle) * 4.0,
