@@ -199,7 +199,7 @@ fn a_comparison_answers_hover_zoom_a_hidden_curve_and_a_click() {
         "{told}"
     );
     person.presses("Enter");
-    person.waits_for("location.hash === '#b-load-connections-1'");
+    person.waits_for("document.activeElement.id === 'b-load-connections-1'");
     let load = person.reads("document.activeElement.innerText");
     assert!(load.contains("tcp_sendmsg") && load.contains("5.00"), "the load of B: {load}");
 
