@@ -78,9 +78,8 @@ impl Person {
         person.call("Emulation.setFocusEmulationEnabled", json!({ "enabled": true }));
         person.call("Emulation.setScriptExecutionDisabled", json!({ "value": !desk.has_script }));
         person.call("Page.navigate", json!({ "url": format!("file://{}", page.display()) }));
-        while !person.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
-            person.read();
-        }
+        // The event of a load may be that of the blank page before.
+        person.waits_for("location.href !== 'about:blank' && document.readyState === 'complete'");
         person
     }
 
