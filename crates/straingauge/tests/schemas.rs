@@ -33,9 +33,9 @@ fn faults(name: &str, value: &Value) -> String {
 }
 
 /// Of alternatives, the one whose faults lie deepest was meant: the others fail at their `kind`.
-fn told(fault: &ValidationError) -> String {
+fn told(fault: &ValidationError<'_>) -> String {
     if let ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context } = fault.kind() {
-        let depth = |faults: &&Vec<ValidationError>| {
+        let depth = |faults: &&Vec<ValidationError<'_>>| {
             faults.iter().map(|fault| fault.instance_path().as_str().len()).max().unwrap_or_default()
         };
         if let Some(meant) = context.iter().max_by_key(depth).filter(|faults| depth(faults) > 0) {
