@@ -80,19 +80,17 @@ impl Fit {
         Fit { squares: fit.squares_of(measured), ..fit }
     }
 
-    /// The bend at x: how far the curve lies below the first line, and the weight of the second line.
-    fn bent(&self, x: f64) -> (f64, f64) {
-        let z = self.bend * (1.0 - self.slope) * (x - self.knee);
-        let softplus = z.max(0.0) + (-z.abs()).exp().ln_1p();
-        (softplus / self.bend, 1.0 / (1.0 + (-z).exp()))
-    }
-
-    fn residual(&self, at: &Measured) -> f64 {
-        at.level - (self.level + at.x - self.bent(at.x).0)
+    /// How far a measured level lies above the curve, and the weight of the second line there.
+    fn residual(&self, at: &Measured) -> (f64, f64) {
+        let z = self.bend * (1.0 - self.slope) * (at.x - self.knee);
+        let small = (-z.abs()).exp();
+        let softplus = z.max(0.0) + small.ln_1p();
+        let share = if z > 0.0 { 1.0 } else { small } / (1.0 + small);
+        (at.level - (self.level + at.x - softplus / self.bend), share)
     }
 
     fn squares_of(&self, measured: &[Measured]) -> f64 {
-        measured.iter().map(|at| at.precision * self.residual(at).powi(2)).sum()
+        measured.iter().map(|at| at.precision * self.residual(at).0.powi(2)).sum()
     }
 
     /// The nearest least-squares fit (Levenberg and Marquardt) with a slope of at most this.
@@ -101,9 +99,8 @@ impl Fit {
         for _ in 0..STEPS {
             let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
             for at in measured {
-                let share = self.bent(at.x).1;
+                let (residual, share) = self.residual(at);
                 let row = [1.0, share * (1.0 - self.slope), share * (at.x - self.knee)];
-                let residual = self.residual(at);
                 for i in 0..3 {
                     right[i] += at.precision * row[i] * residual;
                     for j in 0..3 {
