@@ -16,6 +16,8 @@ const FROM: f64 = 1.0 / 16.0;
 const UP_TO: f64 = 5.0;
 /// Up to this multiple of the least sum of squares a fit is about as good.
 const AS_WELL: f64 = 1.5;
+/// A step that takes away a smaller share of the sum of squares is the last.
+const ENOUGH: f64 = 1e-4;
 /// The most damped steps of a fit.
 const STEPS: usize = 25;
 
@@ -101,13 +103,18 @@ impl Fit {
             for at in measured {
                 let (residual, share) = self.residual(at);
                 let row = [1.0, share * (1.0 - self.slope), share * (at.x - self.knee)];
-                for i in 0..3 {
-                    right[i] += at.precision * row[i] * residual;
-                    for j in 0..3 {
-                        matrix[i][j] += at.precision * row[i] * row[j];
-                    }
-                }
+                let [_, of_knee, of_slope] = row.map(|share| at.precision * share);
+                right[0] += at.precision * residual;
+                right[1] += of_knee * residual;
+                right[2] += of_slope * residual;
+                matrix[0][0] += at.precision;
+                matrix[0][1] += of_knee;
+                matrix[0][2] += of_slope;
+                matrix[1][1] += of_knee * row[1];
+                matrix[1][2] += of_knee * row[2];
+                matrix[2][2] += of_slope * row[2];
             }
+            (matrix[1][0], matrix[2][0], matrix[2][1]) = (matrix[0][1], matrix[0][2], matrix[1][2]);
             for (i, row) in matrix.iter_mut().enumerate() {
                 row[i] = row[i] * (1.0 + damping) + 1e-9;
             }
@@ -120,7 +127,7 @@ impl Fit {
             };
             next.squares = next.squares_of(measured);
             if next.squares < self.squares {
-                let is_enough = self.squares - next.squares < 1e-12;
+                let is_enough = self.squares - next.squares < ENOUGH * self.squares + 1e-12;
                 self = next;
                 damping /= 4.0;
                 if is_enough {
