@@ -211,11 +211,9 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
         matched += 1;
         points_a.extend(points.iter().copied());
         points_b.extend(others.iter().copied());
-        differences.extend(
-            FIGURES.iter().filter_map(|figure| {
-                difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold_ratio))
-            }),
-        );
+        differences.extend(FIGURES.iter().filter_map(|figure| {
+            difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold_ratio))
+        }));
     }
     if matched == 0 {
         let name = |run: &RunDir| run.path.display().to_string();
