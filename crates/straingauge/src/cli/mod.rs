@@ -122,6 +122,9 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
     let filled = |text: Option<&StyledStr>| {
         text.map(|text| {
             let mut text = text.to_string();
+            if !text.contains('{') {
+                return text;
+            }
             // The first of a name counts: a command's own.
             for (name, value) in &words {
                 text = text.replace(&format!("{{{name}}}"), value);
