@@ -1,7 +1,7 @@
 //! Servers with planted faults: `find` names the fault, and compares such a server with a whole one.
 
 use crate::rig::{
-    Said, free_port, member, open_dir, points, program, repository, run, run_record, skip_unless, straingauge,
+    Said, free_port, member, open_dir, points, program, repository, run, run_record, skip_unless, skipped, straingauge,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -108,6 +108,9 @@ fn a_limit_of_cpu_time_is_named() {
     command.args(words(&faulty.expect("just checked"), "none", port));
     let said = run(&mut command).exits_with(0);
     let proven = rules(&said, |cause| cause["certainty"] == "cause");
+    if proven.is_empty() && said.out.contains("The machine was not quiet enough to name a cause") {
+        return skipped("other work took the CPUs before the limit did, and the run says so");
+    }
     assert_eq!(proven, ["cpu-quota"], "{}", said.json()["verdict"]);
 }
 

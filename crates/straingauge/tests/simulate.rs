@@ -286,6 +286,10 @@ fn caches_change_no_count_of_a_real_server_and_one_boot_serves_jobs_that_fail() 
     let kernel = Kernel::find(None).expect("looked for before");
     let mut image = experiment::image_of(&kernel, &cached.workload).expect("nginx's files");
     image.take_program(Path::new("/bin/ls"), None).expect("every machine has one");
+    let busybox = program("busybox");
+    skip_unless!(busybox.is_some(), "busybox is not installed (apt-get install busybox-static)");
+    let busybox = busybox.expect("just checked");
+    image.take_program(&busybox, None).expect("a program");
     let mut saved = Saved::boot(&qemu, &kernel, &image, 1, cached.limits, &|| false).expect("a boot");
     // A delay, so that the guest is idle most of the time, over which its clock jumps.
     let plan = PointPlan { connections: 4, rate_per_sec: 0, delay_us: 1000 };
@@ -323,6 +327,14 @@ fn caches_change_no_count_of_a_real_server_and_one_boot_serves_jobs_that_fail() 
     }
     let why = sample(&ends).expect_err("ls is no server").to_string();
     assert!(why.contains("did not start in the guest") && why.contains("No such file"), "{why}");
+    let mut denies = plain.clone();
+    if let Workload::Server(server) = &mut denies.workload {
+        let busybox = busybox.display().to_string();
+        let words = [&busybox, "nc", "-ll", "-p", "8080", "-e", &busybox, "echo", "-DENIED", "no", "web"];
+        server.command = words.map(String::from).into();
+    }
+    let why = sample(&denies).expect_err("no HTTP").to_string();
+    assert!(why.contains("port 8080 does not answer HTTP") && why.contains("'-DENIED no web'"), "{why}");
     let workload = Workload::Bench { warmup_packets: 1, packets: 10 };
     let unpackable = Experiment { workload, objects: true, pack: vec!["no_such_struct".into()], ..cached };
     let why = sample(&unpackable).expect_err("there is no such structure").to_string();
@@ -370,18 +382,6 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
 fn a_guest_without_time_says_so() {
     needs_guest!();
     simulate(&["--guest-timeout", "1ms"]).exits_with(1).complains_of(&["did not end within", "--guest-timeout"]);
-}
-
-#[test]
-fn a_server_that_speaks_no_http_is_said_before_the_load() {
-    needs_guest!();
-    let Some(busybox) = program("busybox") else {
-        return crate::rig::skipped("busybox is not installed (apt-get install busybox-static)");
-    };
-    let busybox = busybox.display().to_string();
-    let server = [&busybox, "nc", "-ll", "-p", "8080", "-e", &busybox, "echo", "-DENIED", "no", "web"];
-    let said = simulate(&[&["--connections", "1", "--no-caches", "--"], &server[..]].concat());
-    said.exits_with(1).complains_of(&["port 8080", "does not answer HTTP", "'-DENIED no web'"]);
 }
 
 #[test]
