@@ -162,9 +162,10 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
         for point in profiled {
             let functions = point["functions"].as_array().expect("functions are listed");
             assert!(functions.iter().all(|cost| cost["us_per_request"].as_f64() > Some(0.0)), "{functions:?}");
-            // The scheduler also charges the server for receiving at the client's end, inside the server's own send.
+            // The scheduler also charges the server for receiving at the client's end, inside the server's own send; twenty samples
+            // beside other work say little more than the order of magnitude.
             let own = point["figures"]["server.cpu_us_per_request"]["value"].as_f64().expect("watched");
-            assert!(layers(point) > Some(own / 5.0), "layers {:?} us, scheduler {own} us", layers(point));
+            assert!(layers(point) > Some(own / 20.0), "layers {:?} us, scheduler {own} us", layers(point));
         }
     }
 }
