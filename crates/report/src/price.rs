@@ -45,8 +45,9 @@ pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price) -> Vec<Vec<String>> {
         })
         .collect();
     let yields = [a, b].map(|run| zones::of_run(run).connections.map(|found| yield_words(&found.yield_point)));
-    if let [Some(without), Some(with)] = yields {
-        rows.push(vec!["yield point".into(), without, with]);
+    if let [Some((without, ends)), Some((with, ends_with))] = yields {
+        rows.push(vec!["yield point".into(), without, String::new(), String::new(), ends]);
+        rows.push(vec![String::new(), String::new(), with, String::new(), ends_with]);
     }
     let mut own = |name: &str, own: &Option<Own>, words: &dyn Fn(f64) -> String| {
         let Some(Own { mean, interval, n, .. }) = own else { return };
@@ -59,9 +60,9 @@ pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price) -> Vec<Vec<String>> {
     rows
 }
 
-fn yield_words(point: &PointFinding) -> String {
-    match point.estimate {
-        Some(load) => format!("{}{}", grouped(load), zones::interval(point, Sweep::Connections)),
-        None => "none".into(),
-    }
+/// The yield point and its interval. Each has a row: side by side they do not fit 80 columns.
+fn yield_words(point: &PointFinding) -> (String, String) {
+    let ends = zones::interval(point, Sweep::Connections);
+    let ends = ends.trim_start_matches(" (").trim_end_matches(')').to_string();
+    point.estimate.map_or_else(|| ("none".into(), String::new()), |load| (grouped(load), ends))
 }
