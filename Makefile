@@ -30,7 +30,7 @@ test-native: ## the C and C++ rooms only
 	@setup/install test
 	@.ci/suites native
 
-demo: ## find nginx's yield point and draw the report: five minutes with the build
+demo: ## find nginx's yield point and draw the report: four minutes with the build
 	@setup/install demo
 	@testbed/demo
 

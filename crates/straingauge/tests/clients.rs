@@ -63,6 +63,11 @@ fn who_closes_first_keeps_the_time_wait() {
     }
 }
 
+/// The machine's CPUs.
+fn cpus() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
+}
+
 #[test]
 fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
     use std::os::fd::AsRawFd;
@@ -77,10 +82,13 @@ fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
     let said: Said = run(&mut command);
     let json = said.json();
     assert_eq!(count(&json, "sent"), 500, "the schedule holds: {json:#}");
-    // A client without a CPU looks at the clock late, and what it has not given up by the end is unfinished.
+    // A client without a CPU looks at the clock late, and what it has not given up by the end is unfinished: so few may
+    // be given up only on a machine whose CPUs other work has.
     let given_up = count(&json, "connect_timed_out");
     let accounted: u64 = ["connect_timed_out", "timed_out", "unfinished"].iter().map(|what| count(&json, what)).sum();
-    assert!(given_up > 0 && accounted == 500, "{json:#}");
+    let others = figure(&json, "machine.other_cpus_used") + cpus() * figure(&json, "machine.cpu_steal_ratio");
+    let at_least = if others < cpus() / 2.0 { 450 } else { 1 };
+    assert!(given_up >= at_least && accounted == 500, "other work has {others} CPUs: {json:#}");
     assert_eq!(count(&json, "local_limit"), 0, "no port or descriptor ran out: {json:#}");
 }
 
