@@ -2,7 +2,7 @@
 
 use crate::error::{Result, unusable};
 use record::LoadPlan;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 
 /// Refuses a plan with fewer connections than clients.
 pub fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
@@ -15,16 +15,40 @@ pub fn can_be_split(plan: &LoadPlan, clients: u64) -> Result<()> {
     )))
 }
 
-/// Several machines send to a target only if it is loopback, or named as allowed: a typo must not become an attack.
-pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr]) -> Result<()> {
+/// Whether a load by this many machines may be sent to these addresses of a host: a typo must not become an attack.
+/// One machine may send to private networks and to itself; several only to loopback, as they are what a typo would make
+/// worse. Anything else has to be named as allowed.
+pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr], machines: u64) -> Result<()> {
     let is_named = |text: &str| allowed.iter().any(|known| known.trim_matches(['[', ']']).eq_ignore_ascii_case(text));
-    let is_permitted = |address: &IpAddr| address.is_loopback() || is_named(&address.to_string());
+    let is_near =
+        |address: &IpAddr| address.is_loopback() || (machines < 2 && (is_private(address) || is_ours(address)));
+    let is_permitted = |address: &IpAddr| is_near(address) || is_named(&address.to_string());
     if is_named(host.trim_matches(['[', ']'])) || addresses.iter().all(is_permitted) {
         return Ok(());
     }
-    Err(unusable(format!(
-        "several clients would send load to {host}: if it is yours to load, allow it with --allow-target {host}"
-    )))
+    let why = match machines {
+        0 | 1 => format!("{host} is on a public network, and a load on a server of somebody else is an attack"),
+        _ => format!("several clients would send load to {host}"),
+    };
+    Err(unusable(format!("{why}: if it is yours to load, allow it with --allow-target {host}")))
+}
+
+/// Whether no address of the public Internet is like this: private, shared by a provider, or of one link (RFC 1918, 6598,
+/// 3927, 4193, 4291).
+fn is_private(address: &IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(four) => {
+            let [first, second, ..] = four.octets();
+            let is_shared = first == 100 && second & 0xc0 == 64;
+            four.is_loopback() || four.is_private() || four.is_link_local() || four.is_unspecified() || is_shared
+        }
+        IpAddr::V6(six) => six.is_unique_local() || six.is_unicast_link_local() || six.is_unspecified(),
+    }
+}
+
+/// Whether this machine has the address. Asks the kernel; sends nothing.
+fn is_ours(address: &IpAddr) -> bool {
+    UdpSocket::bind((*address, 0)).is_ok()
 }
 
 #[cfg(test)]
@@ -35,14 +59,47 @@ mod tests {
     fn several_clients_send_only_where_they_are_allowed() {
         let address = |text: &str| vec![text.parse::<IpAddr>().unwrap()];
         let list = |hosts: &[&str]| hosts.iter().map(|host| host.to_string()).collect::<Vec<_>>();
-        assert!(permit(&[], "127.0.0.1", &address("127.0.0.1")).is_ok());
-        assert!(permit(&[], "::1", &address("::1")).is_ok());
-        assert!(permit(&[], "example.org", &address("192.0.2.1")).is_err());
-        assert!(permit(&list(&["example.com"]), "example.org", &address("192.0.2.1")).is_err());
-        assert!(permit(&list(&["Example.org"]), "example.org", &address("192.0.2.1")).is_ok());
-        assert!(permit(&list(&["192.0.2.1"]), "example.org", &address("192.0.2.1")).is_ok());
+        assert!(permit(&[], "127.0.0.1", &address("127.0.0.1"), 2).is_ok());
+        assert!(permit(&[], "::1", &address("::1"), 2).is_ok());
+        assert!(permit(&[], "example.org", &address("192.0.2.1"), 2).is_err());
+        assert!(permit(&list(&["example.com"]), "example.org", &address("192.0.2.1"), 2).is_err());
+        assert!(permit(&list(&["Example.org"]), "example.org", &address("192.0.2.1"), 2).is_ok());
+        assert!(permit(&list(&["192.0.2.1"]), "example.org", &address("192.0.2.1"), 2).is_ok());
         // A name that also leads elsewhere is not allowed by one of its addresses.
         let both = [address("192.0.2.1"), address("192.0.2.2")].concat();
-        assert!(permit(&list(&["192.0.2.1"]), "example.org", &both).is_err());
+        assert!(permit(&list(&["192.0.2.1"]), "example.org", &both, 2).is_err());
+    }
+
+    #[test]
+    fn one_client_needs_permission_for_public_addresses_alone() {
+        let sent = |text: &str| permit(&[], "host", &[text.parse::<IpAddr>().unwrap()], 1);
+        for near in [
+            "127.0.0.2",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "0.0.0.0",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(sent(near).is_ok(), "{near}");
+        }
+        for far in
+            ["192.0.2.1", "172.32.0.1", "100.128.0.1", "100.63.255.255", "11.0.0.1", "2001:db8::1", "::ffff:192.0.2.1"]
+        {
+            let why = sent(far).expect_err(far).to_string();
+            assert!(why.contains("--allow-target host"), "{why}");
+            assert!(permit(&["host".into()], "host", &[far.parse().unwrap()], 1).is_ok(), "{far}");
+        }
+        // One public address of a name is enough.
+        let both: Vec<IpAddr> = ["10.0.0.1", "192.0.2.1"].iter().map(|text| text.parse().unwrap()).collect();
+        assert!(permit(&[], "host", &both, 1).is_err());
+        // Several clients are less free.
+        assert!(permit(&[], "host", &both[..1], 2).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! Starts the workers that send a load instead of this process.
 
+use crate::ask;
 use crate::cli::{FleetOptions, LoadOptions, RayOptions, WorkerLossWord};
 use crate::defaults;
 use crate::failure::wrong_usage;
@@ -25,8 +26,11 @@ pub fn connect(
         return Err(wrong_usage("straingauge fleet starts its own clients: leave --client out, or leave fleet out"));
     }
     if clients.client.is_empty() && clients.ray.is_none() {
-        if clients.on_worker_loss.is_some() || !clients.allow_target.is_empty() {
-            return Err(wrong_usage("--on-worker-loss and --allow-target apply to clients: add --client COMMAND"));
+        if clients.on_worker_loss.is_some() {
+            return Err(wrong_usage("--on-worker-loss applies to clients: add --client COMMAND"));
+        }
+        if !starts_server {
+            permit(clients, host, plan, 1, stop)?;
         }
         return Ok(None);
     }
@@ -53,10 +57,7 @@ pub fn connect(
     if clients.ray.is_none() || clients.ray.as_ref().is_some_and(|ray| ray.workers.is_some()) {
         remote::can_be_split(plan, wanted).map_err(as_usage)?;
     }
-    if wanted > 1 {
-        let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
-        remote::permit(&clients.allow_target, host, &addresses).map_err(as_usage)?;
-    }
+    permit(clients, host, plan, wanted, stop)?;
     let on_loss = match clients.on_worker_loss {
         Some(WorkerLossWord::GoOn) => OnLoss::GoOn,
         _ => OnLoss::End,
@@ -70,6 +71,19 @@ pub fn connect(
     remote::can_be_split(plan, sources.len() as u64).map_err(as_usage)?;
     progress.show(&format!("starting {} clients", sources.len()));
     Ok(Some(Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?))
+}
+
+/// Whether the load may be sent where the plan says. Where one client would send it and the user sits at a terminal, the
+/// user is asked.
+fn permit(clients: &FleetOptions, host: &str, plan: &LoadPlan, machines: u64, stop: &Stop) -> Result<()> {
+    let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
+    match remote::permit(&clients.allow_target, host, &addresses, machines) {
+        Err(why) if machines < 2 && ask::is_possible() => {
+            let question = format!("{host} is on a public network. Is it yours to load?");
+            if ask::yes(&question, stop)? { Ok(()) } else { Err(as_usage(why)) }
+        }
+        answer => answer.map_err(as_usage),
+    }
 }
 
 /// Anything refused before a worker starts is a mistake in the user's input.

@@ -1,6 +1,7 @@
 //! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
 //! prints.
 
+mod ask;
 mod cli;
 mod commands;
 mod companions;

@@ -206,6 +206,9 @@ fn wrong_usage_of_find_is_said() {
     }
     run(straingauge(["find", &url, "--budget", "1ms"]).args(["--quiet"])).exits_with(2).complains_of(&["--budget"]);
     run(&mut straingauge(["find"])).exits_with(2).complains_of(&["URL"]);
+    run(&mut straingauge(["find", "http://192.0.2.1/"]))
+        .exits_with(2)
+        .complains_of(&["public", "--allow-target 192.0.2.1"]);
 }
 
 #[test]

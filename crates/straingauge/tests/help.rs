@@ -1,6 +1,7 @@
 //! The help texts as a person sees them. After a change that is meant: `UPDATE_EXPECT=1 cargo test -p straingauge help`.
 
 use crate::rig::{repository, run, straingauge};
+use std::collections::BTreeSet;
 
 fn assert_golden(name: &str, actual: &str) {
     let folder = repository().join("crates/straingauge/tests/golden");
@@ -47,9 +48,46 @@ fn help_texts_are_as_reviewed() {
 
 #[test]
 fn help_and_version_are_no_errors_and_nothing_is_wrong_usage() {
-    assert!(help(&["--version"]).starts_with("straingauge "));
+    for version in [help(&["--version"]), help(&["-V"])] {
+        assert!(version.starts_with("straingauge ") && version.contains("BPF programs"), "{version}");
+    }
     let said = run(&mut straingauge::<&str>([])).exits_with(2);
     assert!(said.err.contains("Usage"), "{}", said.err);
+}
+
+/// The options that a text names: words that begin with two dashes.
+fn options(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '-'));
+    words.filter(|word| word.starts_with("--") && word.len() > 2).collect()
+}
+
+#[test]
+fn the_manual_and_the_completions_name_all_commands_and_options() {
+    let listed = help(&["--help"]);
+    let after = listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = after
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split(' ').next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    for what in ["man", "complete-bash", "complete-zsh", "complete-fish"] {
+        let text = help(&["--generate", what]);
+        // Without roff's escapes; fish names long options by -l.
+        let plain = ["\\fB", "\\fI", "\\fR", "\\"].iter().fold(text, |text, escape| text.replace(escape, ""));
+        let plain = plain.replace(" -l ", " --");
+        let named = options(&plain);
+        for command in &commands {
+            let has_command = plain.contains(&if what == "man" { command.to_uppercase() } else { command.to_string() });
+            assert!(has_command, "{what}: no {command}");
+            let help = help(&[command, "--help"]);
+            // The lines that define options; what texts mention is not this command's.
+            let defined: Vec<&str> = help.lines().filter(|line| line.trim_start().starts_with('-')).collect();
+            let defined = defined.join("\n");
+            let lost: Vec<&str> = options(&defined).difference(&named).copied().collect();
+            assert!(lost.is_empty(), "{what}, {command}: {lost:?}");
+        }
+    }
 }
 
 #[test]

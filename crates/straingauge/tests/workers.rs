@@ -144,6 +144,11 @@ fn clients_are_refused_where_they_cannot_be_meant() {
         (1, vec!["http://127.0.0.1:9/", "--cpus", "0"], "--cpus"),
         (1, vec!["http://127.0.0.1:9/", "--", "true"], "start the server yourself"),
         (0, vec!["http://127.0.0.1:9/", "--on-worker-loss", "end"], "--client"),
+        // Nothing is sent to a public address that was not allowed.
+        (0, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
+        (1, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
+        (0, vec!["http://192.0.2.1/", "--allow-target", "192.0.2.2"], "--allow-target 192.0.2.1"),
+        (0, vec!["http://[2001:db8::1]/"], "--allow-target 2001:db8::1"),
         (0, vec!["--worker", "http://127.0.0.1:9/"], "--worker"),
     ] {
         let clients = vec![worker.as_str(); clients];

@@ -19,7 +19,8 @@ pub struct FleetOptions {
     /// When a worker is lost: stop the others, or continue without it [default: {on_worker_loss}]
     #[arg(long, value_enum)]
     pub on_worker_loss: Option<WorkerLossWord>,
-    /// Target that several clients may send to (repeatable); loopback needs none
+    /// Host that may be loaded although it is on a public network (repeatable); several clients need it for every host but
+    /// loopback
     #[arg(long = "allow-target", value_name = "HOST")]
     pub allow_target: Vec<String>,
     /// Watch the server with this command, as in 'ssh server straingauge watch --worker :80'

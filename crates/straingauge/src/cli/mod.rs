@@ -10,6 +10,7 @@ mod export;
 mod files;
 mod find;
 mod fleet;
+mod generate;
 mod load;
 mod metrics;
 mod path;
@@ -39,6 +40,7 @@ pub use export::Export;
 pub use files::FilesArgs;
 pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
+pub use generate::Generated;
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use metrics::MetricsOptions;
 pub use path::{PathOptions, PathWord};
@@ -61,18 +63,34 @@ pub use workload::WorkloadOptions;
 use crate::defaults;
 use clap::builder::StyledStr;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::sync::LazyLock;
 
 /// Finds the load at which a network server yields, and says why.
 ///
 /// Exit codes: 0 done; 1 failed; 2 wrong usage; 3 done, but a --fail-if limit was crossed or a comparison
 /// showed a regression; 4 done, but a comparison could not tell; 130 interrupted, partial results kept.
 #[derive(Debug, Parser)]
-#[command(name = "straingauge", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "straingauge", version = VERSION.as_str(), arg_required_else_help = true, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Cli {
-    /// What to do.
+    /// What to do; none with --generate.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+    /// Print the manual page, or a shell's completions
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub generate: Option<Generated>,
 }
+
+/// The version, and what was built in.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let linked = if cfg!(target_feature = "crt-static") { "static" } else { "needs glibc, libelf and zlib" };
+    let bpf = if cfg!(feature = "bpf") { "built in; run on Linux 5.15 or later with BTF" } else { "not built in" };
+    format!(
+        "{}\nmachine: {} Linux, {linked}\nBPF programs (watch, profile, layers): {bpf}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH
+    )
+});
 
 /// The options that `-h` shows for the largest commands, on one screen. `--help` shows all, by group.
 const SHORT_HELP: [(&str, &str); 3] = [
@@ -149,6 +167,11 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
     });
     let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_string()).collect();
     names.iter().fold(command, |command, name| command.mut_subcommand(name, with_defaults))
+}
+
+/// The manual page or completions, with all options.
+pub fn generated(what: Generated) -> String {
+    generate::text(what, command(false))
 }
 
 /// The commands. In short help those of [`SHORT_HELP`] show these options only.

@@ -22,7 +22,7 @@ mod wan;
 #[cfg(feature = "bpf")]
 mod watch;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{self, Cli, Command};
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 
@@ -34,8 +34,14 @@ fn send_segments(port: u16) -> Result<ExitCode> {
 }
 
 /// Runs the command and returns its exit code.
-pub fn run(cli: Cli) -> Result<ExitCode> {
-    match cli.command {
+pub fn run(typed: Cli) -> Result<ExitCode> {
+    if let Some(what) = typed.generate {
+        crate::failure::print(&cli::generated(what))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Without a word the command line was help.
+    let Some(command) = typed.command else { return Ok(ExitCode::from(crate::failure::USAGE)) };
+    match command {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
         Command::Fleet(args) => fleet::run(*args),
