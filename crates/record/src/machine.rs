@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::{IpAddr, UdpSocket};
 
 /// The `machine` section of a run. A fact that could not be read is absent, never guessed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +152,12 @@ pub fn online_cpus() -> usize {
     // SAFETY: sysconf takes no pointers.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(count).unwrap_or(1).max(1)
+}
+
+/// Whether this machine, seen from the network namespace of the calling thread, has this address. Asks the kernel; sends
+/// nothing.
+pub fn has_address(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// The CPUs this process may run on, in order.

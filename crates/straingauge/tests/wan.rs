@@ -49,6 +49,32 @@ fn wan_reaches_the_server_at_the_other_end_after_a_round_trip() {
 }
 
 #[test]
+fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_end() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Python);
+    let here = "python3 -m http.server 8080 --bind 127.0.0.1 >/dev/null 2>&1 & \
+        until python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8080))' 2>/dev/null; do sleep 0.05; done; ";
+    let server = "exec python3 -m http.server 8080 --bind 0.0.0.0 2>/dev/null";
+    let then = |command: &str| {
+        let program = env!("CARGO_BIN_EXE_straingauge");
+        let line = format!("{here} '{program}' {command}; code=$?; kill $!; exit $code");
+        wan(&["--quiet", "--server", server, "--", "sh", "-c", &line])
+    };
+    let said = then("load http://198.18.0.1:8080/ --warmup 0s --duration 300ms --detail counts --json").exits_with(0);
+    let json = said.json();
+    assert!(json.to_string().contains("198.18.0.1 is no address of this machine"), "{json:#}");
+    for figure in ["server.cpu_us_per_request", "server.cpus_used", "watch.requests"] {
+        assert!(member(&json, "figures")[figure]["value"].is_null(), "{figure}: {json:#}");
+    }
+    let folder = open_dir();
+    let find = format!(
+        "find http://198.18.0.1:8080/ --budget 5s --quiet --profile always --out {}/run",
+        folder.path().display()
+    );
+    then(&find).exits_with(1).complains_of(&["--profile always", "no address of this machine"]);
+}
+
+#[test]
 fn wan_says_what_cannot_be() {
     wan(&["--delay", "8760h", "--", "true"]).exits_with(2).complains_of(&["delay", "too long", "10.0 s"]);
     wan(&["--loss", "150%", "--", "true"]).exits_with(2).complains_of(&["loss of 150%"]);

@@ -128,10 +128,19 @@ impl Session {
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
+    /// A process in the server's network namespace, if that is not this one; or why the server's layers cannot be sampled here.
+    fn sampled_namespace(&self) -> Result<Option<u32>, String> {
+        match &self.server {
+            Some(server) => Ok(server.netns_pid()),
+            None => is_here(&self.plan).map(|()| None),
+        }
+    }
+
     /// Attaches the sampler of layers for a profile of every point, per request and per packet.
     pub fn profile_packets(&mut self, port: u16, frequency_hz: u32) -> Result<()> {
-        let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
-        let layers = LayerSampler::attach_for_packets(port, netns_pid, frequency_hz)
+        let layers = self
+            .sampled_namespace()
+            .and_then(|netns_pid| LayerSampler::attach_for_packets(port, netns_pid, frequency_hz))
             .map_err(|why| anyhow!("the layers cannot be profiled: {why}"))?;
         self.runner.join(layers);
         Ok(())
@@ -142,8 +151,7 @@ impl Session {
         if when == ProfileWord::Never {
             return Ok(());
         }
-        let netns_pid = self.server.as_ref().and_then(Server::netns_pid);
-        match LayerSampler::attach(port, netns_pid) {
+        match self.sampled_namespace().and_then(|netns_pid| LayerSampler::attach(port, netns_pid)) {
             Ok(layers) => self.runner.join(layers),
             Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
             Err(why) => self.doubts.push(DoubtKind::NotWatched.note(
@@ -316,18 +324,22 @@ fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize]) -> Option<Doubt> {
 
 fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {
     let unwatched = |what: String, remedy: &str| DoubtKind::NotWatched.warning(what, remedy);
+    let elsewhere = |why: &str| {
+        unwatched(
+            format!("the server was not watched: {why}"),
+            "name a watcher on its machine with --watch-with 'ssh SERVER straingauge watch --worker :PORT' to see its CPU, memory and connections",
+        )
+    };
     let group = match server.and_then(Server::pid) {
         Some(pid) => Group::Tree(pid),
-        None => match observe::server_on_port(port, None) {
-            Ok(Some(_)) => Group::ListeningOn(port),
-            Ok(None) if plan.addresses.iter().all(|address| address.ip().is_loopback()) => Group::ListeningOn(port),
-            _ => {
-                return Err(unwatched(
-                    format!("the server was not watched: no process of this machine listens on port {port}"),
-                    "name a watcher on its machine with --watch-with 'ssh SERVER straingauge watch --worker :PORT' to see its CPU, memory and connections",
-                ));
+        None => {
+            is_here(plan).map_err(|why| elsewhere(&why))?;
+            let is_loopback = plan.addresses.iter().all(|address| address.ip().is_loopback());
+            if !is_loopback && matches!(observe::server_on_port(port, None), Ok(None)) {
+                return Err(elsewhere(&format!("no process of this machine listens on port {port}")));
             }
-        },
+            Group::ListeningOn(port)
+        }
     };
     let target = observe::Target {
         port,
@@ -339,6 +351,15 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
     Observer::start(target, STATES_INTERVAL).map_err(|error| {
         unwatched(format!("the server was not watched: {error}"), "run straingauge doctor to see what is missing")
     })
+}
+
+/// Whether a server that runs already is on this machine, or why not: another one may listen on the same port here.
+fn is_here(plan: &LoadPlan) -> Result<(), String> {
+    if plan.addresses.iter().any(|address| machine::has_address(address.ip())) {
+        return Ok(());
+    }
+    let address = plan.addresses.first().map_or(String::new(), |address| address.ip().to_string());
+    Err(format!("{address} is no address of this machine"))
 }
 
 /// The exact command line, quoted for a shell, that repeats this invocation.
