@@ -33,6 +33,7 @@ mod modules;
 mod person;
 mod planted;
 mod predict;
+mod privileges;
 mod profile_input;
 mod profile_sweep;
 mod replay;

@@ -17,7 +17,7 @@ use std::process::Command;
 const NOBODY: &str = "65534";
 
 /// The program where every user may run it: this repository may be in a folder that other users cannot enter.
-fn open_copy(folder: &Path) -> PathBuf {
+pub fn open_copy(folder: &Path) -> PathBuf {
     let (from, to) = (Path::new(env!("CARGO_BIN_EXE_straingauge")), folder.join("straingauge"));
     if std::fs::hard_link(from, &to).is_err() {
         std::fs::copy(from, &to).expect("a copy in a temporary folder");
@@ -26,7 +26,7 @@ fn open_copy(folder: &Path) -> PathBuf {
 }
 
 /// The program as the user `nobody`, with these capabilities and no others.
-fn as_nobody(program: &Path, capabilities: &[&str], arguments: &[&str]) -> Command {
+pub fn as_nobody(program: &Path, capabilities: &[&str], arguments: &[&str]) -> Command {
     let mut sets = String::from("-all");
     capabilities.iter().for_each(|capability| sets += &format!(",+{capability}"));
     let mut command = Command::new("setpriv");
@@ -198,6 +198,14 @@ fn line_of<'a>(text: &'a str, words: &str) -> &'a str {
     text.lines().find(|line| line.contains(words)).unwrap_or("nothing is said")
 }
 
+/// The program where the kernel's type information is hidden.
+pub fn without_type_information(arguments: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    let line = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]).args(arguments);
+    command
+}
+
 #[test]
 fn without_type_information_states_are_shown_and_the_reason() {
     needs_server!(Kind::Nginx);
@@ -206,24 +214,18 @@ fn without_type_information_states_are_shown_and_the_reason() {
     skip_unless!(Path::new("/sys/kernel/btf").is_dir(), "this kernel has no type information anyway");
     let server = Server::start(Kind::Nginx);
     let port = format!(":{}", server.port);
-    let hidden = |arguments: &[&str]| {
-        let mut command = Command::new("unshare");
-        let line = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"";
-        command.args(["--mount", "sh", "-c", line, "sh", env!("CARGO_BIN_EXE_straingauge")]).args(arguments);
-        command
-    };
-    let said = run(&mut hidden(&watch_arguments(&port))).exits_with(0);
+    let said = run(&mut without_type_information(&watch_arguments(&port))).exits_with(0);
     shows_states_and_says(&said, &["type information", "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"]);
     let last = lines(&said).pop().expect("a reading");
     assert!(last["totals"]["cpu"]["processes"].as_u64().unwrap() >= 2, "the processes are seen all the same: {last:#}");
-    let doctor = run(&mut hidden(&["doctor"])).exits_with(0).out;
+    let doctor = run(&mut without_type_information(&["doctor"])).exits_with(0).out;
     for words in ["no   BTF", "no   requests of a server"] {
         assert!(doctor.contains(words), "'{words}' is not in:\n{doctor}");
     }
 }
 
 /// Makes every bpf() of the command fail with this error, as a container's filter does.
-fn forbid_bpf(command: &mut Command, error: i32) {
+pub fn forbid_bpf(command: &mut Command, error: i32) {
     const LOAD_NUMBER: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;

@@ -1,6 +1,6 @@
 //! The kernel's accounting and instrumentation.
 
-use super::{Capability, is_root, line};
+use super::{Capability, line};
 use crate::proc_text::parse_thread_account;
 use std::fs;
 use std::io;
@@ -103,15 +103,16 @@ pub fn requests() -> Capability {
     }
 }
 
+/// Loads and attaches the programs with which `straingauge profile` samples.
 pub fn sampling() -> Capability {
     let name = "sampling of the kernel";
-    let remedy =
-        "where the kernel spends its time is not seen: run it as root, or 'sysctl kernel.perf_event_paranoid=1'";
-    match line("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse::<i32>().ok()) {
-        None => Capability::missing(name, "this kernel has no perf events", "use a kernel with CONFIG_PERF_EVENTS"),
-        Some(level) => {
-            Capability::of(name, level <= 1 || is_root(), format!("kernel.perf_event_paranoid = {level}"), remedy)
-        }
+    match crate::profile::try_out() {
+        Ok(()) => Capability::there(name, "stacks can be sampled by the CPU clock"),
+        Err(why) => Capability::missing(
+            name,
+            why.to_string().replace('\n', " "),
+            "where the server's time goes is not seen: change what is named here",
+        ),
     }
 }
 

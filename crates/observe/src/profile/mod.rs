@@ -36,3 +36,11 @@ pub use record::profile::Profile;
 pub use sampler::{EventState, Sampler, SamplerOptions};
 #[cfg(feature = "bpf")]
 pub use window::{ProfileOptions, Profiler, run};
+
+/// Why the kernel cannot be sampled here, if so. Loads and attaches the programs to find out.
+pub fn try_out() -> Result<(), ProfileError> {
+    #[cfg(feature = "bpf")]
+    return Sampler::try_out();
+    #[cfg(not(feature = "bpf"))]
+    Err(ProfileError::NotBuilt)
+}

@@ -1,0 +1,108 @@
+//! Each command with the rights that docs/install.md lists: what `doctor` says is there works, and what it says is missing is
+//! refused in one sentence or left out with a reason.
+
+use crate::rig::{Said, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge};
+use crate::server::{Kind, Server};
+use crate::watch_degraded::{as_nobody, forbid_bpf, open_copy, without_type_information};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// The rights of a process.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Rights {
+    Root,
+    TwoCapabilities,
+    NetworkAdministrator,
+    Nobody,
+    NoTypeInformation,
+    NoBpf,
+}
+
+impl Rights {
+    const ALL: [Rights; 6] = [
+        Rights::Root,
+        Rights::TwoCapabilities,
+        Rights::NetworkAdministrator,
+        Rights::Nobody,
+        Rights::NoTypeInformation,
+        Rights::NoBpf,
+    ];
+
+    fn command(self, copy: &Path, arguments: &[&str]) -> Command {
+        match self {
+            Rights::Root => straingauge(arguments),
+            Rights::TwoCapabilities => as_nobody(copy, &["bpf", "perfmon"], arguments),
+            Rights::NetworkAdministrator => as_nobody(copy, &["net_admin"], arguments),
+            Rights::Nobody => as_nobody(copy, &[], arguments),
+            Rights::NoTypeInformation => without_type_information(arguments),
+            Rights::NoBpf => {
+                let mut command = straingauge(arguments);
+                forbid_bpf(&mut command, libc::EPERM);
+                command
+            }
+        }
+    }
+}
+
+/// Asserts that a command worked, or was refused in one sentence.
+#[track_caller]
+fn works_or_is_refused(said: &Said, works: bool, what: &str) {
+    if works {
+        assert_eq!(said.code, Some(0), "{what}: doctor says that it works\n{}", said.err);
+        return;
+    }
+    let sentences = said.err.lines().filter(|line| line.starts_with("straingauge: ")).count();
+    assert!(said.code == Some(1) && sentences == 1, "{what}: {:?}, {sentences} sentences\n{}", said.code, said.err);
+}
+
+#[test]
+fn what_doctor_says_holds_for_each_command_with_less_and_less_rights() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "only root can give rights away");
+    for tool in ["setpriv", "unshare"] {
+        skip_unless!(program(tool).is_some(), "{tool} is not installed (apt-get install util-linux)");
+    }
+    skip_unless!(Path::new("/sys/kernel/btf").is_dir(), "this kernel has no type information to take away");
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let (copy, port, url) = (open_copy(dir.path()), format!(":{}", server.port), server.url("1k.bin"));
+    for rights in Rights::ALL {
+        let run = |arguments: &[&str]| run(rights.command(&copy, arguments).current_dir("/"));
+        let doctor = run(&["doctor", "--json"]).exits_with(0).json();
+        let listed = doctor["capabilities"].as_array().expect("a list").iter();
+        let there: BTreeMap<&str, bool> =
+            listed.filter_map(|one| Some((one["name"].as_str()?, one["is_available"].as_bool()?))).collect();
+        let has = |name: &str| *there.get(name).unwrap_or_else(|| panic!("doctor does not list '{name}'"));
+        let what = |command: &str| format!("{rights:?}, {command}");
+
+        let watched = run(&["watch", &port, "--duration", "300ms", "--interval", "100ms", "--json"]).exits_with(0);
+        let last = watched.out.lines().last().unwrap_or_else(|| panic!("{}", what("watch")));
+        let reading: serde_json::Value = serde_json::from_str(last).expect("a line of JSON");
+        let counts = reading["totals"]["classes"].as_array().is_some_and(|classes| !classes.is_empty());
+        assert_eq!(counts, has("requests of a server"), "{}: {reading:#}", what("watch"));
+        let listens = reading["totals"]["connections"]["states"]["listen"] == 1;
+        assert_eq!(listens, has("connection states"), "{}: {reading:#}", what("watch"));
+
+        let loaded = run(&["load", &url, "--warmup", "0s", "--duration", "100ms", "--detail", "counts", "--json"]);
+        let json = loaded.exits_with(0).json();
+        let figures = member(&json, "figures").as_object().expect("figures by name");
+        for (name, figure) in figures {
+            let is_one =
+                figure["value"].is_number() != figure["not_measured"].as_str().is_some_and(|why| !why.is_empty());
+            assert!(is_one, "{} {name}: {figure}", what("load"));
+        }
+        let counted = figures["watch.requests"]["value"].is_number();
+        assert_eq!(counted, has("requests of a server"), "{}: {}", what("load"), figures["watch.requests"]);
+
+        works_or_is_refused(&run(&["wan", "--quiet", "--", "true"]), has("network namespaces"), &what("wan"));
+        let has_path = has("network namespaces") && (has("netem") || has("TUN devices"));
+        works_or_is_refused(&run(&["wan", "--quiet", "--delay", "1ms", "--", "true"]), has_path, &what("wan --delay"));
+
+        // Nobody loads the server: a sampler that was permitted finds no sample.
+        let profiled = run(&["profile", &port, "--duration", "200ms"]).exits_with(1);
+        let is_sampled = profiled.err.contains("no sample fell");
+        let may_sample = ["sampling of the kernel", "kernel symbols", "processes of other users"].into_iter().all(has);
+        assert_eq!(is_sampled, may_sample, "{}: {}", what("profile"), profiled.err);
+        works_or_is_refused(&profiled, false, &what("profile"));
+    }
+}
