@@ -2,7 +2,7 @@
 
 use crate::cli::{IsolateWord, ProfileWord, WatchWord};
 use crate::companions::layers::LayerSampler;
-use crate::companions::server::ServerWatch;
+use crate::companions::server::{ServerWatch, is_here};
 use crate::companions::{MeteredPath, watch_requests};
 use crate::cpus;
 use crate::failure::wrong_usage;
@@ -351,15 +351,6 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
     Observer::start(target, STATES_INTERVAL).map_err(|error| {
         unwatched(format!("the server was not watched: {error}"), "run straingauge doctor to see what is missing")
     })
-}
-
-/// Whether a server that runs already is on this machine, or why not: another one may listen on the same port here.
-fn is_here(plan: &LoadPlan) -> Result<(), String> {
-    if plan.addresses.iter().any(|address| machine::has_address(address.ip())) {
-        return Ok(());
-    }
-    let address = plan.addresses.first().map_or(String::new(), |address| address.ip().to_string());
-    Err(format!("{address} is no address of this machine"))
 }
 
 /// The exact command line, quoted for a shell, that repeats this invocation.

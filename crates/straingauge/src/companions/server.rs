@@ -4,7 +4,7 @@ use super::{Companion, Load};
 use crate::measured::{Measured, client_side};
 use observe::watch::point::{self, PointSeen};
 use observe::{Observer, Window};
-use record::{Doubt, DoubtKind};
+use record::{Doubt, DoubtKind, LoadPlan, machine};
 use remote::{RequestWatchPlan, Watcher};
 use std::collections::BTreeMap;
 
@@ -46,6 +46,15 @@ impl ServerWatch {
     pub fn elsewhere(watcher: Watcher) -> ServerWatch {
         ServerWatch::Elsewhere(Elsewhere { watcher: Box::new(watcher), counts_requests: false, has_window: Ok(false) })
     }
+}
+
+/// Whether a server that runs already is on this machine, or why not: another one may listen on the same port here.
+pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
+    if plan.addresses.iter().any(|address| machine::has_address(address.ip())) {
+        return Ok(());
+    }
+    let address = plan.addresses.first().map_or(String::new(), |address| address.ip().to_string());
+    Err(format!("{address} is no address of this machine"))
 }
 
 impl Elsewhere {

@@ -1,10 +1,11 @@
 //! TIME_WAIT sockets held on the server's side while points are measured.
 
+use super::server::is_here;
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
 use crate::progress::Progress;
 use crate::signals::Stop;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use load::time_wait::TimeWaitMaker;
 use observe::TimeWaitSockets;
 use record::{Axis, AxisPlace, Figures, LoadPlan, Origin, Sweep, names};
@@ -26,6 +27,9 @@ pub struct TimeWait {
 impl TimeWait {
     /// For the server of the plan, in the namespace of `server_pid`.
     pub fn new(plan: &LoadPlan, server_pid: Option<u32>) -> Result<Self> {
+        if server_pid.is_none() {
+            is_here(plan).map_err(|why| anyhow!("the server's TIME_WAIT sockets cannot be seen: {why}"))?;
+        }
         let port = plan.addresses[0].port();
         let sockets = TimeWaitSockets::open(server_pid, port)
             .context("the server's TIME_WAIT sockets cannot be seen: is it on this machine?")?;

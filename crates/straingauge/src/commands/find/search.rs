@@ -5,6 +5,7 @@ use super::second::What;
 use super::{Purpose, SearchPlan, axis};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
+use crate::companions::server::is_here;
 use crate::measure::{Sender, label};
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
@@ -173,7 +174,12 @@ impl<'a> Search<'a> {
         let session = self.session.insert(session);
         if side == 1 {
             let pid = session.server.as_ref().map_or_else(
-                || observe::server_on_port(port, None).ok().flatten().map(|server| server.pid),
+                || {
+                    is_here(&session.plan)
+                        .ok()
+                        .and_then(|()| observe::server_on_port(port, None).ok()?)
+                        .map(|server| server.pid)
+                },
                 Server::pid,
             );
             session.progress.show(&format!("starting {} beside the server", command[0]));
