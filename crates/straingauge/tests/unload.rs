@@ -66,10 +66,18 @@ fn a_server_that_stays_down_at_one_connection_has_no_recovery_point_and_says_so(
     skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
     let truth = truth.expect("just checked");
     // More than 12 connections bring it down, for good: a request alone takes longer than the timeout then.
-    let server = ["metastable", "--workers", "4", "--time", "2ms", "--timeout", "6ms", "--retries", "3"];
-    let pace = ["--duration", "200ms", "--warmup", "50ms", "--max-connections", "16"];
+    let server = ["metastable", "--workers", "4", "--time", "6ms", "--timeout", "18ms", "--retries", "3"];
+    let pace = ["--duration", "200ms", "--warmup", "100ms", "--max-connections", "16"];
     let found = find(&truth, &server, &pace);
     let shown = format!("{}\n{:#}", found.text, found.unloading());
+    // Other work that holds its worker up for longer than the timeout brings it down before the first load does: both ways are
+    // those of a server that is down, and the run says what disturbed it.
+    let first_up =
+        found.unloading()["levels"][0]["loading_per_sec"]["median"].as_f64().unwrap_or_else(|| panic!("{shown}"));
+    if first_up < 0.5 / 0.006 {
+        assert!(shown.contains("noisy-neighbour") && !found.has_cause(), "{shown}");
+        return crate::rig::skipped("other work brought the server down before the load did");
+    }
     assert!(found.apart().starts_with(&[1.0, 2.0]) && found.text.contains("With 1 connection it gave"), "{shown}");
     assert!(found.has_cause() && found.unloading()["never_back"] == true, "{shown}");
     let recovery = &found.unloading()["recovery_point"];
