@@ -61,7 +61,6 @@ class RayCluster:
         self.folder = Path(tempfile.mkdtemp(prefix="sg-ray-"))
         common = {"num_cpus": 1, "object_store_memory": 80 << 20, "temp_dir": str(self.folder)}
         self._common = common
-        self._made = 0
         # A cluster of this kind writes its address into the default folder, too, which is not there on a fresh machine.
         self._tmpdir_before = os.environ.get("RAY_TMPDIR")
         os.environ["RAY_TMPDIR"] = str(self.folder)
@@ -81,11 +80,7 @@ class RayCluster:
         return str(self.cluster.address)
 
     def add(self, **more: Any) -> Any:
-        self._made += 1
-        # Nodes on one machine would share a folder of shipped files, and remove each other's. The head keeps its own, as
-        # drivers put theirs there.
-        own = {} if self._made == 1 else {"runtime_env_dir_name": f"env-{self._made}"}
-        return self.cluster.add_node(wait=False, **own, **self._common, **more)
+        return self.cluster.add_node(wait=False, **self._common, **more)
 
     def processes(self) -> List[int]:
         return [pid for pid, line in command_lines() if str(self.folder) in line]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
+import zlib
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 import pytest
 
-from straingauge.fleet import FleetError, Order
-from straingauge.fleet.cluster import _probe
-from straingauge.fleet.node import PROGRAM, WorkerNode
+from straingauge.fleet import FleetError, Order, node
+from straingauge.fleet.cluster import _probe, sentence
+from straingauge.fleet.node import WorkerNode
 from straingauge.fleet.relay import Relay, loss
 
 ORDER = {"binary": "/bin/sg", "address": None, "workers": 2, "worker_cpus": 1.5, "prefix": "ip netns exec 'a {number}'",
@@ -52,18 +55,34 @@ def test_the_helper_started_by_hand_says_so_and_leaves_no_folder(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+class Shipped:
+    """A worker's program, as it is sent to a node: fetched when the node lacks it."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.fetched = folder / f"straingauge-worker-{os.getuid()}", 0
+        self.script = "#!/bin/sh\ncase $1 in echo) exec cat;; fail) echo 'it is broken' >&2; exit 3;; esac\n"
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        monkeypatch.setattr(node, "_fetched", self._fetch)
+
+    def _fetch(self, _reference: Any) -> bytes:
+        self.fetched += 1
+        return zlib.compress(self.script.encode())
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.script.encode()).hexdigest()
+
+    def start(self, prefix: List[str], arguments: List[str]) -> WorkerNode:
+        return WorkerNode(prefix, arguments, self.digest, [None])
+
+
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A worker's program as the runtime environment leaves it: in the working folder, without the right to run."""
-    program = tmp_path / PROGRAM
-    program.write_text("#!/bin/sh\ncase $1 in echo) exec cat;; fail) echo 'it is broken' >&2; exit 3;; esac\n")
-    program.chmod(0o600)
-    monkeypatch.chdir(tmp_path)
-    return program
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shipped:
+    return Shipped(tmp_path, monkeypatch)
 
 
-def test_a_worker_runs_where_it_was_shipped_and_its_bytes_come_back(shipped: Path) -> None:
-    worker = WorkerNode([], ["echo"])
+def test_a_worker_runs_on_its_node_and_its_bytes_come_back(shipped: Shipped) -> None:
+    worker = shipped.start([], ["echo"])
     assert worker.is_there() > 0 and worker.write(b"a line\n")
     assert worker.read() == (b"a line\n", None)
     worker.stop(5.0)
@@ -71,17 +90,64 @@ def test_a_worker_runs_where_it_was_shipped_and_its_bytes_come_back(shipped: Pat
     assert not worker.write(b"more\n")
 
 
-def test_how_a_worker_ended_comes_with_its_last_words(shipped: Path) -> None:
-    worker = WorkerNode(["env"], ["fail"])
+def test_how_a_worker_ended_comes_with_its_last_words(shipped: Shipped) -> None:
+    worker = shipped.start(["env"], ["fail"])
     assert worker.read() == (b"", "it ended (exit status: 3): it is broken")
     worker.stop(5.0)
 
 
-def test_a_worker_that_does_not_end_by_itself_is_ended(shipped: Path) -> None:
-    shipped.write_text("#!/bin/sh\nexec <&-\nsleep 600\n")
-    worker = WorkerNode([], [])
+def test_a_worker_that_does_not_end_by_itself_is_ended(shipped: Shipped) -> None:
+    shipped.script = "#!/bin/sh\nexec <&-\nsleep 600\n"
+    worker = shipped.start([], [])
     worker.stop(0.2)
     assert worker.read() == (b"", "it ended (signal: 9)")
+
+
+def test_a_node_fetches_the_program_once_and_again_where_it_is_damaged_or_gone(shipped: Shipped) -> None:
+    for fetched in (1, 1):
+        shipped.start([], ["echo"]).stop(5.0)
+        assert shipped.fetched == fetched
+    (kept,) = shipped.folder.iterdir()
+    kept.write_text("#!/bin/sh\necho another\n")
+    shipped.start([], ["echo"]).stop(5.0)
+    assert shipped.fetched == 2 and kept.read_text() == shipped.script
+    kept.unlink()
+    shipped.start([], ["echo"]).stop(5.0)
+    assert shipped.fetched == 3
+    # What no fleet has used for a day goes.
+    old = shipped.folder / "old"
+    old.touch()
+    os.utime(old, (0, 0))
+    shipped.start([], ["echo"]).stop(5.0)
+    assert [one.name for one in shipped.folder.iterdir()] == [shipped.digest]
+
+
+def test_a_folder_that_others_can_write_is_refused(shipped: Shipped, tmp_path: Path) -> None:
+    shipped.folder.mkdir()
+    shipped.folder.chmod(0o777)
+    with pytest.raises(RuntimeError, match="only this user writes"):
+        shipped.start([], ["echo"])
+    shipped.folder.rmdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shipped.folder.symlink_to(elsewhere)
+    with pytest.raises(RuntimeError, match="only this user writes"):
+        shipped.start([], ["echo"])
+
+
+def test_a_program_that_cannot_be_started_is_one_sentence(shipped: Shipped) -> None:
+    with pytest.raises(RuntimeError, match="cannot start the worker: .*no-such-program"):
+        shipped.start(["no-such-program"], [])
+
+
+@pytest.mark.parametrize("said, words", [
+    ("The actor died because of an error raised in its creation task, \x1b[36mray::A.__init__()\x1b[39m (pid=1)\n  File \"x.py\", "
+     "line 8, in __init__\n    raise FileNotFoundError(1)\n    ^^^\nFileNotFoundError: no such thing: /a/b\nand more",
+     "FileNotFoundError: no such thing: /a/b and more"),
+    ("\x1b[31mno node\x1b[0m\nis left", "no node is left"), ("", "RuntimeError"), ("a" * 400, "a" * 300 + "..."),
+])
+def test_a_message_of_ray_is_its_cause(said: str, words: str) -> None:
+    assert sentence(RuntimeError(said)) == words
 
 
 class Echo:

@@ -66,12 +66,9 @@ def main() -> None:
     folder = tempfile.mkdtemp(prefix="straingauge-fleet-")
     cluster, code = None, 1
     try:
-        shipped = os.path.join(folder, "ship")
-        os.mkdir(shipped)
         order = Order.read(driver.order_line)
-        cluster = Cluster(order, shipped, lambda what: driver.say(type="progress", what=what), driver.is_gone)
+        cluster = Cluster(order, lambda what: driver.say(type="progress", what=what), driver.is_gone)
         cluster.open()
-        shutil.rmtree(shipped, ignore_errors=True)
         asyncio.run(serve(driver, cluster, folder))
         code = 0
     except FleetError as why:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-import shutil
+import re
 import socket
 import time
-from typing import Any, Callable, Dict, List, Optional
+import zlib
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import node
 from .order import FleetError, Order
@@ -47,9 +49,8 @@ class Member:
 class Cluster:
     """The part of a Ray cluster that one fleet uses: one worker on each of several nodes. `close` gives it back."""
 
-    def __init__(self, order: Order, folder: str, tell: Callable[[str], None], is_over: Callable[[], bool]) -> None:
+    def __init__(self, order: Order, tell: Callable[[str], None], is_over: Callable[[], bool]) -> None:
         self._order = order
-        self._folder = folder
         self._tell = tell
         self._is_over = is_over
         self._ray = _ray()
@@ -67,17 +68,8 @@ class Cluster:
         address = self._order.address or os.environ.get("RAY_ADDRESS") or "auto"
         self._tell(f"connecting to Ray ({address})")
         _probe(address)
-        shipped = os.path.join(self._folder, node.PROGRAM)
         try:
-            shutil.copy(self._order.binary, shipped)
-            os.chmod(shipped, 0o755)
-        except OSError as why:
-            raise FleetError(f"straingauge cannot be copied to be sent to the nodes: {why}") from None
-        try:
-            self._ray.init(
-                address=address, runtime_env={"working_dir": self._folder}, log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
+            self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as why:  # Ray's are of many kinds: each is the reason why there is no fleet
             if address == "auto":
                 raise FleetError(
@@ -110,6 +102,9 @@ class Cluster:
 
         ray, order = self._ray, self._order
         assert self._group is not None
+        digest, packed = _packed(order.binary)
+        # In a list it travels to a node only when the node asks for it.
+        shipped = [ray.put(packed)]
         # The nodes need Ray only: what they run travels to them.
         ray.cloudpickle.register_pickle_by_value(node)
         actor = ray.remote(concurrency_groups={"write": 1, "read": 1, "stop": 1})(node.WorkerNode)
@@ -122,7 +117,7 @@ class Cluster:
             handle = actor.options(
                 num_cpus=order.worker_cpus, max_restarts=0,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index),
-            ).remote(order.prefix_of(number), order.arguments)
+            ).remote(order.prefix_of(number), order.arguments, digest, shipped)
             self.members.append(Member(name, handle))
         self._tell(f"sending straingauge to {len(self.members)} nodes and starting it")
         waiting = {member.is_there(): member for member in self.members}
@@ -185,6 +180,16 @@ def _probe(address: str) -> None:
         raise FleetError(f"no Ray cluster answers at {address} ({why}): is its head running there (ray start --head)?") from None
 
 
+def _packed(binary: str) -> Tuple[str, bytes]:
+    """The program's SHA-256, and the program compressed."""
+    try:
+        with open(binary, "rb") as file:
+            program = file.read()
+    except OSError as why:
+        raise FleetError(f"straingauge cannot be read to be sent to the nodes: {why}") from None
+    return hashlib.sha256(program).hexdigest(), zlib.compress(program, 1)
+
+
 def _listed(nodes: List[Dict[str, Any]]) -> str:
     words = [f"{one['NodeManagerAddress']} ({one['Resources'].get('CPU', 0.0):g} CPUs)" for one in nodes]
     more = f" and {len(words) - 8} more" if len(words) > 8 else ""
@@ -192,6 +197,8 @@ def _listed(nodes: List[Dict[str, Any]]) -> str:
 
 
 def sentence(why: BaseException) -> str:
-    """Ray's message, in one line of bounded length."""
-    text = " ".join(str(why).split()) or type(why).__name__
+    """The cause of Ray's message, in one line of bounded length: what stands before it is where it was raised."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(why))
+    raised = list(re.finditer(r"^[\w.]*(?:Error|Exception|Exit|Interrupt): ", text, re.M))
+    text = " ".join(text[raised[-1].start():].split() if raised else text.split()) or type(why).__name__
     return text if len(text) <= 300 else text[:300] + "..."

@@ -5,16 +5,21 @@ Only the standard library is used, as the module travels to the nodes by value: 
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import tempfile
 import threading
-from typing import List, Optional, Tuple
+import time
+import zlib
+from typing import Any, List, Optional, Tuple
 
-PROGRAM = "straingauge"
+TRIES = 3
+#: A program that no fleet has used for a day is removed by the next.
+KEPT_S = 86_400.0
 CHUNK_BYTES = 1 << 20
 COMPLAINT_BYTES = 4096
 
@@ -22,35 +27,29 @@ COMPLAINT_BYTES = 4096
 class WorkerNode:
     """One worker. Ray calls `write`, `read` and `stop` on separate threads, so that none waits for another."""
 
-    def __init__(self, prefix: List[str], arguments: List[str]) -> None:
-        program = self._program()
+    def __init__(self, prefix: List[str], arguments: List[str], digest: str, shipped: List[Any]) -> None:
         self._complaints = b""
-        self._folder: Optional[str]
-        try:
-            # A separate process group, so that processes started by the prefix end with it.
-            self._child = subprocess.Popen(
-                [*prefix, program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                bufsize=0, start_new_session=True,
-            )
-        except OSError as why:
-            raise RuntimeError(f"cannot start the worker: {why}") from None
+        self._child = self._start(prefix, arguments, digest, shipped)
         self._listener = threading.Thread(target=self._keep_complaints, daemon=True)
         self._listener.start()
 
-    def _program(self) -> str:
-        """The program that came with the runtime environment; where its folder cannot be changed, a copy that can run."""
-        shipped = os.path.join(os.getcwd(), PROGRAM)
-        self._folder = None
-        if os.access(shipped, os.X_OK):
-            return shipped
-        try:
-            os.chmod(shipped, os.stat(shipped).st_mode | stat.S_IXUSR)
-            return shipped
-        except OSError:
-            self._folder = tempfile.mkdtemp(prefix="straingauge-worker-")
-            copied = shutil.copy(shipped, self._folder)
-            os.chmod(copied, 0o700)
-            return copied
+    @staticmethod
+    def _start(prefix: List[str], arguments: List[str], digest: str, shipped: List[Any]) -> "subprocess.Popen[bytes]":
+        for attempt in range(TRIES):
+            program = _kept(digest, shipped)
+            try:
+                # A separate process group, so that processes started by the prefix end with it.
+                return subprocess.Popen(
+                    [*prefix, program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    bufsize=0, start_new_session=True,
+                )
+            except OSError as why:
+                # Somebody cleaned the folder up meanwhile, or another process was forked while the file was open.
+                is_passing = why.errno == errno.ETXTBSY or not os.path.exists(program)
+                if not is_passing or attempt + 1 == TRIES:
+                    raise RuntimeError(f"cannot start the worker: {why}") from None
+                time.sleep(0.2)
+        raise AssertionError("the last try returns or raises")
 
     def _keep_complaints(self) -> None:
         stderr = self._child.stderr
@@ -108,5 +107,49 @@ class WorkerNode:
             except OSError:
                 pass
             self._child.wait()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _kept(digest: str, shipped: List[Any]) -> str:
+    """The program's path on this node. It is kept by its digest for later fleets, in a folder that only this user writes."""
+    folder = os.path.join(tempfile.gettempdir(), f"straingauge-worker-{os.getuid()}")
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+    state = os.lstat(folder)
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise RuntimeError(f"{folder} is not a folder that only this user writes: remove it")
+    path = os.path.join(folder, digest)
+    if not _is_whole(path, digest):
+        program = zlib.decompress(_fetched(shipped[0]))
+        # Several nodes may be one machine: each writes a file of its own, and the last rename counts.
+        handle, made = tempfile.mkstemp(dir=folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(program)
+        os.chmod(made, 0o700)
+        os.rename(made, path)
+    os.utime(path)
+    for name in os.listdir(folder):
+        # Of older versions, and of fleets that were killed while they wrote.
+        other = os.path.join(folder, name)
+        try:
+            if name != digest and time.time() - os.lstat(other).st_mtime > KEPT_S:
+                os.remove(other)
+        except OSError:
+            pass
+    return path
+
+
+def _fetched(reference: Any) -> bytes:
+    import ray
+
+    packed: bytes = ray.get(reference)
+    return packed
+
+
+def _is_whole(path: str, digest: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest() == digest
+    except OSError:
+        return False
