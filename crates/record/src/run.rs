@@ -10,11 +10,13 @@
 //! crash, `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads what is there.
 
 use crate::doubt::{Doubt, DoubtKind};
+use crate::fault;
 use crate::histogram::{self, Latency};
 use crate::machine::MachineFacts;
 use crate::point::Point;
 use crate::profile::Stacks;
 use crate::scenario::Scenario;
+use crate::{owner, unfinished};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -32,6 +34,8 @@ const MAX_JSON_BYTES: u64 = 16 << 20;
 const MAX_SERIES_BYTES: u64 = 64 << 20;
 const MAX_STACKS_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
+/// The machine's clock may have been set back by this much since a run began.
+const CLOCK_STEP_MS: u64 = 60_000;
 
 /// Whether a run reached its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,21 +200,21 @@ impl RunWriter {
     pub fn create(parent: &Path, exact: Option<&Path>, record: RunRecord) -> Result<Self, RunError> {
         let path = match exact {
             Some(path) => {
-                fs::create_dir_all(path).map_err(|error| write_error(path, error))?;
+                create_dir_all(path)?;
                 if path.join("run.json").exists() {
                     return Err(occupied(path));
                 }
                 path.to_path_buf()
             }
             None => {
-                fs::create_dir_all(parent).map_err(|error| write_error(parent, error))?;
+                create_dir_all(parent)?;
                 let base =
                     format!("{}-{}", crate::time::utc_stamp(record.started_unix_ms), file_name(&record.scenario.name));
                 unused_dir(parent, &base)?
             }
         };
         let points = path.join("points");
-        fs::create_dir_all(&points).map_err(|error| write_error(&points, error))?;
+        create_dir_all(&points)?;
         let writer = RunWriter { path, record, next_index: 0 };
         writer.save()?;
         Ok(writer)
@@ -223,10 +227,11 @@ impl RunWriter {
         if folder.join("run.json").exists() {
             return Err(occupied(folder));
         }
-        fs::create_dir_all(folder).map_err(|error| write_error(folder, error))?;
-        let probe = folder.join(format!(".writable-{}", std::process::id()));
-        write_new(&probe, b"straingauge checks whether it can write here\n")?;
-        fs::remove_file(&probe).map_err(|error| write_error(&probe, error))
+        create_dir_all(folder)?;
+        let probe = folder.join(unfinished::name_of("writable"));
+        let written = write_new(&probe, b"straingauge checks whether it can write here\n");
+        let removed = fs::remove_file(&probe).map_err(|error| write_error(&probe, error));
+        written.and(removed)
     }
 
     /// The run's directory.
@@ -256,11 +261,11 @@ impl RunWriter {
         point.schema = SCHEMA;
         let points = self.path.join("points");
         let name = format!("{:03}", self.next_index);
-        let temporary = points.join(format!(".{name}.partial"));
+        let temporary = points.join(unfinished::name_of(&name));
         let _ = fs::remove_dir_all(&temporary);
         let written = self.fill(&temporary, point, files).and_then(|()| {
             let folder = points.join(&name);
-            fs::rename(&temporary, &folder).map_err(|error| write_error(&folder, error))?;
+            rename(&temporary, &folder)?;
             sync_dir(&points)
         });
         if written.is_err() {
@@ -272,7 +277,7 @@ impl RunWriter {
     }
 
     fn fill(&self, folder: &Path, point: &Point, files: &PointFiles<'_>) -> Result<(), RunError> {
-        fs::create_dir(folder).map_err(|error| write_error(folder, error))?;
+        fault::step().and_then(|()| fs::create_dir(folder)).map_err(|error| write_error(folder, error))?;
         if !files.latencies.is_empty() {
             let path = folder.join("latency.hlog");
             let log =
@@ -304,7 +309,7 @@ impl RunWriter {
 fn unused_dir(parent: &Path, base: &str) -> Result<PathBuf, RunError> {
     for attempt in 1..1000 {
         let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
-        match fs::create_dir(&path) {
+        match fault::step().and_then(|()| fs::create_dir(&path)) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(write_error(&path, error)),
@@ -327,10 +332,22 @@ pub fn file_name(text: &str) -> String {
     if name.is_empty() { "run".into() } else { name.into() }
 }
 
+fn create_dir_all(path: &Path) -> Result<(), RunError> {
+    fault::step().and_then(|()| fs::create_dir_all(path)).map_err(|error| write_error(path, error))
+}
+
+/// The error is that of the new name.
+fn rename(from: &Path, to: &Path) -> Result<(), RunError> {
+    fault::step().and_then(|()| fs::rename(from, to)).map_err(|error| write_error(to, error))
+}
+
 fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     let write = || {
+        fault::step()?;
         let mut file = File::create(path)?;
+        fault::step()?;
         file.write_all(bytes)?;
+        fault::step()?;
         file.sync_all()
     };
     write().map_err(|error| write_error(path, error))
@@ -344,9 +361,9 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
         return write().map_err(|error| write_error(path, error));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.partial"));
+    let temporary = path.with_file_name(unfinished::name_of(&name));
     let written = write_new(&temporary, bytes)
-        .and_then(|()| fs::rename(&temporary, path).map_err(|error| write_error(path, error)))
+        .and_then(|()| rename(&temporary, path))
         .and_then(|()| path.parent().map_or(Ok(()), sync_dir));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -366,7 +383,8 @@ pub fn is_replaced(path: &Path) -> bool {
 
 fn sync_dir(path: &Path) -> Result<(), RunError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| write_error(path, error))
+    let sync = || fault::step().and_then(|()| File::open(path)?.sync_all());
+    sync().map_err(|error| write_error(path, error))
 }
 
 /// A run directory, read.
@@ -450,9 +468,12 @@ impl RunDir {
         }
     }
 
-    /// Whether the run's writer was killed: the record says "running", but there is no such process.
+    /// Whether the run's writer was killed: the record says "running", but there is no such process, or a later one of
+    /// the same number.
     pub fn is_abandoned(&self) -> bool {
-        self.record.status == Status::Running && !Path::new(&format!("/proc/{}", self.record.writer_pid)).exists()
+        let latest = self.record.started_unix_ms.saturating_add(CLOCK_STEP_MS);
+        let is_writer = owner::started_unix_ms(self.record.writer_pid).is_some_and(|started| started <= latest);
+        self.record.status == Status::Running && !is_writer
     }
 }
 
