@@ -39,3 +39,7 @@ pub fn step() -> io::Result<()> {
 pub fn step() -> io::Result<()> {
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "fault_tests.rs"]
+mod tests;

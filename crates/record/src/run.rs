@@ -19,7 +19,7 @@ use crate::scenario::Scenario;
 use crate::{owner, unfinished};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -196,28 +196,42 @@ pub struct PointFiles<'a> {
 }
 
 impl RunWriter {
-    /// Creates `parent/<time>-<name>/` (or exactly `exact`, which must not hold a run yet) and writes `run.json`.
+    /// Creates `parent/<time>-<name>/` (or exactly `exact`, which must not hold a run yet) and writes `run.json`. A
+    /// folder of its own choice appears whole.
     pub fn create(parent: &Path, exact: Option<&Path>, record: RunRecord) -> Result<Self, RunError> {
-        let path = match exact {
-            Some(path) => {
-                create_dir_all(path)?;
-                if path.join("run.json").exists() {
-                    return Err(occupied(path));
-                }
-                path.to_path_buf()
-            }
-            None => {
-                create_dir_all(parent)?;
-                let base =
-                    format!("{}-{}", crate::time::utc_stamp(record.started_unix_ms), file_name(&record.scenario.name));
-                unused_dir(parent, &base)?
-            }
-        };
-        let points = path.join("points");
-        create_dir_all(&points)?;
-        let writer = RunWriter { path, record, next_index: 0 };
-        writer.save()?;
+        let Some(path) = exact else { return Self::create_in(parent, record) };
+        create_dir_all(path)?;
+        if path.join(RECORD).exists() {
+            return Err(occupied(path));
+        }
+        let writer = RunWriter { path: path.to_path_buf(), record, next_index: 0 };
+        if let Err(error) = writer.begin() {
+            // Otherwise it would look like a run that was killed, and its place would be taken.
+            let _ = fs::remove_file(path.join(RECORD));
+            return Err(error);
+        }
         Ok(writer)
+    }
+
+    fn create_in(parent: &Path, record: RunRecord) -> Result<Self, RunError> {
+        create_dir_all(parent)?;
+        let base = format!("{}-{}", crate::time::utc_stamp(record.started_unix_ms), file_name(&record.scenario.name));
+        let temporary = parent.join(unfinished::name_of(&base));
+        let mut writer = RunWriter { path: temporary.clone(), record, next_index: 0 };
+        let begun = writer.begin().and_then(|()| {
+            writer.path = place(&temporary, parent, &base)?;
+            sync_dir(parent)
+        });
+        if begun.is_err() {
+            let _ = fs::remove_dir_all(&writer.path);
+        }
+        begun.map(|()| writer)
+    }
+
+    /// Makes the folder of points and writes `run.json`.
+    fn begin(&self) -> Result<(), RunError> {
+        create_dir_all(&self.path.join("points"))?;
+        self.save()
     }
 
     /// Checks early whether [`create`](Self::create) could succeed, before a server is started and load is sent: makes
@@ -266,14 +280,14 @@ impl RunWriter {
         let written = self.fill(&temporary, point, files).and_then(|()| {
             let folder = points.join(&name);
             rename(&temporary, &folder)?;
+            // From here on the point is there, whatever follows.
+            self.next_index += 1;
             sync_dir(&points)
         });
         if written.is_err() {
             let _ = fs::remove_dir_all(&temporary);
         }
-        written?;
-        self.next_index += 1;
-        Ok(point.index)
+        written.map(|()| point.index)
     }
 
     fn fill(&self, folder: &Path, point: &Point, files: &PointFiles<'_>) -> Result<(), RunError> {
@@ -305,17 +319,19 @@ impl RunWriter {
     }
 }
 
-/// Picks `base`, `base-2`, `base-3`, ... : two runs that begin in the same second must not share a folder.
-fn unused_dir(parent: &Path, base: &str) -> Result<PathBuf, RunError> {
+/// Renames a run to `base`, or `base-2`, `base-3`, ... : two runs that begin in the same second must not share a folder.
+fn place(temporary: &Path, parent: &Path, base: &str) -> Result<PathBuf, RunError> {
     for attempt in 1..1000 {
         let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
-        match fault::step().and_then(|()| fs::create_dir(&path)) {
+        // The kernel replaces an empty folder only, and a run is none.
+        match fault::step().and_then(|()| fs::rename(temporary, &path)) {
             Ok(()) => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty) => continue,
+            Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
             Err(error) => return Err(write_error(&path, error)),
         }
     }
-    Err(write_error(&parent.join(base), io::Error::from(io::ErrorKind::AlreadyExists)))
+    Err(write_error(&parent.join(base), io::Error::from(ErrorKind::AlreadyExists)))
 }
 
 /// A text made safe as one component of a path: letters, digits, `.`, `-`, `_`; never empty, hidden or longer than 60.
@@ -437,7 +453,7 @@ impl RunDir {
             Ok(bytes) => {
                 histogram::read_log(&bytes).map_err(|error| RunError::Malformed { path, why: error.to_string() })
             }
-            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
@@ -449,7 +465,7 @@ impl RunDir {
             Ok(bytes) => {
                 String::from_utf8(bytes).map_err(|_| RunError::Malformed { path, why: "it is not text".into() })
             }
-            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(String::new()),
             Err(error) => Err(error),
         }
     }
@@ -458,7 +474,7 @@ impl RunDir {
     pub fn stacks(&self, index: u32) -> Result<Option<Stacks>, RunError> {
         let path = self.point_path(index).join(STACKS);
         let bytes = match read_bounded(&path, MAX_STACKS_BYTES) {
-            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
             read => read?,
         };
         let read: Result<Stacks, String> = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
@@ -482,7 +498,7 @@ fn point_folders(path: &Path) -> Result<Vec<u32>, RunError> {
     let points = path.join("points");
     let entries = match fs::read_dir(&points) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(RunError::Read { path: points, source }),
     };
     let mut indices: Vec<u32> = entries
@@ -503,7 +519,7 @@ fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
         // A pipe would be waited for until somebody writes to it.
         let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
         }
         let mut bytes = Vec::new();
         file.take(limit + 1).read_to_end(&mut bytes)?;
