@@ -79,7 +79,11 @@ fn whatever_step_of_a_run_fails_or_is_killed_nothing_is_left_and_whole_points_ar
                 let runs = runs(&place);
                 assert!(runs.len() <= 1);
                 for run in &runs {
-                    assert_eq!(run.reading_doubts, [], "step {step} of {name} ({how}) leaves something that cannot be read");
+                    assert_eq!(
+                        run.reading_doubts,
+                        [],
+                        "step {step} of {name} ({how}) leaves something that cannot be read"
+                    );
                     let hidden = |folder: &Path| {
                         let names = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name());
                         names.filter(|name| name.to_string_lossy().starts_with('.')).collect::<Vec<_>>()

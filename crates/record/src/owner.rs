@@ -55,7 +55,8 @@ impl Owner {
     pub fn parse(word: &str) -> Option<Self> {
         let mut parts = word.split('-');
         let (pid, start, place) = (parts.next()?, parts.next()?, parts.next()?);
-        let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_hex =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let is_whole = parts.next().is_none() && pid.bytes().all(|byte| byte.is_ascii_digit());
         if !is_whole || !is_hex(start) || !is_hex(place) {
             return None;

@@ -101,7 +101,9 @@ fn remove_left(left: &Leftover) -> Result<(), String> {
 pub fn remove(left: &Leftover, within: Option<&Path>) -> Result<(), String> {
     let path = PathBuf::from(&left.name);
     let why = |error: String| format!("{} is not removed: {error}", shown(&path));
-    let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else { return Err(why("it has no name".into())) };
+    let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
+        return Err(why("it has no name".into()));
+    };
     if within.is_some_and(|within| within != folder) || owner_in(name) != Some(left.owner) {
         return Err(why("it is not straingauge's".into()));
     }

@@ -9,6 +9,7 @@ mod defaults;
 mod failure;
 mod fleet;
 mod input;
+mod leftovers;
 mod measure;
 mod measured;
 mod metrics;

@@ -89,10 +89,13 @@ impl ServerCgroup {
         &self.path
     }
 
-    /// Prepares `command` to run in the group.
+    /// Prepares `command` to run in the group. It runs outside where the kernel refuses that.
     pub fn run_in(&self, command: &mut Command) -> Result<(), WanError> {
         let joining = self.joining_file()?;
-        let join = move || Ok(rustix::io::write(joining.as_fd(), b"0").map(drop)?);
+        let join = move || {
+            let _ = rustix::io::write(joining.as_fd(), b"0");
+            Ok(())
+        };
         // SAFETY: between fork and exec the closure makes one system call on a descriptor opened before.
         unsafe { command.pre_exec(join) };
         Ok(())

@@ -201,11 +201,8 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("s");
         let folder = StateFolder::open(&path).unwrap();
-        let of_dead_owner = PairState {
-            owner_start_ticks: 0,
-            server_namespace: number,
-            ..PairState::of_this_process("fedcba9876")
-        };
+        let of_dead_owner =
+            PairState { owner_start_ticks: 0, server_namespace: number, ..PairState::of_this_process("fedcba9876") };
         let mut bystander = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         folder.write(&of_dead_owner).unwrap();
         let left = pairs_in(&path).left;

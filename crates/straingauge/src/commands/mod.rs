@@ -65,6 +65,6 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         },
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
-        Command::GuardSession { session, mark } => Ok(crate::server::guardian::stand_guard(session, mark.as_deref())),
+        Command::GuardSession { session, mark } => Ok(crate::server::guardian::stand_guard(session, &mark)),
     }
 }

@@ -18,9 +18,12 @@ fn maker_of_a_pair() {
     let Ok(words) = std::env::var(MAKES) else { return };
     let (path, seconds) = words.split_once(' ').expect("two words");
     let path = match path {
-        "line" => {
-            PathPlan { delay_ns: 1_000_000, mechanism: PathMechanism::TunDelayLine, quickack: true, ..PathPlan::default() }
-        }
+        "line" => PathPlan {
+            delay_ns: 1_000_000,
+            mechanism: PathMechanism::TunDelayLine,
+            quickack: true,
+            ..PathPlan::default()
+        },
         _ => PathPlan::default(),
     };
     let made = Pair::create(&PairPlan { path, single_segments: true, ..plan() }).and_then(|pair| {
@@ -39,7 +42,10 @@ fn maker_of_a_pair() {
 
 fn child(words: &str, fault: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("the test's own program"));
-    command.args(["--exact", "faults::maker_of_a_pair", "--test-threads=1"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--exact", "faults::maker_of_a_pair", "--test-threads=1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.env(MAKES, words).env(VARIABLE, fault).spawn().expect("the test's own program")
 }
 
