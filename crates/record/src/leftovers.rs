@@ -92,7 +92,8 @@ impl Scene {
         let (marked, hidden) = self.processes.get_or_init(marked_processes);
         let mut found = Found::default();
         if *hidden > 0 {
-            found.not_seen.push(format!("{hidden} processes of other users: only root may see who started them"));
+            let who = if *hidden == 1 { "1 process".to_string() } else { format!("{hidden} processes") };
+            found.not_seen.push(format!("{who}, as their environment may not be read; root may read more"));
         }
         for process in marked.iter().filter(|process| process.role == role && process.owner.life() == Life::Ended) {
             found.left.push(Leftover {
@@ -146,7 +147,10 @@ fn marked_processes() -> (Vec<Marked>, usize) {
                     found.push(Marked { pid, owner, role: role.into() });
                 }
             }
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => hidden += 1,
+            // The kernel's own threads have no command line, and nobody started them.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                hidden += usize::from(fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty()));
+            }
             Err(_) => {}
         }
     }

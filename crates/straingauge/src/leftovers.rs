@@ -4,6 +4,8 @@
 
 use crate::server::guardian;
 use record::leftovers::{Found, Kind, Leftover, Scene};
+use record::owner::Owner;
+use std::path::PathBuf;
 
 /// Searching and removing is repeated this often: ending one thing may leave another without its owner.
 const ROUNDS: usize = 5;
@@ -32,16 +34,13 @@ pub struct Removal {
     pub not_seen: Vec<String>,
 }
 
-/// Removes what `search` finds in a new scene, until it finds nothing that can be removed.
-pub fn remove(search: impl Fn(&Scene) -> Found) -> Removal {
-    remove_in(&[], search)
-}
-
-/// The same with folders of runs.
-pub fn remove_in(folders: &[std::path::PathBuf], search: impl Fn(&Scene) -> Found) -> Removal {
+/// Removes what is left, until nothing is found that can be removed: all of it, or that of one owner. `folders` are
+/// folders of runs.
+pub fn remove(folders: &[PathBuf], of: Option<Owner>) -> Removal {
     let mut removal = Removal::default();
     for _ in 0..ROUNDS {
-        let found = search(&Scene::new(folders.to_vec()));
+        let mut found = find(&Scene::new(folders.to_vec()));
+        found.left.retain(|left| of.is_none_or(|owner| left.owner == owner));
         removal.not_seen = found.not_seen;
         removal.failed.clear();
         let before = removal.removed.len();
@@ -62,12 +61,17 @@ pub fn remove_in(folders: &[std::path::PathBuf], search: impl Fn(&Scene) -> Foun
 
 /// Removes what earlier runs left, before a run begins. Returns a line for each thing.
 pub fn clean_up() -> Vec<String> {
-    let removal = remove(find);
+    let removal = remove(&[], None);
     let removed = removal.removed.iter().map(|left| {
         format!("cleaned up after process {}: {} {} ({})", left.owner.pid, left.kind, left.name, left.detail)
     });
     let failed = removal.failed.iter().map(|(_, why)| format!("left over from an earlier run: {why}"));
     removed.chain(failed).collect()
+}
+
+/// Removes what is left of one process, for its guardian. What cannot be removed is left to the next run.
+pub fn clean_up_after(owner: Owner) {
+    remove(&[], Some(owner));
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
     }
     let mut shown = Left { leftovers: Vec::new(), removed: Vec::new(), not_removed: Vec::new(), not_seen: Vec::new() };
     if args.clean {
-        let removal = leftovers::remove_in(&folders, leftovers::find);
+        let removal = leftovers::remove(&folders, None);
         shown.removed = removal.removed;
         shown.not_seen = removal.not_seen;
         (shown.leftovers, shown.not_removed) = removal.failed.into_iter().unzip();

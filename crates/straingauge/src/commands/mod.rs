@@ -65,6 +65,8 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         },
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
-        Command::GuardSession { session, mark } => Ok(crate::server::guardian::stand_guard(session, &mark)),
+        Command::GuardSession { session, mark } => {
+            Ok(crate::server::guardian::stand_guard(session, &mark, crate::leftovers::clean_up_after))
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! reading a pipe whose other end only straingauge holds: a byte says whether the server was stopped, end of file
 //! without one that straingauge was killed. A command that runs beside the server has one, too.
 
-use record::leftovers::{self, Found, Kind, MARK, Scene};
+use record::leftovers::{self, Kind, MARK};
 use record::owner::{Life, Owner};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -103,8 +103,8 @@ impl Drop for Guardian {
     }
 }
 
-/// Runs as the guardian.
-pub fn stand_guard(session: u32, mark: &str) -> ExitCode {
+/// Runs as the guardian; `clean_up_after` removes what is left of a process that was killed.
+pub fn stand_guard(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)) -> ExitCode {
     let mut byte = [0u8; 1];
     let order = loop {
         match io::stdin().read(&mut byte) {
@@ -127,28 +127,20 @@ pub fn stand_guard(session: u32, mark: &str) -> ExitCode {
         }
         std::thread::sleep(BETWEEN_ROUNDS);
     }
-    if let (None, Some((owner, _))) = (order, leftovers::parse_mark(mark)) {
+    let owner = leftovers::parse_mark(mark).map(|(owner, _)| owner).filter(|_| order.is_none());
+    if let Some(owner) = owner.filter(has_ended) {
         clean_up_after(owner);
     }
     ExitCode::SUCCESS
 }
 
-/// Removes what is left of a process that was killed, once it has ended.
-fn clean_up_after(owner: Owner) {
+/// Waits until a process has ended whose pipes are closed.
+fn has_ended(owner: &Owner) -> bool {
     let begun = Instant::now();
-    while owner.life() == Life::Alive {
-        if begun.elapsed() > OWNER_ENDS_WITHIN {
-            return;
-        }
+    while owner.life() == Life::Alive && begun.elapsed() < OWNER_ENDS_WITHIN {
         std::thread::sleep(BETWEEN_ROUNDS);
     }
-    let of_owner = |scene: &Scene| {
-        let mut found = crate::leftovers::find(scene);
-        found.left.retain(|left| left.owner == owner);
-        Found { not_seen: Vec::new(), ..found }
-    };
-    // Nobody listens to what cannot be removed; the next command tries again, and says so.
-    crate::leftovers::remove(of_owner);
+    owner.life() == Life::Ended
 }
 
 /// The living processes of a session, and those with this value of [`MARK`].
