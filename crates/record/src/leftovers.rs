@@ -93,7 +93,7 @@ impl Scene {
         let mut found = Found::default();
         if *hidden > 0 {
             let who = if *hidden == 1 { "1 process".to_string() } else { format!("{hidden} processes") };
-            found.not_seen.push(format!("{who}, as their environment may not be read; root may read more"));
+            found.not_seen.push(format!("{who} whose environment this user may not read"));
         }
         for process in marked.iter().filter(|process| process.role == role && process.owner.life() == Life::Ended) {
             found.left.push(Leftover {
