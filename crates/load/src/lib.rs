@@ -49,6 +49,7 @@ mod tls;
 mod worker;
 
 pub use check::check;
+pub use cold::LEFTOVERS;
 pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, run, run_supplied};
 pub use error::LoadError;

@@ -10,14 +10,16 @@
 //! crash, `kill -9` or a full disk loses at most the point in progress, and [`RunDir::open`] reads what is there.
 
 use crate::doubt::{Doubt, DoubtKind};
+use crate::fault;
 use crate::histogram::{self, Latency};
 use crate::machine::MachineFacts;
 use crate::point::Point;
 use crate::profile::Stacks;
 use crate::scenario::Scenario;
+use crate::{owner, unfinished};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,6 +34,8 @@ const MAX_JSON_BYTES: u64 = 16 << 20;
 const MAX_SERIES_BYTES: u64 = 64 << 20;
 const MAX_STACKS_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
+/// The machine's clock may have been set back by this much since a run began.
+const CLOCK_STEP_MS: u64 = 60_000;
 
 /// Whether a run reached its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,28 +196,42 @@ pub struct PointFiles<'a> {
 }
 
 impl RunWriter {
-    /// Creates `parent/<time>-<name>/` (or exactly `exact`, which must not hold a run yet) and writes `run.json`.
+    /// Creates `parent/<time>-<name>/` (or exactly `exact`, which must not hold a run yet) and writes `run.json`. A
+    /// folder of its own choice appears whole.
     pub fn create(parent: &Path, exact: Option<&Path>, record: RunRecord) -> Result<Self, RunError> {
-        let path = match exact {
-            Some(path) => {
-                fs::create_dir_all(path).map_err(|error| write_error(path, error))?;
-                if path.join("run.json").exists() {
-                    return Err(occupied(path));
-                }
-                path.to_path_buf()
-            }
-            None => {
-                fs::create_dir_all(parent).map_err(|error| write_error(parent, error))?;
-                let base =
-                    format!("{}-{}", crate::time::utc_stamp(record.started_unix_ms), file_name(&record.scenario.name));
-                unused_dir(parent, &base)?
-            }
-        };
-        let points = path.join("points");
-        fs::create_dir_all(&points).map_err(|error| write_error(&points, error))?;
-        let writer = RunWriter { path, record, next_index: 0 };
-        writer.save()?;
+        let Some(path) = exact else { return Self::create_in(parent, record) };
+        create_dir_all(path)?;
+        if path.join(RECORD).exists() {
+            return Err(occupied(path));
+        }
+        let writer = RunWriter { path: path.to_path_buf(), record, next_index: 0 };
+        if let Err(error) = writer.begin() {
+            // Otherwise it would look like a run that was killed, and its place would be taken.
+            let _ = fs::remove_file(path.join(RECORD));
+            return Err(error);
+        }
         Ok(writer)
+    }
+
+    fn create_in(parent: &Path, record: RunRecord) -> Result<Self, RunError> {
+        create_dir_all(parent)?;
+        let base = format!("{}-{}", crate::time::utc_stamp(record.started_unix_ms), file_name(&record.scenario.name));
+        let temporary = parent.join(unfinished::name_of(&base));
+        let mut writer = RunWriter { path: temporary.clone(), record, next_index: 0 };
+        let begun = writer.begin().and_then(|()| {
+            writer.path = place(&temporary, parent, &base)?;
+            sync_dir(parent)
+        });
+        if begun.is_err() {
+            let _ = fs::remove_dir_all(&writer.path);
+        }
+        begun.map(|()| writer)
+    }
+
+    /// Makes the folder of points and writes `run.json`.
+    fn begin(&self) -> Result<(), RunError> {
+        create_dir_all(&self.path.join("points"))?;
+        self.save()
     }
 
     /// Checks early whether [`create`](Self::create) could succeed, before a server is started and load is sent: makes
@@ -223,10 +241,11 @@ impl RunWriter {
         if folder.join("run.json").exists() {
             return Err(occupied(folder));
         }
-        fs::create_dir_all(folder).map_err(|error| write_error(folder, error))?;
-        let probe = folder.join(format!(".writable-{}", std::process::id()));
-        write_new(&probe, b"straingauge checks whether it can write here\n")?;
-        fs::remove_file(&probe).map_err(|error| write_error(&probe, error))
+        create_dir_all(folder)?;
+        let probe = folder.join(unfinished::name_of("writable"));
+        let written = write_new(&probe, b"straingauge checks whether it can write here\n");
+        let removed = fs::remove_file(&probe).map_err(|error| write_error(&probe, error));
+        written.and(removed)
     }
 
     /// The run's directory.
@@ -256,23 +275,23 @@ impl RunWriter {
         point.schema = SCHEMA;
         let points = self.path.join("points");
         let name = format!("{:03}", self.next_index);
-        let temporary = points.join(format!(".{name}.partial"));
+        let temporary = points.join(unfinished::name_of(&name));
         let _ = fs::remove_dir_all(&temporary);
         let written = self.fill(&temporary, point, files).and_then(|()| {
             let folder = points.join(&name);
-            fs::rename(&temporary, &folder).map_err(|error| write_error(&folder, error))?;
+            rename(&temporary, &folder)?;
+            // From here on the point is there, whatever follows.
+            self.next_index += 1;
             sync_dir(&points)
         });
         if written.is_err() {
             let _ = fs::remove_dir_all(&temporary);
         }
-        written?;
-        self.next_index += 1;
-        Ok(point.index)
+        written.map(|()| point.index)
     }
 
     fn fill(&self, folder: &Path, point: &Point, files: &PointFiles<'_>) -> Result<(), RunError> {
-        fs::create_dir(folder).map_err(|error| write_error(folder, error))?;
+        fault::step().and_then(|()| fs::create_dir(folder)).map_err(|error| write_error(folder, error))?;
         if !files.latencies.is_empty() {
             let path = folder.join("latency.hlog");
             let log =
@@ -300,17 +319,19 @@ impl RunWriter {
     }
 }
 
-/// Picks `base`, `base-2`, `base-3`, ... : two runs that begin in the same second must not share a folder.
-fn unused_dir(parent: &Path, base: &str) -> Result<PathBuf, RunError> {
+/// Renames a run to `base`, or `base-2`, `base-3`, ... : two runs that begin in the same second must not share a folder.
+fn place(temporary: &Path, parent: &Path, base: &str) -> Result<PathBuf, RunError> {
     for attempt in 1..1000 {
         let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
-        match fs::create_dir(&path) {
+        // The kernel replaces an empty folder only, and a run is none.
+        match fault::step().and_then(|()| fs::rename(temporary, &path)) {
             Ok(()) => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty) => continue,
+            Err(error) if error.kind() == ErrorKind::NotADirectory => continue,
             Err(error) => return Err(write_error(&path, error)),
         }
     }
-    Err(write_error(&parent.join(base), io::Error::from(io::ErrorKind::AlreadyExists)))
+    Err(write_error(&parent.join(base), io::Error::from(ErrorKind::AlreadyExists)))
 }
 
 /// A text made safe as one component of a path: letters, digits, `.`, `-`, `_`; never empty, hidden or longer than 60.
@@ -327,10 +348,22 @@ pub fn file_name(text: &str) -> String {
     if name.is_empty() { "run".into() } else { name.into() }
 }
 
+fn create_dir_all(path: &Path) -> Result<(), RunError> {
+    fault::step().and_then(|()| fs::create_dir_all(path)).map_err(|error| write_error(path, error))
+}
+
+/// The error is that of the new name.
+fn rename(from: &Path, to: &Path) -> Result<(), RunError> {
+    fault::step().and_then(|()| fs::rename(from, to)).map_err(|error| write_error(to, error))
+}
+
 fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
     let write = || {
+        fault::step()?;
         let mut file = File::create(path)?;
+        fault::step()?;
         file.write_all(bytes)?;
+        fault::step()?;
         file.sync_all()
     };
     write().map_err(|error| write_error(path, error))
@@ -344,9 +377,9 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
         return write().map_err(|error| write_error(path, error));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.partial"));
+    let temporary = path.with_file_name(unfinished::name_of(&name));
     let written = write_new(&temporary, bytes)
-        .and_then(|()| fs::rename(&temporary, path).map_err(|error| write_error(path, error)))
+        .and_then(|()| rename(&temporary, path))
         .and_then(|()| path.parent().map_or(Ok(()), sync_dir));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -366,7 +399,8 @@ pub fn is_replaced(path: &Path) -> bool {
 
 fn sync_dir(path: &Path) -> Result<(), RunError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(|error| write_error(path, error))
+    let sync = || fault::step().and_then(|()| File::open(path)?.sync_all());
+    sync().map_err(|error| write_error(path, error))
 }
 
 /// A run directory, read.
@@ -419,7 +453,7 @@ impl RunDir {
             Ok(bytes) => {
                 histogram::read_log(&bytes).map_err(|error| RunError::Malformed { path, why: error.to_string() })
             }
-            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
@@ -431,7 +465,7 @@ impl RunDir {
             Ok(bytes) => {
                 String::from_utf8(bytes).map_err(|_| RunError::Malformed { path, why: "it is not text".into() })
             }
-            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(String::new()),
             Err(error) => Err(error),
         }
     }
@@ -440,7 +474,7 @@ impl RunDir {
     pub fn stacks(&self, index: u32) -> Result<Option<Stacks>, RunError> {
         let path = self.point_path(index).join(STACKS);
         let bytes = match read_bounded(&path, MAX_STACKS_BYTES) {
-            Err(RunError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(RunError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
             read => read?,
         };
         let read: Result<Stacks, String> = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
@@ -450,9 +484,12 @@ impl RunDir {
         }
     }
 
-    /// Whether the run's writer was killed: the record says "running", but there is no such process.
+    /// Whether the run's writer was killed: the record says "running", but there is no such process, or a later one of
+    /// the same number.
     pub fn is_abandoned(&self) -> bool {
-        self.record.status == Status::Running && !Path::new(&format!("/proc/{}", self.record.writer_pid)).exists()
+        let latest = self.record.started_unix_ms.saturating_add(CLOCK_STEP_MS);
+        let is_writer = owner::started_unix_ms(self.record.writer_pid).is_some_and(|started| started <= latest);
+        self.record.status == Status::Running && !is_writer
     }
 }
 
@@ -461,7 +498,7 @@ fn point_folders(path: &Path) -> Result<Vec<u32>, RunError> {
     let points = path.join("points");
     let entries = match fs::read_dir(&points) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(RunError::Read { path: points, source }),
     };
     let mut indices: Vec<u32> = entries
@@ -482,7 +519,7 @@ fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, RunError> {
         // A pipe would be waited for until somebody writes to it.
         let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
         }
         let mut bytes = Vec::new();
         file.take(limit + 1).read_to_end(&mut bytes)?;

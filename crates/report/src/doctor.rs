@@ -1,5 +1,6 @@
-//! What a machine can and cannot measure, for a terminal.
+//! What a machine can and cannot measure, and what killed runs left on it, for a terminal.
 
+use record::leftovers::Leftover;
 use record::machine::{Capability, MachineFacts};
 
 /// The machine, a line for each capability with the remedy where it is missing, and how many are there.
@@ -24,4 +25,50 @@ pub fn text(machine: &MachineFacts, capabilities: &[Capability]) -> String {
         "\n{there} of {} available; what is missing is printed as \"not measured\", never as 0\n",
         capabilities.len()
     )
+}
+
+/// What is left of killed runs and what was removed, a line each, with the process that they belonged to; then what
+/// could not be removed or looked at.
+pub fn leftovers(left: &[Leftover], removed: &[Leftover], not_removed: &[String], not_seen: &[String]) -> String {
+    let mut out = String::new();
+    for (title, things) in [("Removed", removed), ("Left behind", left)] {
+        if things.is_empty() {
+            continue;
+        }
+        let width = things.iter().map(|thing| thing.kind.len()).max().unwrap_or(0);
+        out.push_str(&format!("{title}\n"));
+        for Leftover { kind, name, detail, owner } in things {
+            out.push_str(&format!("  {kind:width$}  {name} ({detail}), of process {}\n", owner.pid));
+        }
+    }
+    not_removed.iter().for_each(|why| out.push_str(&format!("not removed: {why}\n")));
+    if left.is_empty() {
+        out.push_str("nothing is left behind\n");
+    } else if not_removed.is_empty() {
+        out.push_str("straingauge doctor --clean removes it\n");
+    }
+    not_seen.iter().for_each(|what| out.push_str(&format!("not looked at: {what}\n")));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::owner::Owner;
+
+    #[test]
+    fn what_is_left_is_listed_with_its_owner_and_what_was_not_seen_is_said() {
+        let owner = Owner { pid: 77, ..Owner::of_this_process() };
+        let group = Leftover { kind: "control group", name: "/a".into(), detail: "2 processes".into(), owner };
+        let file = Leftover { kind: "unfinished file", name: "runs/.x".into(), detail: "a file".into(), owner };
+        let text = leftovers(&[group.clone(), file], &[], &[], &["/b: it belongs to another user".into()]);
+        assert_eq!(
+            text,
+            "Left behind\n  control group    /a (2 processes), of process 77\n  unfinished file  runs/.x (a file), of process 77\n\
+             straingauge doctor --clean removes it\nnot looked at: /b: it belongs to another user\n"
+        );
+        assert_eq!(leftovers(&[], &[], &[], &[]), "nothing is left behind\n");
+        let text = leftovers(&[], &[group], &[], &[]);
+        assert_eq!(text, "Removed\n  control group  /a (2 processes), of process 77\nnothing is left behind\n");
+    }
 }

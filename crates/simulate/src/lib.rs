@@ -18,5 +18,6 @@ pub mod objects_found;
 pub mod result;
 
 pub use error::SimulateError;
+pub use machine::LEFTOVERS;
 // The plugin has no crate `record`: it contains this file of it.
 use record::simulation::geometry;

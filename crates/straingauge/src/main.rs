@@ -10,6 +10,7 @@ mod defaults;
 mod failure;
 mod fleet;
 mod input;
+mod leftovers;
 mod measure;
 mod measured;
 mod metrics;

@@ -25,7 +25,7 @@ pub fn check(path: &Path) -> Result<()> {
     if !is_replaced(path) || is_standard_output(path) {
         return Ok(());
     }
-    let probe = path.with_file_name(format!(".writable-{}", std::process::id()));
+    let probe = path.with_file_name(record::unfinished::name_of("writable"));
     written(path, write_whole(&probe, b""))?;
     let _ = fs::remove_file(probe);
     Ok(())

@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, PathMeter};
+use wan::{Pair, PairPlan, PathMeter, ServerCgroup};
 
 /// The phase in which a signal interrupts the run.
 const STARTING: &str = "the server was starting";
@@ -48,7 +48,9 @@ pub struct Server {
     exit: Option<ExitStatus>,
     output: Output,
     pair: Option<Pair>,
-    /// Without namespaces: ends the server's processes if this process is killed.
+    /// Without namespaces: the group of its processes, where one can be made.
+    group: Option<ServerCgroup>,
+    /// Cleans up if this process is killed.
     guardian: Option<Guardian>,
     port: u16,
     cpus: Vec<usize>,
@@ -85,16 +87,28 @@ impl Server {
         };
         let mut command = Command::new(&plan.argv[0]);
         command.args(&plan.argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mark = guardian::next_mark(guardian::SERVER);
+        command.env(record::leftovers::MARK, &mark);
+        let mut group = None;
         match &pair {
             Some(pair) => pair.run_server(&mut command)?,
-            None => run_pinned(&mut command, &plan.server_cpus),
+            None => {
+                group = ServerCgroup::create().ok();
+                if let Some(group) = &group {
+                    group.run_in(&mut command)?;
+                }
+                run_pinned(&mut command, &plan.server_cpus);
+            }
         }
         let inherited_descriptors = record::machine::descriptor_limit();
-        let mut child = command
-            .spawn()
-            .map_err(|error| process::cannot_start(&format!("the server '{}'", plan.argv[0]), &error))?;
+        let spawned = command.spawn();
+        if let (Err(_), Some(group)) = (&spawned, &group) {
+            let _ = group.remove();
+        }
+        let mut child =
+            spawned.map_err(|error| process::cannot_start(&format!("the server '{}'", plan.argv[0]), &error))?;
         let output = Output::of(&mut child);
-        let guardian = if plan.is_isolated { None } else { Some(Guardian::over(child.id(), None)) };
+        let guardian = Guardian::over(child.id(), &mark);
         let loopback = match plan.asked {
             Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -104,6 +118,7 @@ impl Server {
             exit: None,
             output,
             pair,
+            group,
             guardian: None,
             port: plan.port,
             cpus: plan.server_cpus.clone(),
@@ -114,12 +129,12 @@ impl Server {
             has_path: plan.path.is_some(),
             path_test: None,
         };
-        server.note_what_the_path_lacks();
-        server.test_path()?;
-        match guardian.transpose() {
-            Ok(guardian) => server.guardian = guardian,
+        match guardian {
+            Ok(guardian) => server.guardian = Some(guardian),
             Err(error) => server.note_no_guardian(&error),
         }
+        server.note_what_the_path_lacks();
+        server.test_path()?;
         server.wait_until_it_listens(plan, stop)?;
         server.choose_path(plan)?;
         server.wait_until_it_accepts(plan, stop)?;
@@ -148,8 +163,8 @@ impl Server {
 
     fn note_no_guardian(&mut self, error: &io::Error) {
         self.doubts.push(DoubtKind::NotWatched.note(
-            format!("if straingauge is killed, the server's own children will not be ended: {error}"),
-            "the figures hold; after a kill -9, look for processes of the server that are left",
+            format!("if straingauge is killed, the server's own children will not be ended at once: {error}"),
+            "the figures hold; after a kill -9, run straingauge doctor --clean",
         ));
     }
 
@@ -334,13 +349,17 @@ impl Server {
             self.exit = process::end(child, &daemons).or(self.exit);
         }
         self.child = None;
-        if let Some(guardian) = self.guardian.take() {
-            guardian.dismiss();
+        if let Some(group) = self.group.take() {
+            // What cannot be removed now is left to the next run, as below.
+            let _ = group.remove();
         }
         if let Some(pair) = self.pair.take() {
             // What cannot be removed now is left to the next run: the state file stays.
             let _ = pair.leave();
             let _ = pair.remove();
+        }
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
         }
         reap_orphans();
     }

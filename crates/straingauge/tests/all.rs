@@ -23,6 +23,7 @@ mod find;
 mod headroom;
 mod help;
 mod interruption;
+mod leftovers;
 mod live;
 mod load_counts;
 mod metrics;

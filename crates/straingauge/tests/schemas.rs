@@ -64,6 +64,7 @@ fn of_output(words: &[&str], value: &Value) -> &'static str {
         "profile" if value.get("method").is_some_and(|method| method == "exact") => "profile-exact",
         "profile" => "profile",
         "files" => "files",
+        "doctor" if has("--leftovers") || has("--clean") => "leftovers",
         "doctor" => "doctor",
         other => panic!("no schema in docs/schemas is that of {other} --json"),
     }

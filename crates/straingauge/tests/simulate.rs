@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Why no guest can run here.
-fn missing() -> Option<String> {
+pub fn missing() -> Option<String> {
     let qemu = simulate::machine::Qemu::find(None).err().map(|why| why.to_string());
     let kernel = || simulate::guest::Kernel::find(None).err().map(|why| why.to_string());
     let tools =

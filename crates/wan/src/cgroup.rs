@@ -3,9 +3,14 @@
 //! do not change.
 
 use crate::error::{DuringStep, WanError};
+use record::fault;
+use record::owner::Owner;
+use rustix::fd::AsFd;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Prefix of the names of our control groups.
@@ -13,16 +18,24 @@ pub(crate) const PREFIX: &str = "straingauge-";
 /// Killed processes leave the group within milliseconds; uninterruptible ones may never.
 const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
-/// A control group owned by a pair.
+/// Folders of the hierarchy that are looked at.
+const MOST_FOLDERS: usize = 50_000;
+
+/// A control group of a server. Whoever made it removes it: [`remove`](Self::remove).
 #[derive(Debug)]
-pub(crate) struct ServerCgroup {
+pub struct ServerCgroup {
     path: PathBuf,
 }
 
 impl ServerCgroup {
     /// Makes the group below this process's own, or below the root of the hierarchy. The error gives the reason if it
     /// cannot.
-    pub(crate) fn create(token: &str) -> Result<Self, WanError> {
+    pub fn create() -> Result<Self, WanError> {
+        Self::with_token(&crate::state::new_token()?)
+    }
+
+    /// The same with the name of a pair. The name says whose it is, so that it is found without a state file.
+    pub(crate) fn with_token(token: &str) -> Result<Self, WanError> {
         let root = mounted_at().ok_or_else(|| WanError::Unsupported {
             what: "group the server's processes",
             remedy: "mount the cgroup2 file system",
@@ -31,8 +44,8 @@ impl ServerCgroup {
         let own = own_path().map(|below| root.join(below));
         let mut last = None;
         for parent in own.into_iter().chain([root]) {
-            let path = parent.join(format!("{PREFIX}{token}"));
-            match fs::create_dir(&path) {
+            let path = parent.join(format!("{PREFIX}{token}-{}", Owner::of_this_process()));
+            match fault::step().and_then(|()| fs::create_dir(&path)) {
                 Ok(()) if path.join("cgroup.procs").exists() => return Ok(ServerCgroup { path }),
                 Ok(()) => {
                     let _ = fs::remove_dir(&path);
@@ -52,8 +65,40 @@ impl ServerCgroup {
         (is_ours && path.join("cgroup.procs").exists()).then(|| ServerCgroup { path: path.into() })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The groups of this machine that say whose they are.
+    pub(crate) fn all() -> Vec<(Self, Owner)> {
+        let (mut found, mut folders, mut seen) = (Vec::new(), Vec::from_iter(mounted_at()), 0);
+        while let Some(folder) = folders.pop().filter(|_| seen < MOST_FOLDERS) {
+            seen += 1;
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                let owner = owner_in(&entry.file_name());
+                found.extend(owner.map(|owner| (ServerCgroup { path: entry.path() }, owner)));
+                folders.push(entry.path());
+            }
+        }
+        // One in another first: only an empty folder can be removed.
+        found.sort_by_key(|(group, _): &(Self, Owner)| std::cmp::Reverse(group.path.components().count()));
+        found
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Prepares `command` to run in the group. It runs outside where the kernel refuses that.
+    pub fn run_in(&self, command: &mut Command) -> Result<(), WanError> {
+        let joining = self.joining_file()?;
+        let join = move || {
+            let _ = rustix::io::write(joining.as_fd(), b"0");
+            Ok(())
+        };
+        // SAFETY: between fork and exec the closure makes one system call on a descriptor opened before.
+        unsafe { command.pre_exec(join) };
+        Ok(())
     }
 
     /// A descriptor through which a process joins: it writes `0`.
@@ -68,12 +113,12 @@ impl ServerCgroup {
     }
 
     /// Kills every process in the group, waits until they are gone, and removes it. Returns how many there were.
-    pub(crate) fn remove(&self) -> Result<usize, WanError> {
+    pub fn remove(&self) -> Result<usize, WanError> {
         let before = self.processes().len();
         let deadline = Instant::now() + EMPTY_WITHIN;
         loop {
             self.kill();
-            match fs::remove_dir(&self.path) {
+            match fault::step().and_then(|()| fs::remove_dir(&self.path)) {
                 Ok(()) => return Ok(before),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(before),
                 Err(error) if Instant::now() >= deadline => {
@@ -97,6 +142,12 @@ impl ServerCgroup {
             }
         }
     }
+}
+
+/// Whose group has this name: `straingauge-TOKEN-OWNER`.
+fn owner_in(name: &std::ffi::OsStr) -> Option<Owner> {
+    let (token, owner) = name.to_str()?.strip_prefix(PREFIX)?.split_once('-')?;
+    crate::state::is_token(token).then(|| Owner::parse(owner)).flatten()
 }
 
 /// SIGKILL. A process that has ended already is no error.

@@ -9,11 +9,11 @@
 //! checks that it is as planned, [`Pair::path_meter`] measures how exactly it delivers.
 //!
 //! Nothing outlives a run. The namespaces have no name: the kernel removes them, and the links in them, with their last
-//! process. Only the server's processes could remain when the run is killed; [`remove_stale`] finds and ends them.
+//! process. Only the server's processes and their control group could remain when the run is killed; [`LEFTOVERS`] finds
+//! and ends them.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! wan::remove_stale();
 //! let plan = wan::PairPlan { name: "nginx".into(), server_cpus: vec![1], client_cpus: vec![0], ..Default::default() };
 //! let pair = wan::Pair::create(&plan)?;
 //! let mut server = std::process::Command::new("nginx");
@@ -45,13 +45,14 @@ mod steering;
 mod tun;
 
 pub use affinity::pin;
+pub use cgroup::ServerCgroup;
 pub use error::WanError;
 pub use link::has_netem;
 pub use meter::{PathMeter, PathTally};
 pub use namespace::NetNamespace;
 pub use pair::{Pair, PairPlan};
 pub use self_test::SelfTest;
-pub use stale::remove_stale;
+pub use stale::LEFTOVERS;
 
 /// Whether this process may make namespaces and links; the error has the remedy if it may not.
 pub fn is_permitted() -> Result<(), WanError> {

@@ -31,6 +31,7 @@ impl NetNamespace {
     /// A new, empty namespace. The calling thread stays where it is.
     pub fn create() -> Result<Self, WanError> {
         on_own_thread(|| {
+            record::fault::step().during("make a network namespace")?;
             // SAFETY: only the network namespace of this short-lived thread changes; descriptors stay shared.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|errno| match errno {
                 rustix::io::Errno::PERM => WanError::NotPermitted,
@@ -46,6 +47,7 @@ impl NetNamespace {
 
     /// Moves the calling thread into the namespace. Threads it creates later start there too.
     pub fn enter(&self) -> Result<(), WanError> {
+        record::fault::step().during("enter a network namespace")?;
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
             .during("enter a network namespace")
     }

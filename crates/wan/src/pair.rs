@@ -12,7 +12,7 @@ use crate::setting;
 use crate::stale::end_processes_in_namespace;
 use crate::state::{self, PairState, StateFolder};
 use crate::steering::NamespaceSysfs;
-use record::PathPlan;
+use record::{PathPlan, fault};
 use rustix::fd::AsFd;
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
@@ -95,7 +95,7 @@ impl Pair {
             is_removed: false,
             token,
         };
-        // The state file comes before anything that could outlive this process.
+        // The group's name says whose it is. The state file comes before any process that could outlive this one.
         pair.make_cgroup()?;
         pair.connect(plan)?;
         pair.apply_settings()?;
@@ -109,18 +109,15 @@ impl Pair {
 
     fn make_cgroup(&mut self) -> Result<(), WanError> {
         let folder = StateFolder::open(Path::new(state::FOLDER))?;
-        match ServerCgroup::create(&self.token) {
+        match ServerCgroup::with_token(&self.token) {
             Ok(cgroup) => self.cgroup = Some(cgroup),
             Err(error) => self.notes.push(format!("the server has no separate control group: {error}")),
         }
         let state = PairState {
-            owner_pid: std::process::id(),
-            owner_start_ticks: state::process_start_ticks(std::process::id()).unwrap_or(0),
-            boot_id: state::boot_id(),
-            token: self.token.clone(),
             server_namespace: self.server.inode()?,
             client_namespace: Some(self.client.inode()?),
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.path().to_path_buf()),
+            ..PairState::of_this_process(&self.token)
         };
         self.state_file = Some(folder.write(&state)?);
         Ok(())
@@ -337,11 +334,15 @@ impl Pair {
         self.tear_down()
     }
 
+    /// Whatever could not be removed stays in this value, for another try.
     fn tear_down(&mut self) -> Result<(), WanError> {
-        if std::mem::replace(&mut self.is_removed, true) {
+        if self.is_removed {
             return Ok(());
         }
-        let grouped = self.cgroup.take().map_or(Ok(0), |cgroup| cgroup.remove());
+        let grouped = self.cgroup.as_ref().map_or(Ok(0), ServerCgroup::remove);
+        if grouped.is_ok() {
+            self.cgroup = None;
+        }
         // Processes that left the group, or never were in one. While this value holds the namespace its number is not
         // reused, so the number proves that a process is ours.
         for namespace in [&self.server, &self.client] {
@@ -361,9 +362,16 @@ impl Pair {
         });
         grouped?;
         deleted?;
-        if let Some(path) = self.state_file.take() {
-            fs::remove_file(&path).during(format!("remove {}", path.display()))?;
+        if let Some(path) = &self.state_file {
+            let remove = || fault::step().and_then(|()| fs::remove_file(path));
+            match remove() {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).during(format!("remove {}", path.display()));
+                }
+                _ => self.state_file = None,
+            }
         }
+        self.is_removed = true;
         Ok(())
     }
 }

@@ -185,6 +185,7 @@ impl Route {
     }
 
     fn execute(&self, request: Request) -> io::Result<()> {
+        record::fault::step()?;
         rustix::net::send(&self.socket, &request.finish(), SendFlags::empty())?;
         let mut reply = [0u8; 4096];
         let (received, _) = rustix::net::recv(&self.socket, &mut reply[..], RecvFlags::empty())?;

@@ -12,6 +12,7 @@ pub(crate) fn set(name: &str, value: &str) -> Result<(), String> {
     if read(name).as_deref() == Some(value) {
         return Ok(());
     }
-    fs::write(format!("/proc/sys/{name}"), value)
+    record::fault::step()
+        .and_then(|()| fs::write(format!("/proc/sys/{name}"), value))
         .map_err(|error| format!("{} could not be set to {value}: {error}", name.replace('/', ".")))
 }

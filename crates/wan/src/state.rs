@@ -2,6 +2,8 @@
 //! /run/straingauge, a folder that only root may enter.
 
 use crate::error::{DuringStep, WanError};
+use record::owner::{Life, Owner, boot_id};
+use record::{fault, unfinished};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,6 +22,9 @@ pub(crate) struct PairState {
     pub owner_pid: u32,
     /// Start of the owner in clock ticks since boot (field 22 of /proc/PID/stat).
     pub owner_start_ticks: u64,
+    /// Where the two mean anything ([`Owner::place`]); absent in files of earlier versions.
+    #[serde(default)]
+    pub owner_place: Option<u32>,
     /// /proc/sys/kernel/random/boot_id.
     pub boot_id: String,
     /// Random name of the pair; part of the names of its links and of its control group.
@@ -34,9 +39,30 @@ pub(crate) struct PairState {
 }
 
 impl PairState {
-    /// Whether the owner still runs.
-    pub(crate) fn has_live_owner(&self) -> bool {
-        self.boot_id == boot_id() && process_start_ticks(self.owner_pid) == Some(self.owner_start_ticks)
+    /// A pair of this process, with nothing in it yet.
+    pub(crate) fn of_this_process(token: &str) -> Self {
+        let owner = Owner::of_this_process();
+        PairState {
+            owner_pid: owner.pid,
+            owner_start_ticks: owner.start_ticks,
+            owner_place: Some(owner.place),
+            boot_id: boot_id(),
+            token: token.into(),
+            server_namespace: 0,
+            client_namespace: None,
+            cgroup: None,
+        }
+    }
+
+    /// The run that owns the pair.
+    pub(crate) fn owner(&self) -> Owner {
+        let place = self.owner_place.unwrap_or(Owner::of_this_process().place);
+        Owner { pid: self.owner_pid, start_ticks: self.owner_start_ticks, place }
+    }
+
+    /// Whether the owner has ended.
+    pub(crate) fn is_left_over(&self) -> bool {
+        self.is_from_an_earlier_boot() || self.owner().life() == Life::Ended
     }
 
     /// Whether the machine was restarted since: then nothing of the pair is left but the file.
@@ -54,7 +80,7 @@ pub(crate) struct StateFolder {
 impl StateFolder {
     /// Opens the folder, making it if necessary. Refuses one that is not only this user's.
     pub(crate) fn open(path: &Path) -> Result<Self, WanError> {
-        match DirBuilder::new().mode(0o700).create(path) {
+        match fault::step().and_then(|()| DirBuilder::new().mode(0o700).create(path)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).during(format!("make the folder {}", path.display())),
@@ -83,8 +109,9 @@ impl StateFolder {
         let path = self.path.join(format!("{}.json", state.token));
         let text = serde_json::to_vec(state).expect("a state has only string keys");
         // Readers take a file that does not parse for damaged and leave it, so it appears whole.
-        let partial = self.path.join(format!(".{}.partial", state.token));
+        let partial = self.path.join(unfinished::name_of(&state.token));
         let write = || {
+            fault::step()?;
             let mut file = OpenOptions::new()
                 .write(true)
                 .create(true)
@@ -92,10 +119,16 @@ impl StateFolder {
                 .mode(0o600)
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(&partial)?;
+            fault::step()?;
             file.write_all(&text)?;
+            fault::step()?;
             fs::rename(&partial, &path)
         };
-        write().during(format!("write {}", path.display()))?;
+        let written = write();
+        if written.is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+        written.during(format!("write {}", path.display()))?;
         Ok(path)
     }
 
@@ -112,7 +145,8 @@ impl StateFolder {
     }
 }
 
-fn read(path: &Path) -> Option<PairState> {
+/// Reads a state file; `None` if it is damaged or none.
+pub(crate) fn read(path: &Path) -> Option<PairState> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
@@ -132,36 +166,12 @@ pub(crate) fn new_token() -> Result<String, WanError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-pub(crate) fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
-}
-
-/// Field 22 of /proc/PID/stat; `None` when there is no such process, or it is a zombie.
-pub(crate) fn process_start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The command, in parentheses, may itself hold spaces and parentheses.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn state(token: &str) -> PairState {
-        PairState {
-            owner_pid: std::process::id(),
-            owner_start_ticks: process_start_ticks(std::process::id()).unwrap(),
-            boot_id: boot_id(),
-            token: token.into(),
-            server_namespace: 1,
-            client_namespace: Some(2),
-            cgroup: None,
-        }
+        PairState { server_namespace: 1, client_namespace: Some(2), ..PairState::of_this_process(token) }
     }
 
     #[test]
@@ -189,8 +199,10 @@ mod tests {
     #[test]
     fn an_owner_lives_only_with_its_own_start_time() {
         let mut of_me = state("0123456789");
-        assert!(of_me.has_live_owner());
+        assert!(!of_me.is_left_over());
         of_me.owner_start_ticks += 1;
-        assert!(!of_me.has_live_owner(), "the same number given to a later process");
+        assert!(of_me.is_left_over(), "the same number given to a later process");
+        of_me.owner_place = of_me.owner_place.map(|place| !place);
+        assert!(!of_me.is_left_over(), "of a container whose processes have other numbers here");
     }
 }

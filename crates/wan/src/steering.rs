@@ -32,6 +32,7 @@ impl NamespaceSysfs {
         let mask = cpu_mask(cpus);
         for queue in self.receive_queues(link)? {
             let path = format!("class/net/{link}/queues/{queue}/rps_cpus");
+            record::fault::step().during(format!("steer {link}"))?;
             let file = openat(&self.root, path.as_str(), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
                 .during(format!("open {path}"))?;
             File::from(file).write_all(mask.as_bytes()).during(format!("steer {link} to CPUs {cpus:?}"))?;

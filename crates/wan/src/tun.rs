@@ -22,6 +22,7 @@ impl Tun {
     /// Makes the device `name` in the calling thread's network namespace. Checksums are left to the receiver;
     /// `merges_segments` also leaves TCP segmentation to it, so that up to 64 KiB cross as one packet.
     pub(crate) fn create(name: &str, merges_segments: bool) -> Result<Self, WanError> {
+        record::fault::step().map_err(|error| cannot(name, error))?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file =
             rustix::fs::open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| cannot(name, errno.into()))?;

@@ -7,6 +7,7 @@
 use super::{ColdHerd, Keep, Part, Shared, Told};
 use crate::error::LoadError;
 use record::LoadPlan;
+use record::leftovers::{Kind, MARK, end_process, mark};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -73,10 +74,24 @@ fn part_of(plan: &LoadPlan, index: u64) -> LoadPlan {
     part
 }
 
+/// The role in the mark of a helper.
+const ROLE: &str = "cold-helper";
+/// The helpers of a killed process; they end at the end of their input.
+pub const LEFTOVERS: Kind = Kind {
+    name: "holder of cold connections",
+    named: "STRAINGAUGE_MARK=OWNER.cold-helper.NUMBER in its environment",
+    find: |scene| scene.processes("holder of cold connections", ROLE),
+    remove: end_process,
+};
+
 impl Helper {
     fn start(program: &Path, order: &Order) -> io::Result<Helper> {
-        let mut child =
-            Command::new(program).arg("cold-helper").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(program)
+            .arg("cold-helper")
+            .env(MARK, mark(ROLE, 0))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let shared = Arc::new(Shared::default());
         let mut helper = Helper { child, input, shared: shared.clone(), most: order.most };

@@ -9,7 +9,7 @@ mod helper;
 mod holder;
 mod keeper;
 
-pub use helper::help;
+pub use helper::{LEFTOVERS, help};
 
 use crate::check;
 use crate::error::LoadError;

@@ -9,5 +9,5 @@ mod qemu;
 mod qmp;
 mod saved;
 
-pub use qemu::{Limits, Qemu};
+pub use qemu::{LEFTOVERS, Limits, Qemu};
 pub use saved::{Debugger, Resumed, Saved};

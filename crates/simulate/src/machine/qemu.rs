@@ -4,6 +4,7 @@ use super::memory_file::MemoryFile;
 use super::qmp::Qmp;
 use crate::SimulateError;
 use record::Outside;
+use record::leftovers::{Kind, MARK, end_process, mark};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -16,6 +17,16 @@ const VERSIONS: std::ops::Range<(u32, u32)> = (6, 0)..(11, 0);
 /// The number of the plugin interface, by the first version that asks for it.
 const INTERFACES: [((u32, u32), Interface); 3] =
     [((9, 1), Interface(3)), ((9, 0), Interface(2)), ((6, 0), Interface(1))];
+/// The role in the mark of a guest's process.
+const ROLE: &str = "guest";
+/// The guests of a killed process; the kernel ends them with the thread that started them. All their files are
+/// anonymous memory.
+pub const LEFTOVERS: Kind = Kind {
+    name: "simulated guest",
+    named: "STRAINGAUGE_MARK=OWNER.guest.NUMBER in its environment",
+    find: |scene| scene.processes("simulated guest", ROLE),
+    remove: end_process,
+};
 const NAME: &str = "qemu-system-x86_64";
 /// Characters of QEMU's or the guest kernel's output in an error.
 const LAST_WORDS: usize = 300;
@@ -117,6 +128,7 @@ impl Qemu {
             vec![start.image.number(), start.job.number(), words.number(), console.number(), control_number];
 
         let mut command = Command::new(&self.program);
+        command.env(MARK, mark(ROLE, 0));
         // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and a fixed
         // seed: two runs are equal, and nothing of this machine's load reaches the guest.
         command.args(["-accel", "tcg,thread=single", "-seed", "1"]);

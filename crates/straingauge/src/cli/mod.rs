@@ -232,7 +232,7 @@ pub enum Command {
         /// The session that the server leads.
         session: u32,
         /// The mark of processes that left it.
-        mark: Option<String>,
+        mark: String,
     },
     /// Hold a part of the cold connections; started by straingauge itself
     #[command(hide = true)]

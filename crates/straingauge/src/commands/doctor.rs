@@ -1,8 +1,11 @@
-//! `straingauge doctor`: shows what this machine can and cannot measure, and how to change that.
+//! `straingauge doctor`: shows what this machine can and cannot measure, and how to change that; shows and removes what
+//! killed runs left.
 
 use crate::cli::DoctorArgs;
-use crate::failure::{self, print_either};
+use crate::failure::{self, print_either, wrong_usage};
+use crate::leftovers;
 use anyhow::Result;
+use record::leftovers::{Leftover, Scene};
 use record::machine::{Capability, MachineFacts};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -15,6 +18,42 @@ pub struct Shown<'a> {
     capabilities: &'a [Capability],
     /// The machine.
     machine: &'a MachineFacts,
+}
+
+/// The output of `--json` with `--leftovers` or `--clean`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Left {
+    /// What is there now.
+    leftovers: Vec<Leftover>,
+    /// What `--clean` removed.
+    removed: Vec<Leftover>,
+    /// Why something could not be removed; a sentence each.
+    not_removed: Vec<String>,
+    /// What could not be looked at, and why; a sentence each.
+    not_seen: Vec<String>,
+}
+
+/// Shows what killed runs left, and removes it if that is asked for.
+fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
+    let folders = if args.runs.is_empty() { vec![crate::defaults::RUNS.into()] } else { args.runs.clone() };
+    if let Some(missing) = args.runs.iter().find(|folder| !folder.is_dir()) {
+        let shown = record::text::plain(&missing.display().to_string(), 300);
+        return Err(wrong_usage(format!("there is no folder {shown}: name one that holds your runs after --runs")));
+    }
+    let mut shown = Left { leftovers: Vec::new(), removed: Vec::new(), not_removed: Vec::new(), not_seen: Vec::new() };
+    if args.clean {
+        let removal = leftovers::remove(&folders, None);
+        shown.removed = removal.removed;
+        shown.not_seen = removal.not_seen;
+        (shown.leftovers, shown.not_removed) = removal.failed.into_iter().unzip();
+    } else {
+        let found = leftovers::find(&Scene::new(folders));
+        (shown.leftovers, shown.not_seen) = (found.left, found.not_seen);
+    }
+    let text = || report::doctor::leftovers(&shown.leftovers, &shown.removed, &shown.not_removed, &shown.not_seen);
+    print_either(args.json, || &shown, text)?;
+    Ok(ExitCode::from(if shown.leftovers.is_empty() { failure::DONE } else { failure::FAILED }))
 }
 
 /// Whether `simulate` finds its emulator and a kernel.
@@ -33,6 +72,12 @@ fn simulator() -> Capability {
 
 /// Runs the command.
 pub fn run(args: DoctorArgs) -> Result<ExitCode> {
+    if args.leftovers || args.clean {
+        return leave_nothing(&args);
+    }
+    if !args.runs.is_empty() {
+        return Err(wrong_usage("--runs says where --leftovers or --clean searches: add one of them"));
+    }
     let machine = MachineFacts::read();
     let mut capabilities = observe::capabilities();
     capabilities.push(simulator());

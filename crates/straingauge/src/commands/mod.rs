@@ -71,6 +71,8 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         },
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
-        Command::GuardSession { session, mark } => Ok(crate::server::guardian::stand_guard(session, mark.as_deref())),
+        Command::GuardSession { session, mark } => {
+            Ok(crate::server::guardian::stand_guard(session, &mark, crate::leftovers::clean_up_after))
+        }
     }
 }

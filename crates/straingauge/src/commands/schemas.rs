@@ -29,6 +29,7 @@ fn the_published_schemas_are_those_of_the_types() {
         ("wan", "wan --json, on standard error", of::<wan::Crossed<'_>>()),
         ("files", "files --json", of::<files::Files<'_>>()),
         ("doctor", "doctor --json", of::<doctor::Shown<'_>>()),
+        ("leftovers", "doctor --leftovers --json, and doctor --clean --json", of::<doctor::Left>()),
     ];
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
     std::fs::create_dir_all(&folder).expect("a folder for the schemas");

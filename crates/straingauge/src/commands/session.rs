@@ -44,9 +44,7 @@ impl Session {
         let stop = Stop::on_signals()?;
         let mut progress = Progress::new(run.output.quiet);
         machine::raise_descriptor_limit();
-        for removed in wan::remove_stale() {
-            progress.say(&format!("cleaned up after an earlier run: {removed}"));
-        }
+        crate::leftovers::clean_up().iter().for_each(|line| progress.say(line));
         let resolved = if run.command().is_empty() { run.target.resolve()? } else { vec![placeholder(&run.target)] };
         let (client_cpus, server_cpus) = placement(run)?;
         // Everything that can be refused is refused before a server is started.

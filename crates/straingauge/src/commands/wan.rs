@@ -4,6 +4,7 @@ use crate::cli::WanArgs;
 use crate::failure::wrong_usage;
 use crate::plan;
 use crate::process;
+use crate::server::guardian::{self, Guardian};
 use anyhow::{Context, Result, bail};
 use record::PathPlan;
 use record::units::{format_nanos, format_si};
@@ -23,9 +24,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
         ));
     }
     let path = plan::path_plan(&args.path, args.seed.unwrap_or(crate::defaults::SEED))?.unwrap_or_default();
-    for removed in wan::remove_stale() {
-        say(&args, &format!("cleaned up after an earlier run: {removed}"));
-    }
+    crate::leftovers::clean_up().iter().for_each(|line| say(&args, line));
     // Signals wait until they are taken, also in the threads made from now on.
     let signals = Signals::hold();
     let pair = Pair::create(&PairPlan { name: "wan".into(), path, has_known_addresses: true, ..PairPlan::default() })?;
@@ -43,7 +42,8 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     let mut server = args.server.as_deref().map(|line| start_server(&pair, line, &args, &signals)).transpose()?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
-    prepare(&pair, &mut command);
+    let mark = guardian::next_mark(guardian::COMMAND_ON_PATH);
+    prepare(&pair, &mark, &mut command);
     pair.run_client(&mut command)?;
     let meter = pair.path_meter();
     if let Some(meter) = &meter {
@@ -51,6 +51,8 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     }
     let mut child =
         command.spawn().map_err(|error| process::cannot_start(&format!("'{}'", args.command[0]), &error))?;
+    // Without it, the next run cleans up after a kill.
+    let guardian = Guardian::over(child.id(), &mark).ok();
     let status = wait_for(&mut child, &signals)?;
     if let Some(server) = &mut server {
         process::end(server, &[]);
@@ -59,6 +61,9 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
         close(&args, pair.path(), tested.as_ref(), &tally)?;
     }
     pair.remove()?;
+    if let Some(guardian) = guardian {
+        guardian.dismiss();
+    }
     Ok(exit_code(status))
 }
 
@@ -69,7 +74,8 @@ fn say(args: &WanArgs, line: &str) {
 }
 
 /// Settings of both ends.
-fn prepare(pair: &Pair, command: &mut Command) {
+fn prepare(pair: &Pair, mark: &str, command: &mut Command) {
+    command.env(record::leftovers::MARK, mark);
     command.env("STRAINGAUGE_SERVER", pair.server_addr_v4().to_string());
     command.env("STRAINGAUGE_SERVER_V6", pair.server_addr_v6().to_string());
     // SAFETY: between fork and exec the closure makes one system call, on its own memory.
@@ -83,7 +89,7 @@ fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> R
     // Standard output is COMMAND's.
     let output = io::stderr().as_fd().try_clone_to_owned().context("cannot duplicate standard error")?;
     command.args(["-c", line]).stdin(Stdio::null()).stdout(output);
-    prepare(pair, &mut command);
+    prepare(pair, &guardian::next_mark(guardian::SERVER), &mut command);
     pair.run_server(&mut command)?;
     let mut server = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
     let deadline = Instant::now() + timeout;

@@ -2,17 +2,14 @@
 //! in its network namespace, on its CPUs, and in a session that ends with it.
 
 use super::Server;
-use super::guardian::{self, Guardian, MARK};
+use super::guardian::{self, Guardian};
 use super::output::Output;
 use crate::process;
 use anyhow::{Result, anyhow};
 use record::Outside;
+use record::leftovers::MARK;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-
-/// Agents that this process has started.
-static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// A running agent. Dropping it stops it, with all processes that it started.
 pub struct Agent {
@@ -29,7 +26,7 @@ impl Agent {
     /// Starts `argv` beside the server that listens on `port`. `server`: if straingauge started it; `pid`: its process.
     pub fn start(argv: &[String], server: Option<&Server>, port: u16, pid: Option<u32>) -> Result<Agent> {
         super::become_subreaper();
-        let mark = format!("{}-{}", std::process::id(), STARTED.fetch_add(1, Ordering::Relaxed));
+        let mark = guardian::next_mark(guardian::BESIDE);
         let argv = addressed(argv, port, pid);
         let mut command = Command::new(program(&argv[0]));
         command.args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -45,7 +42,7 @@ impl Agent {
         let what = format!("the command '{words}' of --beside");
         let mut child = command.spawn().map_err(|error| process::cannot_start(&what, &error))?;
         let output = Output::of(&mut child);
-        let guardian = Guardian::over(child.id(), Some(&mark)).map_err(|error| {
+        let guardian = Guardian::over(child.id(), &mark).map_err(|error| {
             process::end(&mut child, &[]);
             anyhow!("{what} is not started without a process that would end it if straingauge were killed: {error}")
         })?;
@@ -54,7 +51,7 @@ impl Agent {
 
     /// Its processes: those of its session, and daemons that left it.
     pub fn pids(&self) -> Vec<u32> {
-        let members = guardian::members_of(self.child.id(), Some(&self.mark));
+        let members = guardian::members_of(self.child.id(), &self.mark);
         members.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect()
     }
 

@@ -1,24 +1,65 @@
-//! Ends a server's processes when straingauge itself is killed and nothing else would.
+//! Ends a server's processes, and removes what belongs to them, when straingauge itself is killed.
 //!
-//! Inside namespaces the next run finds what a killed one left. Without them only the server's first process dies with
-//! straingauge (parent death signal); its children, such as nginx's workers, would run on. The guardian is this program
-//! again, in a separate session, reading a pipe whose other end only straingauge holds: a byte means that the server
-//! was stopped, end of file without one that straingauge was killed. A command that runs beside the server has one in
-//! any case.
+//! Then only the server's first process dies with straingauge (parent death signal); its children, such as nginx's
+//! workers, would run on until the next run finds them. The guardian is this program again, in a separate session,
+//! reading a pipe whose other end only straingauge holds: a byte says whether the server was stopped, end of file
+//! without one that straingauge was killed. A command that runs beside the server has one, too.
 
+use record::leftovers::{self, Kind, MARK};
+use record::owner::{Life, Owner};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-/// Environment variable of a command beside the server and of all that it starts: marks daemons that left its session.
-pub const MARK: &str = "STRAINGAUGE_BESIDE";
+/// The role in the mark of a server's processes.
+pub const SERVER: &str = "server";
+/// The role in the mark of a command beside the server.
+pub const BESIDE: &str = "beside";
+/// The role in the mark of the command of `wan`.
+pub const COMMAND_ON_PATH: &str = "command";
+
+/// The processes that commands start for their users.
+pub const LEFTOVERS: [Kind; 3] = [
+    Kind {
+        name: "server's process",
+        named: "STRAINGAUGE_MARK=OWNER.server.NUMBER in its environment",
+        find: |scene| scene.processes("server's process", SERVER),
+        remove: leftovers::end_process,
+    },
+    Kind {
+        name: "process beside a server",
+        named: "STRAINGAUGE_MARK=OWNER.beside.NUMBER in its environment",
+        find: |scene| scene.processes("process beside a server", BESIDE),
+        remove: leftovers::end_process,
+    },
+    Kind {
+        name: "process on a path",
+        named: "STRAINGAUGE_MARK=OWNER.command.NUMBER in its environment",
+        find: |scene| scene.processes("process on a path", COMMAND_ON_PATH),
+        remove: leftovers::end_process,
+    },
+];
+
 /// The hidden command that runs this program as a guardian.
 pub const COMMAND: &str = "guard-session";
 /// A process that forks between the reading of the process table and the signal is caught in the next round.
 const ROUNDS: u32 = 100;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(10);
+/// The server was stopped: nothing is left to do.
+const STOPPED: u8 = b'.';
+/// The session is to be ended.
+const END: u8 = b'e';
+/// A killed process closes its pipes before it has ended. A large one takes time for that.
+const OWNER_ENDS_WITHIN: Duration = Duration::from_secs(30);
+
+/// A mark for the next process that this one starts in a role.
+pub fn next_mark(role: &str) -> String {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    leftovers::mark(role, STARTED.fetch_add(1, Ordering::Relaxed))
+}
 
 /// A running guardian. Dropping it without [`Guardian::dismiss`] ends the session.
 pub struct Guardian {
@@ -29,9 +70,9 @@ pub struct Guardian {
 impl Guardian {
     /// Starts a guardian for the session that the process `leader` leads, and for the processes with this value of
     /// [`MARK`].
-    pub fn over(leader: u32, mark: Option<&str>) -> io::Result<Guardian> {
+    pub fn over(leader: u32, mark: &str) -> io::Result<Guardian> {
         let mut command = Command::new("/proc/self/exe");
-        command.args([COMMAND, &leader.to_string()]).args(mark);
+        command.args([COMMAND, &leader.to_string(), mark]).env_remove(MARK);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: setsid is async-signal-safe and takes no pointers.
         unsafe {
@@ -48,62 +89,72 @@ impl Guardian {
     /// The server was stopped: nothing is left to do.
     pub fn dismiss(mut self) {
         if let Some(mut lifeline) = self.lifeline.take() {
-            let _ = lifeline.write_all(b".");
+            let _ = lifeline.write_all(&[STOPPED]);
         }
     }
 }
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        self.lifeline = None;
+        if let Some(mut lifeline) = self.lifeline.take() {
+            let _ = lifeline.write_all(&[END]);
+        }
         let _ = self.process.wait();
     }
 }
 
-/// Runs as the guardian.
-pub fn stand_guard(session: u32, mark: Option<&str>) -> ExitCode {
+/// Runs as the guardian; `clean_up_after` removes what is left of a process that was killed.
+pub fn stand_guard(session: u32, mark: &str, clean_up_after: impl FnOnce(Owner)) -> ExitCode {
     let mut byte = [0u8; 1];
-    let is_dismissed = loop {
+    let order = loop {
         match io::stdin().read(&mut byte) {
-            Ok(count) => break count > 0,
+            Ok(count) => break (count > 0).then_some(byte[0]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break false,
+            Err(_) => break None,
         }
     };
-    if !is_dismissed {
-        for _ in 0..ROUNDS {
-            let members = members_of(session, mark);
-            if members.is_empty() {
-                break;
-            }
-            for pid in members {
-                // SAFETY: kill takes no pointers; the session is the server's, which outlives its last member's exit.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-            }
-            std::thread::sleep(BETWEEN_ROUNDS);
+    if order == Some(STOPPED) {
+        return ExitCode::SUCCESS;
+    }
+    for _ in 0..ROUNDS {
+        let members = members_of(session, mark);
+        if members.is_empty() {
+            break;
         }
+        for pid in members {
+            // SAFETY: kill takes no pointers; the session is the server's, which outlives its last member's exit.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        std::thread::sleep(BETWEEN_ROUNDS);
+    }
+    let owner = leftovers::parse_mark(mark).map(|(owner, _)| owner).filter(|_| order.is_none());
+    if let Some(owner) = owner.filter(has_ended) {
+        clean_up_after(owner);
     }
     ExitCode::SUCCESS
 }
 
+/// Waits until a process has ended whose pipes are closed.
+fn has_ended(owner: &Owner) -> bool {
+    let begun = Instant::now();
+    while owner.life() == Life::Alive && begun.elapsed() < OWNER_ENDS_WITHIN {
+        std::thread::sleep(BETWEEN_ROUNDS);
+    }
+    owner.life() == Life::Ended
+}
+
 /// The living processes of a session, and those with this value of [`MARK`].
-pub fn members_of(session: u32, mark: Option<&str>) -> Vec<libc::pid_t> {
-    let marked = mark.map(|mark| format!("{MARK}={mark}"));
+pub fn members_of(session: u32, mark: &str) -> Vec<libc::pid_t> {
+    let has_mark = |pid: libc::pid_t| leftovers::mark_of(pid as u32).as_deref() == Some(mark);
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<libc::pid_t>().ok())
         .filter(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            is_living(&stat, |in_session| in_session == session || marked.as_ref().is_some_and(|mark| has(*pid, mark)))
+            is_living(&stat, |in_session| in_session == session || has_mark(*pid))
         })
         .collect()
-}
-
-/// Whether a process was started with this variable in its environment.
-fn has(pid: libc::pid_t, variable: &str) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
 }
 
 /// Reads a line of /proc/PID/stat: state, parent, group and session follow the name, which may contain anything. Asks

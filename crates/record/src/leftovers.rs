@@ -1,0 +1,276 @@
+//! What a killed run leaves behind: the forms of the census.
+//!
+//! Each room declares the [`Kind`]s of what it makes that may outlive the process: how it is named, how to find it, how
+//! to remove it. The binary gathers them; there is no second list. All of it bears the word of its [`Owner`], so that
+//! what belongs to a living run is never touched.
+
+use crate::owner::{Life, Owner};
+use crate::text::plain;
+use serde::Serialize;
+use std::cell::OnceCell;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Environment variable of every process that straingauge starts, inherited by what that starts:
+/// `OWNER.ROLE.NUMBER`.
+pub const MARK: &str = "STRAINGAUGE_MARK";
+
+/// One kind of thing that may outlive its process.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// Its name, as it is printed.
+    pub name: &'static str,
+    /// The form of its name, for the documentation: `straingauge-TOKEN-OWNER below the mount of cgroup2`.
+    pub named: &'static str,
+    /// Finds those whose owner has ended.
+    pub find: fn(&Scene) -> Found,
+    /// Removes one; removing one that is gone is no error. The error is a sentence.
+    pub remove: fn(&Leftover) -> Result<(), String>,
+}
+
+/// One thing that is left.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Leftover {
+    /// Its kind ([`Kind::name`]).
+    pub kind: &'static str,
+    /// Its path, or its process's number.
+    pub name: String,
+    /// What it is in particular; untrusted text made safe.
+    pub detail: String,
+    /// The process that made it and has ended.
+    pub owner: Owner,
+}
+
+/// The result of a search.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// What is left.
+    pub left: Vec<Leftover>,
+    /// What could not be looked at, and why; a sentence each.
+    pub not_seen: Vec<String>,
+}
+
+impl Found {
+    /// Adds what another search found; what both could not see is kept once.
+    pub fn add(&mut self, other: Found) {
+        self.left.extend(other.left);
+        for sentence in other.not_seen {
+            if !self.not_seen.contains(&sentence) {
+                self.not_seen.push(sentence);
+            }
+        }
+    }
+}
+
+/// Where is looked. Processes are read once for all kinds.
+#[derive(Debug, Default)]
+pub struct Scene {
+    /// Folders of runs, searched for files that were not finished.
+    pub folders: Vec<PathBuf>,
+    processes: OnceCell<(Vec<Marked>, usize)>,
+}
+
+/// A process with a mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Marked {
+    pid: u32,
+    owner: Owner,
+    role: String,
+}
+
+impl Scene {
+    /// A scene with these folders of runs.
+    pub fn new(folders: Vec<PathBuf>) -> Self {
+        Scene { folders, processes: OnceCell::new() }
+    }
+
+    /// The living processes that were started in this role by a process that has ended.
+    pub fn processes(&self, kind: &'static str, role: &str) -> Found {
+        let (marked, hidden) = self.processes.get_or_init(marked_processes);
+        let mut found = Found::default();
+        if *hidden > 0 {
+            let who = if *hidden == 1 { "1 process".to_string() } else { format!("{hidden} processes") };
+            found.not_seen.push(format!("{who} whose environment this user may not read"));
+        }
+        for process in marked.iter().filter(|process| process.role == role && process.owner.life() == Life::Ended) {
+            found.left.push(Leftover {
+                kind,
+                name: process.pid.to_string(),
+                detail: command_line(process.pid),
+                owner: process.owner,
+            });
+        }
+        found
+    }
+}
+
+/// The value of [`MARK`] for a process that this one starts. `number` tells those of one role apart.
+pub fn mark(role: &str, number: u32) -> String {
+    format!("{}.{role}.{number}", Owner::of_this_process())
+}
+
+/// The owner and the role in a [`mark`].
+pub fn parse_mark(mark: &str) -> Option<(Owner, &str)> {
+    let (owner, rest) = mark.split_once('.')?;
+    let (role, number) = rest.split_once('.')?;
+    number.parse::<u32>().ok()?;
+    Some((Owner::parse(owner)?, role))
+}
+
+/// The value of [`MARK`] in a process's environment.
+pub fn mark_of(pid: u32) -> Option<String> {
+    marked_in(&fs::read(format!("/proc/{pid}/environ")).ok()?)
+}
+
+fn marked_in(environment: &[u8]) -> Option<String> {
+    let value = environment.split(|byte| *byte == 0).find_map(|one| {
+        let rest = one.strip_prefix(MARK.as_bytes())?;
+        rest.strip_prefix(b"=")
+    })?;
+    String::from_utf8(value.to_vec()).ok()
+}
+
+/// The marked processes, and how many processes may not be looked at. This process and those above it are never among
+/// them, as a shell may have been started with a mark.
+fn marked_processes() -> (Vec<Marked>, usize) {
+    let spared = ancestry();
+    let Ok(entries) = fs::read_dir("/proc") else { return (Vec::new(), 0) };
+    let (mut found, mut hidden) = (Vec::new(), 0);
+    for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        match fs::read(format!("/proc/{pid}/environ")) {
+            Ok(environment) => {
+                let Some(mark) = marked_in(&environment) else { continue };
+                if let Some((owner, role)) = parse_mark(&mark).filter(|_| !spared.contains(&pid)) {
+                    found.push(Marked { pid, owner, role: role.into() });
+                }
+            }
+            // The kernel's own threads have no command line, and nobody started them.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                hidden += usize::from(fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty()));
+            }
+            Err(_) => {}
+        }
+    }
+    (found, hidden)
+}
+
+/// This process and those that it descends from.
+fn ancestry() -> Vec<u32> {
+    let mut line = vec![std::process::id()];
+    while let Some(parent) = line.last().and_then(|pid| parent_of(*pid)).filter(|parent| *parent > 0) {
+        if line.contains(&parent) {
+            break;
+        }
+        line.push(parent);
+    }
+    line
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    String::from_utf8_lossy(&stat).rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+fn command_line(pid: u32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = String::from_utf8_lossy(&bytes).replace('\0', " ");
+    plain(words.trim(), 80)
+}
+
+/// Ends a marked process that [`Scene::processes`] found, if it still is that process.
+pub fn end_process(left: &Leftover) -> Result<(), String> {
+    let Ok(pid) = left.name.parse::<u32>() else { return Err(format!("'{}' is no process", left.name)) };
+    let deadline = Instant::now() + Duration::from_secs(5);
+    loop {
+        // The mark is read anew at every signal: the number may have been given to another process meanwhile.
+        let is_still = crate::owner::start_ticks(pid).is_some()
+            && mark_of(pid).and_then(|mark| parse_mark(&mark).map(|(owner, _)| owner)) == Some(left.owner);
+        if !is_still {
+            return Ok(());
+        }
+        // SAFETY: kill takes no pointers.
+        if unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) } != 0 {
+            let error = std::io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::ESRCH) {
+                return Err(format!("process {pid} cannot be ended: {error}"));
+            }
+        }
+        if Instant::now() >= deadline {
+            return Err(format!("process {pid} does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Why files in a folder are not to be removed: it is another user's, or others can write to it. A link is not
+/// followed.
+pub fn refusal(folder: &Path) -> Option<String> {
+    let facts = match fs::symlink_metadata(folder) {
+        Ok(facts) => facts,
+        Err(error) => return Some(error.to_string()),
+    };
+    // SAFETY: geteuid takes no arguments and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    match () {
+        _ if !facts.is_dir() => Some("it is no folder".into()),
+        _ if facts.uid() != own => Some("it belongs to another user".into()),
+        _ if facts.mode() & 0o022 != 0 => Some("other users can write to it".into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn sleeper(mark: &str) -> std::process::Child {
+        Command::new("sleep").arg("60").env(MARK, mark).stdin(Stdio::null()).spawn().expect("coreutils")
+    }
+
+    #[test]
+    fn a_mark_is_read_back() {
+        let (owner, role) = (Owner::of_this_process(), "server");
+        assert_eq!(parse_mark(&mark(role, 7)), Some((owner, role)));
+        for other in ["", "1-2-3", "1-2-3.server", "1-2-3.server.x", "x.server.1"] {
+            assert_eq!(parse_mark(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_the_processes_of_an_owner_that_has_ended_are_found_and_ended() {
+        let ended = Owner { start_ticks: 1, ..Owner::of_this_process() };
+        let elsewhere = Owner { place: !ended.place, ..ended };
+        let mut orphan = sleeper(&format!("{ended}.test.0"));
+        let mut others = [
+            sleeper(&mark("test", 1)),
+            sleeper(&format!("{elsewhere}.test.0")),
+            sleeper("nonsense"),
+            sleeper(&format!("{ended}.another-role.0")),
+        ];
+        // Between fork and exec a child shows this process's environment.
+        let begun = Instant::now();
+        let found = loop {
+            let found = Scene::default().processes("process", "test");
+            if !found.left.is_empty() || begun.elapsed() > Duration::from_secs(10) {
+                break found;
+            }
+        };
+        let names: Vec<&str> = found.left.iter().map(|left| left.name.as_str()).collect();
+        assert_eq!(names, [orphan.id().to_string()]);
+        assert_eq!((found.left[0].owner, found.left[0].detail.as_str()), (ended, "sleep 60"));
+        // A number that now belongs to a process without the mark is not touched.
+        let reused = Leftover { name: others[2].id().to_string(), ..found.left[0].clone() };
+        end_process(&reused).unwrap();
+        end_process(&found.left[0]).unwrap();
+        orphan.wait().unwrap();
+        for other in &mut others {
+            assert!(other.try_wait().unwrap().is_none(), "it still runs");
+            other.kill().unwrap();
+            other.wait().unwrap();
+        }
+    }
+}

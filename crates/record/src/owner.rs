@@ -1,0 +1,141 @@
+//! The process that something belongs to, as a word that can be part of a name. Whoever finds the name later can tell
+//! whether the process still lives.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::LazyLock;
+
+/// A process: its number, when it started, and where that means anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Owner {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat): tells it from a later process of the
+    /// same number.
+    pub start_ticks: u64,
+    /// The boot of the machine and the process-id namespace in which the two hold, as a hash.
+    pub place: u32,
+}
+
+/// What is known of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// It runs.
+    Alive,
+    /// It has ended.
+    Ended,
+    /// It is of another boot, container or machine: nothing can be known of it here.
+    Elsewhere,
+}
+
+impl Owner {
+    /// This process.
+    pub fn of_this_process() -> Self {
+        static THIS: LazyLock<(u64, u32)> =
+            LazyLock::new(|| (start_ticks(std::process::id()).unwrap_or(0), this_place()));
+        let (start_ticks, place) = *THIS;
+        Owner { pid: std::process::id(), start_ticks, place }
+    }
+
+    /// Whether it still runs. A zombie has ended.
+    pub fn life(&self) -> Life {
+        if self.place != this_place() {
+            return Life::Elsewhere;
+        }
+        match start_ticks(self.pid) {
+            Some(ticks) if ticks == self.start_ticks => Life::Alive,
+            _ => Life::Ended,
+        }
+    }
+
+    /// Reads its word, as [`Display`](fmt::Display) writes it: `1234-9f3c21-0a1b2c3d`.
+    pub fn parse(word: &str) -> Option<Self> {
+        let mut parts = word.split('-');
+        let (pid, start, place) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_hex =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_whole = parts.next().is_none() && pid.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_whole || !is_hex(start) || !is_hex(place) {
+            return None;
+        }
+        Some(Owner {
+            pid: pid.parse().ok().filter(|pid| *pid > 0)?,
+            start_ticks: u64::from_str_radix(start, 16).ok()?,
+            place: u32::from_str_radix(place, 16).ok()?,
+        })
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{:x}-{:08x}", self.pid, self.start_ticks, self.place)
+    }
+}
+
+/// The hash of this boot (/proc/sys/kernel/random/boot_id) and this process-id namespace (FNV-1a).
+fn this_place() -> u32 {
+    static PLACE: LazyLock<u32> = LazyLock::new(|| {
+        let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |facts| facts.ino());
+        let text = format!("{}{namespace}", boot_id());
+        text.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    });
+    *PLACE
+}
+
+/// The name of this boot; empty where it cannot be read.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
+}
+
+/// When a process started, in clock ticks since boot; `None` when there is no such process, or it is a zombie.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The command, in parentheses, may itself hold spaces and parentheses.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// When a process started, Unix milliseconds, by today's clock.
+pub(crate) fn started_unix_ms(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let booted: u64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    // SAFETY: sysconf takes no pointers.
+    let ticks_per_sec = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|ticks| *ticks > 0)?;
+    Some(booted * 1000 + start_ticks(pid)? * 1000 / ticks_per_sec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_read_back_and_nothing_else_is_a_word() {
+        let owner = Owner::of_this_process();
+        assert_eq!(Owner::parse(&owner.to_string()), Some(owner));
+        for other in ["", "1", "1-2", "0-2-3", "1-2-3-4", "+1-2-3", "1--3", "1-2-g", "1-2-100000000", "x-2-3"] {
+            assert_eq!(Owner::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_owner_lives_only_with_its_own_start_time_and_only_here() {
+        let this = Owner::of_this_process();
+        assert_eq!(this.life(), Life::Alive);
+        let later = Owner { start_ticks: this.start_ticks + 1, ..this };
+        assert_eq!(later.life(), Life::Ended, "the same number given to another process");
+        assert_eq!(Owner { place: !this.place, ..this }.life(), Life::Elsewhere);
+    }
+
+    #[test]
+    fn a_process_started_before_now() {
+        let started = started_unix_ms(std::process::id()).expect("/proc is mounted");
+        assert!(started <= crate::time::unix_ms() + 1000, "{started}");
+    }
+}

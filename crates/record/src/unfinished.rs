@@ -1,0 +1,194 @@
+//! Files that appear whole: until then they have a hidden name that says whose they are. A process that is killed leaves
+//! them; [`KIND`] finds and removes them.
+
+use crate::leftovers::{Found, Kind, Leftover, Scene, refusal};
+use crate::owner::{Life, Owner};
+use crate::text::plain;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Files and folders that were being written.
+pub const KIND: Kind =
+    Kind { name: "unfinished file", named: ".NAME.OWNER.partial in a folder of runs", find, remove: remove_left };
+
+const ENDING: &str = ".partial";
+/// Folders below the one that is searched: a run, its points, and folders of runs in each other.
+const MOST_DEPTH: usize = 9;
+/// Entries that are looked at.
+const MOST_ENTRIES: usize = 200_000;
+
+/// The name of `name` until it is whole.
+pub fn name_of(name: &str) -> String {
+    format!(".{name}.{}{ENDING}", Owner::of_this_process())
+}
+
+/// Whose unfinished file has this name.
+pub fn owner_in(name: &OsStr) -> Option<Owner> {
+    let (_, owner) = name.to_str()?.strip_prefix('.')?.strip_suffix(ENDING)?.rsplit_once('.')?;
+    Owner::parse(owner)
+}
+
+/// The unfinished files of processes that have ended, in one folder.
+pub fn of_folder(folder: &Path, kind: &'static str) -> Vec<Leftover> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| of_entry(&entry, kind)).collect()
+}
+
+fn of_entry(entry: &fs::DirEntry, kind: &'static str) -> Option<Leftover> {
+    let owner = owner_in(&entry.file_name()).filter(|owner| owner.life() == Life::Ended)?;
+    let is_folder = entry.file_type().ok()?.is_dir();
+    let detail = if is_folder { "a point that was being written" } else { "a file that was being written" };
+    let path = entry.path();
+    // A path that is no text could not be found again by its name.
+    Some(Leftover { kind, name: path.to_str()?.into(), detail: detail.into(), owner })
+}
+
+fn find(scene: &Scene) -> Found {
+    let mut search = Search { found: Found::default(), entries: 0 };
+    for folder in &scene.folders {
+        match fs::canonicalize(folder) {
+            Ok(folder) => search.visit(&folder, 0),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => search.found.not_seen.push(format!("{}: {error}", shown(folder))),
+        }
+    }
+    search.found
+}
+
+struct Search {
+    found: Found,
+    entries: usize,
+}
+
+impl Search {
+    fn visit(&mut self, folder: &Path, depth: usize) {
+        if let Some(why) = refusal(folder) {
+            return self.found.not_seen.push(format!("{}: {why}", shown(folder)));
+        }
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) => return self.found.not_seen.push(format!("{}: {error}", shown(folder))),
+        };
+        let mut folders = Vec::new();
+        for entry in entries.flatten() {
+            self.entries += 1;
+            if self.entries > MOST_ENTRIES {
+                let sentence = format!("{}: only {MOST_ENTRIES} entries are looked at", shown(folder));
+                return self.found.add(Found { not_seen: vec![sentence], ..Found::default() });
+            }
+            self.found.left.extend(of_entry(&entry, KIND.name));
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if !is_hidden && depth < MOST_DEPTH && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            }
+        }
+        folders.iter().for_each(|folder| self.visit(folder, depth + 1));
+    }
+}
+
+fn shown(path: &Path) -> String {
+    plain(&path.display().to_string(), 300)
+}
+
+fn remove_left(left: &Leftover) -> Result<(), String> {
+    remove(left, None)
+}
+
+/// Removes an unfinished file, if its folder is this user's alone and its owner has ended. `within`: the only folder in
+/// which it may be.
+pub fn remove(left: &Leftover, within: Option<&Path>) -> Result<(), String> {
+    let path = PathBuf::from(&left.name);
+    let why = |error: String| format!("{} is not removed: {error}", shown(&path));
+    let (Some(name), Some(folder)) = (path.file_name(), path.parent()) else {
+        return Err(why("it has no name".into()));
+    };
+    if within.is_some_and(|within| within != folder) || owner_in(name) != Some(left.owner) {
+        return Err(why("it is not straingauge's".into()));
+    }
+    if left.owner.life() != Life::Ended {
+        return Err(why("its process still runs".into()));
+    }
+    if let Some(refused) = refusal(folder) {
+        return Err(why(format!("in its folder, {refused}")));
+    }
+    let removed = match fs::symlink_metadata(&path) {
+        Ok(facts) if facts.is_dir() => fs::remove_dir_all(&path),
+        Ok(_) => fs::remove_file(&path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(why(error.to_string())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn ended() -> Owner {
+        Owner { start_ticks: 1, ..Owner::of_this_process() }
+    }
+
+    #[test]
+    fn what_an_ended_process_was_writing_is_found_and_removed_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        let points = base.path().join("a-run/points");
+        fs::create_dir_all(&points).unwrap();
+        let elsewhere = Owner { place: !ended().place, ..ended() };
+        let left = points.join(format!(".003.{}.partial", ended()));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("point.json"), "{").unwrap();
+        fs::write(base.path().join(format!("a-run/.run.json.{}.partial", ended())), "{").unwrap();
+        let kept = [
+            name_of("004"),
+            format!(".005.{elsewhere}.partial"),
+            ".006.partial".into(),
+            format!("007.{}.partial", ended()),
+            "000".into(),
+        ];
+        for name in &kept {
+            fs::write(points.join(name), "").unwrap();
+        }
+        let scene = Scene::new(vec![base.path().into(), base.path().join("missing")]);
+        let found = (KIND.find)(&scene);
+        assert_eq!(found.not_seen, Vec::<String>::new());
+        assert_eq!(found.left.len(), 2, "{found:?}");
+        for left in &found.left {
+            (KIND.remove)(left).unwrap();
+            (KIND.remove)(left).expect("what is gone is no error");
+        }
+        assert_eq!((KIND.find)(&scene), Found::default());
+        assert!(kept.iter().all(|name| points.join(name).exists()));
+    }
+
+    #[test]
+    fn folders_that_others_can_write_are_refused_and_links_are_not_followed() {
+        let base = tempfile::tempdir().unwrap();
+        let (open, outside) = (base.path().join("runs/open"), base.path().join("outside"));
+        fs::create_dir_all(&open).unwrap();
+        fs::create_dir(&outside).unwrap();
+        let name = format!(".x.{}.partial", ended());
+        for folder in [&open, &outside] {
+            fs::write(folder.join(&name), "").unwrap();
+        }
+        std::os::unix::fs::symlink(&outside, base.path().join("runs/link")).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let found = (KIND.find)(&Scene::new(vec![base.path().join("runs")]));
+        assert_eq!(found.left, []);
+        assert!(found.not_seen[0].contains("other users can write to it"), "{found:?}");
+        let in_open = Leftover {
+            kind: KIND.name,
+            name: open.join(&name).to_str().unwrap().into(),
+            detail: String::new(),
+            owner: ended(),
+        };
+        assert!((KIND.remove)(&in_open).unwrap_err().contains("other users can write"));
+        let not_ours = Leftover { name: "/etc/passwd".into(), ..in_open };
+        assert!((KIND.remove)(&not_ours).unwrap_err().contains("not straingauge's"));
+        assert!(open.join(&name).exists() && outside.join(&name).exists());
+    }
+}

@@ -1,0 +1,109 @@
+//! Every step of making and removing a pair fails in turn, and is killed in turn: nothing is left that the census does
+//! not find, and what it finds can be removed.
+
+use super::{Leftover, left_over, plan, remove, root};
+use record::fault::VARIABLE;
+use record::{PathMechanism, PathPlan};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use wan::{Pair, PairPlan};
+
+/// The word for the path that the child makes, and the number of seconds that its server sleeps, by which it is known.
+const MAKES: &str = "STRAINGAUGE_TEST_MAKES_A_PAIR";
+/// The exit code of a child whose pair could not be made or removed.
+const REFUSED: i32 = 7;
+
+/// Not a test of its own: the process whose steps fail.
+#[test]
+fn maker_of_a_pair() {
+    let Ok(words) = std::env::var(MAKES) else { return };
+    let (path, seconds) = words.split_once(' ').expect("two words");
+    let path = match path {
+        "line" => PathPlan {
+            delay_ns: 1_000_000,
+            mechanism: PathMechanism::TunDelayLine,
+            quickack: true,
+            ..PathPlan::default()
+        },
+        _ => PathPlan::default(),
+    };
+    let made = Pair::create(&PairPlan { path, single_segments: true, ..plan() }).and_then(|pair| {
+        let mut server = Command::new("sh");
+        server.args(["-c", &format!("setsid sleep {seconds} & exec sleep {seconds}")]).stdout(Stdio::null());
+        pair.run_server(&mut server)?;
+        let mut server = server.spawn().expect("a shell");
+        let removed = pair.remove();
+        let _ = server.wait();
+        removed
+    });
+    if made.is_err() {
+        std::process::exit(REFUSED);
+    }
+}
+
+fn child(words: &str, fault: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("the test's own program"));
+    command
+        .args(["--exact", "faults::maker_of_a_pair", "--test-threads=1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.env(MAKES, words).env(VARIABLE, fault).spawn().expect("the test's own program")
+}
+
+fn processes_with(words: &str) -> usize {
+    let of = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).ok();
+    let lines = std::fs::read_dir("/proc").expect("/proc is mounted").flatten().filter_map(of);
+    lines.filter(|line| String::from_utf8_lossy(line).replace('\0', " ").trim() == words).count()
+}
+
+/// Makes a pair whose step number `step` fails or is killed; returns how that ended.
+#[track_caller]
+fn fault(path: &str, how: &str, step: usize) -> ExitStatus {
+    // The number makes the command line this test's own.
+    let sleep = format!("sleep 71{}", std::process::id() * 1000 + step as u32);
+    let mut child = child(&format!("{path} {}", &sleep[6..]), &format!("{how}:{step}"));
+    let pid = child.id();
+    let status = child.wait().expect("our own child");
+    let ours = || left_over().into_iter().filter(|left| left.owner.pid == pid).collect::<Vec<Leftover>>();
+    let left = ours();
+    if how == "fail" {
+        assert_eq!(left, [], "step {step} of {path} that fails leaves this");
+    }
+    remove(&left);
+    assert_eq!(ours(), [], "step {step} of {path} ({how})");
+    // Its parent's death signal may still be on its way.
+    super::eventually("its processes end", || processes_with(&sleep) == 0);
+    status
+}
+
+fn every_step(path: &str) {
+    if !root() {
+        return;
+    }
+    let is_long = std::env::var_os("STRAINGAUGE_LONG").is_some_and(|value| value == "1");
+    let mut last = 0;
+    for step in 1.. {
+        assert!(step < 1000, "the steps do not end");
+        let status = fault(path, "fail", step);
+        assert!(status.success() || status.code() == Some(REFUSED), "step {step} of {path}: {status}");
+        last = step;
+        // Some steps may fail: what they set is noted as missing. Beyond the last one there are none.
+        if step > 20 && fault(path, "kill", step).success() {
+            break;
+        }
+    }
+    // The first ones, and of the others some in the short form.
+    (1..=last.min(20)).filter(|step| is_long || step % 3 == 0).for_each(|step| {
+        fault(path, "kill", step);
+    });
+    assert!(last > 20, "only {last} steps");
+}
+
+#[test]
+fn whatever_step_of_a_veth_fails_or_is_killed_nothing_is_left() {
+    every_step("veth");
+}
+
+#[test]
+fn whatever_step_of_a_delay_line_fails_or_is_killed_nothing_is_left() {
+    every_step("line");
+}
