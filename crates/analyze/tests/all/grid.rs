@@ -67,7 +67,9 @@ proptest! {
         let in_octave = if bracket < 0.04 { 64.0 } else { 16.0 };
         let moved_over = ((1.0 + drift) / (1.0 - drift)).log2() * in_octave;
         let words = format!("{} rates in {} trials: {rates:?}", rates.len(), asked.len());
-        prop_assert!(rates.len() as f64 <= MOST_RATES + moved_over, "{words}");
+        // A disturbed trial may send the search to the wrong side for a rate or two.
+        let led_astray = 20.0 * disturbed;
+        prop_assert!(rates.len() as f64 <= MOST_RATES + moved_over + led_astray, "{words}");
         let later: Vec<usize> = (0..asked.len()).filter(|at| asked[*at].1 >= 2).collect();
         let is_new = |at: &&usize| !asked[..**at].iter().any(|(rate, _)| *rate == asked[**at].0);
         let new = later.iter().filter(is_new).count();

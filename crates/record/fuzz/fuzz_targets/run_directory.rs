@@ -33,7 +33,6 @@ fuzz_target!(|data: &[u8]| {
     let verdict = analyze::verdict::sentences(&run, &findings);
     let text = report::run::text(&run, &findings, &verdict);
     assert!(!text.contains('\u{1b}'), "an escape sequence reached the terminal");
-    let _ = report::json::run(&run, &findings, &verdict);
     for point in &run.points {
         let latencies = run.latencies(point.index).unwrap_or_default();
         let _ = report::run::point(point, &latencies);
@@ -45,6 +44,8 @@ fuzz_target!(|data: &[u8]| {
             assert!(!is_text || !exported.contains(&0x1b), "an escape sequence reached a profile");
         }
     }
+    let shown = report::json::Content::Run(Box::new(report::json::Run::new(&run, findings, verdict)));
+    let _ = report::json::Output::from(shown).value();
     let page = report::page::html(&run);
     assert!(page.matches("<script").count() == 1, "a script that is not the page's own reached the page");
 });
