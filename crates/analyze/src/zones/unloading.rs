@@ -238,6 +238,8 @@ fn not_reached(lowest: f64) -> String {
 
 /// A load at which the server is down since a turn of the ways.
 struct Fallen {
+    /// Whether it is lower by more than chance; otherwise the load is as it was.
+    is_down: bool,
     /// Good answers per second of each visit before the turn.
     before: Vec<f64>,
     /// From before the turn to ever since.
@@ -272,9 +274,15 @@ fn fallen_since(turn: u32, ways: &[&Point], criteria: &Criteria) -> BTreeMap<u64
     }
     // A load that was added later says nothing; from the first on at which the server is as it was, it is not down.
     let known = by_load.into_iter().filter(|(_, (before, _))| !before.is_empty());
-    known.map_while(|(load, (before, since))| Some((load, fallen(&before, &since, criteria)?))).collect()
+    let judged: Vec<_> = known.map(|(load, (before, since))| (load, fallen(&before, &since, criteria))).collect();
+    let as_before = judged.iter().filter(|(_, one)| one.as_ref().is_some_and(|one| !one.is_down)).count();
+    let down = judged.into_iter().map_while(|(load, one)| Some((load, one.filter(|one| one.is_down)?)));
+    let fallen: BTreeMap<u64, Fallen> = down.collect();
+    // What gives at most loads what it gave before has come back: a few lower ones are chance.
+    if as_before > fallen.len() { BTreeMap::new() } else { fallen }
 }
 
+/// One load before and since; `None` where that cannot be judged.
 fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fallen> {
     let before = quiet_first(before);
     if since.len() < LEAST_VISITS || 2 * before.iter().filter(|point| fails(point, criteria)).count() >= before.len() {
@@ -289,7 +297,7 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
     let change =
         Change { from, to, ratio: to / from, low: Some(least / from), high: Some(most / from), n: since.len() as u64 };
     let is_down = change.ratio <= APART_RATIO && most / from <= APART_AT_MOST;
-    is_down.then_some(Fallen { before, change, moved })
+    Some(Fallen { is_down, before, change, moved })
 }
 
 /// Good answers per second; a server that answers nothing counts as at the lowest measurable throughput.
