@@ -189,9 +189,21 @@ pub fn settle(watcher: &mut Watcher) {
 /// A connection to a port of this machine from this port of the client's, which may be in use by an older one.
 pub fn connect_from(port: u16, server: u16) -> TcpStream {
     use rustix::net::{AddressFamily, SocketAddrV4, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
-    sockopt::set_socket_reuseaddr(&socket, true).expect("an option");
-    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("the port is free");
-    connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, server)).expect("the server accepts");
-    socket.into()
+    let began = Instant::now();
+    loop {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
+        sockopt::set_socket_reuseaddr(&socket, true).expect("an option");
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).expect("the port is free");
+        match connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, server)) {
+            // The last acknowledgement of the connection before it is still on its way.
+            Err(rustix::io::Errno::ADDRNOTAVAIL) if began.elapsed() < Duration::from_secs(20) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            connected => {
+                connected.expect("the server accepts");
+                return socket.into();
+            }
+        }
+    }
 }
