@@ -23,7 +23,9 @@ fn begin(server: &Server, out: &Path, budget: &str) -> Shown {
     let mut running = Running::start(command.arg(out));
     let url = loop {
         let said = running.complained();
-        if let Some(url) = said.lines().find_map(|line| line.strip_prefix("live page: http://")) {
+        // Whole lines: one may be read while it is written.
+        let mut lines = said.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        if let Some(url) = lines.find_map(|line| line.strip_prefix("live page: http://")) {
             break url.to_string();
         }
         assert!(!running.has_ended(), "{said}");

@@ -95,6 +95,11 @@ fn functions_of_the_server_mark_the_phases_of_a_point() {
     let Some(point) = load_point(Kind::Nginx, "counts", &["--pack", "nginx"]) else { return };
     assert_counts_agree(&point);
     let names = ["parse", "process", "log"].map(|phase| format!("watch.pack_{phase}_cpu_us"));
+    // Where other work has the CPUs, no request may begin and end within a window.
+    let why = point["figures"][&names[0]]["not_measured"].as_str().unwrap_or_default();
+    if why.contains("no request passed all boundaries") && value(&point, "machine.other_cpus_used") > Some(1.0) {
+        return skipped(&format!("{why}, beside other work"));
+    }
     for name in &names {
         assert!(value(&point, name) > Some(0.0), "{name}: {}", point["figures"][name]);
     }
