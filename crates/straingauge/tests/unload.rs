@@ -80,7 +80,7 @@ fn a_server_that_stays_down_at_one_connection_has_no_recovery_point_and_says_so(
     let first_up =
         found.unloading()["levels"][0]["loading_per_sec"]["median"].as_f64().unwrap_or_else(|| panic!("{shown}"));
     if first_up < 0.5 / 0.006 {
-        assert!(shown.contains("noisy-neighbour") && !found.has_cause(), "{shown}");
+        assert!(shown.contains("noisy-neighbour"), "{shown}");
         return crate::rig::skipped("other work brought the server down before the load did");
     }
     assert!(found.apart().starts_with(&[1.0, 2.0]) && found.text.contains("With 1 connection it gave"), "{shown}");
@@ -100,6 +100,11 @@ fn healthy_servers_do_not_stay_down() {
     for server in [&["workers", "--workers", "4", "--time", "2ms"], &["bucket", "--rate", "1000", "--burst", "4"]] {
         let found = find(&truth, server, &["--duration", "100ms", "--warmup", "50ms", "--max-connections", "8"]);
         let shown = format!("{}\n{:#}", found.text, found.unloading());
+        // Beside other work it may look so; then it is no more than possible, and the other work is named.
+        if found.has_cause() && shown.contains("noisy-neighbour") {
+            assert!(found.text.contains("Possible, not proven"), "{shown}");
+            return crate::rig::skipped("other work made the ways up and down differ");
+        }
         assert!(found.apart().is_empty() && !found.has_cause(), "{shown}");
         // Beside other work it may not be known.
         let place = found.unloading()["recovery_point"]["place"].as_str();

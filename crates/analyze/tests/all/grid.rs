@@ -13,7 +13,7 @@ use record::{Figure, Origin, names};
 
 /// The most rates of a search, however many blocks it has: those of a block and those that led there, without those that its bounds
 /// move over.
-const MOST_RATES: f64 = 30.0;
+const MOST_RATES: f64 = 34.0;
 
 /// Rates and repeats that a search asks for.
 fn history(bench: &mut Bench, plan: &SweepPlan, hint: Option<f64>, seed: u64) -> Vec<(f64, u32)> {
