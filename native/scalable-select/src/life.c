@@ -74,8 +74,13 @@ static void forget(int fd, enum event event) {
             sp_real.syscall(SYS_epoll_ctl, atomic_load(&t->epfd), EPOLL_CTL_DEL, fd, NULL);
             atomic_fetch_add_explicit(&sp_removed, 1, memory_order_relaxed);
         }
-        if (mark_stale(t, fd) && event == CREATED)
+        bool is_new = mark_stale(t, fd);
+        if (is_new && event == CREATED)
             atomic_fetch_add_explicit(&sp_missed_closes, 1, memory_order_relaxed);
+        /* The owner has taken the mark from before the close, and so may have registered the descriptor again before
+         * it closed: what it was woken for is gone a second time. */
+        if (is_new && event != CLOSING)
+            must_look_again = !is_sandboxed && !sp_is_own(t);
         /* After the mark: an owner that enters its call later takes the mark first. */
         if (must_look_again && atomic_load(&t->is_in_call))
             kick(t);

@@ -9,8 +9,8 @@
  * can fail.
  *
  * With owner_sleeps the owner's calls sleep until something wakes them, and it is also lost if it sleeps on beside a
- * ready file. The stranger shares this memory and the epoll instance, but has a descriptor table of its own, in which
- * it closes the number. */
+ * ready file, or beside a number whose file was ready (a shutdown, say) before it was closed. The stranger shares this
+ * memory and the epoll instance, but has a descriptor table of its own, in which it closes the number. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -22,6 +22,7 @@ struct rules {
     bool no_mark_after_close, no_mark_at_all, no_generation, removes_after_close, learns_after_harvest, creation_unseen,
         old_file_survives;
     bool owner_sleeps, close_fails, no_wake_after_failure, has_stranger, stranger_touches;
+    bool closes_ready, no_wake_before_close, no_wake_after_close;
 };
 
 struct world {
@@ -31,11 +32,11 @@ struct world {
     uint8_t registered_file; /* whose registration is the last one: its serial is the valid one */
     uint8_t owner, owner_generation, owner_saw_ready, calls;
     uint8_t b, b_interested, d, d_interested, e[3];
-    uint8_t has_closed;
+    uint8_t has_closed, must_wake;
     uint8_t is_kicked, stranger, stranger_interested;
 };
 
-enum { CALLS = 3, TABLE = 1 << 23, ASLEEP = 20, CLOSER_END = 10, CREATOR_END = 4, STRANGER_END = 5 };
+enum { CALLS = 3, TABLE = 1 << 23, ASLEEP = 20, CLOSER_END = 11, CREATOR_END = 4, STRANGER_END = 5 };
 static struct world table[TABLE];
 static uint8_t used[TABLE];
 static long states;
@@ -149,6 +150,7 @@ static bool step_closer(struct world *w, const struct rules *r) {
         w->b_interested = w->interested;
         break;
     case 2:
+        w->must_wake = w->b_interested && w->is_ready[OLD] && !r->no_wake_before_close;
         if (w->b_interested && !r->removes_after_close)
             w->has_item[w->file] = w->has_hint[w->file] = 0;
         break;
@@ -157,6 +159,11 @@ static bool step_closer(struct world *w, const struct rules *r) {
             w->stale = 1;
         break;
     case 4:
+        if (w->must_wake && w->owner != 0)
+            w->is_kicked = 1;
+        w->must_wake = 0;
+        break;
+    case 5:
         if (r->close_fails)
             break;
         w->file = NONE;
@@ -164,23 +171,26 @@ static bool step_closer(struct world *w, const struct rules *r) {
         if (!r->old_file_survives)
             w->has_item[OLD] = w->has_hint[OLD] = 0;
         break;
-    case 5:
+    case 6:
         w->generation++;
         break;
-    case 6:
+    case 7:
         w->b_interested = w->interested;
         break;
-    case 7:
+    case 8:
         if (r->removes_after_close && w->b_interested && w->file != NONE)
             w->has_item[w->file] = w->has_hint[w->file] = 0;
         break;
-    case 8:
+    case 9:
+        w->must_wake =
+            w->b_interested && (r->close_fails ? !r->no_wake_after_failure : !w->stale && !r->no_wake_after_close);
         if (w->b_interested && !r->no_mark_at_all && !r->no_mark_after_close && !r->removes_after_close)
             w->stale = 1;
         break;
-    case 9:
-        if (r->close_fails && !r->no_wake_after_failure)
-            w->is_kicked = w->b_interested;
+    case 10:
+        if (w->must_wake && w->owner != 0)
+            w->is_kicked = 1;
+        w->must_wake = 0;
         break;
     default:
         return false;
@@ -258,6 +268,9 @@ static void explore(const struct world *w, const struct rules *r) {
     bool is_missed = is_over && w->file != NONE && w->quiet && w->is_ready[w->file] && !w->has_hint[w->file];
     if (is_missed && (w->owner == 0 ? !w->stale : w->owner == ASLEEP && !w->is_kicked && w->file == OLD))
         lost = true;
+    bool sleeps_on = w->owner == ASLEEP && !w->is_kicked && !w->has_hint[OLD] && !w->has_hint[NEW];
+    if (r->closes_ready && is_over && sleeps_on && w->file == NONE)
+        lost = true;
     struct world next;
     next = *w;
     if (step_owner(&next, r))
@@ -286,7 +299,11 @@ static bool loses(struct rules r) {
     lost = false;
     w.file = OLD;
     w.b = r.has_stranger ? CLOSER_END : 0;
-    w.d = r.has_stranger || r.close_fails ? CREATOR_END : 0;
+    w.d = r.has_stranger || r.close_fails || r.closes_ready ? CREATOR_END : 0;
+    if (r.closes_ready) {
+        w.is_ready[OLD] = 1;
+        w.e[OLD] = 3;
+    }
     w.stranger = r.has_stranger ? 0 : STRANGER_END;
     explore(&w, &r);
     printf("  %ld states: %s\n", states, lost ? "a readiness can be lost" : "nothing can be lost");
@@ -326,6 +343,12 @@ static void close_that_fails_wakes_the_sleepers(void) {
     CHECK(loses((struct rules){.owner_sleeps = true, .close_fails = true, .no_wake_after_failure = true}));
 }
 
+static void close_of_a_ready_descriptor_wakes_the_sleepers(void) {
+    CHECK(!loses((struct rules){.owner_sleeps = true, .closes_ready = true}));
+    CHECK(loses((struct rules){.owner_sleeps = true, .closes_ready = true, .no_wake_before_close = true}));
+    CHECK(loses((struct rules){.owner_sleeps = true, .closes_ready = true, .no_wake_after_close = true}));
+}
+
 static void generation_and_mark_each_cover_for_part_of_the_other(void) {
     printf("  without the generation: ");
     bool without = loses((struct rules){.no_generation = true, .creation_unseen = true});
@@ -344,5 +367,6 @@ int main(void) {
     RUN(generation_and_mark_each_cover_for_part_of_the_other);
     RUN(stranger_to_the_table_that_touches_the_state_loses_a_readiness);
     RUN(close_that_fails_wakes_the_sleepers);
+    RUN(close_of_a_ready_descriptor_wakes_the_sleepers);
     return check_end();
 }
