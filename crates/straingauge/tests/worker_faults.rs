@@ -158,7 +158,7 @@ fn find_over_workers_leaves_a_run_as_from_one_machine() {
     assert!(member(&json, "headline").is_string(), "{json:#}");
     let points = points(&out);
     let shared: Vec<_> = points.iter().filter(|point| point["connections"].as_u64().unwrap() >= 2).collect();
-    assert!(shared.len() >= 3, "{}", points.len());
+    assert!(!shared.is_empty(), "{}", points.len());
     for point in shared {
         let done = |number: u32| point["figures"][format!("worker.{number}.throughput_per_sec")]["n"].as_u64().unwrap();
         let in_window = point["figures"]["client.throughput_per_sec"]["n"].as_u64().unwrap();
