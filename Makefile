@@ -1,5 +1,5 @@
 # Entry points of one word. Every target sets up what it needs; the work is in setup/, .ci/ and testbed/.
-.PHONY: help setup build dist check test test-long test-native demo bench fmt clean
+.PHONY: help setup build dist site check test test-long test-native demo bench fmt clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,8 +11,14 @@ setup: ## install what building needs (root; for others it prints the line to ru
 build: setup ## target/release/straingauge
 	cargo build --release --locked --bin straingauge
 
-dist: setup ## target/dist/straingauge: the fastest program, to hand out; takes twice as long to build
-	cargo build --profile dist --locked --bin straingauge
+dist: ## dist/: a static program, a Debian package, archives of native/, SBOM, checksums; ten minutes
+	@setup/install dist
+	@setup/dist
+
+site: ## target/site: the documentation as a site with search
+	@setup/install site
+	cargo build --locked --bin straingauge
+	@setup/site target/debug/straingauge
 
 check: ## before each commit: format, lints, types, the tests that need no server, no root and no guest
 	@setup/install test
@@ -43,4 +49,4 @@ fmt: ## format all code
 
 clean: ## remove what was built; runs/ stays
 	cargo clean
-	rm -rf artefacts report.html
+	rm -rf artefacts dist report.html

@@ -74,3 +74,11 @@ want_cargo_tools() {
       give_up "could not install $tool; try: cargo install --locked $tool"
   done
 }
+
+# What builds the site; without its server and its watcher, which take most of the compilation.
+want_mdbook() {
+  if has mdbook || [ -x "$cargo_tools/bin/mdbook" ]; then return; fi
+  say "installing mdbook into $cargo_tools"
+  cargo install --quiet --locked --root "$cargo_tools" --version '^0.5' --no-default-features --features search mdbook ||
+    give_up "could not install mdbook; try: cargo install --locked mdbook"
+}

@@ -43,6 +43,10 @@ fn compile() {
     let header = format!("enum counter {{ {}COUNTERS }};\n", counters.concat());
     std::fs::write(Path::new(&out).join("counters.h"), header).expect("OUT_DIR can be written");
     let include_out = format!("-I{}", Path::new(&out).display());
+    // Line information names files as they are called in the repository, wherever it was built.
+    let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets the folder");
+    let map_out = format!("-ffile-prefix-map={}=generated", Path::new(&out).display());
+    let map_folder = format!("-ffile-prefix-map={folder}=crates/observe");
     for entry in std::fs::read_dir("bpf").expect("bpf/ is part of the crate").flatten() {
         let source = entry.path();
         let Some(name) = source.file_name().and_then(OsStr::to_str).filter(|name| name.ends_with(".bpf.c")) else {
@@ -63,6 +67,8 @@ fn compile() {
                 "-Werror",
                 "-Ibpf",
                 &include_out,
+                &map_out,
+                &map_folder,
             ])
             .build_and_generate(&skeleton);
         if let Err(error) = built {

@@ -2,11 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of doubt. The name is the stable key in JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum DoubtKind {
+/// Declares the kinds with their meanings, so that reference pages have the words of the code.
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident,)+) => {
+        /// The kinds of doubt. The name is the stable key in JSON.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[serde(rename_all = "kebab-case")]
+        pub enum DoubtKind {
+            $($(#[doc = $doc])+ $kind,)+
+            /// A reason that this version does not know (written by a later one).
+            #[serde(other)]
+            Other,
+        }
+
+        impl DoubtKind {
+            /// The kinds that this version knows, with their meanings.
+            pub const KNOWN: [(DoubtKind, &str); [$(stringify!($kind)),+].len()] =
+                [$((DoubtKind::$kind, concat!($($doc),+))),+];
+        }
+    };
+}
+
+kinds! {
     /// The load generator ran out of CPU: the figures show the client's limit, not the server's.
     ClientSaturated,
     /// Requests left later than their schedule by more than the limit.
@@ -53,9 +71,6 @@ pub enum DoubtKind {
     PathInexact,
     /// The traffic has requests that cannot be separated from outside: the counts mean something else.
     NotSplit,
-    /// A reason that this version does not know (written by a later one).
-    #[serde(other)]
-    Other,
 }
 
 crate::worded! {

@@ -14,6 +14,7 @@ mod leftovers;
 mod measure;
 mod measured;
 mod metrics;
+mod names;
 mod output;
 mod plan;
 mod process;
@@ -29,6 +30,7 @@ mod workload;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    names::ask_files_and_dns_alone();
     let parsed = match cli::parse() {
         Ok(parsed) => parsed,
         Err(error) => return failure::usage(error),

@@ -29,6 +29,7 @@ mod load_counts;
 mod metrics;
 mod mixes;
 mod modules;
+mod package;
 #[allow(dead_code)]
 #[path = "../../report/tests/all/person.rs"]
 mod person;

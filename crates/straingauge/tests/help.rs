@@ -91,6 +91,28 @@ fn the_manual_and_the_completions_name_all_commands_and_options() {
 }
 
 #[test]
+fn the_pages_of_the_reference_name_everything_that_the_code_defines() {
+    let options_page = help(&["--generate", "reference-options"]);
+    let find = help(&["find", "--help"]);
+    let defined: Vec<&str> = find.lines().filter(|line| line.trim_start().starts_with('-')).collect();
+    let defined = defined.join("\n");
+    let lost: Vec<&str> = options(&defined).difference(&options(&options_page)).copied().collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    let figures = help(&["--generate", "reference-figures"]);
+    for (name, unit, meaning) in record::names::ALL.iter() {
+        let row = format!("| `{name}` | {unit} |");
+        assert!(figures.contains(&row) && !meaning.is_empty(), "{row}");
+    }
+    let doubts = help(&["--generate", "reference-doubts"]);
+    assert!(doubts.contains("| `schedule-lag` | Requests left later than their schedule"), "{doubts}");
+    assert!(!doubts.contains("``") && !doubts.contains("`other`"), "{doubts}");
+    let rules = help(&["--generate", "reference-rules"]);
+    for rule in &analyze::verdict::rules::RULES {
+        assert!(rules.contains(&format!("\n## {}: {}\n", rule.id, rule.cause)), "{}", rule.id);
+    }
+}
+
+#[test]
 fn doctor_says_what_this_machine_can_measure() {
     let said = run(&mut straingauge(["doctor"])).exits_with(0);
     assert!(said.out.contains("available"), "{}", said.out);

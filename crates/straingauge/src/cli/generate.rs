@@ -1,5 +1,6 @@
-//! `straingauge --generate`: the manual page and shells' completions, from the definitions of the options.
+//! `straingauge --generate`: the manual page, shells' completions and the pages of the reference, from the definitions.
 
+use super::reference;
 use clap::{Command, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -15,6 +16,18 @@ pub enum Generated {
     CompleteZsh,
     /// Completions for fish
     CompleteFish,
+    /// A page of the documentation site (setup/site): every option
+    #[value(hide = true)]
+    ReferenceOptions,
+    /// The same: every figure
+    #[value(hide = true)]
+    ReferenceFigures,
+    /// The same: every kind of doubt
+    #[value(hide = true)]
+    ReferenceDoubts,
+    /// The same: the rules of the verdict
+    #[value(hide = true)]
+    ReferenceRules,
 }
 
 /// The text. `cli`: the whole command line.
@@ -24,6 +37,10 @@ pub fn text(what: Generated, mut cli: Command) -> String {
         Generated::CompleteBash => Shell::Bash,
         Generated::CompleteZsh => Shell::Zsh,
         Generated::CompleteFish => Shell::Fish,
+        Generated::ReferenceOptions => return reference::options(cli),
+        Generated::ReferenceFigures => return reference::figures(),
+        Generated::ReferenceDoubts => return reference::doubts(),
+        Generated::ReferenceRules => return reference::rules(),
     };
     let name = cli.get_name().to_string();
     let mut text = Vec::new();

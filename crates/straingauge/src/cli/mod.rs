@@ -16,6 +16,7 @@ mod metrics;
 mod path;
 mod predict;
 mod profile;
+mod reference;
 mod report;
 mod runs;
 mod scale;
