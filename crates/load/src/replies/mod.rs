@@ -34,7 +34,7 @@ enum Wanted {
 }
 
 /// Bytes of a line that are kept: its meaning is in them.
-const KEPT_BYTES: usize = 64;
+const KEPT_BYTES: usize = 96;
 /// A longer line is malformed: it also ends an endless one.
 const MAX_LINE_BYTES: u32 = 64 * 1024;
 
