@@ -2,9 +2,9 @@
 //! slices, without I/O. They keep a few bytes of a reply and never the reply. Splitting the bytes differently never
 //! changes the result (property tests check that).
 //!
-//! - [`resp`]: Redis;
-//! - [`memcached`]: memcached's text protocol;
-//! - [`delimited`]: answers that end after a line, a number of bytes, or a length of their own.
+//! - [`resp`], replies of Redis;
+//! - [`memcached`], replies of its text protocol;
+//! - [`delimited`], answers that end after a line, a number of bytes, or a length of their own.
 
 pub mod delimited;
 pub mod memcached;
