@@ -81,7 +81,7 @@ lift_policy() {
 keep_from_boot() {
   for service in "$@"; do
     case $service in
-      nginx|lighttpd|haproxy) ;;
+      nginx|lighttpd|haproxy|redis-server|memcached) ;;
       openssh-server) service=ssh ;;
       *) continue ;;
     esac

@@ -1,6 +1,8 @@
-//! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`.
+//! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`, and
+//! `redis=PIPELINE` for Redis instead of HTTP.
 
 use load::{LoadEvents, check, run};
+use record::protocol::{Protocol, RedisPlan};
 use record::{Arrival, LoadPlan, Pace};
 use std::sync::atomic::AtomicBool;
 
@@ -24,6 +26,15 @@ fn main() {
         timeout_ns: 10_000_000_000,
         precise: arguments.iter().any(|text| text == "precise"),
         ..LoadPlan::simple(address)
+    };
+    // Reads of Redis, with so many requests in flight on a connection.
+    let plan = match arguments.iter().find_map(|text| text.strip_prefix("redis=")?.parse().ok()) {
+        None => plan,
+        Some(pipeline) => {
+            let mut redis = RedisPlan { pipeline, ..RedisPlan::default() };
+            redis.keyspace.read_ratio = 1.0;
+            LoadPlan { protocol: Protocol::Redis(redis), targets: Vec::new(), ..plan }
+        }
     };
     if let Err(error) = check(&plan) {
         eprintln!("{error}");

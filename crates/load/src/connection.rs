@@ -1,6 +1,5 @@
 //! One connection of the engine, as small as possible: a thread walks over ten thousand of them.
 
-use crate::framing::Framing;
 use crate::ports::{Lease, PortChoice};
 
 /// The state of a connection.
@@ -15,9 +14,11 @@ pub(crate) enum State {
     Connecting,
     /// TCP is established, the TLS handshake under way; connecting since `since_ns`.
     Handshaking,
+    /// The protocol's own opening is under way, as a password; connecting since `since_ns`.
+    Opening,
     /// Established, no request on it.
     Idle,
-    /// A request is being sent or its response awaited; sent at `since_ns`.
+    /// A request is being sent or its response awaited; sent at `since_ns`. Others may be in flight behind it.
     Busy,
     /// The last response is complete; waits since `since_ns` for the server to close first.
     Lingering,
@@ -42,14 +43,17 @@ pub(crate) const ASKED: u16 = 64;
 pub(crate) const HEARD: u16 = 128;
 /// The socket gives out the kernel's stamps.
 pub(crate) const STAMPED: u16 = 256;
+/// Requests that are put now are sent together, later.
+pub(crate) const CORKED: u16 = 512;
 
 /// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
 #[derive(Debug, Default)]
-pub(crate) struct Connection {
-    pub(crate) framing: Framing,
+pub(crate) struct Connection<F> {
+    /// The protocol's part.
+    pub(crate) stream: F,
     /// When the current [`State`] began, for the states that use it.
     pub(crate) since_ns: u64,
-    /// Intended send of the request under way.
+    /// Intended send of the request under way; of several, of the oldest one, as the fields below.
     pub(crate) intended_ns: u64,
     /// First byte of the response under way; 0 = none yet.
     pub(crate) first_byte_ns: u64,
@@ -71,11 +75,13 @@ pub(crate) struct Connection {
     choice: u8,
 }
 
-impl Connection {
+impl<F: Default> Connection<F> {
     pub(crate) fn new() -> Self {
         Connection { fd: -1, ..Connection::default() }
     }
+}
 
+impl<F> Connection<F> {
     #[inline]
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
@@ -136,16 +142,17 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::Framing;
 
     #[test]
     fn a_connection_takes_less_than_a_hundred_bytes() {
-        assert!(size_of::<Connection>() <= 96, "{}", size_of::<Connection>());
+        assert!(size_of::<Connection<Framing>>() <= 96, "{}", size_of::<Connection<Framing>>());
         assert!(size_of::<Framing>() <= 32, "{}", size_of::<Framing>());
     }
 
     #[test]
     fn a_lease_comes_back_as_it_was_kept() {
-        let mut connection = Connection::new();
+        let mut connection = Connection::<Framing>::new();
         for port in [PortChoice::Kernel, PortChoice::Scan, PortChoice::Explicit(40_001)] {
             connection.keep_lease(Lease { source: 3, port });
             assert_eq!(connection.lease(), Lease { source: 3, port });

@@ -139,6 +139,14 @@ pub enum LoadError {
         /// The first bytes, made printable.
         start: String,
     },
+    /// The server does not answer as its protocol demands; of protocols other than HTTP.
+    #[error("{address}: {why}")]
+    Foreign {
+        /// The server.
+        address: SocketAddr,
+        /// What it did, and the remedy.
+        why: String,
+    },
     /// The body ended before its announced length.
     #[error(
         "{address} closed the connection before the response was complete ({received} bytes came): the body ends early"

@@ -38,6 +38,7 @@ mod poller;
 pub mod ports;
 mod probe;
 mod replay;
+pub mod replies;
 mod request;
 mod result;
 mod series;

@@ -5,7 +5,9 @@ use crate::check::check;
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
-use record::{LoadPlan, Outside};
+use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp};
+use record::protocol::Protocol;
+use record::{LoadPlan, Outside, Share};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -25,6 +27,8 @@ pub struct ProbeResponse {
     pub status: u16,
     /// The `Location` field, printable. Untrusted text.
     pub location: Option<Outside>,
+    /// The server's words in an error reply of a protocol other than HTTP, printable. Untrusted text.
+    pub error: Option<Outside>,
 }
 
 /// Sends the plan's first request once to each address in turn until one accepts the connection. `timeout` bounds
@@ -36,7 +40,15 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
         match connect(*address, timeout) {
             Ok(stream) => {
                 let stream = secured(plan, *address, stream, timeout)?;
-                return exchange(plan, *address, stream, timeout);
+                let (seed, alone) = (plan.seed, Share { index: 0, of: 1 });
+                return match &plan.protocol {
+                    Protocol::Http => exchange(plan, *address, stream, timeout),
+                    Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), plan, *address, stream, timeout),
+                    Protocol::Memcached(memcached) => {
+                        talk(Memcached::new(memcached, seed, alone), plan, *address, stream, timeout)
+                    }
+                    Protocol::Tcp(tcp) => talk(Tcp::new(tcp), plan, *address, stream, timeout),
+                };
             }
             Err(error) => {
                 first_error.get_or_insert(error);
@@ -187,6 +199,74 @@ fn exchange(
     }
 }
 
+/// Opens the connection as the protocol demands, sends one request and reads its reply.
+fn talk<K: Talk>(
+    mut talk: K,
+    plan: &LoadPlan,
+    address: SocketAddr,
+    exchange: Exchange,
+    timeout: Duration,
+) -> Result<ProbeResponse, LoadError> {
+    let network = |cause| LoadError::Network { address, cause };
+    let foreign = |why: String| LoadError::Foreign { address, why };
+    let name = plan.protocol.scheme();
+    let Exchange { mut stream, socket } = exchange;
+    let begun = Instant::now();
+    socket.set_write_timeout(Some(timeout)).map_err(network)?;
+    let mut out = Vec::new();
+    let opening = talk.open(&mut out);
+    let target = talk.put(&mut out);
+    let sent = stream.write_all(&out);
+    let mut reply = K::Reply::default();
+    let (mut replies, mut received) = (0, 0u64);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let left = timeout.saturating_sub(begun.elapsed());
+        let silent = || LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 };
+        if left.is_zero() {
+            return Err(silent());
+        }
+        socket.set_read_timeout(Some(left)).map_err(network)?;
+        let count = match stream.read(&mut buffer) {
+            Ok(0) => {
+                return Err(foreign(format!(
+                    "the server closed the connection after {received} bytes, without a whole reply: does this port speak \
+                     the protocol of {name}?"
+                )));
+            }
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(silent()),
+            Err(cause) => return Err(network(sent.err().unwrap_or(cause))),
+        };
+        received += count as u64;
+        let mut at = 0;
+        while at < count {
+            let is_opening = replies < opening;
+            let target = if is_opening { 0 } else { target };
+            let fed = talk.feed(&mut reply, target, &buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
+            at += fed.used;
+            if !fed.is_complete {
+                continue;
+            }
+            let status = reply.status();
+            let error = (!(200..400).contains(&status)).then(|| Outside::of_bytes(reply.error(), 200));
+            match error {
+                Some(error) if is_opening => {
+                    return Err(foreign(format!(
+                        "the server refused the opening of the connection: '{error}'; check the user, the password and the \
+                         database in the URL"
+                    )));
+                }
+                error if !is_opening => return Ok(ProbeResponse { status, location: None, error }),
+                _ => {}
+            }
+            replies += 1;
+            reply.reset();
+        }
+    }
+}
+
 fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadError {
     // A TLS record: alert (21) or handshake (22), major version 3.
     if matches!(start, [21 | 22, 3, ..]) {
@@ -208,7 +288,7 @@ fn printable(bytes: &[u8], limit: usize) -> String {
 
 fn response(framing: &Framing, start: &[u8], is_head: bool) -> ProbeResponse {
     let location = final_head(start, is_head).and_then(|head| field(head, "location"));
-    ProbeResponse { status: framing.status(), location }
+    ProbeResponse { status: framing.status(), location, error: None }
 }
 
 /// The bytes of the final head, after interim ones.

@@ -55,7 +55,7 @@ impl Requests {
 
     /// The bytes of the request under way on a connection.
     #[inline]
-    pub(crate) fn of(&self, connection: &Connection) -> &[u8] {
+    pub(crate) fn of<F>(&self, connection: &Connection<F>) -> &[u8] {
         self.targets[connection.target as usize].bytes(connection.has(LAST_REQUEST))
     }
 
@@ -81,7 +81,7 @@ pub(crate) enum Choice {
 impl Choice {
     pub(crate) fn new(requests: &Requests, seed: u64, share: Share) -> Self {
         if requests.popularity.is_none() {
-            return Choice::InTurn(share.index as usize % requests.targets.len());
+            return Choice::InTurn(share.index as usize % requests.targets.len().max(1));
         }
         // Independent of the schedule's draws.
         let mut rng = ChaCha8Rng::seed_from_u64(seed);

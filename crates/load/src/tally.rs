@@ -7,7 +7,7 @@
 use crate::framing::{HTTP_2, is_http_2};
 use crate::series::Series;
 use crate::socket::Errno;
-use record::{Latency, LoadCounts};
+use record::{Latency, LoadCounts, Outside};
 use std::ops::Range;
 
 /// Connections that take longer than this to open count as slow: a lost SYN is repeated after 1 s.
@@ -25,6 +25,10 @@ pub(crate) enum Failure {
     Truncated,
     ClosedEarly,
     Malformed(&'static str),
+    /// The same of another protocol than HTTP, in a sentence.
+    Foreign(&'static str),
+    /// The server refused the opening of a connection: a password, a database.
+    Unwelcome,
     LocalLimit(&'static str),
     Other(Errno),
     Tls,
@@ -53,7 +57,8 @@ impl Failure {
             Failure::ConnectTimedOut => "connect timed out",
             Failure::Truncated => "truncated",
             Failure::ClosedEarly => "closed early",
-            Failure::Malformed(_) => "malformed",
+            Failure::Malformed(_) | Failure::Foreign(_) => "malformed",
+            Failure::Unwelcome => "unwelcome",
             Failure::LocalLimit(_) => "local limit",
             Failure::Other(_) => "other error",
             Failure::Tls => "tls",
@@ -70,6 +75,8 @@ impl Failure {
             Failure::ClosedEarly => "the server closed the connection before any byte of the response".into(),
             Failure::Malformed(why) if why == HTTP_2.0 => why.into(),
             Failure::Malformed(why) => format!("not a valid HTTP/1.x response: {why}"),
+            Failure::Foreign(why) => why.into(),
+            Failure::Unwelcome => "the server refused the opening of the connection (AUTH or SELECT)".into(),
             Failure::LocalLimit(what) => format!("limit of this machine: {what}"),
             Failure::Other(error) => format!("network error: {}", error.io()),
             Failure::Tls => "the TLS handshake or a TLS record failed".into(),
@@ -289,13 +296,13 @@ impl Tally {
         if self.is_over(intended_ns, now_ns) {
             let outcomes = &mut self.counts.outcomes;
             *match failure {
-                Failure::Refused => &mut outcomes.refused,
+                Failure::Refused | Failure::Unwelcome => &mut outcomes.refused,
                 Failure::Reset => &mut outcomes.reset,
                 Failure::TimedOut => &mut outcomes.timed_out,
                 Failure::ConnectTimedOut => &mut outcomes.connect_timed_out,
                 Failure::Truncated => &mut outcomes.truncated,
                 Failure::ClosedEarly => &mut outcomes.closed_early,
-                Failure::Malformed(_) => &mut outcomes.malformed,
+                Failure::Malformed(_) | Failure::Foreign(_) => &mut outcomes.malformed,
                 Failure::LocalLimit(_) => &mut outcomes.local_limit,
                 Failure::Tls => &mut outcomes.tls_failed,
                 Failure::Other(_) => &mut outcomes.other_error,
@@ -341,6 +348,11 @@ impl Tally {
             true => HTTP_2.0.into(),
             false => "the server sent bytes on a connection that had no request under way".into(),
         });
+    }
+
+    /// The server's words about a response with an error's status.
+    pub(crate) fn complained(&mut self, words: &[u8]) {
+        self.example("non-2xx", || format!("the server answered '{}'", Outside::of_bytes(words, 80)));
     }
 
     fn example(&mut self, kind: &'static str, words: impl FnOnce() -> String) {

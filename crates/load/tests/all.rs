@@ -8,6 +8,8 @@ mod microbenchmark;
 mod open_loop;
 mod outcomes;
 mod probing;
+mod protocols;
+mod real_servers;
 mod reap;
 mod replay;
 mod servers;

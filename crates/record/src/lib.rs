@@ -31,6 +31,7 @@ pub mod owner;
 pub mod path;
 pub mod point;
 pub mod profile;
+pub mod protocol;
 pub mod run;
 pub mod runs;
 pub mod scenario;

@@ -14,11 +14,11 @@ pub struct Outcomes {
     pub sent: u64,
     /// Requests issued before the window (in the warm-up) and still under way when it began.
     pub carried_in: u64,
-    /// Complete response with status 2xx or 3xx.
+    /// Complete response with status 2xx or 3xx; of other protocols, one that is no error.
     pub ok: u64,
-    /// Complete response with status 4xx or 5xx (also 1xx as a final answer).
+    /// Complete response with status 4xx or 5xx (also 1xx as a final answer); of other protocols, an error reply.
     pub non_2xx: u64,
-    /// The server refused the connection (ECONNREFUSED).
+    /// The server refused the connection (ECONNREFUSED), or its opening (a password).
     pub refused: u64,
     /// The connection was reset while the request was under way.
     pub reset: u64,
@@ -30,7 +30,7 @@ pub struct Outcomes {
     pub truncated: u64,
     /// The connection closed before any byte of a response.
     pub closed_early: u64,
-    /// The bytes received are not an HTTP/1.x response, or break a limit (header of more than 64 KiB).
+    /// The bytes received are not a response of the protocol, or break a limit (header of more than 64 KiB).
     pub malformed: u64,
     /// No local port, descriptor, or memory was left for a connection: the client's own limit.
     pub local_limit: u64,
@@ -130,7 +130,7 @@ impl Outcomes {
     /// The failures that occurred, as (words for a person, count), without `sent`, `ok` and the connection counts.
     pub fn failures(&self) -> Vec<(&'static str, u64)> {
         [
-            ("non-2xx status", self.non_2xx),
+            ("error status or reply", self.non_2xx),
             ("refused", self.refused),
             ("reset", self.reset),
             ("timed out", self.timed_out),

@@ -4,6 +4,7 @@
 use crate::axis::AxisPlan;
 use crate::clients::ClientPlan;
 use crate::path::PathPlan;
+use crate::protocol::Protocol;
 use crate::simulation::PointPlan;
 use crate::watch::Watching;
 use crate::workload::{KEPT_TARGETS, Workload};
@@ -60,7 +61,7 @@ pub struct LoadPlan {
     pub host: String,
     /// Request method.
     pub method: String,
-    /// Targets, visited in turn (a URL list); at least one.
+    /// Targets, visited in turn (a URL list); with HTTP at least one.
     pub targets: Vec<RequestTarget>,
     /// Extra header fields, without Host, Content-Length and Connection, which the engine writes.
     pub headers: Vec<(String, String)>,
@@ -100,6 +101,9 @@ pub struct LoadPlan {
     /// The kind of clients: slow ones, of fixed bandwidth, over TLS.
     #[serde(default)]
     pub clients: ClientPlan,
+    /// The protocol. With another than HTTP, there are no targets, and the fields about HTTP are empty.
+    #[serde(default, skip_serializing_if = "Protocol::is_http")]
+    pub protocol: Protocol,
 }
 
 impl LoadPlan {
@@ -127,6 +131,7 @@ impl LoadPlan {
             precise: false,
             workload: Workload::default(),
             clients: ClientPlan::default(),
+            protocol: Protocol::Http,
         }
     }
 

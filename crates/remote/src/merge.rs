@@ -121,6 +121,19 @@ mod tests {
     }
 
     #[test]
+    fn a_password_comes_through_the_protocol_too() {
+        use crate::protocol::{Lines, PlanMessage, ToWorker, line};
+        let redis = record::protocol::RedisPlan { password: "secret".into(), pipeline: 3, ..Default::default() };
+        let protocol = record::protocol::Protocol::Redis(redis);
+        let plan = LoadPlan { protocol, targets: Vec::new(), ..plan() };
+        let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(plan.clone(), None))));
+        match Lines::new(text.as_bytes()).next::<ToWorker>().unwrap() {
+            Some(ToWorker::Plan(message)) => assert_eq!(message.into_plan().unwrap(), plan),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
     fn merged_histograms_equal_those_of_all_samples_together() {
         let (left, right) = ([5_000, 70_000, 900], [1_000_000, 5_000]);
         let both: Vec<u64> = left.iter().chain(&right).copied().collect();

@@ -5,6 +5,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::{LoadResult, Progress};
+use record::protocol::Protocol;
 use record::{ClientSide, Doubt, LoadPlan, Outside};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
@@ -71,6 +72,9 @@ pub struct PlanMessage {
     /// The request body in base64, which the plan itself does not carry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
+    /// The password that opens a connection, which the plan itself does not carry.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub password: String,
     /// The worker refuses a plan that offers more than this, requests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_cap_per_sec: Option<f64>,
@@ -196,7 +200,11 @@ impl PlanMessage {
     /// A driver's message for a plan.
     pub fn new(plan: LoadPlan, rate_cap_per_sec: Option<f64>) -> Self {
         let body = BASE64_STANDARD.encode(&plan.body);
-        PlanMessage { protocol: PROTOCOL, plan, body, rate_cap_per_sec }
+        let password = match &plan.protocol {
+            Protocol::Redis(redis) => redis.password.clone(),
+            _ => String::new(),
+        };
+        PlanMessage { protocol: PROTOCOL, plan, body, password, rate_cap_per_sec }
     }
 
     /// The plan that the worker drives, with its body; refused if no engine could run it.
@@ -212,11 +220,18 @@ impl PlanMessage {
         plan.body = BASE64_STANDARD
             .decode(&self.body)
             .map_err(|error| ProtocolError::Unusable(format!("the body is not base64: {error}")))?;
+        if let Protocol::Redis(redis) = &mut plan.protocol {
+            redis.password = self.password;
+        }
         let spans = [plan.warmup_ns, plan.duration_ns, plan.timeout_ns, plan.connect_timeout_ns];
         if spans.iter().any(|span| *span > MAX_SPAN_NS) {
             return unusable("a time in the plan is longer than a week".into());
         }
-        if plan.addresses.is_empty() || plan.targets.is_empty() || plan.connections == 0 || plan.threads > 1024 {
+        if plan.addresses.is_empty()
+            || (plan.targets.is_empty() && plan.protocol.is_http())
+            || plan.connections == 0
+            || plan.threads > 1024
+        {
             return unusable("the plan needs an address, a target, a connection and at most 1024 threads".into());
         }
         if let record::Pace::Open { rate_per_sec, .. } = plan.pace {

@@ -106,8 +106,11 @@ pub struct Loaded<'a> {
     pub point: &'a Point,
     /// The emulated path, if there was one.
     pub path: Option<PathPlan>,
-    /// Complete responses by status code.
+    /// Complete responses by status code; empty for protocols without such codes.
     pub status_counts: &'a BTreeMap<u16, u64>,
+    /// Complete replies by kind, as `answer`, `miss` or `-MOVED`, of protocols other than HTTP.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub reply_counts: &'a BTreeMap<String, u64>,
     /// The first few errors, in words.
     pub first_errors: &'a [String],
     /// The limits of `--fail-if`.

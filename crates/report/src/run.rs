@@ -10,7 +10,7 @@ mod workload;
 
 pub(crate) use point::heading;
 pub use point::point;
-pub use summary::{MAX_LINES, summary};
+pub use summary::{Answers, MAX_LINES, summary};
 pub(crate) use workload::replay_facts;
 
 use crate::doubt;

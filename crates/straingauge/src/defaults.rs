@@ -115,6 +115,19 @@ defaults! {
     /// Share of the bandwidth asked for that a connection must get: SPECweb99 demands 320 of 400 kbit/s.
     DEMANDED_SHARE: Share = Share(0.8);
 
+    /// Requests in flight on a connection.
+    PIPELINE: u64 = 1;
+    /// Keys of Redis and memcached.
+    KEYS: u64 = 10_000;
+    /// Length of their values.
+    VALUE_SIZE: Bytes = Bytes(100);
+    /// Share of the requests to them that read.
+    READ_SHARE: Share = Share(0.9);
+    /// Keys in each get of memcached.
+    KEYS_PER_GET: u64 = 1;
+    /// The end of an answer over TCP.
+    EXPECT: &str = "line";
+
     /// Fewest connections of `find`'s closed loop.
     MIN_CONNECTIONS: u64 = 1;
     /// Most connections of `find`'s closed loop.

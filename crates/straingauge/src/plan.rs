@@ -2,6 +2,7 @@
 
 pub mod axis;
 mod clients;
+mod protocol;
 pub mod watching;
 
 use crate::cli::{ArrivalWord, DriveArgs, FindOptions, LoadOptions, Options, OutputOptions, PathOptions, PathWord};
@@ -142,6 +143,7 @@ pub fn load_plan(
     client_cpus: Vec<usize>,
 ) -> Result<(LoadPlan, Supplied)> {
     let (options, target) = (&run.options.load, &run.target);
+    let protocol = protocol::protocol_plan(&run.options, target)?;
     let Resolved { targets, workload, pace, duration_ns, default_connections, default_warmup_ns, supplied } =
         crate::workload::resolve(&run.options.workload, options, target, kind.is_sweep())?;
     let asked = match options.rate {
@@ -213,11 +215,12 @@ pub fn load_plan(
         Some(at) => headers.remove(at).1,
         None => target.host_field.clone(),
     };
+    let is_http = protocol.is_http();
     let plan = LoadPlan {
         addresses,
-        host,
-        method,
-        targets,
+        host: if is_http { host } else { String::new() },
+        method: if is_http { method } else { String::new() },
+        targets: if is_http { targets } else { Vec::new() },
         headers,
         body,
         pace,
@@ -235,6 +238,7 @@ pub fn load_plan(
         precise: options.precise,
         clients: clients::client_plan(&run.options.clients, options, target)?,
         workload,
+        protocol,
     };
     Ok((plan, supplied))
 }

@@ -5,16 +5,71 @@ use anyhow::{Result, anyhow};
 use record::Outside;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+/// The protocol that a URL names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// http and https
+    Http,
+    /// redis and rediss
+    Redis,
+    /// memcached
+    Memcached,
+    /// tcp
+    Tcp,
+}
+
+impl Scheme {
+    /// The scheme and whether it is over TLS.
+    fn parse(word: &str) -> Option<(Scheme, bool)> {
+        Some(match word {
+            "http" => (Scheme::Http, false),
+            "https" => (Scheme::Http, true),
+            "redis" => (Scheme::Redis, false),
+            "rediss" => (Scheme::Redis, true),
+            "memcached" => (Scheme::Memcached, false),
+            "tcp" => (Scheme::Tcp, false),
+            _ => return None,
+        })
+    }
+
+    /// As in a URL without TLS.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Redis => "redis",
+            Scheme::Memcached => "memcached",
+            Scheme::Tcp => "tcp",
+        }
+    }
+
+    /// The port where none is given; a tcp URL must have one.
+    fn usual_port(self, is_tls: bool) -> Option<u16> {
+        match self {
+            Scheme::Http if is_tls => Some(443),
+            Scheme::Http => Some(80),
+            Scheme::Redis => Some(6379),
+            Scheme::Memcached => Some(11211),
+            Scheme::Tcp => None,
+        }
+    }
+}
+
 /// A parsed target. Untrusted text until it has passed [`Target::parse`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The URL as typed.
+    /// The URL as typed, but for a password: `***` stands in its place.
     pub typed: String,
+    /// The protocol.
+    pub scheme: Scheme,
+    /// User in the URL; empty without one.
+    pub user: String,
+    /// Password in the URL; empty without one.
+    pub password: String,
     /// Name or address, without the brackets of IPv6.
     pub name: String,
-    /// Whether the URL begins with https.
+    /// Whether the URL begins with https or rediss.
     pub is_tls: bool,
-    /// Port; 80, or 443 for https, where none is given.
+    /// Port; the protocol's usual one where none is given.
     pub port: u16,
     /// Path and query in origin form.
     pub path: String,
@@ -23,7 +78,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Parses `http://host:port/path`, the same with https, `host:port/path` or `:port/path` (this machine).
+    /// Parses `http://host:port/path`, the same with another protocol's scheme, `host:port/path` or `:port/path` (this
+    /// machine).
     pub fn parse(typed: &str) -> Result<Self> {
         let example = "write it as http://127.0.0.1:8080/path";
         let full = match typed {
@@ -32,40 +88,55 @@ impl Target {
             _ => format!("http://{typed}"),
         };
         let uri: http::Uri =
-            full.parse().map_err(|why| wrong_usage(format!("'{}' is not a URL ({why}): {example}", shorten(typed))))?;
-        let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            other => return Err(wrong_usage(format!("'{}' URLs cannot be loaded: {example}", other.unwrap_or("")))),
+            full.parse().map_err(|why| wrong_usage(format!("'{}' is not a URL ({why}): {example}", shown(typed))))?;
+        let word = uri.scheme_str().unwrap_or("");
+        let Some((scheme, is_tls)) = Scheme::parse(word) else {
+            return Err(wrong_usage(format!(
+                "'{word}' URLs cannot be loaded: {example}, or with https, redis, rediss, memcached or tcp"
+            )));
         };
-        let usual_port = if is_tls { 443 } else { 80 };
+        let usual_port = scheme.usual_port(is_tls);
         let authority =
-            uri.authority().ok_or_else(|| wrong_usage(format!("'{}' names no host: {example}", shorten(typed))))?;
-        if authority.as_str().contains('@') {
-            return Err(wrong_usage("user names in URLs are not sent: pass --header 'Authorization: ...' instead"));
-        }
+            uri.authority().ok_or_else(|| wrong_usage(format!("'{}' names no host: {example}", shown(typed))))?;
+        let (user, password) = match (authority.as_str().rsplit_once('@'), scheme) {
+            (None, _) => (String::new(), String::new()),
+            (Some(_), Scheme::Http) => {
+                return Err(wrong_usage("user names in URLs are not sent: pass --header 'Authorization: ...' instead"));
+            }
+            (Some((said, _)), Scheme::Redis) => {
+                let (user, password) = said.split_once(':').unwrap_or(("", said));
+                (decoded(user)?, decoded(password)?)
+            }
+            (Some(_), _) => {
+                return Err(wrong_usage(format!("{} has no users: leave out what comes before the @", scheme.word())));
+            }
+        };
         let name = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
         if name.is_empty() {
-            return Err(wrong_usage(format!("'{}' names no host: {example}", shorten(typed))));
+            return Err(wrong_usage(format!("'{}' names no host: {example}", shown(typed))));
         }
         // After the host come nothing, or a colon and a port.
-        let after_host =
-            authority.as_str().rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
+        let host_and_port = authority.as_str().rsplit('@').next().unwrap_or_default();
+        let after_host = host_and_port.rsplit(']').next().and_then(|rest| rest.split_once(':')).map(|(_, port)| port);
         let port = match after_host.map(str::parse::<u16>) {
-            None => usual_port,
+            None => match usual_port {
+                Some(port) => port,
+                None => return Err(wrong_usage("a tcp URL needs a port: write it as tcp://127.0.0.1:7000")),
+            },
             Some(Ok(0)) => {
                 return Err(wrong_usage("port 0 cannot be loaded: name the port that the server listens on"));
             }
             Some(Ok(port)) => port,
             Some(Err(_)) => {
-                return Err(wrong_usage(format!("'{}' has no valid port: ports go from 1 to 65535", shorten(typed))));
+                return Err(wrong_usage(format!("'{}' has no valid port: ports go from 1 to 65535", shown(typed))));
             }
         };
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
         let bracketed = if name.contains(':') { format!("[{name}]") } else { name.clone() };
-        let host_field = if port == usual_port { bracketed } else { format!("{bracketed}:{port}") };
-        Ok(Target { typed: typed.to_string(), is_tls, name, port, path, host_field })
+        let host_field = if Some(port) == usual_port { bracketed } else { format!("{bracketed}:{port}") };
+        let typed = without_password(typed).unwrap_or_else(|| typed.to_string());
+        Ok(Target { typed, scheme, user, password, is_tls, name, port, path, host_field })
     }
 
     /// The addresses that the name resolves to: IPv4 first, because most servers under test listen on it.
@@ -89,6 +160,37 @@ impl Target {
     pub fn literal_ip(&self) -> Option<IpAddr> {
         self.name.parse().ok()
     }
+}
+
+/// The URL with `***` in place of its password, if it has one.
+pub fn without_password(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (said, host) = authority.rsplit_once('@')?;
+    let user = said.split_once(':').map_or(String::new(), |(user, _)| user.to_string());
+    Some(format!("{scheme}://{user}:***@{host}{path}"))
+}
+
+/// The URL as it may be shown.
+fn shown(url: &str) -> Outside {
+    shorten(&without_password(url).unwrap_or_else(|| url.to_string()))
+}
+
+/// A part of a URL in which `%40` and the like stand for bytes.
+fn decoded(text: &str) -> Result<String> {
+    let wrong = || wrong_usage("user and password in the URL are not text: write each % in them as %25");
+    let mut out = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        let (high, low) = (digit().ok_or_else(wrong)?, digit().ok_or_else(wrong)?);
+        out.push((high * 16 + low) as u8);
+    }
+    String::from_utf8(out).map_err(|_| wrong())
 }
 
 fn shorten(text: &str) -> Outside {
@@ -118,6 +220,24 @@ mod tests {
         assert_eq!(Target::parse("http://a:81?q").unwrap().path, "/?q");
         let secure = Target::parse("https://a/x").unwrap();
         assert_eq!((secure.is_tls, secure.port, secure.host_field.as_str()), (true, 443, "a"));
+    }
+
+    #[test]
+    fn a_url_of_another_protocol_comes_apart_and_never_shows_its_password() {
+        let target = Target::parse("redis://me:s%3Aecret@[::1]:7000/2").unwrap();
+        assert_eq!((target.scheme, target.user.as_str(), target.password.as_str()), (Scheme::Redis, "me", "s:ecret"));
+        assert_eq!((target.name.as_str(), target.port, target.path.as_str()), ("::1", 7000, "/2"));
+        assert_eq!(target.typed, "redis://me:***@[::1]:7000/2");
+        let target = Target::parse("redis://secret@a").unwrap();
+        assert_eq!((target.password.as_str(), target.port, target.typed.as_str()), ("secret", 6379, "redis://:***@a"));
+        let secure = Target::parse("rediss://a").unwrap();
+        assert_eq!((secure.scheme, secure.is_tls), (Scheme::Redis, true));
+        assert_eq!(Target::parse("memcached://a").unwrap().port, 11211);
+        assert_eq!(Target::parse("tcp://a:7").unwrap().port, 7);
+        for (url, word) in [("tcp://a", "port"), ("tcp://u@a:7", "no users"), ("redis://u:secret@a:x", "port")] {
+            let why = Target::parse(url).expect_err(url).to_string();
+            assert!(why.contains(word) && !why.contains("secret"), "{why}");
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod predict;
 mod privileges;
 mod profile_input;
 mod profile_sweep;
+mod protocols;
 mod replay;
 mod report_page;
 mod requests;

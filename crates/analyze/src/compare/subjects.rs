@@ -146,6 +146,9 @@ pub fn request_words(run: &RunRecord) -> String {
 /// The requests: method and targets.
 fn request(run: &RunRecord) -> Option<String> {
     let plan = run.scenario.load()?;
+    if let Some(words) = plan.protocol.request_words() {
+        return Some(words);
+    }
     let count = plan.workload.targets.max(plan.targets.len() as u64);
     let paths: Vec<&str> = plan.targets.iter().map(|target| target.path.as_str()).collect();
     match paths.as_slice() {

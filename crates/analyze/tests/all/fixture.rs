@@ -69,6 +69,7 @@ pub fn record() -> RunRecord {
         precise: false,
         workload: Default::default(),
         clients: Default::default(),
+        protocol: Default::default(),
     };
     let machine = record::machine::MachineFacts {
         kernel: "6.12.0-example".into(),

@@ -1,7 +1,8 @@
 //! Opening connections: all at the start, and again after an end or a failure.
 
+use super::protocol::Stream;
 use super::transport::Pace;
-use super::{Source, Transport, Worker};
+use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, QUEUED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortChoice};
@@ -14,7 +15,7 @@ const PORT_TRIES: usize = 16;
 /// The longest pause after consecutive failures.
 const MAX_BACK_OFF_NS: u64 = 1_000_000_000;
 
-impl<S: Source, T: Transport> Worker<'_, S, T> {
+impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Begins as many first attempts as the pace allows.
     pub(super) fn open_herd(&mut self, now: u64) {
         let mut allowance = self.herd.allowance(now, self.connecting);
@@ -154,8 +155,22 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         T::connected(self, slot, now);
     }
 
-    /// Continues when requests may be sent.
+    /// Continues when the transport is ready: with the protocol's own opening, if it has one.
     pub(super) fn ready(&mut self, slot: usize, now: u64) {
+        if A::IS_PIPELINED {
+            let connection = &mut self.connections[slot];
+            let replies = self.protocol.open(&mut connection.stream);
+            if replies > 0 {
+                connection.state = State::Opening;
+                connection.target = replies;
+                return T::send(self, slot, now);
+            }
+        }
+        self.opened(slot, now);
+    }
+
+    /// Continues when requests may be sent.
+    pub(super) fn opened(&mut self, slot: usize, now: u64) {
         self.connections[slot].state = State::Idle;
         self.connecting -= 1;
         self.established += 1;
@@ -168,7 +183,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         let connection = &mut self.connections[slot];
         let intended_ns = S::carried_by(connection, has_begun);
         connection.set(CARRIES_REQUEST, false);
-        if matches!(connection.state, State::Connecting | State::Handshaking) {
+        if matches!(connection.state, State::Connecting | State::Handshaking | State::Opening) {
             self.connecting -= 1;
             self.drop_socket(slot, now, false);
         }
@@ -214,7 +229,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.transport.closed(slot);
         connection.fd = -1;
         connection.state = State::Closed;
-        connection.framing.reset();
+        connection.stream.close();
         // Events of the old socket in this batch are stale now.
         connection.generation = connection.generation.wrapping_add(1);
         let lease = connection.lease();

@@ -1,18 +1,19 @@
 //! A request on an established connection: sending it, reading the response, and then reusing or closing the
 //! connection.
 //!
-//! The protocol is HTTP/1.1. [`crate::request`] makes the bytes of requests, and only [`crate::framing`] knows where a
-//! response ends; this module takes a request's bytes, gives received bytes to the framing and acts on its answer.
-//! Another protocol would replace these two, as a third parameter of the [`Worker`].
+//! Only the [`protocol`](super::protocol) knows the bytes of a request and where a response ends; this module gives it
+//! the received bytes and acts on its answer. What several requests in flight on a connection need is in
+//! [`in_flight`](super::in_flight).
 
+use super::protocol::Stream;
 use super::transport::{Arrival, Pace};
-use super::{Source, Transport, Worker};
+use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{HEARD, LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::framing::AtEnd;
 use crate::socket::Errno;
 use crate::tally::Failure;
 
-impl<S: Source, T: Transport> Worker<'_, S, T> {
+impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn on_event(&mut self, slot: usize, conditions: u32, now: u64) {
         let connection = &mut self.connections[slot];
@@ -26,7 +27,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
         if connection.has(WATCHES_WRITABLE) && conditions & libc::EPOLLOUT as u32 != 0 {
             T::send_rest(self, slot, now);
-            if self.connections[slot].state != State::Busy {
+            if !matches!(self.connections[slot].state, State::Busy | State::Opening) {
                 return;
             }
         }
@@ -35,16 +36,19 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
     }
 
-    /// Sends the next request on an idle connection.
+    /// Sends the next request on a connection that has room for it.
     #[inline]
     pub(super) fn send_request(&mut self, slot: usize, intended_ns: u64, now: u64) {
+        if A::IS_PIPELINED {
+            return self.put_request(slot, intended_ns, now);
+        }
         let requests = self.task.requests;
-        let target = self.source.target(requests, slot);
         let limit = self.task.plan.requests_per_connection;
         let connection = &mut self.connections[slot];
+        let target = self.protocol.put(&mut self.source, requests, slot, &mut connection.stream);
         connection.requests = connection.requests.wrapping_add(1);
         connection.set(LAST_REQUEST, limit != 0 && u64::from(connection.requests) >= limit);
-        connection.target = target as u32;
+        connection.target = target;
         connection.since_ns = now;
         connection.intended_ns = intended_ns;
         connection.first_byte_ns = 0;
@@ -52,7 +56,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         self.in_flight += 1;
         self.tally.issued(intended_ns);
         if let Some(classes) = &mut self.classes {
-            classes.sent(slot, self.source.class(requests, slot, target), self.tally.covers(intended_ns));
+            classes.sent(slot, self.source.class(requests, slot, target as usize), self.tally.covers(intended_ns));
         }
         self.transport.pace_mut().request_leaves(slot, connection, now);
         T::send(self, slot, now);
@@ -62,7 +66,9 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
     #[inline]
     pub(super) fn take_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         match self.connections[slot].state {
+            State::Busy if A::IS_PIPELINED => return self.take_responses(slot, count, now),
             State::Busy => return self.take_response_bytes(slot, count, now),
+            State::Opening => return self.take_opening(slot, count, now),
             State::Idle => {
                 // Bytes without a request: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[..count]);
@@ -77,7 +83,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
 
     /// The same for body bytes that were removed from the socket without being copied.
     pub(super) fn skip_response_bytes(&mut self, slot: usize, count: usize, now: u64) {
-        self.connections[slot].framing.skip(count as u64);
+        self.connections[slot].stream.skip(count as u64);
         self.received(slot, now, count, count);
         if let Some(classes) = &mut self.classes {
             classes.received(slot, count);
@@ -87,7 +93,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
     #[inline]
     fn take_response_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let connection = &mut self.connections[slot];
-        let fed = connection.framing.feed(&mut self.heads, connection.target as usize, &self.buffer[..count]);
+        let fed = self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[..count]);
         if let (Some(classes), Ok(fed)) = (&mut self.classes, &fed) {
             classes.received(slot, fed.body);
         }
@@ -110,7 +116,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             }
             Err(malformed) => {
                 self.received(slot, now, count, 0);
-                self.request_failed(slot, now, Failure::Malformed(malformed.0));
+                self.request_failed(slot, now, A::failure(malformed));
                 true
             }
         }
@@ -118,7 +124,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
 
     /// Counts bytes of the response under way.
     #[inline]
-    fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize) {
+    pub(super) fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize) {
         let connection = &mut self.connections[slot];
         if now >= self.tally.begin_ns {
             connection.flags |= HEARD;
@@ -129,13 +135,38 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
     /// `by_bytes`: completed by the bytes of the last read, not by the end of the connection.
     #[inline]
     fn response_complete(&mut self, slot: usize, now: u64, by_bytes: bool) {
+        self.count_response(slot, now, by_bytes);
+        let connection = &mut self.connections[slot];
+        // A request that is still being sent makes the connection unusable for the next one.
+        let is_done = connection.has(LAST_REQUEST | PEER_CLOSED | WATCHES_WRITABLE);
+        if !is_done && connection.stream.is_keep_alive() {
+            connection.stream.reset();
+            connection.state = State::Idle;
+            return S::answered(self, slot, now);
+        }
+        let server_will_close = !connection.stream.is_keep_alive() && !connection.has(WATCHES_WRITABLE);
+        if connection.has(PEER_CLOSED) || !server_will_close {
+            let closed_first = !connection.has(PEER_CLOSED);
+            self.drop_socket(slot, now, closed_first);
+            S::closed(self, slot);
+        } else {
+            // The side that closes first keeps the port in TIME_WAIT: let the server, which has announced to close.
+            connection.stream.reset();
+            connection.state = State::Lingering;
+            connection.since_ns = now;
+        }
+    }
+
+    /// Counts the complete response to the oldest request of a connection.
+    #[inline]
+    pub(super) fn count_response(&mut self, slot: usize, now: u64, by_bytes: bool) {
         let connection = &mut self.connections[slot];
         self.tally.completed(
             connection.intended_ns,
             connection.since_ns,
             connection.first_byte_ns,
             now,
-            connection.framing.status(),
+            connection.stream.status(),
             S::IS_SCHEDULED,
         );
         match self.transport.pace_mut().arrival(connection, by_bytes) {
@@ -144,7 +175,7 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
             Some(Arrival::Unknown) => self.tally.arrival_unknown(connection.intended_ns, now),
         }
         if let Some(classes) = &mut self.classes {
-            let (status, intended_ns) = (connection.framing.status(), connection.intended_ns);
+            let (status, intended_ns) = (connection.stream.status(), connection.intended_ns);
             let (is_ok, belongs) = ((200..400).contains(&status), self.tally.belongs(intended_ns, now));
             let body_bytes = classes.completed(slot, is_ok, now.saturating_sub(intended_ns), belongs);
             if belongs.is_counted() {
@@ -153,24 +184,6 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
         self.in_flight -= 1;
         connection.failures = 0;
-        // A request that is still being sent makes the connection unusable for the next one.
-        let is_done = connection.has(LAST_REQUEST | PEER_CLOSED | WATCHES_WRITABLE);
-        if !is_done && connection.framing.is_keep_alive() {
-            connection.framing.reset();
-            connection.state = State::Idle;
-            return S::answered(self, slot, now);
-        }
-        let server_will_close = !connection.framing.is_keep_alive() && !connection.has(WATCHES_WRITABLE);
-        if connection.has(PEER_CLOSED) || !server_will_close {
-            let closed_first = !connection.has(PEER_CLOSED);
-            self.drop_socket(slot, now, closed_first);
-            S::closed(self, slot);
-        } else {
-            // The side that closes first keeps the port in TIME_WAIT: let the server, which has announced to close.
-            connection.framing.reset();
-            connection.state = State::Lingering;
-            connection.since_ns = now;
-        }
     }
 
     /// Handles the server's close of its half; everything before it was read.
@@ -178,10 +191,9 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         let connection = &mut self.connections[slot];
         connection.set(PEER_CLOSED, true);
         if connection.state != State::Busy {
-            self.drop_socket(slot, now, false);
-            return S::closed(self, slot);
+            return self.lost(slot, now, Failure::ClosedEarly);
         }
-        match connection.framing.at_end() {
+        match connection.stream.at_end() {
             AtEnd::Complete => self.response_complete(slot, now, false),
             AtEnd::Nothing => self.request_failed(slot, now, Failure::ClosedEarly),
             AtEnd::Truncated => self.request_failed(slot, now, Failure::Truncated),
@@ -189,23 +201,36 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
     }
 
     pub(super) fn on_error(&mut self, slot: usize, now: u64, error: Errno) {
-        if self.connections[slot].state == State::Busy {
-            return self.request_failed(slot, now, exchange_failure(error));
-        }
-        self.drop_socket(slot, now, false);
-        S::closed(self, slot);
+        self.lost(slot, now, exchange_failure(error));
     }
 
-    /// Ends the request under way without a response, and its connection.
+    /// Ends a connection that cannot be used any more: the attempt, or the requests under way, have failed.
+    pub(super) fn lost(&mut self, slot: usize, now: u64, failure: Failure) {
+        match self.connections[slot].state {
+            State::Connecting | State::Handshaking | State::Opening => self.connect_failed(slot, now, failure),
+            State::Busy => self.request_failed(slot, now, failure),
+            _ => {
+                // Who closed first decides which side keeps the port.
+                let closed_first = !self.connections[slot].has(PEER_CLOSED) && failure == Failure::Tls;
+                self.drop_socket(slot, now, closed_first);
+                S::closed(self, slot);
+            }
+        }
+    }
+
+    /// Ends the requests under way without a response, and their connection.
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
         let intended_ns = self.connections[slot].intended_ns;
         self.asked(slot, intended_ns, now);
-        let connection = &mut self.connections[slot];
         self.tally.failed(intended_ns, now, failure);
         if let Some(classes) = &mut self.classes {
             classes.failed(slot, self.tally.belongs(intended_ns, now));
         }
         self.in_flight -= 1;
+        if A::IS_PIPELINED {
+            self.fail_those_behind(slot, now, failure);
+        }
+        let connection = &mut self.connections[slot];
         let closed_first = !connection.has(PEER_CLOSED) && failure != Failure::Reset;
         self.drop_socket(slot, now, closed_first);
         // The first failure may be the server's idle timeout crossing our request, so only consecutive ones are

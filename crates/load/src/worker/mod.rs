@@ -5,12 +5,14 @@
 //! - [`exchange`]: a request out, a response in. Read this first;
 //! - [`source`]: which request leaves when, and on which connection: closed loop, open loop, or a log;
 //! - [`transport`]: how bytes cross a connection: plain or TLS, as fast as possible or paced;
+//! - [`protocol`]: the bytes of a request, and where its response ends;
+//! - [`in_flight`]: several requests in flight on a connection;
 //! - [`connect`]: opening and reopening connections;
 //! - [`sweep`]: timeouts, and what remains at the end;
 //! - [`waiting`]: for events, but not past the next intended send.
 //!
-//! A worker is compiled for each [`Source`] and [`Transport`]. [`run`] chooses them once, so no step has to branch on
-//! them.
+//! A worker is compiled for each [`Source`], [`Transport`] and [`Protocol`] that go together. [`run`] chooses them once,
+//! so no step has to branch on them.
 //!
 //! # Clock readings
 //!
@@ -20,6 +22,8 @@
 
 mod connect;
 mod exchange;
+mod in_flight;
+pub(crate) mod protocol;
 mod source;
 mod sweep;
 mod transport;
@@ -29,7 +33,6 @@ use crate::classes::Classes;
 use crate::connection::{Connection, State};
 use crate::control::{Control, Live};
 use crate::cost::ThreadReading;
-use crate::framing::HeadCache;
 use crate::herd::Herd;
 use crate::poller::Poller;
 use crate::ports::PortAllocator;
@@ -39,6 +42,8 @@ use crate::socket::{Errno, RawAddress};
 use crate::supply::Supply;
 use crate::tally::Tally;
 use crate::tls::{TlsSetting, TlsTally};
+use protocol::{Http1, InOrder, Memcached, Protocol, Redis, Talk, Tcp};
+use record::protocol as plans;
 use record::time::monotonic_ns;
 use record::{LoadPlan, Pace, Share};
 use source::{Closed, Open, Replay, Source};
@@ -94,8 +99,63 @@ pub(crate) struct Report {
     pub(crate) has_no_stamps: Option<Errno>,
 }
 
-/// Runs one engine thread's part of the load with the source and the transport of its plan.
-pub(crate) fn run(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+/// Runs one engine thread's part of the load with the source, the transport and the protocol of its plan.
+pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let (seed, share) = (task.plan.seed, task.share);
+    match &task.plan.protocol {
+        plans::Protocol::Http => run_http(task, poller),
+        plans::Protocol::Redis(plan) => {
+            let talk = Redis::new(plan, seed, share);
+            match task.tls {
+                None => run_plain(talk, task, poller),
+                Some(tls) => {
+                    let pace = sampled(&task);
+                    let transport = Tls::new(tls, task.connections, pace.0);
+                    run_talk(talk, task, poller, transport, pace.1)
+                }
+            }
+        }
+        plans::Protocol::Memcached(plan) => run_plain(Memcached::new(plan, seed, share), task, poller),
+        plans::Protocol::Tcp(plan) => run_plain(Tcp::new(plan), task, poller),
+    }
+}
+
+/// Reads as fast as the socket has bytes; without dates where the kernel refuses them, which is the error.
+fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
+    match Sampled::new(task.plan, task.connections) {
+        Ok(pace) => (pace, None),
+        Err(error) => (Sampled::never(task.plan), Some(error)),
+    }
+}
+
+fn run_plain<K: Talk>(talk: K, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let (pace, has_no_stamps) = sampled(&task);
+    run_talk(talk, task, poller, Plain::new(pace), has_no_stamps)
+}
+
+/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs.
+fn run_talk<K: Talk, T: Transport>(
+    talk: K,
+    task: Task<'_>,
+    poller: Poller,
+    transport: T,
+    has_no_stamps: Option<Errno>,
+) -> Result<Report, Errno> {
+    let protocol = InOrder::new(talk, task.plan.protocol.pipeline());
+    let report = match task.plan.pace {
+        Pace::Open { rate_per_sec, arrival } => {
+            let source = Open::new(&task, rate_per_sec, arrival);
+            Worker::new(task, poller, source, transport, protocol).run()
+        }
+        Pace::Closed => {
+            let source = Closed::new(&task);
+            Worker::new(task, poller, source, transport, protocol).run()
+        }
+    }?;
+    Ok(Report { has_no_stamps, ..report })
+}
+
+fn run_http(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     match (task.feed.take(), task.plan.pace) {
         (Some(feed), _) => run_from(Replay::new(&task, feed), task, poller),
         (None, Pace::Open { rate_per_sec, arrival }) => run_from(Open::new(&task, rate_per_sec, arrival), task, poller),
@@ -118,27 +178,28 @@ fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Repo
 }
 
 fn run_at<S: Source, P: ReadPace>(pace: P, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let protocol = Http1::new(source.heads(task.requests));
     match task.tls {
-        None => Worker::new(task, poller, source, Plain::new(pace)).run(),
+        None => Worker::new(task, poller, source, Plain::new(pace), protocol).run(),
         Some(tls) => {
             let transport = Tls::new(tls, task.connections, pace);
-            Worker::new(task, poller, source, transport).run()
+            Worker::new(task, poller, source, transport, protocol).run()
         }
     }
 }
 
-pub(crate) struct Worker<'a, S, T> {
+pub(crate) struct Worker<'a, S, T, A: Protocol> {
     task: Task<'a>,
     source: S,
     transport: T,
+    protocol: A,
     phase: Phase,
     poller: Poller,
-    connections: Vec<Connection>,
+    connections: Vec<Connection<A::Stream>>,
     /// Slots to reopen; the loop opens them, not the code that closed them, to avoid recursion.
     to_open: Vec<u32>,
     /// Slots whose socket had more bytes than one turn reads.
     unread: Vec<u32>,
-    heads: HeadCache,
     buffer: Box<[u8]>,
     tally: Tally,
     /// Results by class, where the plan requests them.
@@ -168,16 +229,15 @@ enum Phase {
     Draining,
 }
 
-impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
-    fn new(task: Task<'a>, poller: Poller, source: S, transport: T) -> Self {
-        let connections: Vec<Connection> = (0..task.connections).map(|_| Connection::new()).collect();
+impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
+    fn new(task: Task<'a>, poller: Poller, source: S, transport: T, protocol: A) -> Self {
+        let connections: Vec<Connection<A::Stream>> = (0..task.connections).map(|_| Connection::new()).collect();
         let waits_for_server = task.plan.clients.close_first == Some(record::CloseFirst::Server);
         Worker {
             phase: Phase::Opening,
             poller,
             to_open: Vec::new(),
             unread: Vec::new(),
-            heads: source.heads(task.requests),
             buffer: vec![0; BUFFER_BYTES].into(),
             // There is no window yet: before the start only connections are counted.
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
@@ -189,12 +249,13 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
             in_flight: 0,
             sweep: Sweep::default(),
             linger_ns: if waits_for_server { task.plan.timeout_ns } else { sweep::LINGER_NS },
-            needs_no_delay: source.longest(task.requests) > SMALL_REQUEST_BYTES,
+            needs_no_delay: protocol.longest(&source, task.requests) > SMALL_REQUEST_BYTES,
             polling_ns: 0,
             system_calls: 0,
             connections,
             source,
             transport,
+            protocol,
             task,
         }
     }
@@ -267,7 +328,8 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
         let mut report = Report {
             begin: begin.unwrap_or_default(),
             end: end.or(begin).unwrap_or_default(),
-            connection_memory_bytes: self.connections.capacity() * size_of::<Connection>() + self.sweep.carry_bytes_max,
+            connection_memory_bytes: self.connections.capacity() * size_of::<Connection<A::Stream>>()
+                + self.sweep.carry_bytes_max,
             fixed_memory_bytes: BUFFER_BYTES
                 + self.tally.series.memory_bytes()
                 + LATENCIES * LATENCY_BYTES
@@ -361,7 +423,7 @@ impl<'a, S: Source, T: Transport> Worker<'a, S, T> {
             // A slot closed since has nothing to read; a reopened one reads "would block".
             if matches!(
                 self.connections[slot as usize].state,
-                State::Busy | State::Idle | State::Lingering | State::Handshaking
+                State::Busy | State::Idle | State::Lingering | State::Handshaking | State::Opening
             ) {
                 *now = monotonic_ns();
                 T::receive(self, slot as usize, *now);

@@ -4,7 +4,8 @@
 //! list is O(1), too, but touches two other connections on every request: two cache misses at ten thousand connections.
 //! The walk costs about 2 ns per connection and round at any request rate.
 
-use super::{Source, Transport, Worker};
+use super::protocol::Stream;
+use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{ASKED, HEARD, State};
 use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
@@ -26,7 +27,7 @@ pub(super) struct Sweep {
     pub(super) carry_bytes_max: usize,
 }
 
-impl<S: Source, T: Transport> Worker<'_, S, T> {
+impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Checks the next part of the connections.
     pub(super) fn sweep(&mut self, now: u64) {
         let count = self.connections.len();
@@ -44,11 +45,13 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
         }
         for slot in from..to {
             let connection = &self.connections[slot];
-            self.sweep.carry_bytes_round += connection.framing.carry_bytes();
+            self.sweep.carry_bytes_round += connection.stream.carry_bytes();
             let age_ns = now.saturating_sub(connection.since_ns);
             match connection.state {
                 State::Busy if age_ns > self.task.plan.timeout_ns => self.request_failed(slot, now, Failure::TimedOut),
-                State::Connecting | State::Handshaking if age_ns > self.task.plan.connect_timeout_ns => {
+                State::Connecting | State::Handshaking | State::Opening
+                    if age_ns > self.task.plan.connect_timeout_ns =>
+                {
                     self.connect_failed(slot, now, Failure::ConnectTimedOut);
                 }
                 State::Connecting if age_ns > HANGS_AFTER_NS => self.note_hanging(slot, now),
@@ -77,11 +80,15 @@ impl<S: Source, T: Transport> Worker<'_, S, T> {
                     let intended_ns = connection.intended_ns;
                     self.asked(slot, intended_ns, now);
                     self.tally.unfinished(intended_ns, now, true);
+                    while let Some(behind) = self.connections[slot].stream.next() {
+                        self.asked(slot, behind.intended_ns, now);
+                        self.tally.unfinished(behind.intended_ns, now, true);
+                    }
                     if let Some(classes) = &mut self.classes {
                         classes.unfinished(slot, self.tally.belongs(intended_ns, now));
                     }
                 }
-                State::Connecting | State::Handshaking => {
+                State::Connecting | State::Handshaking | State::Opening => {
                     if let Some(intended_ns) = S::carried_by(connection, has_begun) {
                         self.asked(slot, intended_ns, now);
                         self.tally.issued(intended_ns);

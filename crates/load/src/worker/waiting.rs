@@ -1,7 +1,7 @@
 //! Waiting for events, for the edges of the window, and for the next intended send.
 
 use super::transport::Pace;
-use super::{Source, Transport, Worker};
+use super::{Protocol, Source, Transport, Worker};
 use crate::socket::Errno;
 use record::time::monotonic_ns;
 
@@ -10,7 +10,7 @@ const LOOK_UP_NS: u64 = 50_000_000;
 /// On an unshared CPU the thread wakes this long before an intended send and then polls.
 const POLL_AHEAD_NS: u64 = 30_000;
 
-impl<S: Source, T: Transport> Worker<'_, S, T> {
+impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Waits for events, at most until the next time at which there is work.
     pub(super) fn wait(&mut self, now: u64) -> Result<usize, Errno> {
         if !self.unread.is_empty() {

@@ -240,7 +240,11 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
         ("timeout".into(), format_nanos(load.timeout_ns as f64)),
         ("seed".into(), load.seed.to_string()),
     ];
-    if load.targets.is_empty() {
+    if let Some(words) = load.protocol.request_words() {
+        client[0].1 = text(&words);
+        client.remove(1);
+        client.insert(0, ("protocol".into(), load.protocol.scheme().into()));
+    } else if load.targets.is_empty() {
         // The microbenchmark's reader sends no requests.
         client = vec![("reads".into(), "full segments, and acknowledges each".into())];
     }

@@ -5,6 +5,7 @@ use super::workload::{class_words, replay_facts};
 use crate::doubt;
 use crate::text::{not_measured, wrap};
 use analyze::zones::percent;
+use record::protocol::Protocol;
 use record::text::plain;
 use record::units::{format_bytes, format_si, grouped};
 use record::workload::Grouping;
@@ -19,9 +20,29 @@ const MAX_KINDS: usize = 5;
 const MAX_CLASSES: usize = 3;
 const LABEL: &str = "                 ";
 
+/// Complete answers by their kind.
+#[derive(Debug, Clone, Default)]
+pub struct Answers {
+    /// By status code: of HTTP.
+    pub statuses: BTreeMap<u16, u64>,
+    /// By a word: of other protocols.
+    pub replies: BTreeMap<String, u64>,
+}
+
+impl Answers {
+    /// The counts of a load of this protocol.
+    pub fn of(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Answers {
+        if protocol.is_http() {
+            return Answers { statuses: counts.clone(), replies: BTreeMap::new() };
+        }
+        let replies = counts.iter().map(|(status, count)| (protocol.status_words(*status).into_owned(), *count));
+        Answers { statuses: BTreeMap::new(), replies: replies.collect() }
+    }
+}
+
 /// Throughput, response time, status codes, errors, CPU time of both sides, and the gravest doubt. `latencies` as for
-/// [`point()`](super::point()); `statuses` counts answers by status code.
-pub fn summary(point: &Point, latencies: &[(String, Latency)], statuses: &BTreeMap<u16, u64>) -> String {
+/// [`point()`](super::point()); `answers` counts answers by their kind.
+pub fn summary(point: &Point, latencies: &[(String, Latency)], answers: &Answers) -> String {
     let mut lines = vec![heading(point)];
     let mut row = |label: &str, words: String| {
         if !words.is_empty() {
@@ -30,7 +51,8 @@ pub fn summary(point: &Point, latencies: &[(String, Latency)], statuses: &BTreeM
     };
     row("throughput", throughput(point));
     row("response time", response(point, latencies));
-    row("status", counts(statuses.iter().map(|(status, count)| (status.to_string(), *count))));
+    row("status", counts(answers.statuses.iter().map(|(status, count)| (status.to_string(), *count))));
+    row("replies", counts(answers.replies.iter().map(|(kind, count)| (kind.clone(), *count))));
     row("errors", errors(point));
     for class in point.workload.by(Grouping::Size).take(MAX_CLASSES) {
         row("size class", class_words(class));

@@ -61,8 +61,9 @@ fn the_table_of_a_point_reads_like_this() {
     let open = run.points.iter().rfind(|point| point.sweep == Sweep::Rate).unwrap();
     let mut tables = String::new();
     let statuses = std::collections::BTreeMap::from([(200, 46_351), (503, 17)]);
+    let answers = run::Answers { statuses, ..Default::default() };
     for point in [closed, open] {
-        let summary = run::summary(point, &run.latencies(point.index).unwrap(), &statuses);
+        let summary = run::summary(point, &run.latencies(point.index).unwrap(), &answers);
         assert!(summary.lines().count() <= run::MAX_LINES, "{summary}");
         tables.push_str(&summary);
         tables.push_str("\n----\n\n");

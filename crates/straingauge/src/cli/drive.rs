@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub struct DriveArgs {
     /// Read options from a TOML file
     ///
-    /// Sections load, workload, clients, fleet, path, find, server, watching; keys are the long options. The command line wins. Only
+    /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The command line wins. Only
     /// a file can hold connect-rate (section load) and elastic-gain, saturation, efficiency-loss, bracket, conforming-share (section find).
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,

@@ -16,6 +16,7 @@ mod metrics;
 mod path;
 mod predict;
 mod profile;
+mod protocol;
 mod reference;
 mod report;
 mod runs;
@@ -49,6 +50,7 @@ pub use predict::PredictArgs;
 pub use profile::ProfileArgs;
 #[cfg(feature = "bpf")]
 pub use profile::{Method, SweepArgs};
+pub use protocol::ProtocolOptions;
 pub use report::ReportArgs;
 pub use runs::RunsArgs;
 pub use scale::ScaleArgs;
@@ -380,7 +382,10 @@ mod tests {
         }
         for (command, option) in options(&with_defaults(Cli::command())) {
             for text in texts(&option) {
-                let is_open = text.contains('{') && !text.contains("{number}");
+                // Places in a template are typed as they stand.
+                let typed = ["{number}", "{key}", "{value}"];
+                let text = typed.iter().fold(text, |text, place| text.replace(place, ""));
+                let is_open = text.contains('{');
                 assert!(!is_open, "{command} --{}: {text}", option.get_long().unwrap_or_default());
             }
         }

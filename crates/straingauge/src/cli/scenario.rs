@@ -7,6 +7,7 @@ use super::fleet::FleetOptions;
 use super::load::LoadOptions;
 use super::path::PathOptions;
 use super::predict::WhatIfsToml;
+use super::protocol::ProtocolOptions;
 use super::simulate::SimulateToml;
 use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
@@ -18,6 +19,8 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
     /// Where to send requests: http://HOST:PORT/PATH
+    ///
+    /// Or https://, redis://[USER:PASSWORD@]HOST:PORT/DATABASE, rediss:// (over TLS), memcached://HOST:PORT, tcp://HOST:PORT.
     #[arg(help_heading = None)]
     pub url: Option<String>,
     /// Name of the run.
@@ -27,6 +30,8 @@ pub struct Options {
     pub load: LoadOptions,
     #[command(flatten)]
     pub workload: WorkloadOptions,
+    #[command(flatten)]
+    pub protocol: ProtocolOptions,
     #[command(flatten)]
     pub clients: ClientOptions,
     #[command(flatten)]
@@ -60,6 +65,7 @@ impl Options {
             name: self.name.or(file.name),
             load: self.load.over(file.load),
             workload: self.workload.over(file.workload),
+            protocol: self.protocol.over(file.protocol),
             clients: self.clients.over(file.clients),
             fleet: self.fleet.over(file.fleet),
             path: self.path.over(file.path),

@@ -149,8 +149,7 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
     }
     RunWriter::check(Path::new(crate::defaults::RUNS), drive.output.out.as_deref())?;
     drive.output.summary.check(drive.output.json)?;
-    let live =
-        plan.live.map(|address| Live::begin(address, drive.options.url.as_deref().unwrap_or_default())).transpose()?;
+    let live = plan.live.map(|address| Live::begin(address, &drive.target.typed)).transpose()?;
     let mut search = Search::begin(&drive, &plan, live)?;
     let ended = measure_all(&mut search, &plan);
     search.conclude(ended, limits)

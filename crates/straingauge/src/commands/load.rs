@@ -9,11 +9,13 @@ use crate::plan::{self, LoadKind};
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, anyhow, bail};
 use record::point::Sweep;
+use record::protocol::Protocol;
 use record::run::RunWriter;
 use record::{Point, RunKind, Status};
 use remote::Sources;
 use report::check;
 use report::json;
+use report::run::Answers;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::path::Path;
@@ -72,7 +74,10 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let ended = match session.runner.lost_client() {
         Some(lost) => Err(anyhow!("{lost}; the figures are those of the other clients until then")),
-        None => finish(&measured.point, &measured.result, &checks, output.any_status, session.server_gone()),
+        None => {
+            let (any_status, gone) = (output.any_status, session.server_gone());
+            finish(&measured.point, &measured.result, &checks, any_status, &plan.protocol, gone)
+        }
     };
     let why = match &ended {
         Err(error) => Some(failure::sentence(error)),
@@ -95,7 +100,7 @@ fn show(
     is_full: bool,
     is_json: bool,
 ) -> Result<()> {
-    let statuses = &measured.result.counts.status_counts;
+    let answers = Answers::of(&measured.result.counts.status_counts, &session.plan.protocol);
     if is_json {
         let checked = checks.iter().map(|(limit, check)| json::CheckedLimit {
             limit: limit.to_string(),
@@ -105,7 +110,8 @@ fn show(
         let loaded = json::Loaded {
             point: &measured.point,
             path: session.path_plan(),
-            status_counts: statuses,
+            status_counts: &answers.statuses,
+            reply_counts: &answers.replies,
             first_errors: &measured.result.first_errors,
             limits: checked.collect(),
         };
@@ -117,7 +123,7 @@ fn show(
         print(&format!("path: {}\n", path.words()))?;
     }
     if !is_full {
-        return print(&report::run::summary(&measured.point, &latencies, statuses));
+        return print(&report::run::summary(&measured.point, &latencies, &answers));
     }
     print(&report::run::point(&measured.point, &latencies))?;
     session.runner.client_lines().iter().try_for_each(|line| print(&format!("{line}\n")))
@@ -129,6 +135,7 @@ fn finish(
     result: &load::LoadResult,
     checks: &[(&Limit, Check)],
     any_status: bool,
+    protocol: &Protocol,
     server_gone: Option<String>,
 ) -> Result<ExitCode> {
     if result.interrupted {
@@ -144,7 +151,7 @@ fn finish(
         let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
         bail!("no request was answered{example}");
     }
-    if let Some(why) = useless_answers(&result.counts.status_counts).filter(|_| !any_status) {
+    if let Some(why) = useless_answers(&result.counts.status_counts, protocol).filter(|_| !any_status) {
         bail!("{why}, or pass --any-status");
     }
     let mut is_crossed = false;
@@ -159,11 +166,17 @@ fn finish(
 
 /// Why answers with these statuses are probably not what was meant to be measured, if none of them is useful: errors,
 /// redirects, another protocol. 304 is an answer like 200: a conditional request asks for it.
-fn useless_answers(counts: &BTreeMap<u16, u64>) -> Option<String> {
+fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<String> {
     let is_useful = |status: u16| (200..400).contains(&status) && !load::is_redirect(status);
     let (&status, _) = counts.iter().max_by_key(|(_, count)| **count)?;
     if counts.keys().any(|status| is_useful(*status)) {
         return None;
+    }
+    if !protocol.is_http() {
+        return Some(format!(
+            "the server answered every request with an error (mostly {}): check what is asked and of which server",
+            protocol.status_words(status)
+        ));
     }
     Some(match status {
         100..=199 => format!(
@@ -234,7 +247,8 @@ mod tests {
 
     #[test]
     fn answers_are_useless_where_none_is_what_was_asked_for() {
-        let said = |statuses: &[u16]| useless_answers(&statuses.iter().map(|status| (*status, 1)).collect());
+        let said =
+            |statuses: &[u16]| useless_answers(&statuses.iter().map(|status| (*status, 1)).collect(), &Protocol::Http);
         for useful in [&[200][..], &[304], &[206], &[304, 301], &[200, 500], &[]] {
             assert_eq!(said(useful), None, "{useful:?}");
         }

@@ -13,7 +13,7 @@ use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
-use crate::url::Target;
+use crate::url::{Target, without_password};
 use anyhow::{Context, Result, anyhow, bail};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS};
@@ -176,7 +176,7 @@ impl Session {
     /// The load of the run.
     pub fn loaded(&self, run: &RunOptions) -> LoadRun {
         LoadRun {
-            url: run.options.url.clone().unwrap_or_default(),
+            url: run.target.typed.clone(),
             load: self.plan.abridged(),
             server: self.server_command.clone(),
             path: self.path_plan(),
@@ -354,6 +354,7 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
 /// The exact command line, quoted for a shell, that repeats this invocation.
 pub fn repeat_command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<String> = words.into_iter().map(|word| without_password(&word).unwrap_or(word)).collect();
     shell::joined(std::iter::once("straingauge").chain(words.iter().map(String::as_str)))
 }
 

@@ -3,7 +3,7 @@
 use super::Source;
 use crate::connection::{Connection, State};
 use crate::request::{Choice, Requests};
-use crate::worker::{Task, Transport, Worker};
+use crate::worker::{Protocol, Task, Transport, Worker};
 use record::time::monotonic_ns;
 
 pub(crate) struct Closed {
@@ -19,30 +19,32 @@ impl Closed {
 impl Source for Closed {
     const IS_SCHEDULED: bool = false;
 
-    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, _start_ns: u64, now: u64) {
+    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, _start_ns: u64, now: u64) {
         let mut now = now;
         for slot in 0..worker.connections.len() {
             if worker.connections[slot].state == State::Idle {
-                worker.send_request(slot, now, now);
+                worker.fill(slot, now);
                 now = monotonic_ns();
             }
         }
     }
 
-    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
-        Self::answered(worker, slot, now);
+    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
+        if worker.is_loading() && now < worker.tally.end_ns {
+            worker.fill(slot, now);
+        }
     }
 
     /// In the round in which the window ends, events are handled before draining begins. A request sent for one of them
     /// would reach the server and belong to no window.
     #[inline]
-    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         if worker.is_loading() && now < worker.tally.end_ns {
             worker.send_request(slot, now, now);
         }
     }
 
-    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize) {
+    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
         worker.to_open.push(slot as u32);
     }
 
@@ -52,7 +54,7 @@ impl Source for Closed {
     }
 
     /// The attempt is for the connection's next request.
-    fn carried_by(connection: &Connection, has_begun: bool) -> Option<u64> {
+    fn carried_by<F>(connection: &Connection<F>, has_begun: bool) -> Option<u64> {
         has_begun.then_some(connection.since_ns)
     }
 }

@@ -8,7 +8,7 @@ pub(crate) use closed::Closed;
 pub(crate) use open::Open;
 pub(crate) use replay::Replay;
 
-use super::{Report, Transport, Worker};
+use super::{Protocol, Report, Transport, Worker};
 use crate::connection::Connection;
 use crate::framing::HeadCache;
 use crate::request::Requests;
@@ -23,19 +23,19 @@ pub(crate) trait Source: Sized {
     const IS_SCHEDULED: bool;
 
     /// Begins the load. The tally's window is set.
-    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, now: u64);
+    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, now: u64);
 
     /// Called when a new connection is established and idle; a request may wait for it.
-    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64);
+    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
-    /// Called when a response is complete and its connection is idle again.
-    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64);
+    /// Called when a response is complete and its connection has room for another request.
+    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64);
 
     /// Called when a connection is closed; it may be reopened.
-    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize);
+    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize);
 
     /// Sends every due request for which there is a connection.
-    fn send_due<T: Transport>(_worker: &mut Worker<'_, Self, T>, _now: u64) {}
+    fn send_due<T: Transport, A: Protocol>(_worker: &mut Worker<'_, Self, T, A>, _now: u64) {}
 
     /// When [`send_due`](Self::send_due) has work to do; `u64::MAX`: never.
     fn due_ns(&self) -> u64 {
@@ -57,7 +57,7 @@ pub(crate) trait Source: Sized {
 
     /// The bytes of the request under way on `slot`.
     #[inline]
-    fn bytes<'b>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection) -> &'b [u8] {
+    fn bytes<'b, F>(&'b self, requests: &'b Requests, _slot: usize, connection: &Connection<F>) -> &'b [u8] {
         requests.of(connection)
     }
 
@@ -82,7 +82,7 @@ pub(crate) trait Source: Sized {
     }
 
     /// The intended send of the request that an attempt to connect is for, if it is for one.
-    fn carried_by(connection: &Connection, has_begun: bool) -> Option<u64> {
+    fn carried_by<F>(connection: &Connection<F>, has_begun: bool) -> Option<u64> {
         let _ = has_begun;
         connection.carried_request()
     }

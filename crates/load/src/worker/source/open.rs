@@ -8,7 +8,7 @@ use crate::arrival::Schedule;
 use crate::connection::{QUEUED, State};
 use crate::request::{Choice, Requests};
 use crate::tally::Failure;
-use crate::worker::{Report, Task, Transport, Worker};
+use crate::worker::{Protocol, Report, Task, Transport, Worker};
 use record::Arrival;
 use record::time::monotonic_ns;
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ impl<'a> Open<'a> {
 impl Source for Open<'_> {
     const IS_SCHEDULED: bool = true;
 
-    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, _now: u64) {
+    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, _now: u64) {
         let (seed, share) = (worker.task.plan.seed, worker.task.share);
         let (begin_ns, end_ns) = (worker.tally.begin_ns, worker.tally.end_ns);
         let open = &mut worker.source;
@@ -78,26 +78,27 @@ impl Source for Open<'_> {
         }
     }
 
-    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         worker.source.last_failure = None;
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
                 worker.tally.left(intended_ns, now, 0);
                 worker.send_request(slot, intended_ns, now);
+                worker.keep_free(slot);
             }
             None => worker.make_free(slot),
         }
     }
 
     #[inline]
-    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         worker.make_free(slot);
         if worker.source.starved_since_ns.is_some() {
             Self::send_due(worker, now);
         }
     }
 
-    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize) {
+    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
         if worker.source.is_on_demand {
             worker.make_free(slot);
         } else {
@@ -105,7 +106,7 @@ impl Source for Open<'_> {
         }
     }
 
-    fn send_due<T: Transport>(worker: &mut Worker<'_, Self, T>, now: u64) {
+    fn send_due<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, now: u64) {
         let mut now = now;
         while worker.source.due_ns <= now {
             let intended_ns = worker.source.due_ns;
@@ -117,12 +118,13 @@ impl Source for Open<'_> {
                 return;
             };
             worker.source.advance();
-            if worker.connections[slot].state == State::Idle {
+            if worker.connections[slot].state != State::Closed {
                 // The wait for a connection began when the request was due, or when the connections ran out.
                 let starved_since_ns = worker.source.starved_since_ns;
                 let wait_ns = starved_since_ns.map_or(0, |since| now.saturating_sub(since.max(intended_ns)));
                 worker.tally.left(intended_ns, now, wait_ns);
                 worker.send_request(slot, intended_ns, now);
+                worker.keep_free(slot);
             } else {
                 worker.connections[slot].carry_request(intended_ns);
                 worker.open(slot, now);
@@ -179,13 +181,21 @@ impl Source for Open<'_> {
     }
 }
 
-impl<T: Transport> Worker<'_, Open<'_>, T> {
+impl<T: Transport, A: Protocol> Worker<'_, Open<'_>, T, A> {
     /// Makes a connection available to requests.
     fn make_free(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         if !connection.has(QUEUED) {
             connection.set(QUEUED, true);
             self.source.free.push_back(slot as u32);
+        }
+    }
+
+    /// Keeps a connection available that has room for another request beside those in flight.
+    #[inline]
+    fn keep_free(&mut self, slot: usize) {
+        if A::IS_PIPELINED && self.has_room(slot) {
+            self.make_free(slot);
         }
     }
 
@@ -196,7 +206,8 @@ impl<T: Transport> Worker<'_, Open<'_>, T> {
             let connection = &mut self.connections[slot];
             connection.set(QUEUED, false);
             // A connection that ended while in the queue leaves a stale entry.
-            if connection.state == State::Idle || (self.source.is_on_demand && connection.state == State::Closed) {
+            let is_closed = connection.state == State::Closed;
+            if self.has_room(slot) || (self.source.is_on_demand && is_closed) {
                 return Some(slot);
             }
         }

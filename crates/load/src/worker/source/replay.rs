@@ -16,7 +16,7 @@ use crate::connection::{Connection, State};
 use crate::framing::HeadCache;
 use crate::replay::{Comparison, Feed, Next, Pending, Step};
 use crate::request::Requests;
-use crate::worker::{Report, Task, Transport, Worker};
+use crate::worker::{Protocol, Report, Task, Transport, Worker};
 use clients::Due;
 use record::time::monotonic_ns;
 use std::collections::{HashMap, VecDeque};
@@ -113,14 +113,14 @@ impl Replay {
 impl Source for Replay {
     const IS_SCHEDULED: bool = true;
 
-    fn begin<T: Transport>(worker: &mut Worker<'_, Self, T>, start_ns: u64, _now: u64) {
+    fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, start_ns: u64, _now: u64) {
         // The duration of a log is unknown before its end.
         worker.tally.series = crate::series::Series::growing(worker.tally.begin_ns);
         worker.source.start_ns = start_ns;
         worker.source.due_ns = start_ns;
     }
 
-    fn connected<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, now: u64) {
+    fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => worker.send_replayed(slot, intended_ns, now),
             None => worker.source.freed(slot),
@@ -128,16 +128,16 @@ impl Source for Replay {
     }
 
     #[inline]
-    fn answered<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize, _now: u64) {
+    fn answered<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, _now: u64) {
         worker.source.freed(slot);
     }
 
-    fn closed<T: Transport>(worker: &mut Worker<'_, Self, T>, slot: usize) {
+    fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
         worker.source.freed(slot);
     }
 
     /// Handles the slots that became free, and takes every due step.
-    fn send_due<T: Transport>(worker: &mut Worker<'_, Self, T>, now: u64) {
+    fn send_due<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, now: u64) {
         let mut now = now;
         loop {
             while let Some(slot) = worker.source.freed.pop() {
@@ -170,7 +170,7 @@ impl Source for Replay {
         self.under_way(slot).map_or(0, |request| request.class)
     }
 
-    fn bytes<'b>(&'b self, _requests: &'b Requests, slot: usize, _connection: &Connection) -> &'b [u8] {
+    fn bytes<'b, F>(&'b self, _requests: &'b Requests, slot: usize, _connection: &Connection<F>) -> &'b [u8] {
         self.under_way(slot).map_or(&[], |request| &request.bytes)
     }
 
@@ -246,7 +246,7 @@ impl Source for Replay {
     }
 }
 
-impl<T: Transport> Worker<'_, Replay, T> {
+impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
     fn enqueue(&mut self, request: Box<Pending>, now: u64) {
         let replay = &mut self.source;
         let key = request.client;

@@ -10,7 +10,7 @@ pub(crate) use plain::Plain;
 pub(crate) use reap::{Arrival, Sampled};
 pub(crate) use tls::Tls;
 
-use super::{Source, Worker};
+use super::{Protocol, Source, Worker};
 
 /// The most consecutive reads from one connection before others have their turn.
 const READS_A_TURN: usize = 32;
@@ -25,19 +25,25 @@ pub(crate) trait Transport: Sized {
     fn pace_mut(&mut self) -> &mut Self::Pace;
 
     /// Called when TCP is established. Leads to [`Worker::ready`], at once or after a handshake.
-    fn connected<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+    fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     /// Handles an event on a connection during its handshake.
-    fn on_handshaking<S: Source>(_worker: &mut Worker<'_, S, Self>, _slot: usize, _conditions: u32, _now: u64) {}
+    fn on_handshaking<S: Source, A: Protocol>(
+        _worker: &mut Worker<'_, S, Self, A>,
+        _slot: usize,
+        _conditions: u32,
+        _now: u64,
+    ) {
+    }
 
     /// Sends the request under way.
-    fn send<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+    fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     /// Called when the socket has room again for the rest of a request.
-    fn send_rest<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+    fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     /// Reads until the socket is empty, the response is complete, or the turn is over.
-    fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64);
+    fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64);
 
     /// Called when the socket of a slot is closed.
     fn closed(&mut self, _slot: usize) {}

@@ -8,7 +8,7 @@ use super::Transport;
 use super::reap::Arrival;
 use crate::connection::{Connection, State};
 use crate::socket::{self, Errno};
-use crate::worker::{Report, Source, Worker};
+use crate::worker::{Protocol, Report, Source, Worker};
 use record::ClientPlan;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -37,18 +37,18 @@ pub(crate) trait Pace {
 
     /// Called when a request leaves on `slot`.
     #[inline]
-    fn request_leaves(&mut self, _slot: usize, _connection: &mut Connection, _now_ns: u64) {}
+    fn request_leaves<F>(&mut self, _slot: usize, _connection: &mut Connection<F>, _now_ns: u64) {}
 
     /// Reads from the socket as much as fits the buffer.
     #[inline]
-    fn receive(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         socket::receive(connection.fd, buffer)
     }
 
     /// When the last byte of a complete response came in; `None` where that is not timed. `by_bytes`: the bytes of the
     /// last read completed it, not the end of the connection, whose time is unknown.
     #[inline]
-    fn arrival(&mut self, _connection: &mut Connection, _by_bytes: bool) -> Option<Arrival> {
+    fn arrival<F>(&mut self, _connection: &mut Connection<F>, _by_bytes: bool) -> Option<Arrival> {
         None
     }
 
@@ -157,7 +157,7 @@ impl Pace for Limited {
     }
 
     /// Time before the request is not made up for, except for the spread of the first requests.
-    fn request_leaves(&mut self, slot: usize, _connection: &mut Connection, now_ns: u64) {
+    fn request_leaves<F>(&mut self, slot: usize, _connection: &mut Connection<F>, now_ns: u64) {
         let allowed = &mut self.allowed_ns[slot];
         *allowed = if *allowed < 1_000_000_000 { now_ns + *allowed } else { (*allowed).max(now_ns) };
     }
@@ -205,7 +205,7 @@ impl Pace for Limited {
     }
 }
 
-impl<S: Source, T: Transport> Worker<'_, S, T> {
+impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// How many of `most` bytes a connection may read now; `None` when it pauses.
     #[inline]
     pub(super) fn room(&mut self, slot: usize, now: u64, most: usize) -> Option<usize> {
@@ -258,7 +258,7 @@ mod tests {
         let mut pace = Limited::new(&clients, 2).unwrap();
         assert_eq!(pace.quantum, 5000);
         let now = 10_000_000_000;
-        pace.request_leaves(0, &mut Connection::new(), now);
+        pace.request_leaves(0, &mut Connection::<crate::framing::Framing>::new(), now);
         assert_eq!(pace.room(0, now, 64), Some(64));
         pace.took(0, 5000, now, true);
         assert_eq!(pace.room(0, now, 64), None);

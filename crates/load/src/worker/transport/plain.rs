@@ -6,7 +6,8 @@ use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 use crate::worker::exchange::exchange_failure;
-use crate::worker::{Source, Worker};
+use crate::worker::protocol::Stream;
+use crate::worker::{Protocol, Source, Worker};
 use record::time::monotonic_ns;
 
 /// From this many known body bytes on, they are removed from the socket without being copied.
@@ -36,57 +37,65 @@ impl<P: Pace> Transport for Plain<P> {
         &mut self.pace
     }
 
-    fn connected<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.ready(slot, now);
     }
 
     #[inline]
-    fn send<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         let connection = &worker.connections[slot];
-        let bytes = worker.source.bytes(worker.task.requests, slot, connection);
+        if A::IS_PIPELINED && connection.has(WATCHES_WRITABLE) {
+            // The rest of earlier requests is sent first, and these with it.
+            return;
+        }
+        let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
         worker.system_calls += 1;
         match socket::send(connection.fd, bytes) {
-            Ok(sent) if sent == bytes.len() => worker.tally.sent(connection.intended_ns, sent),
+            Ok(sent) if sent == bytes.len() => worker.all_sent(slot, sent),
             Ok(sent) => worker.sent_in_part(slot, sent),
             Err(error) if error.would_block() => worker.sent_in_part(slot, 0),
-            Err(error) => worker.request_failed(slot, now, exchange_failure(error)),
+            Err(error) => worker.lost(slot, now, exchange_failure(error)),
         }
     }
 
-    fn send_rest<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         loop {
-            let connection = &mut worker.connections[slot];
-            let bytes = worker.source.bytes(worker.task.requests, slot, connection);
+            let connection = &worker.connections[slot];
+            let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
             let rest = &bytes[connection.written as usize..];
             worker.system_calls += 1;
             match socket::send(connection.fd, rest) {
                 Ok(sent) => {
-                    worker.tally.sent(connection.intended_ns, sent);
+                    let is_whole = sent == rest.len();
+                    let connection = &mut worker.connections[slot];
                     connection.written += sent as u32;
-                    if sent < rest.len() {
+                    if !is_whole {
+                        worker.part_sent(slot, sent);
                         continue;
                     }
+                    worker.all_sent(slot, sent);
+                    let connection = &mut worker.connections[slot];
                     connection.set(WATCHES_WRITABLE, false);
                     let token = connection.token(slot as u32);
                     worker.system_calls += 1;
                     if let Err(error) = worker.poller.modify(connection.fd, READABLE, token) {
-                        worker.request_failed(slot, now, Failure::from_errno(error));
+                        worker.lost(slot, now, Failure::from_errno(error));
                     }
                     return;
                 }
                 Err(error) if error.would_block() => return,
                 // The server may have answered and closed without reading the rest: read its answer first.
                 Err(Errno(libc::EPIPE | libc::ECONNRESET)) => return,
-                Err(error) => return worker.request_failed(slot, now, exchange_failure(error)),
+                Err(error) => return worker.lost(slot, now, exchange_failure(error)),
             }
         }
     }
 
-    fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let connection = &worker.connections[slot];
             let (fd, is_busy) = (connection.fd, connection.state == State::Busy);
-            let skippable = if is_busy { connection.framing.skippable() } else { 0 };
+            let skippable = if is_busy { connection.stream.skippable() } else { 0 };
             let is_skipped = skippable >= DISCARD_FROM;
             let most = if is_skipped { skippable.min(DISCARD_AT_ONCE) as usize } else { worker.buffer.len() };
             let Some(room) = worker.room(slot, now, most) else { return };
@@ -124,17 +133,18 @@ impl<P: Pace> Transport for Plain<P> {
     }
 }
 
-impl<S: Source, P: Pace> Worker<'_, S, Plain<P>> {
+impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Plain<P>, A> {
     /// The socket buffer is full; the rest is sent when there is room.
     fn sent_in_part(&mut self, slot: usize, sent: usize) {
         let connection = &mut self.connections[slot];
         connection.written = sent as u32;
-        self.tally.sent(connection.intended_ns, sent);
         connection.set(WATCHES_WRITABLE, true);
         let token = connection.token(slot as u32);
+        self.part_sent(slot, sent);
+        let connection = &self.connections[slot];
         self.system_calls += 1;
         if let Err(error) = self.poller.modify(connection.fd, WRITABLE_TOO, token) {
-            self.request_failed(slot, monotonic_ns(), Failure::from_errno(error));
+            self.lost(slot, monotonic_ns(), Failure::from_errno(error));
         }
     }
 }

@@ -56,6 +56,12 @@ impl Sampled {
         let bursts = Bursts::new(Times::of(plan), connections);
         Ok(Sampled { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
     }
+
+    /// Times no arrivals.
+    pub(crate) fn never(plan: &LoadPlan) -> Self {
+        let bursts = Bursts { next_ns: u64::MAX, ..Bursts::new(Times::of(plan), 0) };
+        Sampled { stamping: Socket(-1), bursts, wall: WallClock::new(), stamp_ns: None }
+    }
 }
 
 struct Socket(i32);
@@ -70,7 +76,7 @@ impl Pace for Sampled {
     const IS_LIMITED: bool = false;
 
     #[inline]
-    fn receive(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         match self.bursts.is_dating() {
             false => socket::receive(connection.fd, buffer),
             true => self.receive_stamped(connection, buffer),
@@ -78,11 +84,12 @@ impl Pace for Sampled {
     }
 
     #[inline]
-    fn arrival(&mut self, connection: &mut Connection, by_bytes: bool) -> Option<Arrival> {
+    fn arrival<F>(&mut self, connection: &mut Connection<F>, by_bytes: bool) -> Option<Arrival> {
         if !self.bursts.is_dating() {
             return None;
         }
-        let stamp_ns = self.stamp_ns.take().filter(|_| by_bytes);
+        // Of several responses in one read, all came in by then.
+        let stamp_ns = self.stamp_ns.filter(|_| by_bytes);
         let arrival = stamp_ns.map_or(Arrival::Unknown, |stamp_ns| self.wall.arrival(stamp_ns, connection.since_ns));
         self.bursts.takes(arrival, connection.since_ns).then_some(arrival)
     }
@@ -110,7 +117,7 @@ impl Pace for Sampled {
 impl Sampled {
     /// Every read of the response requests a stamp, because the last one is known only afterwards.
     #[cold]
-    fn receive_stamped(&mut self, connection: &mut Connection, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn receive_stamped<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
         if !connection.has(STAMPED) {
             // The packets are stamped already; this makes the socket return the stamps. It is done here and not when
             // the request leaves, so that its cost is in no response time.

@@ -6,7 +6,7 @@ use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 use crate::tls::{RAW_BYTES, Sessions, TlsSetting, words};
-use crate::worker::{Source, Worker};
+use crate::worker::{Protocol, Source, Worker};
 use std::io::{self, Read, Write};
 
 /// A descriptor as rustls writes to it.
@@ -45,7 +45,7 @@ impl<P: Pace> Transport for Tls<P> {
     }
 
     /// Begins the handshake. The attempt is under way until it is complete.
-    fn connected<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn connected<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.connections[slot].state = State::Handshaking;
         let sessions = &mut worker.transport.sessions;
         sessions.began_ns[slot] = now;
@@ -56,7 +56,12 @@ impl<P: Pace> Transport for Tls<P> {
         worker.flush(slot, now);
     }
 
-    fn on_handshaking<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, conditions: u32, now: u64) {
+    fn on_handshaking<S: Source, A: Protocol>(
+        worker: &mut Worker<'_, S, Self, A>,
+        slot: usize,
+        conditions: u32,
+        now: u64,
+    ) {
         if conditions & libc::EPOLLRDHUP as u32 != 0 {
             worker.connections[slot].set(PEER_CLOSED, true);
         }
@@ -69,23 +74,24 @@ impl<P: Pace> Transport for Tls<P> {
     }
 
     /// Gives the request to the session, and the session's bytes to the socket.
-    fn send<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         let connection = &worker.connections[slot];
-        let bytes = worker.source.bytes(worker.task.requests, slot, connection);
+        let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
         let session = worker.transport.sessions.of_slot[slot].as_mut();
         if session.is_none_or(|session| session.writer().write_all(bytes).is_err()) {
             return worker.lost(slot, now, Failure::Tls);
         }
-        worker.tally.sent(connection.intended_ns, bytes.len());
+        let sent = bytes.len();
+        worker.all_sent(slot, sent);
         worker.flush(slot, now);
     }
 
-    fn send_rest<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn send_rest<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         worker.flush(slot, now);
     }
 
     /// Handles the decrypted bytes.
-    fn receive<S: Source>(worker: &mut Worker<'_, S, Self>, slot: usize, now: u64) {
+    fn receive<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
         for _ in 0..READS_A_TURN {
             let Some(room) = worker.room(slot, now, RAW_BYTES) else { return };
             let connection = &mut worker.connections[slot];
@@ -125,7 +131,7 @@ impl<P: Pace> Transport for Tls<P> {
     }
 }
 
-impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
+impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
     fn handshake_done(&mut self, slot: usize, now: u64) {
         let in_window = self.tally.covers(now);
         let sessions = &mut self.transport.sessions;
@@ -142,17 +148,6 @@ impl<S: Source, P: Pace> Worker<'_, S, Tls<P>> {
         sessions.tally.failed += 1;
         sessions.tally.example.get_or_insert_with(|| words(error));
         self.lost(slot, now, Failure::Tls);
-    }
-
-    fn lost(&mut self, slot: usize, now: u64, failure: Failure) {
-        match self.connections[slot].state {
-            State::Connecting | State::Handshaking => self.connect_failed(slot, now, failure),
-            State::Busy => self.request_failed(slot, now, failure),
-            _ => {
-                self.drop_socket(slot, now, true);
-                S::closed(self, slot);
-            }
-        }
     }
 
     /// Sends the session's bytes; waits for room when the socket is full.

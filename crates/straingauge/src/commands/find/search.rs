@@ -455,6 +455,11 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
         return Ok(());
     }
     match answer.status {
+        status if !session.plan.protocol.is_http() => match answer.error {
+            Some(error) => bail!("the server answers '{error}': check what is asked, or pass --any-status"),
+            None if (200..400).contains(&status) => Ok(()),
+            None => bail!("the server answers with an error: check what is asked, or pass --any-status"),
+        },
         status if load::is_redirect(status) => {
             let location = answer.location.unwrap_or_default();
             let to = if location.is_empty() { String::new() } else { format!(" to {location}") };

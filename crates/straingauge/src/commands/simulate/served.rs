@@ -6,7 +6,7 @@ use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::{self, LoadKind, RunOptions};
 use crate::quantity::{Count, Rate, Time};
-use crate::url::Target;
+use crate::url::{Scheme, Target};
 use anyhow::{Context, Result};
 use record::simulation::PointPlan;
 use serde::Serialize;
@@ -132,6 +132,12 @@ pub fn resolve(args: &SimulateArgs, file: Options) -> Result<Option<Served>> {
     load.source_address.clear();
 
     let asked = Target::parse(file.url.as_deref().unwrap_or(&format!("http://127.0.0.1:{}/", defaults::PORT)))?;
+    if asked.scheme != Scheme::Http {
+        return Err(wrong_usage(format!(
+            "a simulated server is loaded over HTTP, not {}: write the scenario's URL with http",
+            asked.scheme.word()
+        )));
+    }
     if file.url.is_some() && !load.header.iter().any(|field| field.to_ascii_lowercase().starts_with("host:")) {
         load.header.push(format!("Host: {}", asked.host_field));
     }

@@ -1,0 +1,52 @@
+//! Replies of Redis and memcached: no bytes may panic a reader, make it keep more than a nested reply's counts, or be
+//! understood differently in other pieces.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use load::replies::memcached::Memcached;
+use load::replies::resp::{MAX_DEPTH, Resp};
+use load::replies::{Fed, Malformed};
+
+/// Used, body and status of a complete reply; or the rule that the bytes break.
+type Verdict = Result<(usize, usize, Option<u16>), Malformed>;
+
+fn verdict(bytes: &[u8], size: usize, mut feed: impl FnMut(&[u8]) -> Result<(Fed, u16), Malformed>) -> Verdict {
+    let (mut used, mut body) = (0, 0);
+    while used < bytes.len() {
+        let piece = &bytes[used..bytes.len().min(used.saturating_add(size))];
+        let (fed, status) = feed(piece)?;
+        assert!(fed.used <= piece.len() && fed.body <= fed.used);
+        used += fed.used;
+        body += fed.body;
+        if fed.is_complete {
+            return Ok((used, body, Some(status)));
+        }
+        assert_eq!(fed.used, piece.len());
+    }
+    Ok((used, body, None))
+}
+
+fn resp(bytes: &[u8], size: usize) -> Verdict {
+    let mut reply = Resp::default();
+    verdict(bytes, size, |piece| {
+        let fed = reply.feed(piece)?;
+        assert!(reply.memory_bytes() <= 4 * MAX_DEPTH * size_of::<u64>());
+        Ok((fed, reply.status()))
+    })
+}
+
+fn memcached(keys: u32, bytes: &[u8], size: usize) -> Verdict {
+    let mut reply = Memcached::default();
+    verdict(bytes, size, |piece| reply.feed(keys, piece).map(|fed| (fed, reply.status())))
+}
+
+// The first byte chooses the number of keys and the piece size.
+fuzz_target!(|data: &[u8]| {
+    let Some((choice, bytes)) = data.split_first() else { return };
+    let (keys, size) = (u32::from(choice & 3), usize::from(choice >> 2).max(1));
+    for size in [1, size] {
+        assert_eq!(resp(bytes, size), resp(bytes, usize::MAX));
+        assert_eq!(memcached(keys, bytes, size), memcached(keys, bytes, usize::MAX));
+    }
+});

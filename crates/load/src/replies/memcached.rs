@@ -1,0 +1,223 @@
+//! Replies of memcached's text protocol, as in its `doc/protocol.txt`.
+
+use super::{Fed, Line, Malformed, Wanted, first_word, number, of_another_protocol};
+use record::protocol::{ANSWER, MISS, NOT_STORED, memcached_error};
+
+/// More bytes in a value than any server is set up for.
+const MAX_VALUE_BYTES: u64 = 1 << 30;
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    #[default]
+    Line,
+    /// In the bytes of a value: so many are left.
+    Value(u64),
+    /// In the two bytes after a value: so many are left.
+    End(u8),
+    Done,
+}
+
+/// The state of one reply.
+#[derive(Debug, Default)]
+pub struct Memcached {
+    step: Step,
+    line: Line,
+    /// Values so far.
+    values: u32,
+    status: u16,
+    has_started: bool,
+}
+
+impl Memcached {
+    /// Resets the state: the next byte begins another reply.
+    pub fn reset(&mut self) {
+        self.step = Step::Line;
+        self.line.clear();
+        self.values = 0;
+        self.status = 0;
+        self.has_started = false;
+    }
+
+    /// Whether any byte of the reply has come.
+    pub fn has_started(&self) -> bool {
+        self.has_started
+    }
+
+    /// As [`record::protocol::Protocol::status_words`] reads it. Meaningful once the reply is complete.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The first bytes of an error reply. Untrusted.
+    pub fn error(&self) -> &[u8] {
+        self.line.text()
+    }
+
+    /// Takes the next bytes of the connection. `keys`: how many were asked for; 0 for a command that is answered by one
+    /// line. After an error or a complete reply, call [`Memcached::reset`] before the next call.
+    pub fn feed(&mut self, keys: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+        let mut fed = Fed::default();
+        loop {
+            let rest = &bytes[fed.used..];
+            if self.step == Step::Done {
+                fed.is_complete = true;
+                return Ok(fed);
+            }
+            let Some(&first) = rest.first() else { return Ok(fed) };
+            self.has_started = true;
+            match self.step {
+                Step::Line => {
+                    // Every reply begins with a letter or a digit.
+                    if self.line.length == 0 && !first.is_ascii_alphanumeric() {
+                        return Err(of_another_protocol(first, Wanted::Memcached));
+                    }
+                    let (used, is_complete) = self.line.feed(rest)?;
+                    fed.used += used;
+                    if is_complete {
+                        self.take_line(keys)?;
+                    }
+                }
+                Step::Value(left) => {
+                    let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    fed.used += part;
+                    fed.body += part;
+                    let left = left - part as u64;
+                    self.step = if left == 0 { Step::End(2) } else { Step::Value(left) };
+                }
+                Step::End(left) => {
+                    if first != if left == 2 { b'\r' } else { b'\n' } {
+                        return Err(Malformed("a value of the reply is longer than it announced"));
+                    }
+                    fed.used += 1;
+                    self.step = if left == 2 { Step::End(1) } else { Step::Line };
+                }
+                Step::Done => {}
+            }
+        }
+    }
+
+    fn take_line(&mut self, keys: u32) -> Result<(), Malformed> {
+        let text = self.line.text();
+        let status = match first_word(text) {
+            b"VALUE" if keys > 0 => return self.begin_value(keys),
+            b"END" if keys > 0 => {
+                if self.values < keys {
+                    MISS
+                } else {
+                    ANSWER
+                }
+            }
+            b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" if keys == 0 => ANSWER,
+            b"NOT_FOUND" if keys == 0 => MISS,
+            b"NOT_STORED" | b"EXISTS" if keys == 0 => NOT_STORED,
+            word @ (b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR") => memcached_error(word),
+            _ if text.starts_with(b"HTTP/") => return Err(of_another_protocol(b'H', Wanted::Memcached)),
+            _ => return Err(of_another_protocol(b'?', Wanted::Memcached)),
+        };
+        self.status = status;
+        self.step = Step::Done;
+        Ok(())
+    }
+
+    /// `VALUE key flags bytes`, with a number for compare-and-swap after it where that was asked for.
+    fn begin_value(&mut self, keys: u32) -> Result<(), Malformed> {
+        // A key has up to 250 bytes, of which the first are kept: a long one hides the length.
+        if !self.line.is_whole() {
+            return Err(Malformed("a line of the reply is longer than those of the keys that were asked for"));
+        }
+        let length = self.line.text().split(|byte| *byte == b' ').nth(3).and_then(number);
+        match length {
+            None => return Err(Malformed("the length of a value in the reply is not a number")),
+            Some(length) if length > MAX_VALUE_BYTES => {
+                return Err(Malformed("the length of a value in the reply is larger than any that memcached sends"));
+            }
+            Some(length) => self.step = if length == 0 { Step::End(2) } else { Step::Value(length) },
+        }
+        self.values += 1;
+        if self.values > keys {
+            return Err(Malformed("the reply has more values than keys were asked for"));
+        }
+        self.line.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(keys: u32, bytes: &[u8], size: usize) -> Result<(usize, usize, Option<u16>), Malformed> {
+        let mut reply = Memcached::default();
+        let (mut used, mut body) = (0, 0);
+        for piece in bytes.chunks(size.max(1)) {
+            let fed = reply.feed(keys, piece)?;
+            assert!(fed.used <= piece.len() && fed.body <= fed.used);
+            used += fed.used;
+            body += fed.body;
+            if fed.is_complete {
+                return Ok((used, body, Some(reply.status())));
+            }
+            assert_eq!(fed.used, piece.len());
+        }
+        Ok((used, body, None))
+    }
+
+    #[test]
+    fn hits_misses_and_errors_are_told_apart() {
+        for (keys, text, status) in [
+            (1, "VALUE key:1 0 3\r\nabc\r\nEND\r\n", ANSWER),
+            (1, "VALUE key:1 0 0\r\n\r\nEND\r\n", ANSWER),
+            (1, "END\r\n", MISS),
+            (2, "VALUE a 0 1\r\nx\r\nEND\r\n", MISS),
+            (2, "VALUE a 0 1\r\nx\r\nVALUE b 5 2 77\r\nyz\r\nEND\r\n", ANSWER),
+            (0, "STORED\r\n", ANSWER),
+            (0, "NOT_STORED\r\n", NOT_STORED),
+            (0, "ERROR\r\n", memcached_error(b"ERROR")),
+            (1, "SERVER_ERROR out of memory\r\n", memcached_error(b"SERVER_ERROR")),
+        ] {
+            let used = text.len();
+            let (read_to, _, found) = read(keys, text.as_bytes(), usize::MAX).unwrap();
+            assert_eq!((read_to, found), (used, Some(status)), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused_in_words() {
+        let endless = "x".repeat(100_000);
+        for (text, words) in [
+            ("HTTP/1.1 400 Bad Request\r\n", "answered HTTP"),
+            ("-ERR unknown command\r\n", "Redis"),
+            ("\x16\x03\x01", "TLS"),
+            ("HELLO\r\n", "none of the protocol"),
+            ("VALUE a 0 -1\r\n", "not a number"),
+            ("VALUE a 0 99999999999\r\n", "larger"),
+            ("VALUE a 0 1\r\nxx\r\n", "longer than it announced"),
+            ("VALUE a 0 1\r\nx\r\nVALUE a 0 1\r\nx\r\n", "more values"),
+            (&endless, "64 KiB"),
+        ] {
+            let why = read(1, text.as_bytes(), usize::MAX).expect_err(words);
+            assert!(why.0.contains(words), "{}", why.0);
+            assert_eq!(read(1, text.as_bytes(), 1), Err(why), "in single bytes");
+        }
+    }
+
+    fn likely() -> impl Strategy<Value = Vec<u8>> {
+        let token = prop_oneof![
+            3 => Just(b"VALUE key:1 0 ".to_vec()),
+            3 => "[0-9]{1,2}\r\n".prop_map(String::into_bytes),
+            3 => "[a-z]{0,9}\r\n".prop_map(String::into_bytes),
+            2 => Just(b"END\r\n".to_vec()),
+            1 => Just(b"STORED\r\n".to_vec()),
+            1 => any::<u8>().prop_map(|byte| vec![byte]),
+        ];
+        prop::collection::vec(token, 0..20).prop_map(|tokens| tokens.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_changes_nothing(bytes in likely(), keys in 0u32..3, size in 1usize..9) {
+            prop_assert_eq!(read(keys, &bytes, size), read(keys, &bytes, usize::MAX));
+        }
+    }
+}

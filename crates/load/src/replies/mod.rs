@@ -1,0 +1,109 @@
+//! Finds the end of a reply and reads its meaning, for protocols other than HTTP: incremental state machines over byte
+//! slices, without I/O. They keep a few bytes of a reply and never the reply. Splitting the bytes differently never
+//! changes the result (property tests check that).
+//!
+//! - [`resp`], replies of Redis;
+//! - [`memcached`], replies of its text protocol;
+//! - [`delimited`], answers that end after a line, a number of bytes, or a length of their own.
+
+pub mod delimited;
+pub mod memcached;
+pub mod resp;
+
+pub use crate::framing::{Fed, Malformed};
+
+/// Why a reply cannot be read that begins with this byte, if it is the beginning of another protocol's.
+fn of_another_protocol(first: u8, wanted: Wanted) -> Malformed {
+    Malformed(match (first, wanted) {
+        (b'H', Wanted::Redis) => "the server answered HTTP, not Redis' protocol: write the URL with http",
+        (b'H', Wanted::Memcached) => "the server answered HTTP, not memcached's protocol: write the URL with http",
+        (0x15 | 0x16, Wanted::Redis) => "the server answered TLS: write the URL with rediss",
+        (0x15 | 0x16, Wanted::Memcached) => "the server answered TLS: name its plain port",
+        (b'E', Wanted::Redis) => "the server answered as memcached does: write the URL with memcached",
+        (b'-', Wanted::Memcached) => "the server answered as Redis does: write the URL with redis",
+        (_, Wanted::Redis) => "not a reply of Redis: it begins with a byte that no type has",
+        (_, Wanted::Memcached) => "not a reply of memcached: its first word is none of the protocol",
+    })
+}
+
+/// The protocol of a reader.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Redis,
+    Memcached,
+}
+
+/// Bytes of a line that are kept: its meaning is in them.
+const KEPT_BYTES: usize = 96;
+/// A longer line is malformed: it also ends an endless one.
+const MAX_LINE_BYTES: u32 = 64 * 1024;
+
+/// A line that may come in pieces: its first bytes and its length.
+#[derive(Debug, Clone)]
+struct Line {
+    kept: [u8; KEPT_BYTES],
+    /// Bytes so far, without the line feed.
+    length: u32,
+    ends_with_return: bool,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Line { kept: [0; KEPT_BYTES], length: 0, ends_with_return: false }
+    }
+}
+
+impl Line {
+    /// Takes bytes up to the line's end. Returns how many, and whether the line is complete.
+    #[inline]
+    fn feed(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
+        const TOO_LONG: Malformed = Malformed("a line of the reply is longer than 64 KiB");
+        const NO_RETURN: Malformed =
+            Malformed("a line of the reply does not end with a carriage return and a line feed");
+        // One byte beyond the limit is enough to know that it is crossed, however the bytes are split.
+        let room = (MAX_LINE_BYTES + 1 - self.length) as usize;
+        let part = &bytes[..bytes.len().min(room)];
+        let end = memchr::memchr(b'\n', part);
+        let text = &part[..end.unwrap_or(part.len())];
+        let at = (self.length as usize).min(KEPT_BYTES);
+        let kept = text.len().min(KEPT_BYTES - at);
+        self.kept[at..at + kept].copy_from_slice(&text[..kept]);
+        self.length += text.len() as u32;
+        if let Some(last) = text.last() {
+            self.ends_with_return = *last == b'\r';
+        }
+        match end {
+            Some(_) if !self.ends_with_return => Err(NO_RETURN),
+            Some(end) => Ok((end + 1, true)),
+            None if self.length > MAX_LINE_BYTES => Err(TOO_LONG),
+            None => Ok((text.len(), false)),
+        }
+    }
+
+    /// The line, without its end; only its first bytes where it is longer.
+    fn text(&self) -> &[u8] {
+        &self.kept[..((self.length as usize).saturating_sub(1)).min(KEPT_BYTES)]
+    }
+
+    fn is_whole(&self) -> bool {
+        self.length as usize <= KEPT_BYTES
+    }
+
+    fn clear(&mut self) {
+        self.length = 0;
+        self.ends_with_return = false;
+    }
+}
+
+/// A decimal number without a sign, of at most 19 digits.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 19 {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0')))
+}
+
+/// The word that a line begins with.
+fn first_word(line: &[u8]) -> &[u8] {
+    line.split(|byte| *byte == b' ').next().unwrap_or_default()
+}

@@ -1,0 +1,396 @@
+//! Replies of Redis: RESP2 and RESP3, as in <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
+
+use super::{Fed, Line, Malformed, Wanted, first_word, number, of_another_protocol};
+use record::protocol::{ANSWER, MISS, redis_error};
+
+/// Aggregates within aggregates; deeper ones are malformed, which bounds the memory of a connection.
+pub const MAX_DEPTH: usize = 128;
+/// The server's own limit of a string (`proto-max-bulk-len`).
+const MAX_STRING_BYTES: u64 = 512 << 20;
+/// Elements of an aggregate, as other clients take them.
+const MAX_ELEMENTS: u64 = i32::MAX as u64;
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Before the type of a value.
+    #[default]
+    Type,
+    /// In the line that begins with this type.
+    Line(u8),
+    /// In a string's bytes: so many are left. `is_error`: its first bytes tell the status.
+    Bytes {
+        left: u64,
+        is_error: bool,
+    },
+    /// In the two bytes after a string: so many are left.
+    End {
+        left: u8,
+        is_error: bool,
+    },
+    Done,
+}
+
+/// The state of one reply.
+#[derive(Debug)]
+pub struct Resp {
+    step: Step,
+    line: Line,
+    /// Values that are left of the innermost aggregate; of the reply itself one.
+    left: u64,
+    /// Values that are left, after it, of the aggregates around it. Allocated for aggregates alone.
+    around: Vec<u64>,
+    status: u16,
+    has_started: bool,
+    /// What is read is no reply but came on its own (a push of RESP3).
+    is_push: bool,
+}
+
+/// What a value of the reply is, once its first line is read.
+enum Value {
+    /// Nothing follows.
+    Whole {
+        is_null: bool,
+    },
+    Error,
+    Bytes {
+        length: u64,
+        is_error: bool,
+    },
+    Aggregate {
+        count: u64,
+        is_push: bool,
+    },
+    /// Attributes come before the value and are no value.
+    Attributes(u64),
+}
+
+impl Default for Resp {
+    fn default() -> Self {
+        Resp {
+            step: Step::Type,
+            line: Line::default(),
+            left: 1,
+            around: Vec::new(),
+            status: 0,
+            has_started: false,
+            is_push: false,
+        }
+    }
+}
+
+impl Resp {
+    /// Resets the state: the next byte begins another reply.
+    pub fn reset(&mut self) {
+        self.step = Step::Type;
+        self.line.clear();
+        self.left = 1;
+        self.around.clear();
+        self.status = 0;
+        self.has_started = false;
+        self.is_push = false;
+    }
+
+    /// Whether any byte of the reply has come.
+    pub fn has_started(&self) -> bool {
+        self.has_started
+    }
+
+    /// As [`record::protocol::Protocol::status_words`] reads it. Meaningful once the reply is complete.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The first bytes of an error reply. Untrusted.
+    pub fn error(&self) -> &[u8] {
+        self.line.text()
+    }
+
+    /// Bytes allocated for nested replies.
+    pub fn memory_bytes(&self) -> usize {
+        self.around.capacity() * size_of::<u64>()
+    }
+
+    /// Takes the next bytes of the connection. After an error or a complete reply, call [`Resp::reset`] before the next
+    /// call.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
+        let mut fed = Fed::default();
+        loop {
+            let rest = &bytes[fed.used..];
+            if self.step == Step::Done {
+                fed.is_complete = true;
+                return Ok(fed);
+            }
+            let Some(&first) = rest.first() else { return Ok(fed) };
+            self.has_started = true;
+            match self.step {
+                Step::Type => {
+                    if !b"+-:$*_#,(!=%~>|".contains(&first) {
+                        return Err(match self.is_at_top() {
+                            true => of_another_protocol(first, Wanted::Redis),
+                            false => Malformed("a value in a reply of Redis begins with a byte that no type has"),
+                        });
+                    }
+                    self.line.clear();
+                    self.step = Step::Line(first);
+                    fed.used += 1;
+                }
+                Step::Line(kind) => {
+                    let (used, is_complete) = self.line.feed(rest)?;
+                    fed.used += used;
+                    if is_complete {
+                        self.begin(kind)?;
+                    }
+                }
+                Step::Bytes { left, is_error } => {
+                    let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    if is_error {
+                        // The code is within the first bytes.
+                        self.keep(&rest[..part]);
+                    }
+                    fed.used += part;
+                    fed.body += part;
+                    let left = left - part as u64;
+                    self.step =
+                        if left == 0 { Step::End { left: 2, is_error } } else { Step::Bytes { left, is_error } };
+                }
+                Step::End { left, is_error } => {
+                    if first != if left == 2 { b'\r' } else { b'\n' } {
+                        return Err(Malformed("a string of the reply is longer than it announced"));
+                    }
+                    fed.used += 1;
+                    if left == 2 {
+                        self.step = Step::End { left: 1, is_error };
+                    } else {
+                        let status = if is_error { redis_error(first_word(self.line.text())) } else { ANSWER };
+                        self.value_ends(status);
+                    }
+                }
+                Step::Done => {}
+            }
+        }
+    }
+
+    fn is_at_top(&self) -> bool {
+        self.around.is_empty()
+    }
+
+    /// Keeps the first bytes of a string as those of a line, which ends with a carriage return.
+    fn keep(&mut self, bytes: &[u8]) {
+        let line = &mut self.line;
+        let at = (line.length as usize).saturating_sub(1).min(super::KEPT_BYTES);
+        let kept = bytes.len().min(super::KEPT_BYTES - at);
+        line.kept[at..at + kept].copy_from_slice(&bytes[..kept]);
+        line.length = (at + kept + 1) as u32;
+    }
+
+    /// Continues after the first line of a value.
+    fn begin(&mut self, kind: u8) -> Result<(), Malformed> {
+        match self.value(kind)? {
+            Value::Whole { is_null } => self.value_ends(if is_null { MISS } else { ANSWER }),
+            Value::Error => self.value_ends(redis_error(first_word(self.line.text()))),
+            Value::Bytes { length, is_error } => {
+                self.line.clear();
+                self.step =
+                    if length == 0 { Step::End { left: 2, is_error } } else { Step::Bytes { left: length, is_error } };
+            }
+            Value::Aggregate { count: 0, is_push } => {
+                self.is_push |= is_push && self.is_at_top();
+                self.value_ends(ANSWER);
+            }
+            Value::Aggregate { count, is_push } => {
+                self.is_push |= is_push && self.is_at_top();
+                self.note(ANSWER);
+                self.enter(count, self.left - 1)?;
+            }
+            Value::Attributes(0) => self.step = Step::Type,
+            // The value that they are about is still to come.
+            Value::Attributes(count) => self.enter(count, self.left)?,
+        }
+        Ok(())
+    }
+
+    fn value(&self, kind: u8) -> Result<Value, Malformed> {
+        let text = self.line.text();
+        let length = |most: u64| {
+            if !self.line.is_whole() {
+                return Err(Malformed("a length in the reply is not a number"));
+            }
+            match text {
+                [b'-', digits @ ..] if digits == b"1" => Ok(None),
+                [b'-', digits @ ..] if number(digits).is_some() => Err(Malformed("a length in the reply is negative")),
+                digits => match number(digits) {
+                    Some(length) if length <= most => Ok(Some(length)),
+                    Some(_) => Err(Malformed("a length in the reply is larger than any that Redis sends")),
+                    None => Err(Malformed("a length in the reply is not a number")),
+                },
+            }
+        };
+        let needed = |length: Option<u64>| length.ok_or(Malformed("a length in the reply is negative"));
+        Ok(match kind {
+            b'-' => Value::Error,
+            b'_' => Value::Whole { is_null: true },
+            b'$' => match length(MAX_STRING_BYTES)? {
+                Some(length) => Value::Bytes { length, is_error: false },
+                None => Value::Whole { is_null: true },
+            },
+            b'*' => match length(MAX_ELEMENTS)? {
+                Some(count) => Value::Aggregate { count, is_push: false },
+                None => Value::Whole { is_null: true },
+            },
+            b'=' => Value::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: false },
+            b'!' => Value::Bytes { length: needed(length(MAX_STRING_BYTES)?)?, is_error: true },
+            b'~' => Value::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: false },
+            b'>' => Value::Aggregate { count: needed(length(MAX_ELEMENTS)?)?, is_push: true },
+            b'%' => Value::Aggregate { count: 2 * needed(length(MAX_ELEMENTS)?)?, is_push: false },
+            b'|' => Value::Attributes(2 * needed(length(MAX_ELEMENTS)?)?),
+            b':' => {
+                let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+                if !self.line.is_whole() || number(digits).is_none() {
+                    return Err(Malformed("an integer in the reply is not a number"));
+                }
+                Value::Whole { is_null: false }
+            }
+            _ => Value::Whole { is_null: false },
+        })
+    }
+
+    /// Notes the status, if it is that of the reply itself.
+    fn note(&mut self, status: u16) {
+        if self.is_at_top() {
+            self.status = status;
+        }
+    }
+
+    fn enter(&mut self, count: u64, left_after: u64) -> Result<(), Malformed> {
+        if self.around.len() == MAX_DEPTH {
+            return Err(Malformed("the reply is nested more than 128 deep"));
+        }
+        self.around.push(left_after);
+        self.left = count;
+        self.step = Step::Type;
+        Ok(())
+    }
+
+    /// A value is over; those around it may be, too.
+    fn value_ends(&mut self, status: u16) {
+        self.note(status);
+        self.step = Step::Type;
+        self.left -= 1;
+        while self.left == 0 {
+            match self.around.pop() {
+                Some(left) => self.left = left,
+                None if self.is_push => return self.reset(),
+                None => {
+                    self.step = Step::Done;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a reader says of bytes that come in pieces of this size: used, body, status; or the rule that they break.
+    fn read(bytes: &[u8], size: usize) -> Result<(usize, usize, Option<u16>), Malformed> {
+        let mut resp = Resp::default();
+        let (mut used, mut body) = (0, 0);
+        for piece in bytes.chunks(size.max(1)) {
+            let fed = resp.feed(piece)?;
+            assert!(fed.used <= piece.len() && fed.body <= fed.used);
+            used += fed.used;
+            body += fed.body;
+            if fed.is_complete {
+                return Ok((used, body, Some(resp.status())));
+            }
+            assert_eq!(fed.used, piece.len());
+        }
+        Ok((used, body, None))
+    }
+
+    fn status(text: &str) -> u16 {
+        let (used, _, status) = read(text.as_bytes(), usize::MAX).unwrap_or_else(|why| panic!("{text:?}: {why:?}"));
+        assert_eq!(used, text.len(), "{text:?}");
+        status.unwrap_or_else(|| panic!("{text:?} is not complete"))
+    }
+
+    #[test]
+    fn every_type_of_both_versions_is_read_to_its_end() {
+        for text in [
+            "+OK\r\n",
+            ":-12\r\n",
+            "$5\r\nhello\r\n",
+            "$0\r\n\r\n",
+            "*2\r\n:1\r\n$1\r\na\r\n",
+            "*0\r\n",
+            "*2\r\n*2\r\n:1\r\n:2\r\n*0\r\n",
+            "*1\r\n-ERR inside\r\n",
+            "*1\r\n$-1\r\n",
+            "#t\r\n",
+            ",1.5e3\r\n",
+            "(123456789012345678901234567890\r\n",
+            "=7\r\ntxt:abc\r\n",
+            "%1\r\n+k\r\n*1\r\n:1\r\n",
+            "~2\r\n:1\r\n:2\r\n",
+            "|1\r\n+ttl\r\n:5\r\n$1\r\nv\r\n",
+            "*2\r\n|1\r\n+ttl\r\n:5\r\n:1\r\n:2\r\n",
+            ">2\r\n+message\r\n+x\r\n+OK\r\n",
+        ] {
+            assert_eq!(status(text), ANSWER, "{text:?}");
+        }
+        for null in ["$-1\r\n", "*-1\r\n", "_\r\n", "|1\r\n+ttl\r\n:5\r\n_\r\n"] {
+            assert_eq!(status(null), MISS, "{null:?}");
+        }
+        for error in ["-MOVED 3999 127.0.0.1:6381\r\n", "!20\r\nMOVED 1 127.0.0.1:1x\r\n"] {
+            assert_eq!(status(error), redis_error(b"MOVED"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_refused_in_words() {
+        let nested = "*1\r\n".repeat(1_000_000);
+        let endless = format!("+{}", "x".repeat(100_000));
+        for (text, words) in [
+            ("HTTP/1.1 400 Bad Request\r\n", "answered HTTP"),
+            ("\x15\x03\x01\x00\x02", "rediss"),
+            ("ERROR\r\n", "memcached"),
+            ("?", "no type"),
+            ("$-2\r\n", "negative"),
+            ("~-1\r\n", "negative"),
+            ("*99999999999\r\n", "larger"),
+            ("$99999999999999999999999\r\n", "not a number"),
+            ("$1x\r\n", "not a number"),
+            ("$2\r\nabc\r\n", "longer than it announced"),
+            ("+OK\n", "carriage return"),
+            (":x\r\n", "integer"),
+            (&nested, "128 deep"),
+            (&endless, "64 KiB"),
+        ] {
+            let why = read(text.as_bytes(), usize::MAX).expect_err(words);
+            assert!(why.0.contains(words), "{}", why.0);
+            assert_eq!(read(text.as_bytes(), 1), Err(why), "in single bytes");
+        }
+    }
+
+    /// Bytes that look like replies more often than random ones do.
+    fn likely() -> impl Strategy<Value = Vec<u8>> {
+        let token = prop_oneof![
+            4 => prop::sample::select(b"+-:$*_#,(!=%~>|0123456789\r\nHE".to_vec()).prop_map(|byte| vec![byte]),
+            3 => Just(b"\r\n".to_vec()),
+            2 => (0u8..4).prop_map(|count| format!("*{count}\r\n").into_bytes()),
+            2 => "[a-z]{0,5}".prop_map(|text| format!("${}\r\n{text}\r\n", text.len()).into_bytes()),
+            1 => any::<u8>().prop_map(|byte| vec![byte]),
+        ];
+        prop::collection::vec(token, 0..30).prop_map(|tokens| tokens.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn splitting_changes_nothing(bytes in likely(), size in 1usize..9) {
+            prop_assert_eq!(read(&bytes, size), read(&bytes, usize::MAX));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Which keys are asked for, and the texts of commands.
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Zipf};
+use record::Share;
+use record::protocol::Keyspace;
+
+/// Draws keys and whether to read. Each thread has its own.
+pub(super) struct Draws {
+    rng: ChaCha8Rng,
+    keys: u64,
+    zipf: Option<Zipf<f64>>,
+    /// Reads are draws of 32 bits below this.
+    reads_below: u64,
+    pub(super) value: Box<[u8]>,
+}
+
+impl Draws {
+    pub(super) fn new(keyspace: &Keyspace, seed: u64, share: Share) -> Self {
+        // Independent of the schedule's draws and of those of targets.
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(2 << 32 | u64::from(share.index));
+        let is_skewed = keyspace.zipf_exponent > 0.0;
+        Draws {
+            rng,
+            keys: keyspace.keys.max(1),
+            // The plan has passed the check, so there is something to draw from.
+            zipf: is_skewed.then(|| Zipf::new(keyspace.keys as f64, keyspace.zipf_exponent).ok()).flatten(),
+            reads_below: (keyspace.read_ratio * 2f64.powi(32)).round() as u64,
+            value: vec![b'x'; keyspace.value_bytes as usize].into(),
+        }
+    }
+
+    /// The number of a key. By Zipf's law, 0 is the most frequent one.
+    #[inline]
+    pub(super) fn key(&mut self) -> u64 {
+        match &self.zipf {
+            None => self.rng.random_range(0..self.keys),
+            // Ranks begin with 1.
+            Some(zipf) => (zipf.sample(&mut self.rng) as u64).clamp(1, self.keys) - 1,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_read(&mut self) -> bool {
+        u64::from(self.rng.next_u32()) < self.reads_below
+    }
+}
+
+/// Appends a number in decimal.
+#[inline]
+pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// A piece of a word.
+enum Piece {
+    Text(Box<[u8]>),
+    Key,
+    Value,
+}
+
+/// A word of a command, with places for keys and values.
+pub(super) struct Word(Vec<Piece>);
+
+impl Word {
+    /// `{key}` and `{value}` are places.
+    pub(super) fn parse(text: &str) -> Self {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let place = [("{key}", Piece::Key), ("{value}", Piece::Value)]
+                .into_iter()
+                .filter_map(|(name, piece)| Some((rest.find(name)?, name.len(), piece)))
+                .min_by_key(|(at, _, _)| *at);
+            let Some((at, length, piece)) = place else {
+                pieces.push(Piece::Text(rest.as_bytes().into()));
+                break;
+            };
+            if at > 0 {
+                pieces.push(Piece::Text(rest.as_bytes()[..at].into()));
+            }
+            pieces.push(piece);
+            rest = &rest[at + length..];
+        }
+        Word(pieces)
+    }
+
+    /// Appends the word, with keys that are drawn now.
+    #[inline]
+    pub(super) fn put(&self, draws: &mut Draws, out: &mut Vec<u8>) {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Key => put_number(out, draws.key()),
+                Piece::Value => out.extend_from_slice(&draws.value),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draws(keyspace: &Keyspace) -> Draws {
+        Draws::new(keyspace, 1, Share { index: 0, of: 1 })
+    }
+
+    #[test]
+    fn a_word_has_a_key_and_a_value_where_its_template_says_so() {
+        let mut draws = draws(&Keyspace { keys: 1, value_bytes: 3, ..Keyspace::default() });
+        for (template, word) in
+            [("GET", "GET"), ("key:{key}", "key:0"), ("{key}{value}-{key}", "0xxx-0"), ("{kex}", "{kex}"), ("", "")]
+        {
+            let mut out = Vec::new();
+            Word::parse(template).put(&mut draws, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), word);
+        }
+    }
+
+    #[test]
+    fn keys_are_drawn_from_the_whole_space_and_by_zipfs_law_the_first_most() {
+        let keyspace = Keyspace { keys: 50, ..Keyspace::default() };
+        let count = |zipf_exponent| {
+            let mut draws = draws(&Keyspace { zipf_exponent, ..keyspace.clone() });
+            let mut counts = [0u32; 50];
+            (0..20_000).for_each(|_| counts[draws.key() as usize] += 1);
+            counts
+        };
+        let alike = count(0.0);
+        assert!(alike.iter().all(|count| (250..550).contains(count)), "{alike:?}");
+        let skewed = count(1.0);
+        // The first has 1/H(50) = 22 % of the draws, and twice as many as the second.
+        assert!((4_100..4_800).contains(&skewed[0]) && (2_000..2_500).contains(&skewed[1]), "{skewed:?}");
+    }
+
+    #[test]
+    fn the_share_of_reads_is_kept() {
+        for (read_ratio, reads) in [(0.0, 0..=0), (1.0, 10_000..=10_000), (0.9, 8_850..=9_150)] {
+            let mut draws = draws(&Keyspace { read_ratio, ..Keyspace::default() });
+            let count = (0..10_000).filter(|_| draws.is_read()).count();
+            assert!(reads.contains(&count), "{read_ratio}: {count}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 7, 10, 1_234_567, u64::MAX] {
+            let mut out = Vec::new();
+            put_number(&mut out, number);
+            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
+        }
+    }
+}

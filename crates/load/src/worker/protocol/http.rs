@@ -1,0 +1,96 @@
+//! HTTP/1.1, one request at a time on a connection. [`crate::request`] makes the bytes of requests, and only
+//! [`crate::framing`] knows where a response ends.
+
+use super::{Protocol, Stream};
+use crate::connection::Connection;
+use crate::framing::{AtEnd, Fed, Framing, HeadCache, Malformed};
+use crate::request::Requests;
+use crate::tally::Failure;
+use crate::worker::Source;
+
+/// HTTP/1.1.
+pub(crate) struct Http1 {
+    heads: HeadCache,
+}
+
+impl Http1 {
+    pub(crate) fn new(heads: HeadCache) -> Self {
+        Http1 { heads }
+    }
+}
+
+impl Stream for Framing {
+    #[inline]
+    fn reset(&mut self) {
+        Framing::reset(self);
+    }
+
+    #[inline]
+    fn close(&mut self) {
+        Framing::reset(self);
+    }
+
+    #[inline]
+    fn status(&self) -> u16 {
+        Framing::status(self)
+    }
+
+    #[inline]
+    fn is_keep_alive(&self) -> bool {
+        Framing::is_keep_alive(self)
+    }
+
+    fn at_end(&self) -> AtEnd {
+        Framing::at_end(self)
+    }
+
+    #[inline]
+    fn skippable(&self) -> u64 {
+        Framing::skippable(self)
+    }
+
+    #[inline]
+    fn skip(&mut self, count: u64) {
+        Framing::skip(self, count);
+    }
+
+    #[inline]
+    fn carry_bytes(&self) -> usize {
+        Framing::carry_bytes(self)
+    }
+}
+
+impl Protocol for Http1 {
+    type Stream = Framing;
+
+    const IS_PIPELINED: bool = false;
+
+    /// The bytes are the source's already.
+    #[inline]
+    fn put<S: Source>(&mut self, source: &mut S, requests: &Requests, slot: usize, _stream: &mut Framing) -> u32 {
+        source.target(requests, slot) as u32
+    }
+
+    #[inline]
+    fn bytes<'b, S: Source>(
+        source: &'b S,
+        requests: &'b Requests,
+        slot: usize,
+        connection: &'b Connection<Framing>,
+    ) -> &'b [u8] {
+        source.bytes(requests, slot, connection)
+    }
+
+    fn longest<S: Source>(&self, source: &S, requests: &Requests) -> usize {
+        source.longest(requests)
+    }
+
+    #[inline]
+    fn feed(&mut self, stream: &mut Framing, target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+        stream.feed(&mut self.heads, target as usize, bytes)
+    }
+
+    fn failure(malformed: Malformed) -> Failure {
+        Failure::Malformed(malformed.0)
+    }
+}

@@ -1,0 +1,173 @@
+//! Protocols whose requests may be in flight together on a connection and are answered in their order.
+
+use super::{Behind, Protocol, Stream};
+use crate::connection::Connection;
+use crate::framing::{AtEnd, Fed, Malformed};
+use crate::request::Requests;
+use crate::tally::Failure;
+use crate::worker::Source;
+use std::collections::VecDeque;
+
+/// What is particular to one of these protocols: the bytes of its requests, and where its replies end.
+pub(crate) trait Talk {
+    /// The reply under way.
+    type Reply: Reply;
+
+    /// Appends what opens a connection; returns the number of replies to it.
+    fn open(&mut self, _out: &mut Vec<u8>) -> u32 {
+        0
+    }
+
+    /// Appends the next request. Returns what [`Talk::feed`] wants to know of it.
+    fn put(&mut self, out: &mut Vec<u8>) -> u32;
+
+    /// Takes the next bytes of a connection.
+    fn feed(&mut self, reply: &mut Self::Reply, target: u32, bytes: &[u8]) -> Result<Fed, Malformed>;
+}
+
+/// A reply under way.
+pub(crate) trait Reply: Default {
+    fn reset(&mut self);
+    fn has_started(&self) -> bool;
+    fn status(&self) -> u16;
+    /// The first bytes of an error reply. Untrusted.
+    fn error(&self) -> &[u8];
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// The protocol of a [`Talk`].
+pub(crate) struct InOrder<K> {
+    talk: K,
+    depth: usize,
+}
+
+impl<K: Talk> InOrder<K> {
+    pub(crate) fn new(talk: K, depth: u32) -> Self {
+        InOrder { talk, depth: depth as usize }
+    }
+}
+
+/// The protocol's part of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Queue<R> {
+    reply: R,
+    /// Requests that were put and not all handed to the transport.
+    out: Vec<u8>,
+    behind: VecDeque<Behind>,
+}
+
+/// Larger buffers are given back when they are empty.
+const KEPT_BYTES: usize = 64 * 1024;
+
+impl<R: Reply> Stream for Queue<R> {
+    fn reset(&mut self) {
+        self.reply.reset();
+    }
+
+    fn close(&mut self) {
+        self.reply.reset();
+        self.behind.clear();
+        self.all_sent();
+    }
+
+    fn status(&self) -> u16 {
+        self.reply.status()
+    }
+
+    fn is_keep_alive(&self) -> bool {
+        true
+    }
+
+    fn at_end(&self) -> AtEnd {
+        if self.reply.has_started() { AtEnd::Truncated } else { AtEnd::Nothing }
+    }
+
+    fn carry_bytes(&self) -> usize {
+        self.reply.memory_bytes() + self.out.capacity() + self.behind.capacity() * size_of::<Behind>()
+    }
+
+    #[inline]
+    fn behind(&self) -> usize {
+        self.behind.len()
+    }
+
+    #[inline]
+    fn push(&mut self, request: Behind) {
+        self.behind.push_back(request);
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Behind> {
+        self.behind.pop_front()
+    }
+
+    #[inline]
+    fn has_unsent(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    #[inline]
+    fn all_sent(&mut self) {
+        self.out.clear();
+        if self.out.capacity() > KEPT_BYTES {
+            self.out = Vec::new();
+        }
+    }
+
+    fn complaint(&self) -> Option<&[u8]> {
+        Some(self.reply.error())
+    }
+}
+
+impl<K: Talk> Protocol for InOrder<K> {
+    type Stream = Queue<K::Reply>;
+
+    const IS_PIPELINED: bool = true;
+
+    #[inline]
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn open(&mut self, stream: &mut Self::Stream) -> u32 {
+        self.talk.open(&mut stream.out)
+    }
+
+    /// The source decides when, not what.
+    #[inline]
+    fn put<S: Source>(
+        &mut self,
+        _source: &mut S,
+        _requests: &Requests,
+        _slot: usize,
+        stream: &mut Self::Stream,
+    ) -> u32 {
+        self.talk.put(&mut stream.out)
+    }
+
+    #[inline]
+    fn bytes<'b, S: Source>(
+        _source: &'b S,
+        _requests: &'b Requests,
+        _slot: usize,
+        connection: &'b Connection<Self::Stream>,
+    ) -> &'b [u8] {
+        &connection.stream.out
+    }
+
+    /// Requests follow each other without a response between them, however short they are.
+    fn longest<S: Source>(&self, _source: &S, _requests: &Requests) -> usize {
+        usize::MAX
+    }
+
+    #[inline]
+    fn feed(&mut self, stream: &mut Self::Stream, target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+        self.talk.feed(&mut stream.reply, target, bytes)
+    }
+
+    fn failure(malformed: Malformed) -> Failure {
+        Failure::Foreign(malformed.0)
+    }
+}

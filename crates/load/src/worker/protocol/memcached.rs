@@ -1,0 +1,91 @@
+//! memcached's text protocol: get and set.
+
+use super::commands::{Draws, put_number};
+use super::in_order::{Reply, Talk};
+use crate::framing::{Fed, Malformed};
+use crate::replies::memcached as replies;
+use record::Share;
+use record::protocol::MemcachedPlan;
+
+/// Commands of a plan.
+pub(crate) struct Memcached {
+    draws: Draws,
+    keys_per_get: u32,
+}
+
+impl Memcached {
+    pub(crate) fn new(plan: &MemcachedPlan, seed: u64, share: Share) -> Self {
+        Memcached { draws: Draws::new(&plan.keyspace, seed, share), keys_per_get: plan.keys_per_get.max(1) }
+    }
+
+    fn put_key(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b" key:");
+        put_number(out, self.draws.key());
+    }
+}
+
+impl Talk for Memcached {
+    type Reply = replies::Memcached;
+
+    /// Returns the number of keys of a get; 0 for a set.
+    #[inline]
+    fn put(&mut self, out: &mut Vec<u8>) -> u32 {
+        if self.draws.is_read() {
+            out.extend_from_slice(b"get");
+            (0..self.keys_per_get).for_each(|_| self.put_key(out));
+            out.extend_from_slice(b"\r\n");
+            return self.keys_per_get;
+        }
+        out.extend_from_slice(b"set");
+        self.put_key(out);
+        out.extend_from_slice(b" 0 0 ");
+        put_number(out, self.draws.value.len() as u64);
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.draws.value);
+        out.extend_from_slice(b"\r\n");
+        0
+    }
+
+    #[inline]
+    fn feed(&mut self, reply: &mut replies::Memcached, target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+        reply.feed(target, bytes)
+    }
+}
+
+impl Reply for replies::Memcached {
+    fn reset(&mut self) {
+        replies::Memcached::reset(self);
+    }
+
+    fn has_started(&self) -> bool {
+        replies::Memcached::has_started(self)
+    }
+
+    fn status(&self) -> u16 {
+        replies::Memcached::status(self)
+    }
+
+    fn error(&self) -> &[u8] {
+        replies::Memcached::error(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(plan: &MemcachedPlan) -> (String, u32) {
+        let mut out = Vec::new();
+        let target = Memcached::new(plan, 1, Share { index: 0, of: 1 }).put(&mut out);
+        (String::from_utf8(out).unwrap(), target)
+    }
+
+    #[test]
+    fn a_get_may_have_several_keys_and_a_set_has_its_length() {
+        let mut plan = MemcachedPlan { keys_per_get: 2, ..MemcachedPlan::default() };
+        (plan.keyspace.keys, plan.keyspace.value_bytes, plan.keyspace.read_ratio) = (1, 3, 1.0);
+        assert_eq!(first(&plan), ("get key:0 key:0\r\n".into(), 2));
+        plan.keyspace.read_ratio = 0.0;
+        assert_eq!(first(&plan), ("set key:0 0 0 3\r\nxxx\r\n".into(), 0));
+    }
+}

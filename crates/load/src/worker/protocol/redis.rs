@@ -1,0 +1,167 @@
+//! Redis: commands as arrays of strings.
+
+use super::commands::{Draws, Word, put_number};
+use super::in_order::{Reply, Talk};
+use crate::framing::{Fed, Malformed};
+use crate::replies::resp::Resp;
+use record::Share;
+use record::protocol::RedisPlan;
+
+/// Commands of a plan.
+pub(crate) struct Redis {
+    draws: Draws,
+    /// GET and SET, chosen by the share of reads; or the commands of the plan, sent in turn.
+    commands: Vec<Vec<Word>>,
+    /// The next command; `None`: by the share of reads.
+    next: Option<usize>,
+    opening: Vec<u8>,
+    opening_replies: u32,
+    /// A word under construction: its length precedes it.
+    word: Vec<u8>,
+}
+
+impl Redis {
+    pub(crate) fn new(plan: &RedisPlan, seed: u64, share: Share) -> Self {
+        let parsed = |words: &[String]| words.iter().map(|word| Word::parse(word)).collect::<Vec<_>>();
+        let usual = || {
+            let words = |text: &str| text.split(' ').map(Word::parse).collect();
+            vec![words("GET key:{key}"), words("SET key:{key} {value}")]
+        };
+        let is_usual = plan.commands.is_empty();
+        let (opening, opening_replies) = opening(plan);
+        Redis {
+            draws: Draws::new(&plan.keyspace, seed, share),
+            commands: if is_usual { usual() } else { plan.commands.iter().map(|words| parsed(words)).collect() },
+            next: (!is_usual).then(|| share.index as usize % plan.commands.len()),
+            opening,
+            opening_replies,
+            word: Vec::new(),
+        }
+    }
+}
+
+/// AUTH and SELECT, and the number of their replies.
+pub(crate) fn opening(plan: &RedisPlan) -> (Vec<u8>, u32) {
+    let mut commands: Vec<Vec<&[u8]>> = Vec::new();
+    match (plan.user.as_bytes(), plan.password.as_bytes()) {
+        (_, b"") => {}
+        (b"", password) => commands.push(vec![b"AUTH", password]),
+        (user, password) => commands.push(vec![b"AUTH", user, password]),
+    }
+    let database = plan.database.to_string();
+    if plan.database > 0 {
+        commands.push(vec![b"SELECT", database.as_bytes()]);
+    }
+    let mut out = Vec::new();
+    for words in &commands {
+        put_head(&mut out, b'*', words.len());
+        for word in words {
+            put_word(&mut out, word);
+        }
+    }
+    (out, commands.len() as u32)
+}
+
+#[inline]
+fn put_head(out: &mut Vec<u8>, kind: u8, number: usize) {
+    out.push(kind);
+    put_number(out, number as u64);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn put_word(out: &mut Vec<u8>, word: &[u8]) {
+    put_head(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Talk for Redis {
+    type Reply = Resp;
+
+    fn open(&mut self, out: &mut Vec<u8>) -> u32 {
+        out.extend_from_slice(&self.opening);
+        self.opening_replies
+    }
+
+    #[inline]
+    fn put(&mut self, out: &mut Vec<u8>) -> u32 {
+        let index = match &mut self.next {
+            None => usize::from(!self.draws.is_read()),
+            Some(next) => {
+                let index = *next;
+                *next = if index + 1 == self.commands.len() { 0 } else { index + 1 };
+                index
+            }
+        };
+        let words = &self.commands[index];
+        put_head(out, b'*', words.len());
+        for word in words {
+            self.word.clear();
+            word.put(&mut self.draws, &mut self.word);
+            put_word(out, &self.word);
+        }
+        0
+    }
+
+    #[inline]
+    fn feed(&mut self, reply: &mut Resp, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+        reply.feed(bytes)
+    }
+}
+
+impl Reply for Resp {
+    fn reset(&mut self) {
+        Resp::reset(self);
+    }
+
+    fn has_started(&self) -> bool {
+        Resp::has_started(self)
+    }
+
+    fn status(&self) -> u16 {
+        Resp::status(self)
+    }
+
+    fn error(&self) -> &[u8] {
+        Resp::error(self)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        Resp::memory_bytes(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(plan: &RedisPlan) -> String {
+        let mut out = Vec::new();
+        Redis::new(plan, 1, Share { index: 0, of: 1 }).put(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_command_is_an_array_of_strings() {
+        let commands = vec![vec!["MSET".to_string(), "k{key}".into(), "{value}".into()]];
+        let mut plan = RedisPlan { commands, ..RedisPlan::default() };
+        (plan.keyspace.keys, plan.keyspace.value_bytes) = (1, 2);
+        assert_eq!(first(&plan), "*3\r\n$4\r\nMSET\r\n$2\r\nk0\r\n$2\r\nxx\r\n");
+        plan.commands.clear();
+        plan.keyspace.read_ratio = 1.0;
+        assert_eq!(first(&plan), "*2\r\n$3\r\nGET\r\n$5\r\nkey:0\r\n");
+    }
+
+    #[test]
+    fn a_connection_opens_with_its_password_and_its_database() {
+        let mut plan = RedisPlan::default();
+        assert_eq!(opening(&plan), (Vec::new(), 0));
+        plan.password = "p w".into();
+        assert_eq!(opening(&plan), (b"*2\r\n$4\r\nAUTH\r\n$3\r\np w\r\n".to_vec(), 1));
+        (plan.user, plan.database) = ("u".into(), 7);
+        let (bytes, replies) = opening(&plan);
+        assert!(bytes.starts_with(b"*3\r\n$4\r\nAUTH\r\n$1\r\nu\r\n") && bytes.ends_with(b"SELECT\r\n$1\r\n7\r\n"));
+        assert_eq!(replies, 2);
+    }
+}

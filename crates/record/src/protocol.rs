@@ -1,0 +1,273 @@
+//! The protocol of a load and what is asked in it. HTTP's own part are the fields of [`crate::LoadPlan`].
+
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// The protocol that clients and server speak.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "name", rename_all = "lowercase")]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http,
+    /// Redis' protocol (RESP2; replies of RESP3 are read too).
+    Redis(RedisPlan),
+    /// memcached's text protocol.
+    Memcached(MemcachedPlan),
+    /// Bytes over TCP, as described by the plan.
+    Tcp(TcpPlan),
+}
+
+/// Which keys are asked for, and how large values are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Keyspace {
+    /// Keys are numbers below this.
+    pub keys: u64,
+    /// Exponent of Zipf's law, by which keys are chosen; 0 = all keys alike.
+    pub zipf_exponent: f64,
+    /// Length of a value.
+    pub value_bytes: u64,
+    /// The share of requests that read; the others write.
+    pub read_ratio: f64,
+}
+
+impl Default for Keyspace {
+    fn default() -> Self {
+        Keyspace { keys: 10_000, zipf_exponent: 0.0, value_bytes: 100, read_ratio: 0.9 }
+    }
+}
+
+/// Commands to a Redis server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct RedisPlan {
+    /// Keys and values.
+    #[serde(flatten)]
+    pub keyspace: Keyspace,
+    /// Commands, sent in turn, each as its words; `{key}` and `{value}` in a word stand for a key's number and for a
+    /// value. Empty: GET and SET of `key:{key}`, by the share of reads.
+    pub commands: Vec<Vec<String>>,
+    /// User of AUTH; empty = the default user.
+    pub user: String,
+    /// Password of AUTH; empty = no AUTH. Not stored with the run: the repeat command's URL has a place for it.
+    #[serde(skip)]
+    pub password: String,
+    /// The database that SELECT chooses; 0 = none is chosen.
+    pub database: u32,
+    /// Requests in flight on a connection; at least 1.
+    pub pipeline: u32,
+}
+
+/// Commands to a memcached server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct MemcachedPlan {
+    /// Keys and values.
+    #[serde(flatten)]
+    pub keyspace: Keyspace,
+    /// Keys in each get; at least 1.
+    pub keys_per_get: u32,
+    /// Requests in flight on a connection; at least 1.
+    pub pipeline: u32,
+}
+
+/// Bytes to send over TCP, and where the answer ends.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct TcpPlan {
+    /// The request.
+    pub send: Vec<u8>,
+    /// The end of the answer.
+    pub expect: Expect,
+    /// Requests in flight on a connection; at least 1.
+    pub pipeline: u32,
+}
+
+/// Where an answer over TCP ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Expect {
+    /// After a line feed.
+    #[default]
+    Line,
+    /// After so many bytes; at least 1.
+    Bytes(u64),
+    /// After as many bytes as its first two say, most significant first.
+    U16be,
+    /// After as many bytes as its first four say, most significant first.
+    U32be,
+}
+
+/// Error replies of Redis that have a number of their own, from [`FIRST_ERROR`] on. The first stands for all others.
+const REDIS_ERRORS: [&str; 24] = [
+    "other error",
+    "ERR",
+    "WRONGTYPE",
+    "MOVED",
+    "ASK",
+    "LOADING",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "READONLY",
+    "MISCONF",
+    "OOM",
+    "BUSY",
+    "NOSCRIPT",
+    "CLUSTERDOWN",
+    "CROSSSLOT",
+    "TRYAGAIN",
+    "EXECABORT",
+    "MASTERDOWN",
+    "NOREPLICAS",
+    "NOPROTO",
+    "BUSYGROUP",
+    "BUSYKEY",
+    "INPROG",
+];
+const MEMCACHED_ERRORS: [&str; 4] = ["other error", "ERROR", "CLIENT_ERROR", "SERVER_ERROR"];
+
+/// The status of a complete answer of a protocol without status codes, unless it is one of the others.
+pub const ANSWER: u16 = 200;
+/// The status of an answer that has not all of the values that were asked for: no failure.
+pub const MISS: u16 = 204;
+/// The status of a write that the server declined because of its condition: no failure.
+pub const NOT_STORED: u16 = 205;
+/// The first status of an error reply.
+pub const FIRST_ERROR: u16 = 500;
+
+fn error_status(words: &[&str], code: &[u8]) -> u16 {
+    FIRST_ERROR + words.iter().skip(1).position(|word| word.as_bytes() == code).map_or(0, |at| at as u16 + 1)
+}
+
+/// The status of an error reply of Redis that begins with this word, without the `-`.
+pub fn redis_error(code: &[u8]) -> u16 {
+    error_status(&REDIS_ERRORS, code)
+}
+
+/// The status of an error reply of memcached that begins with this word.
+pub fn memcached_error(code: &[u8]) -> u16 {
+    error_status(&MEMCACHED_ERRORS, code)
+}
+
+impl Protocol {
+    /// Whether this is HTTP.
+    pub fn is_http(&self) -> bool {
+        *self == Protocol::Http
+    }
+
+    /// As in a URL.
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Redis(_) => "redis",
+            Protocol::Memcached(_) => "memcached",
+            Protocol::Tcp(_) => "tcp",
+        }
+    }
+
+    /// The most requests in flight on a connection; at least 1.
+    pub fn pipeline(&self) -> u32 {
+        match self {
+            Protocol::Http => 1,
+            Protocol::Redis(plan) => plan.pipeline.max(1),
+            Protocol::Memcached(plan) => plan.pipeline.max(1),
+            Protocol::Tcp(plan) => plan.pipeline.max(1),
+        }
+    }
+
+    /// What a status stands for: the code itself in HTTP, else a word.
+    pub fn status_words(&self, status: u16) -> Cow<'static, str> {
+        let error = |words: &[&'static str], dash: &str| {
+            let word = words.get(usize::from(status.wrapping_sub(FIRST_ERROR)));
+            match word {
+                Some(word) if status > FIRST_ERROR => Some(Cow::Owned(format!("{dash}{word}"))),
+                Some(word) => Some(Cow::Borrowed(*word)),
+                None => None,
+            }
+        };
+        let word = match (self, status) {
+            (Protocol::Http, _) => None,
+            (Protocol::Memcached(_), ANSWER) => Some("hit or stored".into()),
+            (_, ANSWER) => Some("answer".into()),
+            (Protocol::Redis(_), MISS) => Some("null".into()),
+            (Protocol::Memcached(_), MISS) => Some("miss".into()),
+            (Protocol::Memcached(_), NOT_STORED) => Some("not stored".into()),
+            (Protocol::Redis(_), _) => error(&REDIS_ERRORS, "-"),
+            (Protocol::Memcached(_), _) => error(&MEMCACHED_ERRORS, ""),
+            (Protocol::Tcp(_), _) => None,
+        };
+        word.unwrap_or_else(|| status.to_string().into())
+    }
+
+    /// What is asked of the server, in words; `None` for HTTP, whose plan has method and targets. Untrusted text.
+    pub fn request_words(&self) -> Option<String> {
+        let mix = |read: &str, write: &str, keyspace: &Keyspace| {
+            let percent = (keyspace.read_ratio * 1000.0).round() / 10.0;
+            format!(
+                "{percent} % {read}, the rest {write} of {} bytes, {} keys{}",
+                keyspace.value_bytes,
+                keyspace.keys,
+                keyspace.skew_words()
+            )
+        };
+        let what = match self {
+            Protocol::Http => return None,
+            Protocol::Redis(plan) if plan.commands.is_empty() => mix("GET", "SET", &plan.keyspace),
+            Protocol::Redis(plan) => {
+                let commands: Vec<String> = plan.commands.iter().map(|words| words.join(" ")).collect();
+                format!("{}, {} keys{}", commands.join("; "), plan.keyspace.keys, plan.keyspace.skew_words())
+            }
+            Protocol::Memcached(plan) if plan.keys_per_get > 1 => {
+                mix(&format!("get of {} keys", plan.keys_per_get), "set", &plan.keyspace)
+            }
+            Protocol::Memcached(plan) => mix("get", "set", &plan.keyspace),
+            Protocol::Tcp(plan) => format!("{} bytes", plan.send.len()),
+        };
+        Some(match self.pipeline() {
+            1 => what,
+            depth => format!("{what}, {depth} in flight on a connection"),
+        })
+    }
+}
+
+impl Keyspace {
+    fn skew_words(&self) -> String {
+        if self.zipf_exponent > 0.0 { format!(" by Zipf's law ({})", self.zipf_exponent) } else { String::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_reply_has_its_number_and_its_word() {
+        let redis = Protocol::Redis(RedisPlan::default());
+        for (code, words) in [("ERR", "-ERR"), ("MOVED", "-MOVED"), ("INPROG", "-INPROG"), ("MADEUP", "other error")] {
+            let status = redis_error(code.as_bytes());
+            assert!(status >= FIRST_ERROR);
+            assert_eq!(redis.status_words(status), words);
+        }
+        let memcached = Protocol::Memcached(MemcachedPlan::default());
+        assert_eq!(memcached.status_words(memcached_error(b"SERVER_ERROR")), "SERVER_ERROR");
+        assert_eq!((memcached.status_words(MISS), redis.status_words(MISS)), ("miss".into(), "null".into()));
+        assert_eq!(Protocol::Http.status_words(404), "404");
+    }
+
+    #[test]
+    fn a_plan_comes_back_from_json_without_its_password() {
+        let plan = RedisPlan { password: "secret".into(), pipeline: 4, ..RedisPlan::default() };
+        let text = serde_json::to_string(&Protocol::Redis(plan.clone())).unwrap();
+        assert!(!text.contains("secret"), "{text}");
+        let read: Protocol = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, Protocol::Redis(RedisPlan { password: String::new(), ..plan }));
+    }
+}

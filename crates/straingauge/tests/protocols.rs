@@ -1,0 +1,116 @@
+//! Redis, memcached and raw TCP through the program, on servers that it starts itself.
+
+use crate::rig::{free_port, member, program, run, run_record, skipped, straingauge};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+fn count(json: &Value, name: &str) -> u64 {
+    member(json, "outcomes")[name].as_u64().unwrap_or_else(|| panic!("no count '{name}' in {json:#}"))
+}
+
+const SHORT: [&str; 7] = ["--connections", "2", "--warmup", "0s", "--duration", "300ms", "--quiet"];
+
+#[test]
+fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
+    let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
+    let (port, kept) = (free_port().to_string(), tempfile::tempdir().expect("a folder"));
+    let (url, out) = (format!("redis://:hush-hush@127.0.0.1:{port}/1"), kept.path().join("run"));
+    let mut command = straingauge(["load", &url, "--pipeline", "4", "--read-share", "50%", "--keys", "100"]);
+    command.args(SHORT).arg("--out").arg(&out).args(["--json", "--isolate", "never", "--"]).arg(redis);
+    command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--requirepass", "hush-hush"]);
+    let said = run(&mut command).exits_with(0);
+    let json = said.json();
+    let (ok, replies) = (count(&json, "ok"), member(&json, "reply_counts"));
+    assert!(ok > 0 && count(&json, "non_2xx") == 0, "{json:#}");
+    assert_eq!(replies["answer"].as_u64().unwrap_or(0) + replies["null"].as_u64().unwrap_or(0), ok, "{json:#}");
+    let record = run_record(&out);
+    let scenario = &record["scenario"];
+    assert_eq!(scenario["load"]["protocol"]["name"], "redis", "{record:#}");
+    // The server's own arguments are not ours to change.
+    for place in [&scenario["url"], &scenario["load"]] {
+        assert!(!place.to_string().contains("hush"), "{place:#}");
+    }
+    let repeat = scenario["repeat_command"].as_str().expect("a command");
+    assert!(repeat.contains("redis://:***@127.0.0.1") && !said.err.contains("hush"), "{repeat}");
+}
+
+#[test]
+fn memcached_shows_misses_and_counts_them_as_answers() {
+    let Some(memcached) = program("memcached") else { return skipped("there is no memcached") };
+    let port = free_port().to_string();
+    let mut command = straingauge(["load", &format!("memcached://127.0.0.1:{port}"), "--read-share", "100%"]);
+    command.args(SHORT).args(["--json", "--isolate", "never", "--"]).arg(memcached);
+    command.args(["-p", &port, "-U", "0", "-l", "127.0.0.1", "-u", "nobody"]);
+    let json = run(&mut command).exits_with(0).json();
+    let ok = count(&json, "ok");
+    assert!(ok > 0, "{json:#}");
+    assert_eq!(member(&json, "reply_counts")["miss"].as_u64(), Some(ok), "{json:#}");
+}
+
+/// Answers each line with a line.
+fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    if stream.write_all(&buffer[..count]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn bytes_over_tcp_are_sent_as_typed_through_workers_too() {
+    let url = format!("tcp://127.0.0.1:{}", echo());
+    let ours = straingauge::<&str>([]).get_program().to_string_lossy().into_owned();
+    for client in [None, Some(format!("'{ours}' load --worker"))] {
+        let mut command = straingauge(["load", &url, "--send", r"\x03ping\n", "--expect", "6", "--pipeline", "3"]);
+        command.args(SHORT).arg("--json").args(client.iter().flat_map(|client| ["--client", client]));
+        let json = run(&mut command).exits_with(0).json();
+        let ok = count(&json, "ok");
+        assert!(ok > 0, "{json:#}");
+        assert_eq!(member(&json, "client.received_bytes")["value"].as_f64(), Some(6.0 * ok as f64), "{json:#}");
+    }
+}
+
+#[test]
+fn options_of_another_protocol_are_refused_in_one_sentence() {
+    for (arguments, words) in [
+        (&["redis://127.0.0.1:1", "--method", "PUT"][..], "--method is for HTTP, not for redis"),
+        (&["memcached://127.0.0.1:1", "--mix", "webstone"], "--mix is for HTTP"),
+        (&["tcp://127.0.0.1:1", "--send", "x", "--read-rate", "9"], "--read-rate is for HTTP"),
+        (&["redis://127.0.0.1:1", "--tls-insecure"], "rediss"),
+        (&["http://127.0.0.1:1", "--pipeline", "2"], "--pipeline is for redis://"),
+        (&["tcp://127.0.0.1:1"], "--send"),
+        (&["redis://127.0.0.1:1", "--zipf", "-1"], "Zipf"),
+    ] {
+        let said = run(straingauge(["load"]).args(arguments)).exits_with(if words == "Zipf" { 1 } else { 2 });
+        assert!(said.err.contains(words) && said.err.trim_end().lines().count() == 1, "{}", said.err);
+    }
+}
+
+#[test]
+fn find_refuses_a_server_of_another_protocol_by_name() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let kept = tempfile::tempdir().expect("a folder");
+    let mut command = straingauge(["find", &url, "--budget", "5s", "--quiet", "--out"]);
+    let said = run(command.arg(kept.path().join("run"))).exits_with(1);
+    assert!(said.err.contains("answered HTTP"), "{}", said.err);
+}
