@@ -1,11 +1,12 @@
 //! Checks that need no connection: errors in the plan, and limits of this machine.
 
+mod protocol;
+
 use crate::LoadError;
 use crate::cost;
 use crate::framing::is_token;
 use crate::ports::{PortAllocator, PortRules};
 use crate::socket;
-use record::protocol::{Expect, Keyspace, Protocol};
 use record::{Arrival, LoadPlan, Pace};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -21,7 +22,7 @@ pub fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     check_numbers(plan)?;
     match plan.protocol.is_http() {
         true => check_request(plan)?,
-        false => check_protocol(plan)?,
+        false => protocol::check(plan)?,
     }
     check_workload(plan)?;
     check_cpus(plan)?;
@@ -127,89 +128,6 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
     // Sends are counted in 32 bits.
     if plan.body.len() > 1 << 30 {
         return Err(wrong("a request body of more than 1 GiB cannot be sent: use a smaller one"));
-    }
-    Ok(())
-}
-
-/// The most requests in flight on a connection.
-const MAX_PIPELINE: u32 = 10_000;
-/// The most keys of one get.
-const MAX_KEYS_PER_GET: u32 = 10_000;
-/// Keys are drawn as floating-point numbers, which are exact up to here.
-const MAX_KEYS: u64 = 1 << 53;
-/// A connection holds at most this many bytes of requests.
-const MAX_PUT_BYTES: u64 = 1 << 30;
-
-fn check_protocol(plan: &LoadPlan) -> Result<(), LoadError> {
-    let name = plan.protocol.scheme();
-    let not_for_it = [
-        (plan.workload.trace.is_some(), "a replayed log"),
-        (!plan.workload.weights.is_empty() || !plan.targets.is_empty(), "a list of URLs"),
-        (!plan.workload.classes.is_empty(), "classes of size"),
-        (plan.clients.pace_bytes_per_sec().is_some(), "a limited rate of reading"),
-        (plan.clients.close_first.is_some(), "a choice of who closes first"),
-        (plan.clients.tls.is_some() && !matches!(plan.protocol, Protocol::Redis(_)), "TLS"),
-    ];
-    if let Some((_, what)) = not_for_it.iter().find(|(is_asked, _)| *is_asked) {
-        return Err(wrong(format!("{what} is for HTTP, not for {name}: leave it out")));
-    }
-    let depth = plan.protocol.pipeline();
-    if depth > MAX_PIPELINE {
-        return Err(wrong(format!("{depth} requests in flight on a connection are too many: at most {MAX_PIPELINE}")));
-    }
-    let request_bytes = match &plan.protocol {
-        Protocol::Http => 0,
-        Protocol::Redis(redis) => {
-            if redis.commands.iter().any(|words| words.first().is_none_or(String::is_empty)) {
-                return Err(wrong("a command has no name: write it as 'GET key:{key}'"));
-            }
-            check_keyspace(&redis.keyspace)?;
-            let bytes = |word: &String| {
-                word.len() as u64 + 32 + word.matches("{value}").count() as u64 * redis.keyspace.value_bytes
-            };
-            let longest = redis.commands.iter().map(|words| words.iter().map(bytes).sum::<u64>()).max();
-            longest.unwrap_or(redis.keyspace.value_bytes + 100)
-        }
-        Protocol::Memcached(memcached) => {
-            check_keyspace(&memcached.keyspace)?;
-            if memcached.keys_per_get > MAX_KEYS_PER_GET {
-                return Err(wrong(format!("more than {MAX_KEYS_PER_GET} keys in a get are too many: ask for fewer")));
-            }
-            (memcached.keyspace.value_bytes + 100).max(u64::from(memcached.keys_per_get) * 25)
-        }
-        Protocol::Tcp(tcp) => {
-            if tcp.send.is_empty() {
-                return Err(wrong("there is nothing to send: give at least one byte"));
-            }
-            if tcp.expect == Expect::Bytes(0) {
-                return Err(wrong("an answer of 0 bytes cannot be waited for: expect at least 1"));
-            }
-            tcp.send.len() as u64
-        }
-    };
-    if request_bytes.saturating_mul(u64::from(depth)) > MAX_PUT_BYTES {
-        return Err(wrong(
-            "the requests in flight on a connection have more than 1 GiB: ask for smaller values or fewer in flight",
-        ));
-    }
-    Ok(())
-}
-
-fn check_keyspace(keyspace: &Keyspace) -> Result<(), LoadError> {
-    if keyspace.keys == 0 || keyspace.keys > MAX_KEYS {
-        return Err(wrong(format!("{} keys cannot be drawn from: ask for 1 to {MAX_KEYS}", keyspace.keys)));
-    }
-    if !(0.0..=100.0).contains(&keyspace.zipf_exponent) {
-        return Err(wrong(format!(
-            "an exponent of {} makes no sense for Zipf's law: ask for 0 (all keys alike) to 100",
-            keyspace.zipf_exponent
-        )));
-    }
-    if !(0.0..=1.0).contains(&keyspace.read_ratio) {
-        return Err(wrong(format!("a share of reads of {} makes no sense: ask for 0 to 1", keyspace.read_ratio)));
-    }
-    if keyspace.value_bytes > 512 << 20 {
-        return Err(wrong("a value of more than 512 MiB is more than the server takes: ask for a smaller one"));
     }
     Ok(())
 }
@@ -357,33 +275,6 @@ pub(crate) fn sources(plan: &LoadPlan, target: SocketAddr, rules: &PortRules) ->
 mod tests {
     use super::*;
     use record::scenario::RequestTarget;
-
-    #[test]
-    fn what_another_protocol_cannot_do_is_refused_with_a_remedy() {
-        let refused = |protocol: Protocol, change: &dyn Fn(&mut LoadPlan)| {
-            let mut plan = LoadPlan { protocol, targets: Vec::new(), ..LoadPlan::simple(([127, 0, 0, 1], 80).into()) };
-            assert!(check(&plan).is_ok(), "{:?}", check(&plan));
-            change(&mut plan);
-            check(&plan).expect_err("must be refused").to_string()
-        };
-        let redis = || Protocol::Redis(record::protocol::RedisPlan::default());
-        let keyspace = |change: &dyn Fn(&mut Keyspace)| {
-            refused(redis(), &|plan| {
-                if let Protocol::Redis(redis) = &mut plan.protocol {
-                    change(&mut redis.keyspace);
-                }
-            })
-        };
-        assert!(keyspace(&|keyspace| keyspace.keys = 0).contains("0 keys"));
-        assert!(keyspace(&|keyspace| keyspace.zipf_exponent = f64::NAN).contains("Zipf"));
-        assert!(keyspace(&|keyspace| keyspace.read_ratio = 1.5).contains("share of reads"));
-        assert!(keyspace(&|keyspace| keyspace.value_bytes = 1 << 40).contains("512 MiB"));
-        assert!(refused(redis(), &|plan| plan.clients.read_bytes_per_sec = 10).contains("for HTTP, not for redis"));
-        assert!(refused(redis(), &|plan| plan.targets = vec![RequestTarget { path: "/".into() }]).contains("URLs"));
-        let tcp = Protocol::Tcp(record::protocol::TcpPlan { send: b"x".to_vec(), ..Default::default() });
-        let nothing = Protocol::Tcp(record::protocol::TcpPlan::default());
-        assert!(refused(tcp, &|plan| plan.protocol = nothing.clone()).contains("at least one byte"));
-    }
 
     fn refused(change: impl FnOnce(&mut LoadPlan)) -> String {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());

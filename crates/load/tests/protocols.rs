@@ -101,6 +101,18 @@ fn a_connection_closes_after_its_requests_and_not_before_their_answers() {
 }
 
 #[test]
+fn an_open_loop_opens_connections_on_demand_and_fills_them() {
+    let server = line_by_line(&[b"pong\n"]);
+    let pace = Pace::Open { rate_per_sec: 2_000.0, arrival: Arrival::Poisson };
+    let plan = LoadPlan { pace, requests_per_connection: 3, ..speaking(tcp(2, Expect::Line), server.address) };
+    let result = run(&plan);
+    adds_up(&result, &server);
+    let outcomes = result.counts.outcomes;
+    assert_eq!(outcomes.ok, outcomes.sent, "{outcomes:?} {:?}", result.first_errors);
+    assert!(outcomes.connects >= outcomes.sent / 3, "{outcomes:?}");
+}
+
+#[test]
 fn answers_with_their_length_before_them_are_read() {
     let server = line_by_line(&[b"\x00\x03abc", b"\x00\x00"]);
     let result = run(&speaking(tcp(3, Expect::U16be), server.address));

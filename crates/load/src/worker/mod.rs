@@ -1,7 +1,8 @@
 //! One engine thread. It owns its connections, its part of the schedule and its tally; a request touches nothing
 //! shared.
 //!
-//! - this file: the choice of the modes, and the loop;
+//! - this file: the loop;
+//! - [`choice`]: which source, transport and protocol;
 //! - [`exchange`]: a request out, a response in. Read this first;
 //! - [`source`]: which request leaves when, and on which connection: closed loop, open loop, or a log;
 //! - [`transport`]: how bytes cross a connection: plain or TLS, as fast as possible or paced;
@@ -20,6 +21,7 @@
 //! an event is at most one `recv` late. The time of a last byte is when the engine handles its event, that of an actual
 //! send when the system call begins.
 
+mod choice;
 mod connect;
 mod exchange;
 mod in_flight;
@@ -28,6 +30,8 @@ mod source;
 mod sweep;
 mod transport;
 mod waiting;
+
+pub(crate) use choice::run;
 
 use crate::classes::Classes;
 use crate::connection::{Connection, State};
@@ -42,15 +46,14 @@ use crate::socket::{Errno, RawAddress};
 use crate::supply::Supply;
 use crate::tally::Tally;
 use crate::tls::{TlsSetting, TlsTally};
-use protocol::{Http1, InOrder, Memcached, Protocol, Redis, Talk, Tcp};
-use record::protocol as plans;
+use protocol::Protocol;
 use record::time::monotonic_ns;
-use record::{LoadPlan, Pace, Share};
-use source::{Closed, Open, Replay, Source};
+use record::{LoadPlan, Share};
+use source::Source;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use sweep::Sweep;
-use transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport, Unlimited};
+use transport::Transport;
 
 /// Size of the thread's one buffer for responses.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -97,95 +100,6 @@ pub(crate) struct Report {
     pub(crate) tls: Option<TlsTally>,
     /// Why no arrivals of responses were timed, where the kernel refused.
     pub(crate) has_no_stamps: Option<Errno>,
-}
-
-/// Runs one engine thread's part of the load with the source, the transport and the protocol of its plan.
-pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    let (seed, share) = (task.plan.seed, task.share);
-    match &task.plan.protocol {
-        plans::Protocol::Http => run_http(task, poller),
-        plans::Protocol::Redis(plan) => {
-            let talk = Redis::new(plan, seed, share);
-            match task.tls {
-                None => run_plain(talk, task, poller),
-                Some(tls) => {
-                    let pace = sampled(&task);
-                    let transport = Tls::new(tls, task.connections, pace.0);
-                    run_talk(talk, task, poller, transport, pace.1)
-                }
-            }
-        }
-        plans::Protocol::Memcached(plan) => run_plain(Memcached::new(plan, seed, share), task, poller),
-        plans::Protocol::Tcp(plan) => run_plain(Tcp::new(plan), task, poller),
-    }
-}
-
-/// Reads as fast as the socket has bytes; without dates where the kernel refuses them, which is the error.
-fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
-    match Sampled::new(task.plan, task.connections) {
-        Ok(pace) => (pace, None),
-        Err(error) => (Sampled::never(task.plan), Some(error)),
-    }
-}
-
-fn run_plain<K: Talk>(talk: K, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    let (pace, has_no_stamps) = sampled(&task);
-    run_talk(talk, task, poller, Plain::new(pace), has_no_stamps)
-}
-
-/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs.
-fn run_talk<K: Talk, T: Transport>(
-    talk: K,
-    task: Task<'_>,
-    poller: Poller,
-    transport: T,
-    has_no_stamps: Option<Errno>,
-) -> Result<Report, Errno> {
-    let protocol = InOrder::new(talk, task.plan.protocol.pipeline());
-    let report = match task.plan.pace {
-        Pace::Open { rate_per_sec, arrival } => {
-            let source = Open::new(&task, rate_per_sec, arrival);
-            Worker::new(task, poller, source, transport, protocol).run()
-        }
-        Pace::Closed => {
-            let source = Closed::new(&task);
-            Worker::new(task, poller, source, transport, protocol).run()
-        }
-    }?;
-    Ok(Report { has_no_stamps, ..report })
-}
-
-fn run_http(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    match (task.feed.take(), task.plan.pace) {
-        (Some(feed), _) => run_from(Replay::new(&task, feed), task, poller),
-        (None, Pace::Open { rate_per_sec, arrival }) => run_from(Open::new(&task, rate_per_sec, arrival), task, poller),
-        (None, Pace::Closed) => run_from(Closed::new(&task), task, poller),
-    }
-}
-
-fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    if let Some(pace) = Limited::new(&task.plan.clients, task.connections) {
-        // Such a client leaves bytes unread on purpose.
-        return run_at(pace, source, task, poller);
-    }
-    match Sampled::new(task.plan, task.connections) {
-        Ok(pace) => run_at(pace, source, task, poller),
-        Err(error) => {
-            let report = run_at(Unlimited, source, task, poller)?;
-            Ok(Report { has_no_stamps: Some(error), ..report })
-        }
-    }
-}
-
-fn run_at<S: Source, P: ReadPace>(pace: P, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    let protocol = Http1::new(source.heads(task.requests));
-    match task.tls {
-        None => Worker::new(task, poller, source, Plain::new(pace), protocol).run(),
-        Some(tls) => {
-            let transport = Tls::new(tls, task.connections, pace);
-            Worker::new(task, poller, source, transport, protocol).run()
-        }
-    }
 }
 
 pub(crate) struct Worker<'a, S, T, A: Protocol> {

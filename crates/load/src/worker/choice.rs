@@ -1,0 +1,99 @@
+//! The choice of source, transport and protocol, once for each thread.
+
+use super::protocol::{Http1, InOrder, Memcached, Redis, Talk, Tcp};
+use super::source::{Closed, Open, Replay, Source};
+use super::transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport, Unlimited};
+use super::{Report, Task, Worker};
+use crate::poller::Poller;
+use crate::socket::Errno;
+use record::Pace;
+use record::protocol::Protocol;
+
+/// Runs one engine thread's part of the load with the source, the transport and the protocol of its plan.
+pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let (seed, share) = (task.plan.seed, task.share);
+    match &task.plan.protocol {
+        Protocol::Http => run_http(task, poller),
+        Protocol::Redis(plan) => {
+            let talk = Redis::new(plan, seed, share);
+            match task.tls {
+                None => run_plain(talk, task, poller),
+                Some(tls) => {
+                    let pace = sampled(&task);
+                    let transport = Tls::new(tls, task.connections, pace.0);
+                    run_talk(talk, task, poller, transport, pace.1)
+                }
+            }
+        }
+        Protocol::Memcached(plan) => run_plain(Memcached::new(plan, seed, share), task, poller),
+        Protocol::Tcp(plan) => run_plain(Tcp::new(plan), task, poller),
+    }
+}
+
+/// Reads as fast as the socket has bytes; without dates where the kernel refuses them, which is the error.
+fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
+    match Sampled::new(task.plan, task.connections) {
+        Ok(pace) => (pace, None),
+        Err(error) => (Sampled::never(task.plan), Some(error)),
+    }
+}
+
+fn run_plain<K: Talk>(talk: K, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let (pace, has_no_stamps) = sampled(&task);
+    run_talk(talk, task, poller, Plain::new(pace), has_no_stamps)
+}
+
+/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs.
+fn run_talk<K: Talk, T: Transport>(
+    talk: K,
+    task: Task<'_>,
+    poller: Poller,
+    transport: T,
+    has_no_stamps: Option<Errno>,
+) -> Result<Report, Errno> {
+    let protocol = InOrder::new(talk, task.plan.protocol.pipeline());
+    let report = match task.plan.pace {
+        Pace::Open { rate_per_sec, arrival } => {
+            let source = Open::new(&task, rate_per_sec, arrival);
+            Worker::new(task, poller, source, transport, protocol).run()
+        }
+        Pace::Closed => {
+            let source = Closed::new(&task);
+            Worker::new(task, poller, source, transport, protocol).run()
+        }
+    }?;
+    Ok(Report { has_no_stamps, ..report })
+}
+
+fn run_http(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    match (task.feed.take(), task.plan.pace) {
+        (Some(feed), _) => run_from(Replay::new(&task, feed), task, poller),
+        (None, Pace::Open { rate_per_sec, arrival }) => run_from(Open::new(&task, rate_per_sec, arrival), task, poller),
+        (None, Pace::Closed) => run_from(Closed::new(&task), task, poller),
+    }
+}
+
+fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    if let Some(pace) = Limited::new(&task.plan.clients, task.connections) {
+        // Such a client leaves bytes unread on purpose.
+        return run_at(pace, source, task, poller);
+    }
+    match Sampled::new(task.plan, task.connections) {
+        Ok(pace) => run_at(pace, source, task, poller),
+        Err(error) => {
+            let report = run_at(Unlimited, source, task, poller)?;
+            Ok(Report { has_no_stamps: Some(error), ..report })
+        }
+    }
+}
+
+fn run_at<S: Source, P: ReadPace>(pace: P, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let protocol = Http1::new(source.heads(task.requests));
+    match task.tls {
+        None => Worker::new(task, poller, source, Plain::new(pace), protocol).run(),
+        Some(tls) => {
+            let transport = Tls::new(tls, task.connections, pace);
+            Worker::new(task, poller, source, transport, protocol).run()
+        }
+    }
+}
