@@ -18,7 +18,7 @@ pub(crate) enum State {
     Opening,
     /// Established, no request on it.
     Idle,
-    /// A request is being sent or its response awaited; sent at `since_ns`. Others may be in flight behind it.
+    /// A request is being sent or its response awaited; sent at `since_ns`. Later ones may be in flight, too.
     Busy,
     /// The last response is complete; waits since `since_ns` for the server to close first.
     Lingering,

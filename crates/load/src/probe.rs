@@ -8,7 +8,7 @@ use crate::tls::{TlsSetting, words};
 use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp};
 use record::protocol::Protocol;
 use record::{LoadPlan, Outside, Share};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,23 @@ struct Exchange {
     socket: TcpStream,
 }
 
+impl Exchange {
+    /// Reads once within what is left of the time; [`ErrorKind::TimedOut`] when nothing is.
+    fn read(&mut self, buffer: &mut [u8], begun: Instant, timeout: Duration) -> io::Result<usize> {
+        loop {
+            let left = timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            match self.stream.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
 trait ReadWrite: Read + Write {}
 
 impl<T: Read + Write> ReadWrite for T {}
@@ -131,30 +148,24 @@ fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadErro
 fn exchange(
     plan: &LoadPlan,
     address: SocketAddr,
-    exchange: Exchange,
+    mut exchange: Exchange,
     timeout: Duration,
 ) -> Result<ProbeResponse, LoadError> {
     let network = |cause| LoadError::Network { address, cause };
-    let Exchange { mut stream, socket } = exchange;
     let requests = Requests::new(plan);
     let request = requests.targets[0].bytes(plan.requests_per_connection == 1);
     let begun = Instant::now();
-    socket.set_write_timeout(Some(timeout)).map_err(network)?;
+    exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
     // A server may answer, and close, before it has read the whole request: read its answer first.
-    let sent = stream.write_all(request);
+    let sent = exchange.stream.write_all(request);
     let mut framing = Framing::new();
     let mut heads = HeadCache::new(requests.is_head, 1);
     let mut start: Vec<u8> = Vec::new();
     let mut received = 0u64;
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        let left = timeout.saturating_sub(begun.elapsed());
         let silent = || LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 };
-        if left.is_zero() {
-            return Err(silent());
-        }
-        socket.set_read_timeout(Some(left)).map_err(network)?;
-        let count = match stream.read(&mut buffer) {
+        let count = match exchange.read(&mut buffer, begun, timeout) {
             Ok(0) => {
                 return match framing.at_end() {
                     AtEnd::Complete => Ok(()),
@@ -171,7 +182,6 @@ fn exchange(
                     _ => Err(LoadError::Truncated { address, received }),
                 };
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(silent()),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                 return Err(if framing.has_started() {
@@ -204,30 +214,24 @@ fn talk<K: Talk>(
     mut talk: K,
     plan: &LoadPlan,
     address: SocketAddr,
-    exchange: Exchange,
+    mut exchange: Exchange,
     timeout: Duration,
 ) -> Result<ProbeResponse, LoadError> {
     let network = |cause| LoadError::Network { address, cause };
     let foreign = |why: String| LoadError::Foreign { address, why };
     let name = plan.protocol.scheme();
-    let Exchange { mut stream, socket } = exchange;
     let begun = Instant::now();
-    socket.set_write_timeout(Some(timeout)).map_err(network)?;
+    exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
     let mut out = Vec::new();
     let opening = talk.open(&mut out);
     let target = talk.put(&mut out);
-    let sent = stream.write_all(&out);
+    let sent = exchange.stream.write_all(&out);
     let mut reply = K::Reply::default();
     let (mut replies, mut received) = (0, 0u64);
     let mut buffer = vec![0; 64 * 1024];
     loop {
-        let left = timeout.saturating_sub(begun.elapsed());
         let silent = || LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 };
-        if left.is_zero() {
-            return Err(silent());
-        }
-        socket.set_read_timeout(Some(left)).map_err(network)?;
-        let count = match stream.read(&mut buffer) {
+        let count = match exchange.read(&mut buffer, begun, timeout) {
             Ok(0) => {
                 return Err(foreign(format!(
                     "the server closed the connection after {received} bytes, without a whole reply: does this port speak \
@@ -235,7 +239,6 @@ fn talk<K: Talk>(
                 )));
             }
             Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(silent()),
             Err(cause) => return Err(network(sent.err().unwrap_or(cause))),
         };

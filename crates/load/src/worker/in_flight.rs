@@ -42,7 +42,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Puts the next request behind those in flight, and sends it unless others follow.
+    /// Puts the next request after those in flight, and sends it unless others follow.
     #[inline]
     pub(super) fn put_request(&mut self, slot: usize, intended_ns: u64, now: u64) {
         let limit = self.task.plan.requests_per_connection;
@@ -131,7 +131,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Ends the requests behind the oldest one as it ended.
+    /// Fails the requests after the oldest one, for the same reason.
     pub(super) fn fail_those_behind(&mut self, slot: usize, now: u64, failure: Failure) {
         while let Some(behind) = self.connections[slot].stream.next() {
             self.asked(slot, behind.intended_ns, now);

@@ -6,7 +6,7 @@
 //!   connection;
 //! - [`InOrder`]: several requests in flight on a connection, answered in their order: [`Redis`], [`Memcached`], [`Tcp`].
 //!
-//! A connection describes the oldest request under way; those behind it are in the protocol's own part, its [`Stream`].
+//! A connection describes the oldest request under way; the later ones are in the protocol's own part, its [`Stream`].
 //! A protocol whose responses come in any order would keep its requests there by number, and let [`Stream::next`] give
 //! the one that is answered.
 
@@ -29,7 +29,7 @@ use crate::framing::{AtEnd, Fed, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;
 
-/// A request under way behind the oldest one of its connection.
+/// A request under way that is not the oldest one of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Behind {
     pub(crate) intended_ns: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Behind {
     pub(crate) target: u32,
 }
 
-/// A protocol's part of a connection: the response under way, and the requests behind the oldest one.
+/// A protocol's part of a connection: the response under way, and the requests after the oldest one.
 pub(crate) trait Stream: Default {
     /// The next byte begins another response.
     fn reset(&mut self);
@@ -65,12 +65,12 @@ pub(crate) trait Stream: Default {
     /// Bytes allocated beside the connection.
     fn carry_bytes(&self) -> usize;
 
-    /// The number of requests behind the oldest one.
+    /// The number of requests after the oldest one.
     fn behind(&self) -> usize {
         0
     }
 
-    /// Puts a request behind the others.
+    /// Puts a request after the others.
     fn push(&mut self, _request: Behind) {}
 
     /// Takes the request that is the oldest one now.
