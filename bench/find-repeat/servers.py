@@ -53,11 +53,12 @@ def is_truth(name):
     return name in GROUPS["truth"] or name == METASTABLE.name
 
 
-def words(name, draw, sealed, folder, share=None):
-    """The command of a server. `share`: of its capacity, of a server of known truth."""
+def words(name, draw, sealed, folder, share=None, counts=None):
+    """The command of a server. Of a server of known truth: the share of its capacity, and the file for what it counted."""
     at = ["--port", str(PORT), "--address", "0.0.0.0"]
     if is_truth(name):
-        return [TRUTH, name, "--sealed", sealed, "--draw", str(draw), *(["--at", str(share)] if share else []), *at]
+        server = [TRUTH, name, "--sealed", sealed, "--draw", str(draw), *(["--at", str(share)] if share else []), *at]
+        return ["sh", "-c", 'exec "$@" > "$0"', counts, *server, "--count"] if counts else server
     if name == "memory":
         return [FAULTY, "none", *at]
     return harness.serve_command(name, PORT, os.path.join(folder, name), "--address", "0.0.0.0")
@@ -67,12 +68,25 @@ def url(name):
     return f"http://127.0.0.1:{PORT}/{'1k.bin' if name in ('nginx', 'haproxy') else ''}"
 
 
-def opened(name, draw, sealed):
-    """The truth of a drawn server: its parameters, and the value of each quantity (None where it has none)."""
+def opened(name, draw, sealed, away_us):
+    """The truth of a drawn server: its parameters, and the value of each quantity (None where it has none).
+
+    Of a closed loop whose requests take D at the server and Z on their way, k workers are busy from k (1 + Z/D) connections on.
+    """
     command = [TRUTH, name, "--sealed", sealed, "--draw", str(draw), "--truth"]
     truth = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     values = {quantity: truth[quantity[0]].get(TRUTH_NAMES.get(quantity, quantity[1])) for quantity in QUANTITIES}
+    for quantity in ELASTIC:
+        if values[quantity] and away_us:
+            values[quantity] *= 1 + away_us * 1e3 / truth["parameters"]["time_ns"]
     return truth["parameters"], values
+
+
+def away_us(counts):
+    """Mean time from when an answer was due to the next request on its connection, by the server's own clock; "" where none was counted."""
+    with open(counts, encoding="ascii") as file:
+        counted = json.load(file)
+    return f"{counted['away_ns'] / counted['away'] / 1e3:.1f}" if counted["away"] else ""
 
 
 def estimates(findings):

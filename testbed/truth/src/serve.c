@@ -22,6 +22,7 @@ enum { BODY = 128, HEAD = 4096, MAX_FD = 65536, EVENTS = 64 };
 struct connection {
     uint32_t generation; /* distinguishes its requests from those of an earlier connection with the same number */
     int is_waiting;      /* for an answer; requests that follow stay in `head` */
+    int64_t due_ns;      /* when its last answer was due; 0 before the first */
     size_t held;
     char head[HEAD];
 };
@@ -37,6 +38,9 @@ static size_t answer_bytes;
 /* What was served, by this program's own clocks. */
 static struct {
     int64_t requests, first_ns, last_ns;
+    /* From when an answer is due to the next request of its connection, where that one finds a free worker: what client,
+     * path and late wake-ups add to D in a closed loop. A client that rests longer than D did more than that. */
+    int64_t away, away_ns;
 } served;
 
 static _Noreturn void die(const char *what) {
@@ -83,8 +87,9 @@ static void work(void) {
 
 static void take_request(int fd);
 
-static void send_answer(int fd) {
+static void send_answer(int fd, int64_t due_ns) {
     connections[fd]->is_waiting = 0;
+    connections[fd]->due_ns = due_ns;
     if (!served.requests++)
         served.first_ns = now_ns();
     served.last_ns = now_ns();
@@ -92,6 +97,15 @@ static void send_answer(int fd) {
         drop(fd);
     else
         take_request(fd);
+}
+
+static void count_away(const struct connection *connection, int64_t arrived_ns) {
+    int64_t away_ns = arrived_ns - connection->due_ns;
+    int is_at_once = !waiting.count && law_free_ns(&waiting.law) <= arrived_ns;
+    if (connection->due_ns && is_at_once && away_ns < waiting.law.of.time_ns) {
+        served.away++;
+        served.away_ns += away_ns;
+    }
 }
 
 /* Takes the next whole request of a connection up, unless one is under way. */
@@ -109,9 +123,11 @@ static void take_request(int fd) {
     connection->is_waiting = 1;
     if (kind == THREAD) {
         work();
-        send_answer(fd);
+        send_answer(fd, 0);
     } else {
-        queue_arrive(&waiting, client_of(fd), now_ns(), open_connections);
+        int64_t arrived_ns = now_ns();
+        count_away(connection, arrived_ns);
+        queue_arrive(&waiting, client_of(fd), arrived_ns, open_connections);
     }
 }
 
@@ -151,7 +167,7 @@ static void answer_due(void) {
     struct request due;
     while (queue_take(&waiting, now_ns(), &due))
         if (is_here(due.client))
-            send_answer((int)(uint32_t)due.client);
+            send_answer((int)(uint32_t)due.client, due.ns);
 }
 
 /* To the nanosecond; NULL where there is nothing to wait for but requests. */
@@ -239,8 +255,9 @@ void serve(const struct options *options) {
         answer_due();
     }
     if (options->is_counted)
-        printf("{\"served\": %lld, \"span_ns\": %lld, \"cpu_ns\": %lld}\n", (long long)served.requests,
-               (long long)(served.last_ns - served.first_ns), (long long)clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+        printf("{\"served\": %lld, \"span_ns\": %lld, \"cpu_ns\": %lld, \"away\": %lld, \"away_ns\": %lld}\n",
+               (long long)served.requests, (long long)(served.last_ns - served.first_ns),
+               (long long)clock_ns(CLOCK_PROCESS_CPUTIME_ID), (long long)served.away, (long long)served.away_ns);
     for (int fd = 0; fd < MAX_FD; fd++)
         if (connections[fd])
             drop(fd);

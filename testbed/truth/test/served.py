@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
@@ -98,6 +99,21 @@ def workers_never_do_more_than_their_capacity():
     asked = closed_loop(server, 12, 5)
     span_s = server.end()["span_ns"] / 1e9
     assert asked - 4 <= 4 * span_s / 0.005 + 1, (asked, span_s)
+
+
+def what_a_client_adds_between_answer_and_request_is_counted():
+    server = Server("workers")
+    connection, rounds, rest_s = server.connect(), 20, 0.002
+    began = time.monotonic()
+    for _ in range(rounds):
+        connection.sendall(REQUEST)
+        answer_of(connection)
+        time.sleep(rest_s)
+    spent_s = time.monotonic() - began
+    counted = server.end()
+    # A rest longer than D (5 ms) is not counted.
+    assert 0 < counted["away"] < rounds, counted
+    assert rest_s * counted["away"] <= counted["away_ns"] / 1e9 <= spent_s - 0.005 * counted["away"], (counted, spent_s)
 
 
 def the_thread_works_d_for_each_request_by_its_own_clock():
@@ -202,7 +218,7 @@ def the_truth_is_printed_only_when_asked_for_and_is_that_of_the_draw():
                 assert json.loads(run(kind, *typed, "--truth").stdout) == truth, (typed, truth)
         server = Server("workers", "--sealed", seed, "--draw", "1")
         closed_loop(server, 1, 1)
-        assert set(server.end()) == {"served", "span_ns", "cpu_ns"}
+        assert set(server.end()) == {"served", "span_ns", "cpu_ns", "away", "away_ns"}
 
 
 def a_server_can_be_slowed_down_to_a_share_of_its_capacity():

@@ -113,6 +113,15 @@ impl UserGrowth<'_> {
         )
     }
 
+    /// How many times the requests a CPU would serve at the expensive load if the server's own code cost what it costs at the
+    /// low one: a bound on what smaller state can win, by the most that the growth may be.
+    fn at_most_won(&self) -> Option<f64> {
+        let cpu_us = typical(&self.high, names::SERVER_CPU)?;
+        let grown = self.us.1 - self.us.0;
+        let most_us = if self.is_at_most { self.us.1 } else { (2.0 * grown - self.at_least_us).min(self.us.1) };
+        (most_us < cpu_us).then(|| cpu_us / (cpu_us - most_us))
+    }
+
     /// Memory that grew with the connections: compared with the earliest visit of the low load, because memory that was
     /// given back later, or never, says nothing about connections.
     fn memory(&self) -> Option<f64> {
@@ -140,12 +149,15 @@ pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     }
     let counted = if misses.is_some() { "; its cache misses, counted by the hardware, grew with it" } else { "" };
     let cache = cache.map_or("size not known".into(), |bytes| format_bytes(bytes as f64));
+    let won = grown.at_most_won();
+    let won = won.map(|times| format!(" Without that growth a CPU would serve at most {times:.2} times the requests."));
     let command = "memwalk -p BUILD --report".to_string();
     let mut finding = finding(
         format!(
-            "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache ({cache}){counted}.",
+            "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache ({cache}){counted}.{}",
             grown.words(),
-            format_bytes(memory)
+            format_bytes(memory),
+            won.unwrap_or_default()
         ),
         format!(
             "To distinguish cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {}` under load shows a list that is \

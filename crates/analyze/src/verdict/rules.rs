@@ -113,6 +113,8 @@ pub const POOL_CPU_RATIO: f64 = 0.5;
 pub const HELPER_THREADS: u8 = 2;
 /// See [`POOL_TOLERANCE`].
 pub const POOL_EVENTS: f64 = 0.6;
+/// Requests in flight on a connection (Little's law): from so many on, more than one is sent at a time.
+pub const PIPELINED_REQUESTS: f64 = 1.5;
 
 /// Periods of a limit of CPU time that a share of them rests on at least; the share in which the group was stopped, and the share of
 /// the limit that it used.
@@ -224,7 +226,7 @@ pub const RULES: [Rule; 19] = [
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
         evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.cpu_us_per_request`",
-        threshold: "requests at once within 20 % of the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), CPU time less than half of the response time at the lowest load, no CPU of the server saturated",
+        threshold: "requests at once within 20 % of the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated",
         refuted_by: "more workers bring no more throughput",
         remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",
         source: "Little's law",

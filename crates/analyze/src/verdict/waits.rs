@@ -42,6 +42,16 @@ impl Idle<'_> {
     fn at_once(&self) -> f64 {
         self.throughput * self.alone_s
     }
+
+    /// Whether several requests are in flight on a connection. They wait for each other at the lowest load, too, so nothing
+    /// says how long one takes alone.
+    fn is_pipelined(&self, evidence: &Evidence<'_>) -> bool {
+        evidence
+            .lowest()
+            .iter()
+            .filter_map(|point| Some((point, point.value(names::THROUGHPUT)?)))
+            .any(|(point, throughput)| throughput * self.alone_s > PIPELINED_REQUESTS * point.connections as f64)
+    }
 }
 
 /// A fixed number of workers, all asleep in a request: throughput is workers over time.
@@ -61,7 +71,12 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     // Workers that compute are not a pool that sleeps: more of them would need more CPUs.
     let cpu_us = typical(&idle.strained, names::SERVER_CPU)?;
     let computes = cpu_us > POOL_CPU_RATIO * idle.alone_s * 1e6;
-    if most - least > 1.0 || is_event_loop || computes || most_connections < 2.0 * workers {
+    if most - least > 1.0
+        || is_event_loop
+        || computes
+        || most_connections < 2.0 * workers
+        || idle.is_pipelined(evidence)
+    {
         return None;
     }
     let pid = server_pid(evidence.run);

@@ -271,6 +271,10 @@ fn state_that_outgrew_the_cache_is_named_where_user_time_grew_with_memory() {
     let verdict = judged(grows.clone(), fixture::record(), user(0.9, 65536.0));
     assert_eq!(found(&verdict), ["memory-bound"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["memwalk -p BUILD --report"]);
+    // CPU time of a request grew from 12 us by 0.9 of user time: whoever takes that away is left with a tenth of the growth.
+    let because = &verdict.causes[0].because;
+    let won = because.split("at most ").last().and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+    assert!(won.is_some_and(|won| (1.5..12.0).contains(&won)), "{because}");
     let small = judged(grows.clone(), fixture::record(), user(0.9, 1024.0));
     assert!(small.causes.is_empty(), "it fits the cache: {:?}", small.causes);
     let kernel = judged(grows.clone(), fixture::record(), user(0.1, 65536.0));
@@ -491,6 +495,13 @@ fn a_pool_of_workers_is_named_with_its_size() {
         set(point, names::SERVER_CPU, 4000.0, 1000);
     });
     assert!(computes.causes.is_empty(), "a request is 4 of its 5 ms on a CPU: {:?}", computes.causes);
+    // Two requests in flight on a connection wait for each other, so the threads match by chance.
+    let pipelined = judged(eight_at_once(), fixture::record(), |point| {
+        threads_and_looks(point, 17.0, 0.1);
+        let response_us = point.value(names::RESPONSE_P50).unwrap();
+        set(point, names::RESPONSE_P50, 2.0 * response_us, 1000);
+    });
+    assert!(pipelined.causes.is_empty(), "{:?}", pipelined.causes);
 }
 
 #[test]
