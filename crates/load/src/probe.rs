@@ -34,20 +34,32 @@ pub struct ProbeResponse {
 /// Sends the plan's first request once to each address in turn until one accepts the connection. `timeout` bounds
 /// connecting and answering each. An error is one sentence: closed port, not HTTP, TLS, body ends early, no answer.
 pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadError> {
+    let answer = first_connection(plan, timeout, true)?;
+    Ok(answer.expect("a request has an answer or an error"))
+}
+
+/// Makes one connection as clients make it and sends no request: a closed port, a bad certificate or a wrong password is
+/// reported before any load is made, and leaves no line in the log of an HTTP server.
+pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
+    first_connection(plan, timeout, false).map(drop)
+}
+
+/// Connects to each address in turn until one accepts, opens the connection as the protocol demands, and may send a request.
+fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Option<ProbeResponse>, LoadError> {
     check(plan)?;
     let mut first_error = None;
     for address in &plan.addresses {
         match connect(*address, timeout) {
             Ok(stream) => {
+                let to = To { plan, address: *address, timeout, asks };
                 let stream = secured(plan, *address, stream, timeout)?;
                 let (seed, alone) = (plan.seed, Share { index: 0, of: 1 });
                 return match &plan.protocol {
-                    Protocol::Http => exchange(plan, *address, stream, timeout),
-                    Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), plan, *address, stream, timeout),
-                    Protocol::Memcached(memcached) => {
-                        talk(Memcached::new(memcached, seed, alone), plan, *address, stream, timeout)
-                    }
-                    Protocol::Tcp(tcp) => talk(Tcp::new(tcp), plan, *address, stream, timeout),
+                    Protocol::Http if asks => exchange(plan, *address, stream, timeout).map(Some),
+                    Protocol::Http => Ok(None),
+                    Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), &to, stream),
+                    Protocol::Memcached(memcached) => talk(Memcached::new(memcached, seed, alone), &to, stream),
+                    Protocol::Tcp(tcp) => talk(Tcp::new(tcp), &to, stream),
                 };
             }
             Err(error) => {
@@ -58,19 +70,13 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
     Err(first_error.unwrap_or_else(|| LoadError::Plan("there is no server address".into())))
 }
 
-/// Makes one connection, with its TLS handshake where the plan has TLS, and sends nothing: a closed port or a bad
-/// certificate is reported before any load is made, and leaves no line in the server's log.
-pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
-    let mut first_error = None;
-    for address in &plan.addresses {
-        match connect(*address, timeout).and_then(|stream| secured(plan, *address, stream, timeout)) {
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                first_error.get_or_insert(error);
-            }
-        }
-    }
-    first_error.map_or(Ok(()), Err)
+/// The server of a [`talk`], and what is wanted of it.
+struct To<'a> {
+    plan: &'a LoadPlan,
+    address: SocketAddr,
+    timeout: Duration,
+    /// Whether a request follows the opening.
+    asks: bool,
 }
 
 /// A connection to read from and write to, and its socket for the timeouts.
@@ -209,14 +215,9 @@ fn exchange(
     }
 }
 
-/// Opens the connection as the protocol demands, sends one request and reads its reply.
-fn talk<K: Talk>(
-    mut talk: K,
-    plan: &LoadPlan,
-    address: SocketAddr,
-    mut exchange: Exchange,
-    timeout: Duration,
-) -> Result<ProbeResponse, LoadError> {
+/// Opens the connection as the protocol demands; sends one request, where that is wanted, and reads its reply.
+fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
+    let To { plan, address, timeout, asks } = *to;
     let network = |cause| LoadError::Network { address, cause };
     let foreign = |why: String| LoadError::Foreign { address, why };
     let name = plan.protocol.scheme();
@@ -224,11 +225,14 @@ fn talk<K: Talk>(
     exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
     let mut out = Vec::new();
     let opening = talk.open(&mut out);
-    let target = talk.put(&mut out);
+    let target = if asks { talk.put(&mut out) } else { 0 };
     let sent = exchange.stream.write_all(&out);
     let mut reply = K::Reply::default();
     let (mut replies, mut received) = (0, 0u64);
     let mut buffer = vec![0; 64 * 1024];
+    if !asks && opening == 0 {
+        return Ok(None);
+    }
     loop {
         let silent = || LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 };
         let count = match exchange.read(&mut buffer, begun, timeout) {
@@ -261,10 +265,13 @@ fn talk<K: Talk>(
                          database in the URL"
                     )));
                 }
-                error if !is_opening => return Ok(ProbeResponse { status, location: None, error }),
+                error if !is_opening => return Ok(Some(ProbeResponse { status, location: None, error })),
                 _ => {}
             }
             replies += 1;
+            if !asks && replies == opening {
+                return Ok(None);
+            }
             reply.reset();
         }
     }

@@ -44,7 +44,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     session.runner.metrics = metrics;
     if !session.runner.has_clients() {
         check_that_it_listens(&session)?;
-        check_tls(&session)?;
+        check_opening(&session)?;
     }
     let mut writer = match &output.out {
         Some(path) => {
@@ -195,9 +195,10 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
     })
 }
 
-/// One TLS handshake, so that a bad certificate is reported in one sentence, not as a count of failures.
-fn check_tls(session: &Session) -> Result<()> {
-    if session.plan.clients.tls.is_none() {
+/// One TLS handshake and what else opens a connection, so that a bad certificate or a wrong password is reported in one
+/// sentence, not as a count of failures.
+fn check_opening(session: &Session) -> Result<()> {
+    if session.plan.clients.tls.is_none() && session.plan.protocol.is_http() {
         return Ok(());
     }
     let timeout = Duration::from_nanos(session.plan.connect_timeout_ns);
