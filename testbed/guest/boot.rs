@@ -44,21 +44,24 @@ struct Kernel {
     modules: PathBuf,
 }
 
-/// A kernel with the modules, unpacked or installed.
+/// A kernel with the modules: the unpacked one, or an installed one where none is named.
 fn kernel(needed: &[&str]) -> Option<Kernel> {
-    let named = std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map(PathBuf::from);
-    for root in named.into_iter().chain([PathBuf::from("/")]) {
-        let Ok(entries) = fs::read_dir(root.join("boot")) else { continue };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(version) = name.strip_prefix("vmlinuz-") else { continue };
-            let modules = root.join("lib/modules").join(version).join("kernel");
-            if needed.iter().all(|module| modules.join(module).exists()) {
-                return Some(Kernel { image: entry.path(), modules });
-            }
+    let root = std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map_or("/".into(), PathBuf::from);
+    for entry in fs::read_dir(root.join("boot")).ok()?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(version) = name.strip_prefix("vmlinuz-") else { continue };
+        // Debian 13 and later have /usr/lib only.
+        let modules = ["lib", "usr/lib"].map(|lib| root.join(lib).join("modules").join(version).join("kernel"));
+        if let Some(modules) = modules.into_iter().find(|place| needed.iter().all(|module| file_of(place, module).is_some())) {
+            return Some(Kernel { image: entry.path(), modules });
         }
     }
     None
+}
+
+/// A module's file, which may be compressed.
+fn file_of(modules: &Path, module: &str) -> Option<PathBuf> {
+    ["", ".xz"].map(|end| modules.join(format!("{module}{end}"))).into_iter().find(|file| file.exists())
 }
 
 fn tool(name: &str) -> Option<PathBuf> {
@@ -91,7 +94,12 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, guest: &Guest)
     let mut loads = String::new();
     for module in guest.modules {
         let name = module.rsplit('/').next().expect("a path");
-        put(&root, &kernel.modules.join(module), &format!("modules/{name}"));
+        let file = file_of(&kernel.modules, module).expect("looked for before");
+        put(&root, &file, &format!("modules/{}", file.file_name().expect("a file").to_string_lossy()));
+        if file.extension().is_some_and(|end| end == "xz") {
+            let unpacked = Command::new("xz").arg("-d").arg(root.join(format!("modules/{name}.xz"))).status();
+            assert!(unpacked.is_ok_and(|status| status.success()), "xz unpacks {}", file.display());
+        }
         loads += &format!("busybox insmod /modules/{name}\n");
     }
     let Guest { prepare, inside, .. } = guest;
@@ -113,9 +121,13 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, guest: &Guest)
     image
 }
 
-/// Boots the guest and fails unless its test printed [`DONE`]. Prints a reason where no guest can run.
-pub fn run(asked: &Guest) {
-    let skip = |why: &str| eprintln!("SKIPPED {}: {why}", asked.caller);
+/// Boots the guest and fails unless its test printed [`DONE`]; the lines for the test's reader. Prints a reason where no guest
+/// can run, and returns none.
+pub fn run(asked: &Guest) -> Vec<String> {
+    let skip = |why: &str| {
+        eprintln!("SKIPPED {}: {why}", asked.caller);
+        Vec::new()
+    };
     if !cfg!(target_arch = "x86_64") {
         return skip("the guest is an x86-64 machine");
     }
@@ -163,9 +175,11 @@ pub fn run(asked: &Guest) {
         std::thread::sleep(Duration::from_millis(100));
     };
     let text = String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()).into_owned();
-    for line in text.lines().filter(|line| line.starts_with("guest: ")) {
+    let lines: Vec<String> = text.lines().filter(|line| line.starts_with("guest: ")).map(str::to_string).collect();
+    for line in &lines {
         eprintln!("{line}");
     }
     assert!(has_ended, "the guest did not end within {:?}; its console:\n{text}", asked.limit);
     assert!(text.contains(DONE), "the guest's console:\n{text}");
+    lines
 }

@@ -5,7 +5,7 @@
 //! caller. Frames narrower than a third of a pixel are left out.
 
 use analyze::compare::costs::STACK_COUNTS_PER_NS;
-use record::Outside;
+use crate::text::in_markup;
 use record::layers::{Layer, Role, Rule};
 use record::profile::folded::{Folded, KERNEL_MARK};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ fn svg(root: &Node, title: &str, colours: Colours) -> String {
         r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" font-family="system-ui,sans-serif" font-size="12" role="img">
 <rect width="100%" height="100%" fill="#fff"/>
 <text x="{MARGIN}" y="22" font-size="16">{}</text>"##,
-        escape(title)
+        in_markup(title)
     );
     legend(&mut out, colours);
     if root.count > 0 {
@@ -161,7 +161,7 @@ impl Painter<'_> {
         let _ = write!(
             self.out,
             r##"<g><title>{} ({note})</title><rect x="{x:.1}" y="{y:.1}" width="{:.1}" height="{:.1}" fill="{fill}" rx="1"/>"##,
-            escape(name),
+            in_markup(name),
             (width - 0.3).max(0.2),
             ROW - 1.0,
         );
@@ -172,7 +172,7 @@ impl Painter<'_> {
             } else {
                 name.chars().take(fits - 1).chain(['\u{2026}']).collect()
             };
-            let _ = write!(self.out, r##"<text x="{:.1}" y="{:.1}">{}</text>"##, x + 3.0, y + 12.0, escape(&text));
+            let _ = write!(self.out, r##"<text x="{:.1}" y="{:.1}">{}</text>"##, x + 3.0, y + 12.0, in_markup(&text));
         }
         self.out.push_str("</g>\n");
     }
@@ -237,21 +237,6 @@ fn legend(out: &mut String, colours: Colours) {
             x + 17.0
         );
     }
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in Outside::new(text, usize::MAX).chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

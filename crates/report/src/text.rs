@@ -2,6 +2,7 @@
 
 pub(crate) mod table;
 
+use record::Outside;
 use record::text::plain;
 use record::units::grouped;
 
@@ -49,6 +50,23 @@ pub(crate) fn escaped(text: &str) -> String {
             '-' | '+' | '=' if out.is_empty() => out.extend(['\\', c]),
             '.' | ')' if is_end_of_word && out.bytes().all(|before| before.is_ascii_digit()) => out.extend(['\\', c]),
             _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text for an element's content or a quoted attribute of HTML, XML or SVG; characters that may not be shown, which XML forbids,
+/// too, are replaced.
+pub(crate) fn in_markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in Outside::new(text, usize::MAX).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
         }
     }
     out

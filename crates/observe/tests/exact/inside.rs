@@ -2,6 +2,7 @@
 
 use super::load::Actor;
 use crate::boot::LONG;
+use crate::guest::print_verified;
 use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfiler};
 use observe::profile::{ProfileOptions, Profiler};
 use record::layers::Layer;
@@ -74,6 +75,7 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     // As many samples as of six seconds at the usual frequency.
     (options.frequency_hz, options.duration) = (1_999, Duration::from_secs(3));
     let mut sampler = Profiler::attach(options).map_err(|error| error.to_string())?;
+    print_verified();
     client.go_on();
     std::thread::sleep(Duration::from_millis(100));
     sampler.begin().map_err(|error| error.to_string())?;
@@ -85,6 +87,7 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     client.pause();
     drop(sampler);
     let mut profiler = ExactProfiler::attach(burst_options(port)).map_err(|error| error.to_string())?;
+    print_verified();
     client.go_on();
     std::thread::sleep(Duration::from_millis(100));
     for _ in 0..BURSTS {

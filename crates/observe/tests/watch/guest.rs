@@ -3,11 +3,22 @@
 
 use crate::boot::{DONE, Guest, INSIDE, run};
 use crate::{exact, older_kernel};
+use libbpf_rs::query::ProgInfoIter;
+use record::watch::Mode;
+use std::collections::BTreeMap;
+use std::panic::{UnwindSafe, catch_unwind};
+use std::path::Path;
 use std::time::Duration;
+
+/// Instructions that the verifier processed, by kernel and program: a program near the verifier's limit of a million is one that
+/// the next kernel may refuse. UPDATE_EXPECT=1 writes it anew.
+const VERIFIED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/watch/verified_instructions.txt");
+/// Growth that fails.
+const GROWTH: f64 = 1.25;
 
 #[test]
 fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
-    run(&Guest {
+    let said = run(&Guest {
         caller: "a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest",
         inside: "guest::inside",
         // For listing the listening sockets.
@@ -19,6 +30,46 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
         memory_mib: 768,
         limit: Duration::from_secs(420),
     });
+    let kept = std::fs::read_to_string(VERIFIED).unwrap_or_default();
+    let of = |text: &str| -> Option<(String, u64)> {
+        let (name, count) = text.rsplit_once(' ')?;
+        Some((name.to_string(), count.parse().ok()?))
+    };
+    let mut counts: BTreeMap<String, u64> = kept.lines().filter_map(of).collect();
+    let found: Vec<(String, u64)> =
+        said.iter().filter_map(|line| of(line.strip_prefix("guest: verified: ")?)).collect();
+    assert!(said.is_empty() || !found.is_empty(), "the verifier's counts");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        counts.extend(found);
+        let lines: String = counts.iter().map(|(name, count)| format!("{name} {count}\n")).collect();
+        return std::fs::write(Path::new(VERIFIED), lines).expect("a file of the tests");
+    }
+    for (name, count) in found {
+        let before = counts.get(&name).unwrap_or_else(|| panic!("no count of '{name}' is kept: UPDATE_EXPECT=1 keeps it"));
+        assert!(count as f64 <= GROWTH * *before as f64, "the verifier processes {count} instructions of '{name}', {before} before");
+    }
+}
+
+/// Prints what the verifier had to do for the programs that are loaded now.
+pub fn print_verified() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
+    let series = release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".");
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for program in ProgInfoIter::default() {
+        let most = counts.entry(program.name.to_string_lossy().into_owned()).or_default();
+        *most = program.verified_insns.max(*most);
+    }
+    // Kernels before 5.16 do not say.
+    for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        println!("guest: verified: {series} {name} {count}");
+    }
+}
+
+/// One claim about the guest's kernel; whether it holds.
+fn holds(claim: &str, check: impl FnOnce() + UnwindSafe) -> bool {
+    let result = catch_unwind(check);
+    println!("guest: claim: {claim}: {}", if result.is_ok() { "holds" } else { "does not hold" });
+    result.is_ok()
 }
 
 /// Not a test, but the guest's side.
@@ -28,7 +79,11 @@ fn inside() {
         return;
     }
     println!();
-    older_kernel::counts_every_request();
-    exact::inside::charges_every_layer();
+    let claims = [
+        holds("requests, bytes and states are counted", || older_kernel::counts_every_request(Mode::Counts)),
+        holds("every request has its phases", || older_kernel::counts_every_request(Mode::Exact)),
+        holds("layers by samples and by hooks agree", exact::inside::charges_every_layer),
+    ];
+    assert!(claims.iter().all(|holds| *holds));
     println!("{DONE}");
 }

@@ -2,6 +2,7 @@
 //! watch are this test itself.
 
 use crate::client::{Count, keep_alive};
+use crate::guest::print_verified;
 use crate::rig::{counting, settle};
 use observe::watch::{WatchOptions, Watcher};
 use record::watch::{Counter, Mode};
@@ -33,37 +34,34 @@ fn serve(listener: TcpListener) {
 }
 
 /// Fails unless every request of a client is counted, and has phases where that was asked for.
-pub fn counts_every_request() {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
-    for mode in [Mode::Counts, Mode::Exact] {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("bound").port();
-        std::thread::spawn(move || serve(listener));
-        let mut watcher = Watcher::start(WatchOptions { mode, ..counting(port) }).expect("the unprivileged part works");
-        assert!(watcher.why_no_programs().is_none(), "{:?}", watcher.why_no_programs());
-        let (open, count) = keep_alive(port, 4, 20, &["/1k.bin", "/10k.bin", "/100k.bin"]);
-        settle(&mut watcher);
-        let reading = watcher.read();
-        let all = reading.all();
-        let counted = Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out };
-        assert_eq!(counted, count, "{mode:?}: with connections open");
-        drop(open);
-        settle(&mut watcher);
-        let reading = watcher.read();
-        assert_eq!(
-            (reading.count(Counter::Accepted).unwrap(), reading.count(Counter::Closed).unwrap()),
-            (4, 4),
-            "{mode:?}"
-        );
-        let phased: u64 = reading.phases.iter().map(|class| class.requests).sum();
-        println!(
-            "guest: Linux {}: {mode:?}: {} requests, {phased} with phases, doubts {:?}",
-            release.trim(),
-            all.requests,
-            watcher.doubts().iter().map(|doubt| doubt.what.as_str()).collect::<Vec<_>>()
-        );
-        if mode == Mode::Exact {
-            assert_eq!(phased, count.requests, "phases of every request, by fentry");
-        }
+pub fn counts_every_request(mode: Mode) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || serve(listener));
+    let mut watcher = Watcher::start(WatchOptions { mode, ..counting(port) }).expect("the unprivileged part works");
+    assert!(watcher.why_no_programs().is_none(), "{:?}", watcher.why_no_programs());
+    print_verified();
+    let (open, count) = keep_alive(port, 4, 20, &["/1k.bin", "/10k.bin", "/100k.bin"]);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    let all = reading.all();
+    let counted = Count { requests: all.requests, bytes_sent: all.bytes_in, bytes_received: all.bytes_out };
+    assert_eq!(counted, count, "{mode:?}: with connections open");
+    drop(open);
+    settle(&mut watcher);
+    let reading = watcher.read();
+    assert_eq!(
+        (reading.count(Counter::Accepted).unwrap(), reading.count(Counter::Closed).unwrap()),
+        (4, 4),
+        "{mode:?}"
+    );
+    let phased: u64 = reading.phases.iter().map(|class| class.requests).sum();
+    println!(
+        "guest: {mode:?}: {} requests, {phased} with phases, doubts {:?}",
+        all.requests,
+        watcher.doubts().iter().map(|doubt| doubt.what.as_str()).collect::<Vec<_>>()
+    );
+    if mode == Mode::Exact {
+        assert_eq!(phased, count.requests, "phases of every request, by fentry");
     }
 }

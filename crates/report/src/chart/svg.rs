@@ -1,6 +1,6 @@
 //! SVG elements as text. Everything from outside is escaped here.
 
-use record::Outside;
+use crate::text::in_markup;
 use std::fmt::Write as _;
 
 pub(super) struct Svg {
@@ -17,8 +17,8 @@ impl Svg {
             "<svg viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\" \
              data-plot=\"{left:.1} {top:.1} {right:.1} {bottom:.1}\">\
              <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>",
-            escape(title),
-            escape(description)
+            in_markup(title),
+            in_markup(description)
         );
         Svg { out }
     }
@@ -57,14 +57,14 @@ impl Svg {
 
     /// The name of a series.
     pub fn name(&mut self, x: f64, y: f64, class: &str, data: &str, text: &str) {
-        let _ = write!(self.out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\"{data}>{}</text>", escape(text));
+        let _ = write!(self.out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\"{data}>{}</text>", in_markup(text));
     }
 
     pub fn text(&mut self, x: f64, y: f64, anchor: &str, class: &str, text: &str) {
         let _ = write!(
             self.out,
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" class=\"{class}\">{}</text>",
-            escape(text)
+            in_markup(text)
         );
     }
 
@@ -72,23 +72,6 @@ impl Svg {
         self.out.push_str("</svg>");
         self.out
     }
-}
-
-/// Escapes for element content and quoted attributes; characters that may not be shown, which XML forbids, too, are
-/// replaced.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in Outside::new(text, usize::MAX).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// How wide a text is at most, without knowing the font: sans-serif faces average below 0.58 em a character.

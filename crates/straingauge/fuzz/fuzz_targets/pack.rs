@@ -1,0 +1,16 @@
+//! Packs: no text may panic their reader, and what is refused is one bounded sentence with the line.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use observe::watch::pack::Pack;
+
+fuzz_target!(|text: &str| {
+    match Pack::parse("pack", text) {
+        Ok(pack) => assert!(!pack.server.is_empty() && !pack.binaries.is_empty() && pack.marks.len() >= 3),
+        Err(why) => {
+            let said = why.to_string();
+            assert!(said.len() < 1000 && !said.contains(['\n', '\x1b']), "{said}");
+        }
+    }
+});
