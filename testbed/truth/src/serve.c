@@ -38,8 +38,9 @@ static size_t answer_bytes;
 /* What was served, by this program's own clocks. */
 static struct {
     int64_t requests, first_ns, last_ns;
-    /* From when an answer is due to the next request of its connection, where that one finds a free worker: what client,
-     * path and late wake-ups add to D in a closed loop. A client that rests longer than D did more than that. */
+    /* From when an answer is due to the next request of its connection, where that one finds a free worker: what
+     * client, path and late wake-ups add to D in a closed loop. A client that rests longer than D did more than that.
+     */
     int64_t away, away_ns;
 } served;
 

@@ -8,7 +8,9 @@ pub mod types;
 pub use mapped::Mapped;
 pub use types::Shared;
 
-use libbpf_rs::{Error, ErrorKind, Link, Map, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
+use libbpf_rs::{
+    Error, ErrorExt, ErrorKind, Link, Map, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
+};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
@@ -70,6 +72,18 @@ impl From<Error> for Refusal {
     }
 }
 
+/// The first Linux on which every program loads (docs/kernels.md).
+const OLDEST: (u32, u32) = (5, 15);
+
+/// What is said of a kernel that is too old, by its release.
+fn too_old(release: &str) -> Option<String> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    let oldest = format!("{}.{}", OLDEST.0, OLDEST.1);
+    ((major, minor) < OLDEST)
+        .then(|| format!("Linux {major}.{minor} is older than {oldest}, which the BPF programs need"))
+}
+
 /// Loads an object; `prepare` sets constants, sizes of maps and which programs to load.
 pub fn load(
     object: &'static Compiled,
@@ -79,6 +93,13 @@ pub fn load(
         let mut open = ObjectBuilder::default().name("straingauge")?.open_memory(&object.0)?;
         prepare(&mut open)?;
         open.load()
+    })
+    .map_err(|refusal| {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        match too_old(&release) {
+            Some(why) => Refusal { error: refusal.error.context(why), ..refusal },
+            None => refusal,
+        }
     })
 }
 
@@ -135,4 +156,18 @@ pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Ref
 pub fn attach(object: &Object, name: &str) -> Result<Link, Refusal> {
     let program = program(object, name)?;
     logged(|| program.attach_trace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::too_old;
+
+    #[test]
+    fn a_kernel_that_is_too_old_is_said_to_be() {
+        let said = too_old("5.10.0-32-cloud-amd64\n").unwrap_or_default();
+        assert_eq!(said, "Linux 5.10 is older than 5.15, which the BPF programs need");
+        for release in ["5.15.0-91-generic", "6.1.0", "10.0", "6.12-rc1", "", "linux"] {
+            assert_eq!(too_old(release), None, "{release}");
+        }
+    }
 }
