@@ -3,14 +3,15 @@
 pub use crate::account::OnLoss;
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
 use crate::error::{RemoteError, Result, unusable};
+use crate::inputs::{Handing, InputFiles};
 use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
-use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, line};
+use crate::protocol::{InputPiece, LEASE_NS, MAX_LINE_BYTES, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
 use record::time::{monotonic_ns, unix_ms};
-use record::{LoadPlan, Pace};
+use record::{LoadPlan, Share};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -26,6 +27,10 @@ const CLOCK_GOAL_NS: u64 = 250_000;
 const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the network.
 const RESULT_NS: u64 = 30_000_000_000;
+/// Pieces of a file that are under way to a worker at most.
+const MOST_PIECES: u32 = 4;
+/// How long a worker may take to keep one.
+const PIECE_NS: u64 = 30_000_000_000;
 
 /// Several workers.
 pub struct Fleet {
@@ -97,8 +102,47 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Drives one load over all remaining workers.
-    pub fn run(&mut self, plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult> {
+    /// Drives one load over all remaining workers. `inputs`: the file that the plan names.
+    pub fn run(
+        &mut self,
+        plan: &LoadPlan,
+        inputs: &mut dyn InputFiles,
+        stop: &AtomicBool,
+        events: &mut dyn LoadEvents,
+    ) -> Result<LoadResult> {
+        let mut live = self.live(plan, stop)?;
+        while !self.hand_out(&live, inputs, stop)? {
+            live = self.live(plan, stop)?;
+        }
+        for (index, share) in &live {
+            // Threads and CPUs are the worker's own.
+            let threads = self.threads.unwrap_or(0);
+            let part = LoadPlan { threads, cpus: Vec::new(), ..plan.part(*share) };
+            let cap = part.offered_per_sec();
+            let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(part, cap))));
+            if text.len() > MAX_LINE_BYTES {
+                return Err(unusable(format!(
+                    "the plan with its {} targets and its body is larger than the {} MB that a client takes: give fewer or shorter ones",
+                    plan.targets.len(),
+                    MAX_LINE_BYTES >> 20
+                )));
+            }
+            let link = &mut self.links[*index];
+            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
+            link.out().send(text);
+        }
+        let live: Vec<usize> = live.into_iter().map(|(index, _)| index).collect();
+        let conduct =
+            Conduct { fleet: self, plan, live: &live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
+        let mut result = conduct.conduct()?;
+        if let Some(replay) = &mut result.replay {
+            inputs.account(replay);
+        }
+        Ok(result)
+    }
+
+    /// The workers of a load, each with its part.
+    fn live(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<Vec<(usize, Share)>> {
         if self.on_loss == OnLoss::End
             && let Some(lost) = self.lost()
         {
@@ -112,20 +156,57 @@ impl Fleet {
             return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
         }
         // A load with fewer connections than the fleet has workers uses as many workers as connections.
-        let used = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
-        let live = &live[..used];
-        for (place, index) in live.iter().enumerate() {
-            let share = merge::share(plan, place, used, self.threads);
-            let cap = match share.pace {
-                Pace::Open { rate_per_sec, .. } => Some(rate_per_sec),
-                _ => None,
-            };
-            let link = &mut self.links[*index];
-            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
-            link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
+        let of = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1) as u32;
+        Ok(live.into_iter().zip(0..of).map(|(worker, index)| (worker, Share { index, of })).collect())
+    }
+
+    /// Sends the plan's file to the workers that do not have their part of it; false if one of them was lost meanwhile.
+    fn hand_out(&mut self, live: &[(usize, Share)], inputs: &mut dyn InputFiles, stop: &AtomicBool) -> Result<bool> {
+        let needed = |share: Share| match inputs.handing() {
+            Handing::Nothing => None,
+            Handing::Alike => Some(Share::WHOLE),
+            Handing::ByPart => Some(share),
+        };
+        let lacking: Vec<Option<usize>> = (live.iter())
+            .map(|(index, share)| Some(*index).filter(|index| self.links[*index].input != needed(*share)))
+            .collect();
+        let wanted: Vec<Option<Share>> = live.iter().map(|(_, share)| needed(*share)).collect();
+        if lacking.iter().flatten().next().is_none() {
+            return Ok(true);
         }
-        let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
-        conduct.conduct()
+        let mut give = |part: u32, piece: InputPiece| {
+            let Some(Some(index)) = lacking.get(part as usize) else { return Ok(()) };
+            self.wait_for_room(*index, MOST_PIECES - 1, stop)?;
+            let link = &mut self.links[*index];
+            link.pieces_under_way += 1;
+            link.send(&ToWorker::Input(piece));
+            Ok(())
+        };
+        inputs.hand_out(live.len() as u32, &mut give).map_err(unusable)?;
+        for (place, index) in lacking.iter().enumerate() {
+            let Some(index) = *index else { continue };
+            self.wait_for_room(index, 0, stop).map_err(unusable)?;
+            self.links[index].input = wanted[place];
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(RemoteError::Interrupted("the clients were given the file"));
+        }
+        Ok(live.iter().all(|(index, _)| !self.links[*index].is_lost()))
+    }
+
+    /// Waits until a worker has kept all but so many pieces, or is lost; fails when the user stops it.
+    fn wait_for_room(&mut self, index: usize, under_way: u32, stop: &AtomicBool) -> Result<(), String> {
+        let give_up_ns = monotonic_ns() + PIECE_NS;
+        while self.links[index].pieces_under_way > under_way && !self.links[index].is_lost() {
+            if stop.load(Ordering::Relaxed) {
+                return Err("interrupted while the clients were given the file".into());
+            }
+            if monotonic_ns() > give_up_ns {
+                self.links[index].lose("it did not keep a piece of the file in time".into());
+            }
+            self.pump(5_000_000, 0);
+        }
+        Ok(())
     }
 
     /// Handles events, waits for them at most this long, and gives up silent workers.
@@ -274,7 +355,9 @@ impl Conduct<'_> {
             if self.must_end() {
                 return false;
             }
-            if now >= until_ns {
+            // All are done before that: a log is at its end.
+            let are_done = |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done(_));
+            if now >= until_ns || self.live.iter().all(are_done) {
                 return true;
             }
             self.fleet.pump((until_ns - now).min(20_000_000), 0);

@@ -5,8 +5,8 @@ use crate::error::{RemoteError, Result, system};
 use crate::process;
 use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireResult, line};
 use load::Progress;
-use record::Outside;
 use record::time::monotonic_ns;
+use record::{Outside, Share};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -114,6 +114,10 @@ pub struct Link {
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: Progress,
+    /// The part of the driver's file that it has, if it has one.
+    pub input: Option<Share>,
+    /// Pieces of a file that it has not yet kept.
+    pub pieces_under_way: u32,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
@@ -180,6 +184,8 @@ impl Link {
             clock: None,
             pongs: 0,
             progress: Progress::default(),
+            input: None,
+            pieces_under_way: 0,
             observation: None,
             watching: None,
             awaits_load: false,
@@ -288,6 +294,7 @@ impl Link {
                 }
             }
             FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
+            FromWorker::InputKept {} if self.pieces_under_way > 0 => self.pieces_under_way -= 1,
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
@@ -300,6 +307,7 @@ impl Link {
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
             FromWorker::Ready {}
+            | FromWorker::InputKept {}
             | FromWorker::Result(_)
             | FromWorker::Observation(_)
             | FromWorker::Watching { .. }

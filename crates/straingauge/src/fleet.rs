@@ -42,16 +42,6 @@ pub fn connect(
     if load.cold.is_some_and(|cold| cold.0 > 0) || load.cpus.is_some() {
         return Err(wrong_usage("--cold and --cpus apply to this machine: they do not work with clients on others"));
     }
-    let workload = &plan.workload;
-    if workload.trace.is_some() || workload.series.is_some() || !workload.classes.is_empty() {
-        return Err(wrong_usage("mixes, rate series and logs are not split over clients: leave --client out for them"));
-    }
-    let kind = &plan.clients;
-    if kind.tls.is_some() || kind.bandwidth.is_some() || kind.read_bytes_per_sec > 0 {
-        return Err(wrong_usage(
-            "TLS, --read-rate and --asked-bandwidth are not split over clients: leave --client out for them",
-        ));
-    }
     // How many nodes a cluster has shows later: one or several.
     let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| ray.workers.map_or(2, |count| count.0));
     if clients.ray.is_none() || clients.ray.as_ref().is_some_and(|ray| ray.workers.is_some()) {

@@ -22,7 +22,7 @@ pub enum Sender {
     /// The engine of this process, with the rate series or log that the points follow.
     Engine(Supplied),
     /// Workers on other machines instead.
-    Workers(Fleet),
+    Workers(Fleet, Supplied),
     /// The server itself: the microbenchmark's sender; `polls` if it has a CPU to itself.
     Microbenchmark { polls: bool },
 }
@@ -52,7 +52,7 @@ impl Sender {
             Sender::Engine(supplied) => {
                 load::run_supplied(plan, supplied, stop.flag(), events).context("the load engine stopped")?
             }
-            Sender::Workers(fleet) => fleet.run(plan, stop.flag(), events)?,
+            Sender::Workers(fleet, supplied) => fleet.run(plan, supplied, stop.flag(), events)?,
             Sender::Microbenchmark { polls } => {
                 let outcome = microbenchmark::run(&segments(plan, *polls)?, stop.flag(), events)
                     .context("the microbenchmark stopped")?;
@@ -88,22 +88,22 @@ impl Runner {
 
     /// Whether workers send the load.
     pub fn has_clients(&self) -> bool {
-        matches!(self.sender, Sender::Workers(_))
+        matches!(self.sender, Sender::Workers(..))
     }
 
     /// One line for each client about the last point.
     pub fn client_lines(&self) -> Vec<String> {
-        if let Sender::Workers(fleet) = &self.sender { fleet.lines() } else { Vec::new() }
+        if let Sender::Workers(fleet, _) = &self.sender { fleet.lines() } else { Vec::new() }
     }
 
     /// The loss of a client that ends the run, in a sentence.
     pub fn lost_client(&self) -> Option<String> {
-        if let Sender::Workers(fleet) = &self.sender { fleet.failure() } else { None }
+        if let Sender::Workers(fleet, _) = &self.sender { fleet.failure() } else { None }
     }
 
     /// Adapts a sweep's plan to the log, if one is replayed.
     pub fn adapt(&self, plan: &mut LoadPlan) {
-        if let Sender::Engine(supplied) = &self.sender {
+        if let Sender::Engine(supplied) | Sender::Workers(_, supplied) = &self.sender {
             supplied.adapt(plan);
         }
     }
@@ -166,7 +166,10 @@ impl Runner {
         };
         let measured = self.companions.accompany(&load, &mut show, |events| {
             let (result, figures) = self.sender.send(plan, &self.stop, events)?;
-            Ok(measured(sweep, repeat, (plan.connections, pace_of(plan, &result)), result, figures))
+            let workload = result.workload(plan);
+            let mut measured = measured(sweep, repeat, (plan.connections, pace_of(plan, &result)), result, figures);
+            measured.point.workload = workload;
+            Ok(measured)
         });
         if let (Err(_), Some(metrics)) = (&measured, &metrics) {
             metrics.ends(None);
@@ -174,7 +177,7 @@ impl Runner {
         let mut measured = measured?;
         progress.clear();
         let Measured { point, result, .. } = &mut measured;
-        if let Sender::Workers(fleet) = &self.sender {
+        if let Sender::Workers(fleet, _) = &self.sender {
             point.figures.extend(fleet.figures.clone());
             if let Some(why) = &fleet.uncounted {
                 leave_out_uncounted(point, why);

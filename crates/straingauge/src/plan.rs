@@ -239,6 +239,7 @@ pub fn load_plan(
         clients: clients::client_plan(&run.options.clients, options, target)?,
         workload,
         protocol,
+        share: record::Share::WHOLE,
     };
     Ok((plan, supplied))
 }

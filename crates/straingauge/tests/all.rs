@@ -20,6 +20,7 @@ mod document_server;
 mod documented;
 mod exports;
 mod find;
+mod fleet_loads;
 mod headroom;
 mod help;
 mod interruption;

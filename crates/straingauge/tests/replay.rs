@@ -226,6 +226,16 @@ fn a_sample_log_is_replayed_as_logged_and_at_its_own_times() {
     replays_as_logged(&sample(), &["--speed", "2000", "--threads", "2"]);
 }
 
+/// The log lies on the driver's machine; each worker gets the lines of its clients, at its own times or not.
+#[test]
+fn a_sample_log_is_split_over_workers_by_client_and_nothing_of_it_is_lost() {
+    let worker = crate::workers::worker();
+    for options in [["--speed", "max", "--connections", "1000"], ["--speed", "2000", "--connections", "2000"]] {
+        let clients = [["--client", &worker]; 3].concat();
+        replays_as_logged(&sample(), &[&options[..], &clients].concat());
+    }
+}
+
 #[test]
 fn a_public_log_is_replayed_as_logged() {
     let name = "apache_access_2015.log";

@@ -202,7 +202,7 @@ impl Spoken {
     }
 
     fn plan(&mut self, address: &str, duration_ns: u64) {
-        let plan = serde_json::json!({ "type": "plan", "protocol": 1, "plan": {
+        let plan = serde_json::json!({ "type": "plan", "protocol": 2, "plan": {
             "addresses": [address], "host": "test", "method": "GET", "targets": [{ "path": "/1k.bin" }], "headers": [],
             "pace": { "loop": "closed" }, "connections": 2, "requests_per_connection": 0, "threads": 0, "cpus": [],
             "warmup_ns": 0, "duration_ns": duration_ns, "timeout_ns": 1_000_000_000u64,

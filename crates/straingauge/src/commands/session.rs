@@ -96,7 +96,10 @@ impl Session {
                 Err(doubt) => ServerWatch::Not(doubt),
             },
         };
-        let sender = fleet.map_or(Sender::Engine(supplied), Sender::Workers);
+        let sender = match fleet {
+            Some(fleet) => Sender::Workers(fleet, supplied),
+            None => Sender::Engine(supplied),
+        };
         let netns_pid = server.as_ref().and_then(Server::netns_pid);
         let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
         if let Some(how) = request_watch {
