@@ -2,12 +2,14 @@
 
 pub use crate::account::OnLoss;
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
+use crate::cold::{self, Node};
 use crate::error::{RemoteError, Result, unusable};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
-use crate::protocol::{InputPiece, LEASE_NS, MAX_LINE_BYTES, PlanMessage, ToWorker, line};
+use crate::protocol::{ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
+use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
 use record::time::{monotonic_ns, unix_ms};
@@ -41,6 +43,8 @@ pub struct Fleet {
     threads: Option<usize>,
     /// Workers whose loss was reported already.
     told: Vec<bool>,
+    /// The most cold connections that were planned for.
+    cold_most: u64,
     /// The figures of each worker in the last load.
     pub figures: Figures,
     /// Why the requests of the last load are not all counted, if they are not.
@@ -71,6 +75,7 @@ impl Fleet {
             on_loss,
             threads,
             told,
+            cold_most: 0,
             figures: Figures::default(),
             uncounted: None,
             _nodes: nodes,
@@ -139,6 +144,97 @@ impl Fleet {
             inputs.account(replay);
         }
         Ok(result)
+    }
+
+    /// Whether cold connections were planned.
+    pub fn has_planned_cold(&self) -> bool {
+        self.cold_most > 0
+    }
+
+    /// Plans cold connections over the workers, and opens none: refused with a table of what each has, where `most` do not
+    /// fit.
+    pub fn plan_cold(&mut self, plan: &LoadPlan, most: u64, stop: &AtomicBool) -> Result<()> {
+        let live = self.live(plan, stop)?;
+        self.cold_most = most;
+        for (index, _) in &live {
+            let part = LoadPlan { threads: 0, cpus: Vec::new(), ..plan.clone() };
+            self.links[*index].cold_room = None;
+            self.links[*index].send(&ToWorker::ColdAsk(Box::new(PlanMessage::new(part, None))));
+        }
+        let give_up_ns = monotonic_ns() + PIECE_NS;
+        while live.iter().any(|(index, _)| self.links[*index].cold_room.is_none() && !self.links[*index].is_lost()) {
+            if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
+                return Err(RemoteError::Interrupted("the clients were asked what they have for cold connections"));
+            }
+            self.pump(5_000_000, 0);
+        }
+        self.cold_parts(plan, most).map(drop)
+    }
+
+    /// The workers, each with its part of so many cold connections.
+    fn cold_parts(&self, plan: &LoadPlan, count: u64) -> Result<Vec<(usize, u64)>> {
+        if let Some(lost) = self.failure() {
+            return Err(unusable(lost));
+        }
+        let live: Vec<usize> = (0..self.links.len())
+            .filter(|index| !self.links[*index].is_lost() && self.links[*index].cold_room.is_some())
+            .collect();
+        let nodes: Vec<Node> = live
+            .iter()
+            .zip(0..)
+            .map(|(index, place)| Node {
+                name: self.links[*index].name(),
+                room: self.links[*index].cold_room.clone().unwrap_or_default(),
+                hot: Share { index: place, of: live.len() as u32 }.part(plan.connections),
+            })
+            .collect();
+        let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
+        let parts = cold::divide(count, &nodes, is_local).map_err(RemoteError::NoRoom)?;
+        Ok(live.into_iter().zip(parts).collect())
+    }
+
+    /// Opens or closes cold connections until the workers hold so many, or `stop` is set.
+    pub fn hold_cold(
+        &mut self,
+        plan: &LoadPlan,
+        count: u64,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<ColdHeld> {
+        let parts = self.cold_parts(plan, count)?;
+        let most = self.cold_most.max(count);
+        for (index, part) in &parts {
+            let link = &mut self.links[*index];
+            (link.cold_wanted, link.cold.counts.is_in_doubt) = (*part, true);
+            link.send(&ToWorker::Cold { count: *part, most });
+        }
+        let is_held = |link: &Link| {
+            let counts = link.cold.counts;
+            link.is_lost() || (counts.established == link.cold_wanted && !counts.is_in_doubt)
+        };
+        while !parts.iter().all(|(index, _)| is_held(&self.links[*index])) && !stop.load(Ordering::Relaxed) {
+            self.pump(20_000_000, 0);
+            if let Some(lost) = self.failure() {
+                return Err(unusable(lost));
+            }
+            progress(self.cold().counts.established);
+        }
+        Ok(self.cold())
+    }
+
+    /// The cold connections of all workers.
+    fn cold(&self) -> ColdHeld {
+        let mut all = ColdHeld::default();
+        let live: Vec<&Link> = self.links.iter().filter(|link| !link.is_lost() && link.cold_wanted > 0).collect();
+        live.iter().for_each(|link| all.counts.add(&link.cold.counts));
+        // The kernel's memory is the machine's: that of workers on one machine cannot be told apart.
+        let machines = live.iter().filter_map(|link| Some(&link.cold_room.as_ref()?.machine));
+        if machines.collect::<std::collections::HashSet<_>>().len() == live.len() {
+            let bytes = |link: &&Link| Some(link.cold.kernel_bytes? * link.cold.counts.established as f64);
+            let sum: Option<f64> = live.iter().map(bytes).sum();
+            all.kernel_bytes = sum.map(|sum| sum / all.counts.established as f64).filter(|bytes| bytes.is_finite());
+        }
+        all
     }
 
     /// The workers of a load, each with its part.
@@ -305,6 +401,7 @@ impl Conduct<'_> {
         is_on = is_on && self.compare_clocks();
         let mut window = (u64::MAX, u64::MAX);
         let mut started_unix_ms = unix_ms();
+        let mut cold_before = ColdCounts::default();
         if is_on {
             let trip_ns = self.live.iter().filter_map(|index| self.fleet.links[*index].clock);
             let lead_ns = 50_000_000 + 4 * trip_ns.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
@@ -316,6 +413,7 @@ impl Conduct<'_> {
         }
         if is_on {
             started_unix_ms = unix_ms();
+            cold_before = self.fleet.cold().counts;
             self.events.window_begins();
             is_on = self.wait_in(window.0, window.1);
             self.events.window_ends();
@@ -331,7 +429,7 @@ impl Conduct<'_> {
             self.fleet.pump(5_000_000, 0);
             self.report_progress(window.0);
         }
-        self.gather(started_unix_ms, is_cut)
+        self.gather(started_unix_ms, is_cut, cold_before)
     }
 
     /// Waits until all workers of this load are in the wanted state; false if the load must end before.
@@ -457,7 +555,7 @@ impl Conduct<'_> {
         self.events.progress(&progress);
     }
 
-    fn gather(self, started_unix_ms: u64, is_cut: bool) -> Result<LoadResult> {
+    fn gather(self, started_unix_ms: u64, is_cut: bool, cold_before: ColdCounts) -> Result<LoadResult> {
         let (fleet, live) = (self.fleet, self.live);
         let mut doubts = Vec::new();
         let (mut sum, mut parts) = (merge::Sum::default(), Vec::new());
@@ -503,6 +601,11 @@ impl Conduct<'_> {
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;
+        if fleet.cold_most > 0 {
+            let cold = fleet.cold();
+            let more = load::cold::figures(cold.counts, cold_before, cold.kernel_bytes, all.window_ns);
+            fleet.figures.extend(more);
+        }
         Ok(all)
     }
 }

@@ -3,8 +3,9 @@
 use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
-use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireResult, line};
+use crate::protocol::{ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireResult, line};
 use load::Progress;
+use load::cold::ColdRoom;
 use record::time::monotonic_ns;
 use record::{Outside, Share};
 use std::io::{Read, Write};
@@ -118,6 +119,12 @@ pub struct Link {
     pub input: Option<Share>,
     /// Pieces of a file that it has not yet kept.
     pub pieces_under_way: u32,
+    /// What it has for cold connections, once it was asked.
+    pub cold_room: Option<ColdRoom>,
+    /// The cold connections that it holds, by its last report.
+    pub cold: ColdHeld,
+    /// How many it is to hold.
+    pub cold_wanted: u64,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
@@ -186,6 +193,9 @@ impl Link {
             progress: Progress::default(),
             input: None,
             pieces_under_way: 0,
+            cold_room: None,
+            cold: ColdHeld::default(),
+            cold_wanted: 0,
             observation: None,
             watching: None,
             awaits_load: false,
@@ -295,6 +305,8 @@ impl Link {
             }
             FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
             FromWorker::InputKept {} if self.pieces_under_way > 0 => self.pieces_under_way -= 1,
+            FromWorker::ColdRoom(room) => self.cold_room = Some(room),
+            FromWorker::Cold(held) => self.cold = held,
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),

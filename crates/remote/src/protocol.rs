@@ -4,6 +4,7 @@
 //! are made safe ([`record::Outside`]) first. This file depends on nothing else here, so that it can be fuzzed.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
 use record::protocol::Protocol;
 use record::{ClientSide, Doubt, LoadPlan, Outside};
@@ -48,6 +49,11 @@ pub enum ToWorker {
     Stop {},
     /// A piece of the file that the next plans name, as far as this worker needs it. Answered when it is kept.
     Input(InputPiece),
+    /// Report what there is for cold connections of this plan; answered by its room.
+    ColdAsk(Box<PlanMessage>),
+    /// Hold so many cold connections of the plan that was last asked about, of at most `most`. Answered with their counts
+    /// every 200 ms from then on.
+    Cold { count: u64, most: u64 },
     /// To a watcher with that ability: count requests from now on, too.
     Watch(WireWatch),
     /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is noted.
@@ -125,6 +131,17 @@ pub enum InputKind {
     },
 }
 
+/// Cold connections that a worker holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ColdHeld {
+    /// Their counts.
+    #[serde(flatten)]
+    pub counts: ColdCounts,
+    /// Kernel memory for each, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes: Option<f64>,
+}
+
 mod base64_bytes {
     use super::MAX_PIECE_BYTES;
     use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -163,6 +180,10 @@ pub enum FromWorker {
     Ready {},
     /// A piece of a file is kept.
     InputKept {},
+    /// What there is for cold connections.
+    ColdRoom(ColdRoom),
+    /// The cold connections that are held.
+    Cold(ColdHeld),
     /// About every 200 ms.
     Progress(Progress),
     /// The load is over.

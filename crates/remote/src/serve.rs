@@ -2,6 +2,7 @@
 //!
 //! The main thread of `session` runs the engine.
 
+use crate::cold::Cold;
 use crate::error::{Result, unusable};
 use crate::inputs::InputStore;
 use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
@@ -30,8 +31,21 @@ fn obey(
     out: &SyncSender<String>,
     orders: &Receiver<Order>,
 ) -> Result<()> {
+    let mut cold = Cold::new(out.clone());
     loop {
         match orders.recv() {
+            Ok(Ok(ToWorker::ColdAsk(message))) => {
+                let answer = match cold.ask(*message, sources) {
+                    Ok(room) => FromWorker::ColdRoom(room),
+                    Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
+                };
+                let _ = out.send(line(&answer));
+            }
+            Ok(Ok(ToWorker::Cold { count, most })) => {
+                if let Err(error) = cold.hold(count, most, &lease.stop) {
+                    let _ = out.send(line(&FromWorker::Refused { why: sentence(&error).as_str().into() }));
+                }
+            }
             Ok(Ok(ToWorker::Input(piece))) => {
                 let answer = match inputs.keep(piece) {
                     Ok(()) => FromWorker::InputKept {},
@@ -77,7 +91,7 @@ fn drive(
 }
 
 /// Fills in the settings that the driver leaves to this machine.
-fn complete(plan: &mut LoadPlan) {
+pub(crate) fn complete(plan: &mut LoadPlan) {
     if plan.threads == 0 {
         let cpus = machine::allowed_cpus().len();
         let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());

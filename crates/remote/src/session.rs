@@ -106,7 +106,7 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
                 continue;
             }
             Ok(Some(message)) => {
-                if let ToWorker::Plan(_) = message {
+                if let ToWorker::Plan(_) | ToWorker::Cold { .. } = message {
                     // A stop that came after the end of the last load does not end this one.
                     lease.stop.store(false, Ordering::Relaxed);
                 }

@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
 use record::LoadPlan;
-use remote::{Fleet, Nodes, OnLoss, RayPlan, RemoteError, Source};
+use remote::{Fleet, NoRoom, Nodes, OnLoss, RayPlan, RemoteError, Source};
 use std::net::IpAddr;
 
 /// Starts the workers that the options name; `None` if this process sends the load itself. `starts_server`: the run
@@ -39,8 +39,8 @@ pub fn connect(
             "clients send load from other machines, which cannot reach a server in a namespace of this one: start the server yourself and leave -- SERVER out",
         ));
     }
-    if load.cold.is_some_and(|cold| cold.0 > 0) || load.cpus.is_some() {
-        return Err(wrong_usage("--cold and --cpus apply to this machine: they do not work with clients on others"));
+    if load.cpus.is_some() {
+        return Err(wrong_usage("--cpus applies to this machine: it does not work with clients on others"));
     }
     // How many nodes a cluster has shows later: one or several.
     let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| ray.workers.map_or(2, |count| count.0));
@@ -60,7 +60,23 @@ pub fn connect(
     };
     remote::can_be_split(plan, sources.len() as u64).map_err(as_usage)?;
     progress.show(&format!("starting {} clients", sources.len()));
-    Ok(Some(Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?))
+    let mut fleet = Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?;
+    if let Some(cold) = load.cold.filter(|cold| cold.0 > 0) {
+        plan_cold(&mut fleet, plan, cold.0, stop)?;
+    }
+    Ok(Some(fleet))
+}
+
+/// Plans cold connections over the clients, of which none is opened; refused with a table of what they have.
+pub fn plan_cold(fleet: &mut Fleet, plan: &LoadPlan, most: u64, stop: &Stop) -> Result<()> {
+    match fleet.plan_cold(plan, most, stop.flag()) {
+        Err(RemoteError::NoRoom(NoRoom { table, why })) => {
+            // Also with --quiet: it is a part of the refusal.
+            table.iter().for_each(|line| eprintln!("{line}"));
+            Err(wrong_usage(why))
+        }
+        planned => Ok(planned?),
+    }
 }
 
 /// Whether the load may be sent where the plan says. Where one client would send it and the user sits at a terminal, the

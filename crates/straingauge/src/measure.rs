@@ -1,7 +1,8 @@
 //! One load point: a sender sends the load, companions observe it, and their results become one point.
 
-use crate::companions::cold::HeldCold;
+use crate::companions::cold::{HeldCold, established_words};
 use crate::companions::{Companion, Companions, Holding, Load, TimeWait};
+use crate::fleet;
 use crate::measured::{Measured, measured};
 use crate::metrics::Loads;
 use crate::progress::Progress;
@@ -115,6 +116,13 @@ impl Runner {
 
     /// Opens `count` cold connections, which stay through all points, and waits until they are established.
     pub fn hold_cold(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
+        if let Sender::Workers(fleet, _) = &mut self.sender {
+            let held = fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
+                progress.show(&format!("opening cold connections: {established} of {count}"));
+            })?;
+            progress.say(&established_words(held.counts, held.kernel_bytes));
+            return Ok(());
+        }
         let held = HeldCold::open(count, &mut Holding { plan, stop: &self.stop, progress })?;
         self.join(held);
         Ok(())
@@ -123,6 +131,16 @@ impl Runner {
     /// Moves what is held during the load to a value of an axis; `most` is its largest value. The axes of the load
     /// itself hold nothing.
     pub fn hold(&mut self, plan: &LoadPlan, place: AxisPlace, most: f64, progress: &mut Progress) -> Result<()> {
+        if let (Sender::Workers(fleet, _), Axis::Cold) = (&mut self.sender, place.axis) {
+            if !fleet.has_planned_cold() {
+                fleet::plan_cold(fleet, plan, most as u64, &self.stop)?;
+            }
+            let count = place.value as u64;
+            fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
+                progress.show(&format!("cold connections: {established}, on the way to {count}"));
+            })?;
+            return Ok(());
+        }
         let mut with = Holding { plan, stop: &self.stop, progress };
         if self.companions.hold(place, &mut with)? {
             return Ok(());

@@ -2,11 +2,12 @@
 
 use crate::clients::SecureServer;
 use crate::document_server::DocumentServer;
-use crate::rig::{free_port, member, needs_server, open_dir, program, run, skip_unless, skipped, straingauge};
+use crate::rig::{Running, free_port, member, needs_server, open_dir, program, run, skip_unless, skipped, straingauge};
 use crate::server::{Kind, Server};
 use crate::workers::{count, from, worker};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 fn figure<'a>(json: &'a Value, name: &str) -> &'a Value {
     &json["point"]["figures"][name]
@@ -140,6 +141,47 @@ fn requests_per_connection_over_workers_are_those_that_the_server_sees() {
     assert!((answered..=answered + count(&json, "unfinished")).contains(&(answers.len() as u64)), "{json:#}");
 }
 
+/// Established connections of a server on loopback.
+fn established(port: u16) -> usize {
+    let text = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
+    let at = format!(":{port:04X}");
+    let rows = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    rows.filter(|words| words.len() > 3 && words[3] == "01" && words[1].ends_with(&at)).count()
+}
+
+#[test]
+fn cold_connections_are_divided_over_workers_and_gone_with_them() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let worker = worker();
+    let mut command = from(&[worker.as_str(); 3], &[&server.url("128.bin"), "--cold", "100", "--rate", "50"]);
+    let mut running = Running::start(command.args(["--connections", "6", "--duration", "1500ms"]));
+    running.wait_until("the cold connections are there", || established(server.port) >= 100);
+    let json = running.wait().exits_with(0).json();
+    let cold = figure(&json, "client.cold_connections");
+    assert_eq!(cold["value"].as_f64(), Some(100.0), "{json:#}");
+    assert!(count(&json, "ok") > 0 && count(&json, "sent") == count(&json, "ok") + count(&json, "unfinished"));
+    let until = Instant::now() + Duration::from_secs(60);
+    while established(server.port) > 0 {
+        assert!(Instant::now() < until, "{} connections outlive their workers", established(server.port));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Nothing listens at the target: a connection would have been noticed.
+#[test]
+fn cold_connections_that_do_not_fit_the_workers_are_refused_with_a_table_before_one_is_opened() {
+    let worker = format!("ulimit -n 300; export STRAINGAUGE_COLD=descriptors; {}", worker());
+    let mut command = from(&[worker.as_str(); 2], &["http://127.0.0.1:9/", "--cold", "1M", "--connections", "10"]);
+    let said = run(&mut command).exits_with(2);
+    let rows: Vec<&str> = said.err.lines().filter(|line| line.contains("client ")).collect();
+    assert_eq!(rows.len(), 2, "a row for each: {}", said.err);
+    // 64 processes with 300 descriptors each, of which 128 are for other things; five hot connections.
+    assert!(rows.iter().all(|row| row.contains("11,008") && row.contains("11,003")), "{}", said.err);
+    assert!(said.err.contains("977,994 lacking"), "{}", said.err);
+    said.complains_of(&["1,000,000 cold connections", "2 clients", "977,994 are too many"]);
+}
+
 /// A server of another protocol, and how many commands it has answered by its own count.
 struct Store {
     child: std::process::Child,
@@ -152,10 +194,10 @@ impl Store {
         let mut command = std::process::Command::new(program);
         command.args(options(&port.to_string())).stdin(std::process::Stdio::null());
         let child = command.stdout(std::process::Stdio::null()).spawn().expect("the server starts");
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < std::time::Duration::from_secs(60), "it does not accept");
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            assert!(started.elapsed() < Duration::from_secs(60), "it does not accept");
+            std::thread::sleep(Duration::from_millis(10));
         }
         Store { child, port }
     }
