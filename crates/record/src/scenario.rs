@@ -432,7 +432,32 @@ impl Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
+
+    proptest! {
+        #[test]
+        fn parts_of_a_load_add_up_to_it_and_have_all_else_in_common(
+            connections in 1u64..100_000, rate_per_sec in 0.1f64..1e6, connect_rate in 0.0f64..1e5, of in 1u32..200, seed: u64,
+        ) {
+            let whole = LoadPlan {
+                connections,
+                pace: Pace::Open { rate_per_sec, arrival: Arrival::Series },
+                connect_rate_per_sec: connect_rate,
+                seed,
+                ..LoadPlan::simple(([127, 0, 0, 1], 80).into())
+            };
+            let parts: Vec<LoadPlan> = (0..of).map(|index| whole.part(Share { index, of })).collect();
+            prop_assert_eq!(parts.iter().map(|part| part.connections).sum::<u64>(), connections);
+            let is_whole = |sum: f64, whole: f64| (sum - whole).abs() <= whole * 1e-9;
+            prop_assert!(is_whole(parts.iter().filter_map(LoadPlan::offered_per_sec).sum(), rate_per_sec));
+            prop_assert!(is_whole(parts.iter().map(|part| part.connect_rate_per_sec).sum(), connect_rate));
+            for part in parts {
+                let back = LoadPlan { connections, connect_rate_per_sec: connect_rate, share: Share::WHOLE, ..part };
+                prop_assert_eq!(&back, &whole);
+            }
+        }
+    }
 
     fn read(text: &str) -> Scenario {
         serde_json::from_str(text).expect("a scenario")

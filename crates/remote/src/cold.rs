@@ -1,7 +1,7 @@
 //! Cold connections over several machines: what each has for them, how they are divided, and a worker's part of them.
 
 use crate::error::{Result, system, unusable};
-use crate::protocol::{ColdHeld, FromWorker, PlanMessage, line};
+use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
 use crate::serve::complete;
 use crate::sources::Sources;
 use load::cold::{ColdHerd, ColdRoom, Keep, PATIENCE, room};
@@ -23,8 +23,10 @@ const REPORT: Duration = Duration::from_millis(200);
 /// A machine that is to hold cold connections.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// For messages.
+    /// Its number and its host, for messages.
     pub name: String,
+    /// The machine, and its part whose ports it shares; empty where they are not known.
+    pub place: Place,
     /// What it has.
     pub room: ColdRoom,
     /// Hot connections that it will have beside them.
@@ -44,17 +46,17 @@ impl Limits {
     fn of(nodes: &[Node], is_local: bool) -> Vec<Limits> {
         let (mut networks, mut machines) = (HashMap::new(), HashMap::new());
         for node in nodes {
-            *networks.entry(&node.room.network).or_insert(0u64) += 1;
-            *machines.entry(&node.room.machine).or_insert(0u64) += 1;
+            *networks.entry(&node.place.network).or_insert(0u64) += 1;
+            *machines.entry(&node.place.machine).or_insert(0u64) += 1;
         }
         let bytes = if is_local { 2 * BYTES_PER_CONNECTION } else { BYTES_PER_CONNECTION };
         let limits = |node: &Node| {
             let room = &node.room;
             let memory_bytes = room.memory_bytes - room.memory_bytes / MEMORY_LEFT;
             Limits {
-                ports: room.ports.saturating_mul(room.addresses) / networks[&room.network],
+                ports: room.ports.saturating_mul(room.addresses) / networks[&node.place.network],
                 descriptors: room.descriptors.map(|each| each.saturating_mul(room.processes)),
-                memory: memory_bytes / machines[&room.machine] / bytes,
+                memory: memory_bytes / machines[&node.place.machine] / bytes,
             }
         };
         nodes.iter().map(limits).collect()
@@ -198,9 +200,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn node(ports: u64, descriptors: Option<u64>, memory_bytes: u64, hot: u64, network: u32) -> Node {
-        let (network, machine) = (network.to_string(), (network / 2).to_string());
-        let room = ColdRoom { ports, addresses: 1, descriptors, processes: 2, memory_bytes, network, machine };
-        Node { name: "client".into(), room, hot }
+        let place =
+            Place { network: network.to_string().as_str().into(), machine: (network / 2).to_string().as_str().into() };
+        let room = ColdRoom { ports, addresses: 1, descriptors, processes: 2, memory_bytes };
+        Node { name: "client".into(), place, room, hot }
     }
 
     proptest! {

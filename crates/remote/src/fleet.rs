@@ -7,13 +7,14 @@ use crate::error::{RemoteError, Result, unusable};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
-use crate::protocol::{ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, PlanMessage, ToWorker, line};
+use crate::protocol::{ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
 use record::time::{monotonic_ns, unix_ms};
-use record::{LoadPlan, Share};
+use record::{LoadPlan, Outside, Share};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -183,7 +184,8 @@ impl Fleet {
             .iter()
             .zip(0..)
             .map(|(index, place)| Node {
-                name: self.links[*index].name(),
+                name: self.links[*index].at_host(),
+                place: self.place_of(*index),
                 room: self.links[*index].cold_room.clone().unwrap_or_default(),
                 hot: Share { index: place, of: live.len() as u32 }.part(plan.connections),
             })
@@ -191,6 +193,35 @@ impl Fleet {
         let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
         let parts = cold::divide(count, &nodes, is_local).map_err(RemoteError::NoRoom)?;
         Ok(live.into_iter().zip(parts).collect())
+    }
+
+    /// Where a worker runs; one that does not say is on a machine of its own.
+    fn place_of(&self, index: usize) -> Place {
+        let link = &self.links[index];
+        if link.place == Place::default() {
+            return Place { machine: link.short_name().as_str().into(), network: link.short_name().as_str().into() };
+        }
+        link.place.clone()
+    }
+
+    /// Refuses a target on loopback where the workers have more than one: each would load another server. `is_here`: the
+    /// server is on the driver's machine.
+    pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
+        let here = Some(Place::here().network).filter(|_| is_here);
+        let networks: HashSet<&Outside> = self
+            .links
+            .iter()
+            .map(|link| &link.place.network)
+            .chain(&here)
+            .filter(|network| !network.is_empty())
+            .collect();
+        match plan.addresses.first().filter(|address| address.ip().is_loopback()) {
+            Some(address) if networks.len() > 1 => Err(unusable(format!(
+                "{} is another machine on each machine, and not all of this run are on one: name the server by an address that all of them reach",
+                address.ip()
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Opens or closes cold connections until the workers hold so many, or `stop` is set.
@@ -202,11 +233,11 @@ impl Fleet {
         progress: &mut dyn FnMut(u64),
     ) -> Result<ColdHeld> {
         let parts = self.cold_parts(plan, count)?;
-        let most = self.cold_most.max(count);
-        for (index, part) in &parts {
+        let most = self.cold_parts(plan, self.cold_most.max(count))?;
+        for ((index, part), (_, most)) in parts.iter().zip(&most) {
             let link = &mut self.links[*index];
             (link.cold_wanted, link.cold.counts.is_in_doubt) = (*part, true);
-            link.send(&ToWorker::Cold { count: *part, most });
+            link.send(&ToWorker::Cold { count: *part, most: *most.max(part) });
         }
         let is_held = |link: &Link| {
             let counts = link.cold.counts;
@@ -228,8 +259,8 @@ impl Fleet {
         let live: Vec<&Link> = self.links.iter().filter(|link| !link.is_lost() && link.cold_wanted > 0).collect();
         live.iter().for_each(|link| all.counts.add(&link.cold.counts));
         // The kernel's memory is the machine's: that of workers on one machine cannot be told apart.
-        let machines = live.iter().filter_map(|link| Some(&link.cold_room.as_ref()?.machine));
-        if machines.collect::<std::collections::HashSet<_>>().len() == live.len() {
+        let machines: HashSet<&Outside> = live.iter().map(|link| &link.place.machine).collect();
+        if machines.len() == live.len() {
             let bytes = |link: &&Link| Some(link.cold.kernel_bytes? * link.cold.counts.established as f64);
             let sum: Option<f64> = live.iter().map(bytes).sum();
             all.kernel_bytes = sum.map(|sum| sum / all.counts.established as f64).filter(|bytes| bytes.is_finite());

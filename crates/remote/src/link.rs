@@ -3,7 +3,9 @@
 use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
-use crate::protocol::{ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireResult, line};
+use crate::protocol::{
+    ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation, WireResult, line,
+};
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
@@ -129,10 +131,14 @@ pub struct Link {
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
     pub watching: Option<Option<Outside>>,
+    /// Whether a watcher can sample the layers, until it is taken: the reason if it cannot.
+    pub layers: Option<Option<Outside>>,
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
     /// Its host's name, as it reports it.
     pub host: Outside,
+    /// Where it runs.
+    pub place: Place,
     /// Its straingauge's version, as it reports it.
     pub version: Outside,
     /// Its abilities beyond the first messages of the protocol's version.
@@ -198,8 +204,10 @@ impl Link {
             cold_wanted: 0,
             observation: None,
             watching: None,
+            layers: None,
             awaits_load: false,
             host: Outside::default(),
+            place: Place::default(),
             version: Outside::default(),
             can: Vec::new(),
             has_started: false,
@@ -218,6 +226,12 @@ impl Link {
     /// `client 2`, or `watcher`, of which there is one.
     pub fn short_name(&self) -> String {
         short_name(self.role, self.number)
+    }
+
+    /// `client 2 on c2`.
+    pub fn at_host(&self) -> String {
+        let host: &str = &self.host;
+        if host.is_empty() { self.short_name() } else { format!("{} on {}", self.short_name(), Outside::new(host, 30)) }
     }
 
     /// Sends a message.
@@ -271,13 +285,13 @@ impl Link {
             return self.lose("its first message was no hello: it was not its turn".into());
         }
         match message {
-            FromWorker::Hello { protocol, version, host, can, .. } => {
+            FromWorker::Hello { protocol, version, host, place, can, .. } => {
                 if protocol != PROTOCOL {
                     return self.lose(format!(
                         "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
                     ));
                 }
-                (self.host, self.version) = (host, version);
+                (self.host, self.version, self.place) = (host, version, place);
                 self.can = can.into_iter().take(MOST_WORDS).collect();
                 if matches!(self.state, WorkerState::Greeting) {
                     // A watcher gets ready without a plan.
@@ -310,6 +324,7 @@ impl Link {
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
+            FromWorker::Layers { why_not } if self.role == "watcher" => self.layers = Some(why_not),
             FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
@@ -323,6 +338,7 @@ impl Link {
             | FromWorker::Result(_)
             | FromWorker::Observation(_)
             | FromWorker::Watching { .. }
+            | FromWorker::Layers { .. }
             | FromWorker::LoadAwaited {} => {
                 self.lose("it sent a message that was not its turn".into());
             }

@@ -32,6 +32,8 @@ const MOST_PARTS: u32 = 1 << 20;
 const MAX_EXAMPLES: usize = 10;
 const MAX_SERIES_BYTES: usize = 8 << 20;
 const MAX_WORDS: usize = 300;
+/// The ability of a watcher that can sample the layers.
+pub const CAN_SAMPLE_LAYERS: &str = "layers";
 /// The ability of a watcher that can count requests.
 pub const CAN_COUNT_REQUESTS: &str = "requests";
 
@@ -56,12 +58,17 @@ pub enum ToWorker {
     Cold { count: u64, most: u64 },
     /// To a watcher with that ability: count requests from now on, too.
     Watch(WireWatch),
+    /// To a watcher with that ability: be ready to sample the layers, with so many samples a second and CPU.
+    Layers { frequency_hz: u32 },
     /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is noted.
     LoadBegins {},
     /// To a watcher: a window begins; its planned length, if requests are counted.
     Begin {
         #[serde(default)]
         planned_ns: u64,
+        /// Whether its layers are sampled.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        has_layers: bool,
     },
     /// To a watcher: the window ends.
     End {},
@@ -171,6 +178,8 @@ pub enum FromWorker {
         version: Outside,
         host: Outside,
         pid: u32,
+        #[serde(default, flatten)]
+        place: Place,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         can: Vec<String>,
     },
@@ -195,12 +204,36 @@ pub enum FromWorker {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why_not: Option<Outside>,
     },
+    /// A watcher can sample the layers; or why it cannot, in one sentence.
+    Layers {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why_not: Option<Outside>,
+    },
     /// The state before the load that begins is known.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
     /// Sent by the transport, when it knows why the worker's bytes end; one sentence.
     Gone { why: Outside },
+}
+
+/// Where a worker runs: words to be compared, empty where it does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// The same for workers that share memory: one machine since it was started.
+    pub machine: Outside,
+    /// The same for workers that share ports and loopback: one network namespace of it.
+    pub network: Outside,
+}
+
+impl Place {
+    /// Where this process runs.
+    pub fn here() -> Place {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+        Place { machine: boot.trim().into(), network: format!("{} {}", boot.trim(), network.display()).as_str().into() }
+    }
 }
 
 /// A worker's result. It stays JSON, with encoded histograms, until it is added to the others: a thousand waiting

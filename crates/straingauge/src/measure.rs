@@ -153,6 +153,11 @@ impl Runner {
         self.companions.hold(place, &mut with).map(drop)
     }
 
+    /// Has the server's layers sampled where a watcher watches it from elsewhere; `None` if none does.
+    pub fn sample_layers(&mut self) -> Option<Result<(), String>> {
+        self.companions.sample_layers()
+    }
+
     /// These processes run beside the server on purpose from now on, or nothing does.
     pub fn beside(&mut self, pids: &[u32]) {
         self.companions.beside(pids);

@@ -21,6 +21,7 @@ mod documented;
 mod exports;
 mod find;
 mod fleet_loads;
+mod fleet_nodes;
 mod headroom;
 mod help;
 mod interruption;

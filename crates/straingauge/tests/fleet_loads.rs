@@ -141,6 +141,20 @@ fn requests_per_connection_over_workers_are_those_that_the_server_sees() {
     assert!((answered..=answered + count(&json, "unfinished")).contains(&(answers.len() as u64)), "{json:#}");
 }
 
+#[test]
+fn a_server_that_the_run_starts_is_loaded_by_workers_and_ends_with_it() {
+    let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
+    let port = free_port().to_string();
+    let worker = worker();
+    let mut command = from(&[worker.as_str(); 2], &[&format!("redis://127.0.0.1:{port}"), "--connections", "4"]);
+    command.args(["--duration", "500ms", "--"]).arg(redis).args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+    let json = run(&mut command).exits_with(0).json();
+    assert!(count(&json, "ok") > 0, "{json:#}");
+    let cost = figure(&json, "server.cpu_us_per_request");
+    assert!(cost["value"].as_f64().is_some_and(|us| us > 0.0), "it is watched from here: {cost}");
+    assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err(), "it lives on");
+}
+
 /// Established connections of a server on loopback.
 fn established(port: u16) -> usize {
     let text = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
@@ -174,7 +188,8 @@ fn cold_connections_that_do_not_fit_the_workers_are_refused_with_a_table_before_
     let worker = format!("ulimit -n 300; export STRAINGAUGE_COLD=descriptors; {}", worker());
     let mut command = from(&[worker.as_str(); 2], &["http://127.0.0.1:9/", "--cold", "1M", "--connections", "10"]);
     let said = run(&mut command).exits_with(2);
-    let rows: Vec<&str> = said.err.lines().filter(|line| line.contains("client ")).collect();
+    let rows: Vec<&str> =
+        said.err.lines().filter(|line| line.starts_with("client 1 ") || line.starts_with("client 2 ")).collect();
     assert_eq!(rows.len(), 2, "a row for each: {}", said.err);
     // 64 processes with 300 descriptors each, of which 128 are for other things; five hot connections.
     assert!(rows.iter().all(|row| row.contains("11,008") && row.contains("11,003")), "{}", said.err);

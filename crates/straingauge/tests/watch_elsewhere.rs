@@ -62,6 +62,42 @@ fn a_watcher_counts_every_request_that_the_client_counts() {
     assert_eq!(classes[0]["figures"]["watch.requests"]["value"].as_f64(), value("watch.requests"));
 }
 
+/// The layers and functions of each point are those of the server's machine.
+#[test]
+fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let kept = open_dir();
+    let out = kept.path().join("run");
+    let mut command = straingauge(["find", &server.url("1k.bin"), "--watch-with", &watcher(server.port), "--quiet"]);
+    command.args(["--sweep", "connections", "--max-connections", "2", "--repeats", "1", "--budget", "10s"]);
+    command.args(["--duration", "1s", "--detail", "off", "--profile", "always", "--out"]).arg(&out);
+    let said = run(&mut command);
+    if !is_root() && said.code == Some(1) && said.err.contains("--profile always is not possible") {
+        return skipped("the layers cannot be sampled without privileges");
+    }
+    said.exits_with(0);
+    // A point of a fifth of a second has too few samples, and says so.
+    let is_sampled = |point: &serde_json::Value| point["figures"]["layer.tcp_us_per_request"]["value"].is_number();
+    let of_sweep: Vec<_> = points(&out).into_iter().filter(|point| point["sweep"] == "connections").collect();
+    assert!(of_sweep.iter().any(is_sampled), "no point has layers: {of_sweep:#?}");
+    for point in of_sweep.into_iter().filter(is_sampled) {
+        let layers: f64 = point["figures"]
+            .as_object()
+            .expect("figures")
+            .iter()
+            .filter(|(name, _)| name.starts_with("layer."))
+            .filter_map(|(_, figure)| figure["value"].as_f64())
+            .sum();
+        let cpu = point["figures"]["server.cpu_us_per_request"]["value"].as_f64().expect("its CPU time is known");
+        assert!(
+            layers > cpu / 2.0 && layers < cpu * 2.0,
+            "layers {layers} us, the server {cpu} us a request: {point:#}"
+        );
+        assert!(point["functions"].as_array().is_some_and(|functions| !functions.is_empty()), "{point:#}");
+    }
+}
+
 /// What an older straingauge's `watch --worker` is in the protocol: its hello claims nothing, and messages that came later get no
 /// answer.
 fn older(port: u16) -> String {

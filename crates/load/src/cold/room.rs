@@ -24,10 +24,6 @@ pub struct ColdRoom {
     pub processes: u64,
     /// Memory that is available.
     pub memory_bytes: u64,
-    /// The same for processes that share ports: the network namespace.
-    pub network: String,
-    /// The same for processes that share memory: the machine.
-    pub machine: String,
 }
 
 /// What this machine has for connections of this plan. Opens none.
@@ -41,17 +37,12 @@ pub fn room(plan: &LoadPlan, keep: Keep) -> Result<ColdRoom, LoadError> {
     let addresses = plan.addresses.iter().map(|target| check::sources(&plan, *target, &rules).len()).min();
     let (_, takes_descriptors) = Keeper::new(&plan, 1, keep).map_err(machine("prepare to hold cold connections"))?;
     let limit = record::machine::raise_descriptor_limit().saturating_sub(SPARE);
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_string();
-    let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
-    let boot = read("/proc/sys/kernel/random/boot_id");
     Ok(ColdRoom {
         ports: rules.range(),
         addresses: addresses.unwrap_or(0) as u64,
         descriptors: takes_descriptors.map(|_| limit),
         processes: super::helper::MOST_HELPERS,
         memory_bytes: available_bytes(Path::new("/proc/meminfo")),
-        network: format!("{boot} {}", network.display()),
-        machine: boot,
     })
 }
 

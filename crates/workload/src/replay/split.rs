@@ -37,7 +37,11 @@ pub fn split<E: From<TraceError>>(
     mut give: impl FnMut(u32, Vec<u8>) -> Result<(), E>,
 ) -> Result<SplitCounts, E> {
     let options = ReplayOptions::default();
-    let mut window = Window::new(options.reorder_ns, options.held_limit);
+    let window = || Window::new(options.reorder_ns, options.held_limit);
+    let mut whole = window();
+    let mut windows: Vec<Window> = (0..parts.max(1)).map(|_| window()).collect();
+    // The line with the latest time so far.
+    let (mut latest_ns, mut latest) = (i64::MIN, Vec::new());
     let mut origin = Origin::new(&options);
     let fast = || GzEncoder::new(Vec::new(), Compression::fast());
     let mut out: Vec<GzEncoder<Vec<u8>>> = (0..parts.max(1)).map(|_| fast()).collect();
@@ -45,7 +49,8 @@ pub fn split<E: From<TraceError>>(
     // Writing to memory cannot fail.
     let put = |out: &mut GzEncoder<Vec<u8>>, bytes: &[u8]| out.write_all(bytes).unwrap_or_default();
     while let Some(entry) = reader.next_entry()? {
-        origin.see(window.see(entry.time_ns), entry.line, &options);
+        let time_ns = whole.see(entry.time_ns);
+        origin.see(time_ns, entry.line, &options);
         if !entry.directives.is_empty() {
             out.iter_mut().for_each(|out| put(out, entry.directives));
         }
@@ -53,6 +58,18 @@ pub fn split<E: From<TraceError>>(
         debug_assert!(Share { index, of: parts.max(1) }.holds(stable_hash(entry.client)));
         let place = index as usize;
         is_empty[place] = false;
+        if windows[place].see(entry.time_ns) != time_ns {
+            // Moved up, as a line of another client was much later: that line says so in this part, too. No replayer of the
+            // part has its client, so it is not sent.
+            windows[place].see(latest_ns);
+            put(&mut out[place], &latest);
+        }
+        if entry.time_ns >= latest_ns {
+            latest_ns = entry.time_ns;
+            latest.clear();
+            latest.extend_from_slice(entry.text);
+            latest.push(b'\n');
+        }
         put(&mut out[place], entry.text);
         put(&mut out[place], b"\n");
         if out[place].get_ref().len() >= piece_bytes {
@@ -67,8 +84,8 @@ pub fn split<E: From<TraceError>>(
     }
     Ok(SplitCounts {
         origin_ns: origin.at_ns().unwrap_or(0),
-        went_back: window.went_back,
-        back_max_ns: window.back_max_ns,
-        clamped: window.clamped,
+        went_back: whole.went_back,
+        back_max_ns: whole.back_max_ns,
+        clamped: whole.clamped,
     })
 }
