@@ -55,7 +55,7 @@ pub struct ReplayOptions {
     pub grouping: Grouping,
     /// Which part of the clients this plan holds. All parts of a log have the same start of time.
     pub share: Share,
-    /// Log time of the plan's start, if the log is a part of another ([`split`]); else that of its earliest request.
+    /// Log time of the plan's start, if the log is a part of another ([`split()`]); else that of its earliest request.
     pub origin_ns: Option<i64>,
     /// Window of log time within which lines are sorted; 0 keeps the log's order and moves up times that go back.
     pub reorder_ns: u64,
