@@ -147,6 +147,8 @@ pub struct Link {
     pub has_started: bool,
     /// When it was lost.
     pub lost_ns: u64,
+    /// How long its process may take to end once its input has ended.
+    pub ends_within: Duration,
     heard_ns: u64,
     carrier: Carrier,
     out: Out,
@@ -212,6 +214,7 @@ impl Link {
             can: Vec::new(),
             has_started: false,
             lost_ns: 0,
+            ends_within: Duration::from_secs(1),
             heard_ns: monotonic_ns(),
             carrier,
             out: Out(Arc::new(Mutex::new(Some(out)))),
@@ -419,7 +422,7 @@ impl Drop for Link {
         // The worker's input ends, so it ends, too; one that does not is killed.
         self.leave();
         if let Carrier::Process(child, complaints) = &mut self.carrier
-            && process::ends_within(child, Duration::from_secs(1))
+            && process::ends_within(child, self.ends_within)
         {
             complaints.settle();
             return;

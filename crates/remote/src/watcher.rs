@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// How long ssh may take to start the watcher.
 const GREETING_NS: u64 = 60_000_000_000;
+/// How long a watcher may take to stop its server.
+const STOPS_SERVER_WITHIN: Duration = Duration::from_secs(20);
 /// How long an observation may take.
 const ANSWER_NS: u64 = 10_000_000_000;
 /// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
@@ -33,10 +35,13 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the command and waits for its hello.
-    pub fn connect(command: &str, stop: &AtomicBool) -> Result<Watcher> {
+    /// Starts the command and waits for its hello. `starts_server`: it starts the server first, and stops it at the end.
+    pub fn connect(command: &str, starts_server: bool, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
-        let link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
+        let mut link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
+        if starts_server {
+            link.ends_within = STOPS_SERVER_WITHIN;
+        }
         keep_leases(std::slice::from_ref(&link));
         let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
         let until_ns = monotonic_ns() + GREETING_NS;

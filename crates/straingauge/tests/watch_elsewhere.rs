@@ -1,9 +1,12 @@
 //! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot watch, or is
 //! lost, is reported in one sentence. The watchers are local commands, as ssh would start them elsewhere.
 
-use crate::rig::{is_root, needs_server, open_dir, points, run, run_record, skipped, straingauge};
+use crate::rig::{
+    Running, free_port, is_root, needs_server, open_dir, points, repository, run, run_record, skipped, straingauge,
+};
 use crate::server::{Kind, Server};
 use crate::workers::{Spoken, doubt_kinds, worker};
+use std::time::{Duration, Instant};
 
 fn watcher(port: u16) -> String {
     format!("exec {} watch --worker :{port}", env!("CARGO_BIN_EXE_straingauge"))
@@ -96,6 +99,60 @@ fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
         );
         assert!(point["functions"].as_array().is_some_and(|functions| !functions.is_empty()), "{point:#}");
     }
+}
+
+/// A load of nginx that is started by a command as on another machine: the port, and the command.
+fn started_elsewhere(state: &std::path::Path, duration: &str) -> (u16, std::process::Command) {
+    let port = free_port();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
+    let folder = program.parent().expect("it lies in a folder").display();
+    let elsewhere = format!("PATH={folder}:$PATH sh -c");
+    let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/1k.bin"), "--server-with", &elsewhere]);
+    command.args(["--json", "--quiet", "--warmup", "0s", "--threads", "1", "--duration", duration, "--"]);
+    command.arg(repository().join("testbed/serve")).args(["nginx", "--port", &port.to_string(), "--state"]).arg(state);
+    (port, command)
+}
+
+fn accepts(port: u16) -> bool {
+    std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
+
+#[test]
+fn a_server_is_started_watched_and_stopped_on_its_machine() {
+    needs_server!(Kind::Nginx);
+    let state = open_dir();
+    let (port, mut command) = started_elsewhere(state.path(), "600ms");
+    let json = run(&mut command).exits_with(0).json();
+    let figure = |name: &str| json["point"]["figures"][name].clone();
+    assert!(figure("server.cpu_us_per_request")["value"].as_f64().is_some_and(|us| us > 0.0), "{json:#}");
+    assert!(figure("watcher.round_trip_us")["value"].is_number(), "by a watcher there: {json:#}");
+    assert!(!accepts(port), "it lives on");
+}
+
+#[test]
+fn a_server_on_its_machine_ends_with_a_driver_that_is_killed_outright() {
+    needs_server!(Kind::Nginx);
+    let state = open_dir();
+    let (port, mut command) = started_elsewhere(state.path(), "600s");
+    let mut running = Running::start(&mut command);
+    running.wait_until("the server accepts", || accepts(port));
+    running.signal(libc::SIGKILL);
+    running.wait();
+    let until = Instant::now() + Duration::from_secs(60);
+    while accepts(port) {
+        assert!(Instant::now() < until, "it lives on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_start_on_its_machine_is_said_in_one_sentence() {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
+    let elsewhere = format!("PATH={}:$PATH sh -c", program.parent().expect("it lies in a folder").display());
+    let load =
+        |words: &[&str]| run(straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--server-with"]).args(words));
+    load(&[&elsewhere, "--", "no-such-server"]).exits_with(1).complains_of(&["watcher", "cannot be used"]);
+    load(&["ssh server"]).exits_with(2).complains_of(&["add -- SERVER"]);
 }
 
 /// What an older straingauge's `watch --worker` is in the protocol: its hello claims nothing, and messages that came later get no

@@ -68,12 +68,13 @@ impl Session {
         if fleet.is_none() {
             load::check(&plan).map_err(anyhow::Error::from)?;
         }
-        if run.options.fleet.watch_with.is_some() && !run.command().is_empty() {
+        let watcher = run.watcher()?;
+        if watcher.is_some() && !run.command().is_empty() {
             return Err(wrong_usage(
                 "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so leave one of the two out",
             ));
         }
-        let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || run.options.fleet.watch_with.is_some() {
+        let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || watcher.is_some() {
             WatchWord::Default
         } else {
             WatchWord::Off
@@ -100,10 +101,11 @@ impl Session {
             path = server.path.to_string();
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
-        let mut watch = match &run.options.fleet.watch_with {
+        let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
-                ServerWatch::elsewhere(Watcher::connect(command, stop.flag())?)
+                let starts_server = run.options.fleet.server_with.is_some();
+                ServerWatch::elsewhere(Watcher::connect(command, starts_server, stop.flag())?)
             }
             None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
                 Ok(observer) => ServerWatch::here(observer),
@@ -135,8 +137,8 @@ impl Session {
         if let Some(cold) = run.options.load.cold.filter(|cold| cold.0 > 0) {
             runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
-        let server_command = (!run.command().is_empty()).then(|| ServerCommand {
-            argv: run.command().to_vec(),
+        let server_command = (!run.options.server.command.is_empty()).then(|| ServerCommand {
+            argv: run.options.server.command.clone(),
             cpus: server_cpus,
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
