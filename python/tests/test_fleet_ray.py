@@ -88,6 +88,22 @@ def test_totals_of_nodes_in_namespaces_are_those_of_the_log_and_histograms_are_a
         assert offset is not None and uncertain is not None and abs(offset) <= uncertain + 1
 
 
+def test_a_log_of_the_driver_and_cold_connections_are_divided_over_nodes(fleet: Fleet, nginx: Nginx) -> None:
+    log = fleet.folder / "access.log"
+    lines = [
+        f'10.0.0.{number % 12} - - [01/May/2015:10:00:{number // 40:02} +0000] "GET /1k.bin HTTP/1.1" 200 1024\n' for number in range(360)
+    ]
+    log.write_text("".join(lines))
+    json = fleet.run(["load", nginx.url(""), "--trace", str(log), "--speed", "10", "--cold", "30", *QUIET]).exits_with(0).json()
+    assert json["point"]["outcomes"]["ok"] == len(lines), json
+    assert json["point"]["workload"]["replay"]["lines"] == len(lines)
+    assert json["point"]["figures"]["client.cold_connections"]["value"] == 30
+    # Each node has some of the clients, and none has those of another.
+    by_node = [sum(result["outcomes"]["ok"] for result in fleet.messages(number, "result")) for number in range(1, NODES + 1)]
+    assert sum(by_node) == len(lines) and all(count % 30 == 0 for count in by_node), by_node
+    assert nginx.end_and_count_ok() == len(lines)
+
+
 def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, nginx: Nginx) -> None:
     child = fleet.start(load(nginx.url(), "30s"))
     fleet.wait_until_running(2)

@@ -57,7 +57,7 @@ impl Poisson {
 }
 
 impl<'a> Schedule<'a> {
-    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads together, positive and finite. Processes
+    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads of all machines, positive and finite. Processes
     /// that are neither constant nor Poisson are treated as Poisson here: see [`Schedule::given`].
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
@@ -164,6 +164,22 @@ mod tests {
         all.sort_unstable();
         let expected: Vec<u64> = (0..1000).map(|n| n * 1_000_000).collect();
         assert_eq!(all, expected);
+    }
+
+    /// Machines with different numbers of threads send the schedule that one machine would.
+    #[test]
+    fn threads_of_several_machines_keep_the_constant_gap_too() {
+        let threads = [1, 3, 2];
+        let machine = |index| Share { index, of: threads.len() as u32 };
+        let mut all: Vec<u64> = Vec::new();
+        for (index, of) in threads.into_iter().enumerate() {
+            for thread in 0..of {
+                let share = Share { index: thread, of }.within(machine(index as u32));
+                all.extend(Schedule::new(1000.0, Arrival::Constant, 9, share, 0, 1_000_000_000));
+            }
+        }
+        all.sort_unstable();
+        assert_eq!(all, (0..1000).map(|n| n * 1_000_000).collect::<Vec<u64>>());
     }
 
     #[test]

@@ -205,7 +205,7 @@ pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {
+pub(crate) fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {
     let target = plan.addresses[0];
     for address in &plan.source_addresses {
         if address.is_ipv4() != target.is_ipv4() {

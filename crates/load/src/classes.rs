@@ -4,19 +4,26 @@
 use crate::tally::Belongs;
 use record::workload::{ClassResult, Grouping, Kind};
 use record::{Latency, LoadPlan};
+use serde::{Deserialize, Serialize};
 
 /// One class's counts; requests of the window only.
-#[derive(Debug, Clone, Default)]
-struct ClassTally {
-    requests: u64,
-    ok: u64,
-    failed: u64,
-    unfinished: u64,
-    body_bytes: u64,
-    response: Latency,
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClassCounts {
+    /// Sent in the window, or under way when it began.
+    pub requests: u64,
+    /// Complete responses with status 2xx or 3xx.
+    pub ok: u64,
+    /// Errors and other statuses.
+    pub failed: u64,
+    /// Under way at the end of the run.
+    pub unfinished: u64,
+    /// Body bytes received.
+    pub body_bytes: u64,
+    /// Response times of the complete responses.
+    pub response: Latency,
 }
 
-record::adds_up!(ClassTally { requests, ok, failed, unfinished, body_bytes, response });
+record::adds_up!(ClassCounts { requests, ok, failed, unfinished, body_bytes, response });
 
 /// The request under way on a connection slot.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,7 +35,7 @@ struct UnderWay {
 /// The classes of one engine thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Classes {
-    classes: Vec<ClassTally>,
+    classes: Vec<ClassCounts>,
     under_way: Vec<UnderWay>,
 }
 
@@ -39,7 +46,7 @@ impl Classes {
         if workload.classes.is_empty() && workload.trace.is_none() {
             return None;
         }
-        let classes = vec![ClassTally::default(); workload.classes.len().max(1)];
+        let classes = vec![ClassCounts::default(); workload.classes.len().max(1)];
         Some(Box::new(Classes { classes, under_way: vec![UnderWay::default(); slots] }))
     }
 
@@ -48,7 +55,7 @@ impl Classes {
         self.classes.len() * LATENCY_BYTES + self.under_way.capacity() * size_of::<UnderWay>()
     }
 
-    fn of(&mut self, slot: usize) -> &mut ClassTally {
+    fn of(&mut self, slot: usize) -> &mut ClassCounts {
         let class = usize::from(self.under_way[slot].class).min(self.classes.len() - 1);
         &mut self.classes[class]
     }
@@ -92,54 +99,59 @@ impl Classes {
     }
 
     /// The class of a finished request, if it counts.
-    fn over(&mut self, slot: usize, belongs: Belongs) -> Option<&mut ClassTally> {
+    fn over(&mut self, slot: usize, belongs: Belongs) -> Option<&mut ClassCounts> {
         let class = self.of(slot);
         class.requests += u64::from(belongs == Belongs::CarriedIn);
         belongs.is_counted().then_some(class)
     }
 
-    pub(crate) fn merge(&mut self, other: &Classes) {
-        for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
-            mine.add(theirs);
-        }
-    }
-
-    /// The results by size, and by kind where there are dynamic documents.
-    pub(crate) fn results(&self, plan: &LoadPlan) -> Vec<ClassResult> {
-        let workload = &plan.workload;
-        let asked: Vec<f64> = (0..workload.classes.len())
-            .map(|class| {
-                let of_class =
-                    workload.weights.iter().zip(&workload.class_of).filter(|(_, of)| usize::from(**of) == class);
-                of_class.map(|(weight, _)| weight).sum()
-            })
-            .collect();
-        let sum: f64 = asked.iter().sum();
-        let share = |class: usize| (sum > 0.0).then(|| asked[class] / sum);
-        let mut results: Vec<ClassResult> = workload
-            .classes
-            .iter()
-            .zip(&self.classes)
-            .enumerate()
-            .map(|(class, (named, tally))| result(Grouping::Size, &named.label, share(class), tally))
-            .collect();
-        if workload.has_dynamic() {
-            for (kind, label) in [(Kind::Static, "static"), (Kind::Dynamic, "dynamic")] {
-                let mut whole = ClassTally::default();
-                let mut ratio = None;
-                let of_kind = workload.classes.iter().enumerate().filter(|(_, named)| named.kind == kind);
-                for (class, _) in of_kind {
-                    whole.add(&self.classes[class]);
-                    ratio = share(class).map(|more| more + ratio.unwrap_or(0.0));
-                }
-                results.push(result(Grouping::Kind, label, ratio, &whole));
-            }
-        }
-        results
+    pub(crate) fn into_counts(self) -> Vec<ClassCounts> {
+        self.classes
     }
 }
 
-fn result(grouping: Grouping, label: &str, asked_ratio: Option<f64>, tally: &ClassTally) -> ClassResult {
+/// Adds the counts of another thread or machine, class by class.
+pub(crate) fn add(mine: &mut Vec<ClassCounts>, other: &[ClassCounts]) {
+    mine.resize_with(mine.len().max(other.len()), ClassCounts::default);
+    for (mine, theirs) in mine.iter_mut().zip(other) {
+        mine.add(theirs);
+    }
+}
+
+/// The results by size, and by kind where there are dynamic documents.
+pub(crate) fn results(plan: &LoadPlan, counts: &[ClassCounts]) -> Vec<ClassResult> {
+    let workload = &plan.workload;
+    let asked: Vec<f64> = (0..workload.classes.len())
+        .map(|class| {
+            let of_class = workload.weights.iter().zip(&workload.class_of).filter(|(_, of)| usize::from(**of) == class);
+            of_class.map(|(weight, _)| weight).sum()
+        })
+        .collect();
+    let sum: f64 = asked.iter().sum();
+    let share = |class: usize| (sum > 0.0).then(|| asked[class] / sum);
+    let mut results: Vec<ClassResult> = workload
+        .classes
+        .iter()
+        .zip(counts)
+        .enumerate()
+        .map(|(class, (named, tally))| result(Grouping::Size, &named.label, share(class), tally))
+        .collect();
+    if workload.has_dynamic() {
+        for (kind, label) in [(Kind::Static, "static"), (Kind::Dynamic, "dynamic")] {
+            let mut whole = ClassCounts::default();
+            let mut ratio = None;
+            let of_kind = workload.classes.iter().zip(counts).enumerate().filter(|(_, (named, _))| named.kind == kind);
+            for (class, (_, counts)) in of_kind {
+                whole.add(counts);
+                ratio = share(class).map(|more| more + ratio.unwrap_or(0.0));
+            }
+            results.push(result(Grouping::Kind, label, ratio, &whole));
+        }
+    }
+    results
+}
+
+fn result(grouping: Grouping, label: &str, asked_ratio: Option<f64>, tally: &ClassCounts) -> ClassResult {
     ClassResult {
         asked_ratio,
         requests: tally.requests,
@@ -174,7 +186,7 @@ mod tests {
         }
         classes.sent(0, 0, false);
         classes.unfinished(0, Belongs::CarriedIn);
-        let results = classes.results(&plan);
+        let results = results(&plan, &classes.into_counts());
         let labels: Vec<&str> = results.iter().map(|class| class.label.as_str()).collect();
         assert_eq!(labels, ["small", "large", "dynamic", "static", "dynamic"]);
         assert_eq!((results[3].requests, results[3].ok, results[3].unfinished, results[3].body_bytes), (3, 2, 1, 20));

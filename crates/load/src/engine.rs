@@ -17,7 +17,7 @@ use crate::request::Requests;
 use crate::result::LoadResult;
 use crate::socket::{Errno, RawAddress};
 use crate::supply::{NoSupply, Supply};
-use crate::tls::{TlsSetting, TlsTally};
+use crate::tls::{TlsSetting, TlsTally, add_handshakes};
 use crate::worker::{self, GRACE_NS, Report, Task};
 use record::time::{monotonic_ns, unix_ms};
 use record::{LoadPlan, Share};
@@ -103,7 +103,8 @@ pub fn run_supplied(
         let mut handles = Vec::with_capacity(threads);
         let mut readers = Vec::new();
         for (index, live) in lives.iter().enumerate() {
-            let share = Share { index: index as u32, of: threads as u32 };
+            let thread = Share { index: index as u32, of: threads as u32 };
+            let share = thread.within(plan.share);
             let mut feed = None;
             if plan.workload.trace.is_some()
                 && let Some(source) = supply.replay(plan, share)
@@ -123,6 +124,7 @@ pub fn run_supplied(
                 feed = Some(fed);
             }
             let task = Task {
+                thread,
                 share,
                 plan,
                 requests: &requests,
@@ -133,7 +135,7 @@ pub fn run_supplied(
                 sources: &sources,
                 port_range: (rules.low, rules.high),
                 ports: PortAllocator::for_thread(rules, sources.len(), index as u64),
-                connections: share.part(plan.connections) as usize,
+                connections: thread.part(plan.connections) as usize,
                 supply,
                 feed,
                 tls: tls.as_ref(),
@@ -189,11 +191,11 @@ fn start<'scope, 'env: 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     task: Task<'env>,
 ) -> Result<Handle<'scope>, LoadError> {
-    let name = format!("load-{}", task.share.index);
+    let name = format!("load-{}", task.thread.index);
     let machine = |what| move |error: Errno| LoadError::Machine { what, cause: error.io() };
     let body = move || {
         if !task.plan.cpus.is_empty() {
-            let cpu = task.plan.cpus[task.share.index as usize % task.plan.cpus.len()];
+            let cpu = task.plan.cpus[task.thread.index as usize % task.plan.cpus.len()];
             cost::pin_to(cpu).map_err(machine("pin a thread to its CPU"))?;
         }
         cost::sharpen_timers();
@@ -331,7 +333,7 @@ impl<'a> Conductor<'a> {
 
     fn result(self, reports: Vec<ThreadReport>, logs: Vec<FeedReport>) -> LoadResult {
         let mut replay = crate::replay::merged(logs);
-        let mut classes = None::<Box<crate::classes::Classes>>;
+        let mut classes = Vec::new();
         let mut engine = EngineCost { threads: reports.len(), scheduling: "normal".into(), ..Default::default() };
         let mut tally = None::<crate::tally::Tally>;
         let mut connection_bytes = 0;
@@ -342,22 +344,15 @@ impl<'a> Conductor<'a> {
             if let (Some(replay), Some(comparison)) = (&mut replay, &report.comparison) {
                 comparison.add_to(replay);
             }
-            match (&mut classes, report.classes.take()) {
-                (Some(classes), Some(more)) => classes.merge(&more),
-                (None, first) => classes = first,
-                (Some(_), None) => {}
-            }
+            let counts = report.classes.take().map(|classes| classes.into_counts()).unwrap_or_default();
+            crate::classes::add(&mut classes, &counts);
             engine.add(&report.begin, &report.end);
             engine.memory_bytes_fixed += report.fixed_memory_bytes as u64;
             connection_bytes += report.connection_memory_bytes;
             bits_per_sec.extend(report.bits_per_sec);
             let refused = |error: Errno| format!("the kernel does not date packets (SO_TIMESTAMPING: {})", error.io());
             no_arrivals = no_arrivals.or(report.has_no_stamps.map(refused));
-            match (&mut tls, report.tls) {
-                (Some(tls), Some(more)) => tls.merge(more),
-                (None, more) => tls = more,
-                _ => {}
-            }
+            add_handshakes(&mut tls, report.tls);
             engine.wait_method = report.wait_method.into();
             if self.plan.precise {
                 engine.wait_method.push_str(", polling the last 30 us before a send");
@@ -388,10 +383,8 @@ impl<'a> Conductor<'a> {
                 .chain(tally.examples.into_iter().map(|(_, words)| words))
                 .collect(),
             interrupted: self.interrupted,
-            workload: record::WorkloadResult {
-                classes: classes.map(|classes| classes.results(self.plan)).unwrap_or_default(),
-                replay,
-            },
+            classes,
+            replay,
             bits_per_sec,
             tls,
             no_arrivals,

@@ -50,6 +50,7 @@ mod tls;
 mod worker;
 
 pub use check::check;
+pub use classes::ClassCounts;
 pub use cold::LEFTOVERS;
 pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, run, run_supplied};

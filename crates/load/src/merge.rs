@@ -1,26 +1,35 @@
 //! Adds the results of several machines. Counts and histograms are added, so totals and percentiles are those of all
 //! requests together; nothing is averaged.
 
+use crate::classes;
 use crate::cost::EngineCost;
 use crate::result::LoadResult;
 use crate::series::HEADER;
+use crate::tls::add_handshakes;
 
 /// Examples of failures that are kept.
 const MAX_EXAMPLES: usize = 8;
 
 impl LoadResult {
     /// Adds the result of another machine in the same load. The window is the longer one. Doubts are not added, because
-    /// the caller names their machine; the course stays as it is ([`SeriesSum`] adds those of many). Results by class,
-    /// bandwidths and handshakes are not split over machines, and not added.
-    pub fn merge(&mut self, other: &LoadResult) {
+    /// the caller names their machine; the course stays as it is ([`SeriesSum`] adds those of many).
+    pub fn merge(&mut self, other: LoadResult) {
         let weights = (self.counts.outcomes.connects, other.counts.outcomes.connects);
         self.engine.merge(&other.engine, weights);
         self.window_ns = self.window_ns.max(other.window_ns);
         self.counts.add(&other.counts);
         self.answered_in_all = self.answered_in_all.zip(other.answered_in_all).map(|(mine, theirs)| mine + theirs);
         let room = MAX_EXAMPLES.saturating_sub(self.first_errors.len());
-        self.first_errors.extend(other.first_errors.iter().take(room).cloned());
+        self.first_errors.extend(other.first_errors.into_iter().take(room));
         self.interrupted |= other.interrupted;
+        classes::add(&mut self.classes, &other.classes);
+        self.bits_per_sec.extend(other.bits_per_sec);
+        add_handshakes(&mut self.tls, other.tls);
+        match (&mut self.replay, other.replay) {
+            (Some(mine), Some(theirs)) => mine.add(&theirs),
+            (None, theirs) => self.replay = theirs,
+            (Some(_), None) => {}
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! The result of a load, and its figures by name.
 
 use crate::TlsTally;
+use crate::classes::{self, ClassCounts};
 use crate::cost::EngineCost;
 use record::figure::{Figures, Origin};
-use record::{Doubt, Latency, LoadCounts, LoadPlan, Pace, names};
+use record::workload::ReplayResult;
+use record::{Doubt, Latency, LoadCounts, LoadPlan, Pace, WorkloadResult, names};
 use serde::{Deserialize, Serialize};
 
-/// The measured window of one load. A worker sends it as JSON, without results by class, bandwidths and handshakes,
-/// which are not split over machines.
+/// The measured window of one load. A worker sends it as JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadResult {
     /// When the window began, Unix milliseconds.
@@ -28,21 +29,24 @@ pub struct LoadResult {
     pub engine: EngineCost,
     /// An example of each kind of failure, in words; at most eight.
     pub first_errors: Vec<String>,
-    /// The rate that each connection of a paced client received in the window, bits per second; empty for other
+    /// The rate that each connection of a paced client received in the window, whole bits per second; empty for other
     /// clients.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bits_per_sec: Vec<f64>,
     /// TLS handshakes; absent without TLS.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsTally>,
     /// Why the client's kernel would not say when responses came in; `None` also where other machines sent the load.
     #[serde(skip)]
     pub no_arrivals: Option<String>,
     /// Whether the caller stopped the run early.
     pub interrupted: bool,
-    /// Results by class of request, and of a replay.
-    #[serde(skip)]
-    pub workload: record::WorkloadResult,
+    /// Counts by class of request, in the order of the plan's classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassCounts>,
+    /// What was read of a log that was replayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayResult>,
     /// Reasons not to trust the figures.
     pub doubts: Vec<Doubt>,
 }
@@ -56,6 +60,11 @@ impl LoadResult {
     /// The share of the window in which arrivals were dated.
     pub(crate) fn dated_ratio(&self) -> f64 {
         self.counts.dated_ns as f64 / (self.engine.threads.max(1) as f64 * self.window_ns as f64)
+    }
+
+    /// The results of the plan's workload.
+    pub fn workload(&self, plan: &LoadPlan) -> WorkloadResult {
+        WorkloadResult { classes: classes::results(plan, &self.classes), replay: self.replay.clone() }
     }
 
     /// The histograms by name, as they are written to an `.hlog`.

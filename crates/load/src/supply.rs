@@ -4,10 +4,12 @@
 use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
 
-/// Gives each engine thread its part of the inputs. Every thread asks once, and each part is used by one thread.
+/// Gives each engine thread its part of the inputs. Every thread asks once, and each part is used by one thread of one of
+/// the machines that send the load.
 pub trait Supply: Sync {
     /// With [`record::Arrival::Series`]: intended sends in nanoseconds since the window's begin, never decreasing, each
-    /// less than the window's length. `rate_per_sec` is the mean over all threads.
+    /// less than the window's length. The plan's rate is the mean over all
+    /// threads of all machines.
     fn arrivals<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Box<dyn Iterator<Item = u64> + Send + 'a>> {
         let _ = (plan, share);
         None

@@ -133,7 +133,7 @@ fn sessions_are_connections_and_clients_keep_their_order() {
             "{:?}",
             result.counts.outcomes
         );
-        let told = result.workload.replay.expect("a replay has a result");
+        let told = result.replay.expect("a replay has a result");
         assert!(told.is_whole && told.failure.is_none());
         assert_eq!((told.sizes_equal, told.statuses_equal, told.got_bytes), (240, 240, 1200));
         assert!(result.window_ns < plan.duration_ns, "the end of the log is the end of the run");
@@ -177,11 +177,11 @@ fn a_duration_ends_a_log_before_its_end() {
     let plan = LoadPlan { duration_ns: 100 * MS, ..replaying(server.address, true) };
     let result = replay(&plan, (0..1000).map(|n| (n % 5, n % 5, n * 10)).collect());
     assert_eq!(result.counts.outcomes.sent, 10, "those of the first 100 ms");
-    assert!(!result.workload.replay.expect("a result").is_whole);
+    assert!(!result.replay.expect("a result").is_whole);
     let endless = (0..2_000_000).map(|n| (n % 50, n % 50, 0)).collect();
     let result = replay(&LoadPlan { duration_ns: 100 * MS, ..replaying(server.address, false) }, endless);
     assert_eq!(result.counts.outcomes.sent, result.counts.outcomes.ok + result.counts.outcomes.unfinished);
-    assert!(result.counts.outcomes.ok > 0 && !result.workload.replay.expect("a result").is_whole);
+    assert!(result.counts.outcomes.ok > 0 && !result.replay.expect("a result").is_whole);
 }
 
 #[test]
@@ -224,8 +224,8 @@ fn a_log_that_breaks_off_is_sent_up_to_there_and_says_so() {
         vec![RequestClass { label: "all".into(), kind: record::workload::Kind::Static, largest_bytes: None }];
     let result = load::run_supplied(&plan, &log, &AtomicBool::new(false), &mut Events::default()).expect("it runs");
     assert_eq!(result.counts.outcomes.ok, 6);
-    let replay = result.workload.replay.expect("a result");
+    let replay = result.replay.expect("a result");
     assert_eq!(replay.failure.as_deref(), Some("line 7 is missing"));
     assert!(!replay.is_whole);
-    assert_eq!(result.workload.classes[0].requests, 6);
+    assert_eq!(result.classes[0].requests, 6);
 }

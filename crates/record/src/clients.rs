@@ -67,4 +67,7 @@ pub struct TlsPlan {
     /// Certificates of the authorities to trust, PEM; absent = the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// The content of that file. Not stored with the run: the repeat command names the file.
+    #[serde(skip)]
+    pub ca_pem: Vec<u8>,
 }

@@ -9,6 +9,9 @@ use hdrhistogram::serialization::interval_log::{
     IntervalLogHistogram, IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
 };
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The largest value that is distinguished: one hour.
@@ -16,6 +19,36 @@ pub const MAX_NS: u64 = 3_600_000_000_000;
 
 /// An `.hlog` may not be larger than this when it is read back: 64 MiB is far beyond what a point can write.
 const MAX_LOG_BYTES: usize = 64 << 20;
+
+/// A histogram in JSON: HdrHistogram's V2 compressed encoding in base64.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Encoded {
+    v2: String,
+    #[serde(default)]
+    clamped: u64,
+}
+
+impl Encoded {
+    pub(crate) fn of(latency: &Latency) -> Result<Self, LogError> {
+        Ok(Encoded { v2: latency.to_base64()?, clamped: latency.clamped() })
+    }
+
+    pub(crate) fn decoded(&self) -> Result<Latency, LogError> {
+        Latency::from_base64(&self.v2, self.clamped)
+    }
+}
+
+impl Serialize for Latency {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Encoded::of(self).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Latency {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Encoded::deserialize(deserializer)?.decoded().map_err(D::Error::custom)
+    }
+}
 
 /// Counts of nanosecond values with a relative error of at most 0.1 %.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! The counts and histograms of a load, which add up over the threads of an engine and over machines.
 
 use crate::adds_up;
-use crate::histogram::LogError;
+use crate::histogram::{Encoded, LogError};
 use crate::{Latency, Outcomes};
 use serde::de::Error as _;
 use serde::ser::Error as _;
@@ -138,20 +138,6 @@ const MOST_PAIRS: usize = 1000;
 /// Those that the first workers did not send.
 const LATER_TAGS: [&str; 3] = ["reap", "response-sampled", "response-arrived"];
 
-/// A histogram as HdrHistogram's V2 compressed encoding in base64.
-#[derive(Serialize, Deserialize)]
-struct Encoded {
-    v2: String,
-    #[serde(default)]
-    clamped: u64,
-}
-
-impl Encoded {
-    fn of(latency: &Latency) -> Result<Self, LogError> {
-        Ok(Encoded { v2: latency.to_base64()?, clamped: latency.clamped() })
-    }
-}
-
 impl Serialize for LoadTimes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let pairs: Result<Vec<_>, LogError> =
@@ -168,7 +154,7 @@ impl<'de> Deserialize<'de> for LoadTimes {
         for (tag, latency) in times.tagged_mut() {
             match pairs.iter().find(|(known, _)| known == tag) {
                 Some((_, encoded)) => {
-                    *latency = Latency::from_base64(&encoded.v2, encoded.clamped).map_err(D::Error::custom)?;
+                    *latency = encoded.decoded().map_err(D::Error::custom)?;
                 }
                 None if LATER_TAGS.contains(&tag) => {}
                 None => return Err(D::Error::custom(format!("there is no histogram of {tag}"))),

@@ -5,6 +5,7 @@ use crate::axis::AxisPlan;
 use crate::clients::ClientPlan;
 use crate::path::PathPlan;
 use crate::protocol::Protocol;
+use crate::share::Share;
 use crate::simulation::PointPlan;
 use crate::watch::Watching;
 use crate::workload::{KEPT_TARGETS, Workload};
@@ -104,6 +105,9 @@ pub struct LoadPlan {
     /// The protocol. With another than HTTP, there are no targets, and the fields about HTTP are empty.
     #[serde(default, skip_serializing_if = "Protocol::is_http")]
     pub protocol: Protocol,
+    /// The part of the load that this plan is for ([`LoadPlan::part`]).
+    #[serde(default, skip_serializing_if = "Share::is_whole")]
+    pub share: Share,
 }
 
 impl LoadPlan {
@@ -132,6 +136,28 @@ impl LoadPlan {
             workload: Workload::default(),
             clients: ClientPlan::default(),
             protocol: Protocol::Http,
+            share: Share::WHOLE,
+        }
+    }
+
+    /// The part of this load for one of several machines. What is held is divided here: connections, and the rate at
+    /// which they are opened. All else stays that of the whole, with its seed: a machine's threads take from it what
+    /// falls to their share of the machine's share ([`Share::within`]), whether that is a place in the schedule, a stream
+    /// of draws, or the clients of a log. So the parts add up to the load that one machine would send.
+    pub fn part(&self, share: Share) -> LoadPlan {
+        LoadPlan {
+            connections: share.part(self.connections),
+            connect_rate_per_sec: self.connect_rate_per_sec / f64::from(share.of),
+            share,
+            ..self.clone()
+        }
+    }
+
+    /// The rate that this part of the load offers on average; `None` in a closed loop.
+    pub fn offered_per_sec(&self) -> Option<f64> {
+        match self.pace {
+            Pace::Open { rate_per_sec, .. } => Some(rate_per_sec / f64::from(self.share.of)),
+            Pace::Closed => None,
         }
     }
 
@@ -406,7 +432,32 @@ impl Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
+
+    proptest! {
+        #[test]
+        fn parts_of_a_load_add_up_to_it_and_have_all_else_in_common(
+            connections in 1u64..100_000, rate_per_sec in 0.1f64..1e6, connect_rate in 0.0f64..1e5, of in 1u32..200, seed: u64,
+        ) {
+            let whole = LoadPlan {
+                connections,
+                pace: Pace::Open { rate_per_sec, arrival: Arrival::Series },
+                connect_rate_per_sec: connect_rate,
+                seed,
+                ..LoadPlan::simple(([127, 0, 0, 1], 80).into())
+            };
+            let parts: Vec<LoadPlan> = (0..of).map(|index| whole.part(Share { index, of })).collect();
+            prop_assert_eq!(parts.iter().map(|part| part.connections).sum::<u64>(), connections);
+            let is_whole = |sum: f64, whole: f64| (sum - whole).abs() <= whole * 1e-9;
+            prop_assert!(is_whole(parts.iter().filter_map(LoadPlan::offered_per_sec).sum(), rate_per_sec));
+            prop_assert!(is_whole(parts.iter().map(|part| part.connect_rate_per_sec).sum(), connect_rate));
+            for part in parts {
+                let back = LoadPlan { connections, connect_rate_per_sec: connect_rate, share: Share::WHOLE, ..part };
+                prop_assert_eq!(&back, &whole);
+            }
+        }
+    }
 
     fn read(text: &str) -> Scenario {
         serde_json::from_str(text).expect("a scenario")

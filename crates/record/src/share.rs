@@ -1,7 +1,10 @@
 //! The part of a load that belongs to one of several engine threads, replayers or machines.
 
+use serde::{Deserialize, Serialize};
+
 /// One of several equal parts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// This part, from 0; less than `of`.
     pub index: u32,
@@ -9,9 +12,26 @@ pub struct Share {
     pub of: u32,
 }
 
+impl Default for Share {
+    fn default() -> Self {
+        Share::WHOLE
+    }
+}
+
 impl Share {
     /// The whole.
     pub const WHOLE: Share = Share { index: 0, of: 1 };
+
+    /// Whether this is the whole.
+    pub fn is_whole(&self) -> bool {
+        *self == Share::WHOLE
+    }
+
+    /// This part of `outer`, as a part of what `outer` is a part of: a thread's share of its machine's share. The inner
+    /// parts hold the keys of the outer one between them, however many there are in each of the others.
+    pub fn within(self, outer: Share) -> Share {
+        Share { index: outer.index + outer.of * self.index, of: outer.of * self.of }
+    }
 
     /// This part of `total` things: equal parts, the first ones larger by one if the total does not divide. The parts
     /// add up to the total.
@@ -47,6 +67,23 @@ mod tests {
                 .collect();
             let parts: Vec<u64> = (0..of).map(|index| Share { index, of }.part(total)).collect();
             prop_assert_eq!(held, parts);
+        }
+
+        #[test]
+        fn parts_of_parts_hold_the_keys_of_their_part_alone(
+            key in any::<u64>(), inner in prop::collection::vec(1u32..20, 1..50)
+        ) {
+            let of = inner.len() as u32;
+            let mut owners = 0;
+            for (index, threads) in inner.into_iter().enumerate() {
+                let outer = Share { index: index as u32, of };
+                for thread in 0..threads {
+                    let share = Share { index: thread, of: threads }.within(outer);
+                    prop_assert!(!share.holds(key) || outer.holds(key));
+                    owners += u32::from(share.holds(key));
+                }
+            }
+            prop_assert_eq!(owners, 1);
         }
 
         #[test]

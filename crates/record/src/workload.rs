@@ -266,6 +266,35 @@ pub struct ReplayResult {
     pub failure: Option<String>,
 }
 
+impl ReplayResult {
+    /// Adds what another machine read of its part of the same log.
+    pub fn add(&mut self, other: &ReplayResult) {
+        for (mine, theirs) in [
+            (&mut self.lines, other.lines),
+            (&mut self.rejected, other.rejected),
+            (&mut self.went_back, other.went_back),
+            (&mut self.clamped, other.clamped),
+            (&mut self.unsendable, other.unsendable),
+            (&mut self.requests, other.requests),
+            (&mut self.sessions, other.sessions),
+            (&mut self.evicted, other.evicted),
+            (&mut self.expected_bytes, other.expected_bytes),
+            (&mut self.got_bytes, other.got_bytes),
+            (&mut self.sizes_equal, other.sizes_equal),
+            (&mut self.sizes_different, other.sizes_different),
+            (&mut self.statuses_equal, other.statuses_equal),
+            (&mut self.statuses_different, other.statuses_different),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.is_whole &= other.is_whole;
+        self.rounds = self.rounds.max(other.rounds);
+        self.back_max_ns = self.back_max_ns.max(other.back_max_ns);
+        self.span_ns = self.span_ns.max(other.span_ns);
+        self.failure = self.failure.take().or_else(|| other.failure.clone());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

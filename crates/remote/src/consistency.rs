@@ -1,10 +1,13 @@
 //! Finds contradictions in a worker's result: counts that do not add up, so that it is rejected.
 
-use load::LoadResult;
+use load::{ClassCounts, LoadResult};
 use record::Latency;
 
 /// No engine sends as many requests in a week; sums over thousands of workers stay in range.
 const MOST_REQUESTS: u64 = 1 << 48;
+
+/// Classes of requests at most; each has a histogram.
+const MOST_CLASSES: usize = 64;
 
 /// Why this cannot be the result of a load, in words; `None` if all counts agree with each other.
 pub fn contradiction(result: &LoadResult) -> Option<String> {
@@ -95,6 +98,22 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
     }
     if result.window_ns == 0 && result.counts.completed_in_window > 0 {
         return Some("it counts responses in a window without length".into());
+    }
+    let of_classes =
+        |pick: fn(&ClassCounts) -> u64| result.classes.iter().fold(0, |sum: u64, one| sum.saturating_add(pick(one)));
+    if result.classes.len() > MOST_CLASSES
+        || of_classes(|class| class.requests) > requests
+        || result.classes.iter().any(|class| class.response.len() > completed)
+    {
+        return Some(format!("its classes have more requests than the {requests} of the load"));
+    }
+    if result.bits_per_sec.iter().any(|bits| !(0.0..=1e15).contains(bits)) {
+        return Some("the bandwidth of a connection is impossible".into());
+    }
+    if let Some(tls) = &result.tls
+        && tls.completed_in_window.max(tls.resumed) > tls.times.len()
+    {
+        return Some(format!("it counts more handshakes than the {} that it timed", tls.times.len()));
     }
     let engine = &result.engine;
     let ratios = [engine.busiest_thread_ratio, engine.run_queue_wait_ratio.unwrap_or(0.0)];

@@ -1,5 +1,6 @@
 //! Errors of workers, and their one sentence in the protocol.
 
+use crate::cold::NoRoom;
 use crate::protocol::ProtocolError;
 use load::LoadError;
 use observe::ObserveError;
@@ -13,6 +14,9 @@ pub enum RemoteError {
     /// A worker, or the command that starts it, cannot do its part; one sentence.
     #[error("{0}")]
     Unusable(String),
+    /// Cold connections do not fit the machines.
+    #[error("{}", .0.why)]
+    NoRoom(NoRoom),
     /// A process, a thread or a socket could not be made.
     #[error("{what}")]
     System {

@@ -2,15 +2,19 @@
 
 pub use crate::account::OnLoss;
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
+use crate::cold::{self, Node};
 use crate::error::{RemoteError, Result, unusable};
+use crate::inputs::{Handing, InputFiles};
 use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
-use crate::protocol::{LEASE_NS, PlanMessage, ToWorker, line};
+use crate::protocol::{ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
+use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
 use record::time::{monotonic_ns, unix_ms};
-use record::{LoadPlan, Pace};
+use record::{LoadPlan, Outside, Share};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -26,6 +30,10 @@ const CLOCK_GOAL_NS: u64 = 250_000;
 const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the network.
 const RESULT_NS: u64 = 30_000_000_000;
+/// Pieces of a file that are under way to a worker at most.
+const MOST_PIECES: u32 = 4;
+/// How long a worker may take to keep one.
+const PIECE_NS: u64 = 30_000_000_000;
 
 /// Several workers.
 pub struct Fleet {
@@ -36,6 +44,8 @@ pub struct Fleet {
     threads: Option<usize>,
     /// Workers whose loss was reported already.
     told: Vec<bool>,
+    /// The most cold connections that were planned for.
+    cold_most: u64,
     /// The figures of each worker in the last load.
     pub figures: Figures,
     /// Why the requests of the last load are not all counted, if they are not.
@@ -66,6 +76,7 @@ impl Fleet {
             on_loss,
             threads,
             told,
+            cold_most: 0,
             figures: Figures::default(),
             uncounted: None,
             _nodes: nodes,
@@ -97,8 +108,168 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Drives one load over all remaining workers.
-    pub fn run(&mut self, plan: &LoadPlan, stop: &AtomicBool, events: &mut dyn LoadEvents) -> Result<LoadResult> {
+    /// Drives one load over all remaining workers. `inputs`: the file that the plan names.
+    pub fn run(
+        &mut self,
+        plan: &LoadPlan,
+        inputs: &mut dyn InputFiles,
+        stop: &AtomicBool,
+        events: &mut dyn LoadEvents,
+    ) -> Result<LoadResult> {
+        let mut live = self.live(plan, stop)?;
+        while !self.hand_out(&live, inputs, stop)? {
+            live = self.live(plan, stop)?;
+        }
+        for (index, share) in &live {
+            // Threads and CPUs are the worker's own.
+            let threads = self.threads.unwrap_or(0);
+            let part = LoadPlan { threads, cpus: Vec::new(), ..plan.part(*share) };
+            let cap = part.offered_per_sec();
+            let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(part, cap))));
+            if text.len() > MAX_LINE_BYTES {
+                return Err(unusable(format!(
+                    "the plan with its {} targets and its body is larger than the {} MB that a client takes: give fewer or shorter ones",
+                    plan.targets.len(),
+                    MAX_LINE_BYTES >> 20
+                )));
+            }
+            let link = &mut self.links[*index];
+            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
+            link.out().send(text);
+        }
+        let live: Vec<usize> = live.into_iter().map(|(index, _)| index).collect();
+        let conduct =
+            Conduct { fleet: self, plan, live: &live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
+        let mut result = conduct.conduct()?;
+        if let Some(replay) = &mut result.replay {
+            inputs.account(replay);
+        }
+        Ok(result)
+    }
+
+    /// Whether cold connections were planned.
+    pub fn has_planned_cold(&self) -> bool {
+        self.cold_most > 0
+    }
+
+    /// Plans cold connections over the workers, and opens none: refused with a table of what each has, where `most` do not
+    /// fit.
+    pub fn plan_cold(&mut self, plan: &LoadPlan, most: u64, stop: &AtomicBool) -> Result<()> {
+        let live = self.live(plan, stop)?;
+        self.cold_most = most;
+        for (index, _) in &live {
+            let part = LoadPlan { threads: 0, cpus: Vec::new(), ..plan.clone() };
+            self.links[*index].cold_room = None;
+            self.links[*index].send(&ToWorker::ColdAsk(Box::new(PlanMessage::new(part, None))));
+        }
+        let give_up_ns = monotonic_ns() + PIECE_NS;
+        while live.iter().any(|(index, _)| self.links[*index].cold_room.is_none() && !self.links[*index].is_lost()) {
+            if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
+                return Err(RemoteError::Interrupted("the clients were asked what they have for cold connections"));
+            }
+            self.pump(5_000_000, 0);
+        }
+        self.cold_parts(plan, most).map(drop)
+    }
+
+    /// The workers, each with its part of so many cold connections.
+    fn cold_parts(&self, plan: &LoadPlan, count: u64) -> Result<Vec<(usize, u64)>> {
+        if let Some(lost) = self.failure() {
+            return Err(unusable(lost));
+        }
+        let live: Vec<usize> = (0..self.links.len())
+            .filter(|index| !self.links[*index].is_lost() && self.links[*index].cold_room.is_some())
+            .collect();
+        let nodes: Vec<Node> = live
+            .iter()
+            .zip(0..)
+            .map(|(index, place)| Node {
+                name: self.links[*index].at_host(),
+                place: self.place_of(*index),
+                room: self.links[*index].cold_room.clone().unwrap_or_default(),
+                hot: Share { index: place, of: live.len() as u32 }.part(plan.connections),
+            })
+            .collect();
+        let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
+        let parts = cold::divide(count, &nodes, is_local).map_err(RemoteError::NoRoom)?;
+        Ok(live.into_iter().zip(parts).collect())
+    }
+
+    /// Where a worker runs; one that does not say is on a machine of its own.
+    fn place_of(&self, index: usize) -> Place {
+        let link = &self.links[index];
+        if link.place == Place::default() {
+            return Place { machine: link.short_name().as_str().into(), network: link.short_name().as_str().into() };
+        }
+        link.place.clone()
+    }
+
+    /// Refuses a target on loopback where the workers have more than one: each would load another server. `is_here`: the
+    /// server is on the driver's machine.
+    pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
+        let here = Some(Place::here().network).filter(|_| is_here);
+        let networks: HashSet<&Outside> = self
+            .links
+            .iter()
+            .map(|link| &link.place.network)
+            .chain(&here)
+            .filter(|network| !network.is_empty())
+            .collect();
+        match plan.addresses.first().filter(|address| address.ip().is_loopback()) {
+            Some(address) if networks.len() > 1 => Err(unusable(format!(
+                "{} is another machine on each machine, and not all of this run are on one: name the server by an address that all of them reach",
+                address.ip()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens or closes cold connections until the workers hold so many, or `stop` is set.
+    pub fn hold_cold(
+        &mut self,
+        plan: &LoadPlan,
+        count: u64,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<ColdHeld> {
+        let parts = self.cold_parts(plan, count)?;
+        let most = self.cold_parts(plan, self.cold_most.max(count))?;
+        for ((index, part), (_, most)) in parts.iter().zip(&most) {
+            let link = &mut self.links[*index];
+            (link.cold_wanted, link.cold.counts.is_in_doubt) = (*part, true);
+            link.send(&ToWorker::Cold { count: *part, most: *most.max(part) });
+        }
+        let is_held = |link: &Link| {
+            let counts = link.cold.counts;
+            link.is_lost() || (counts.established == link.cold_wanted && !counts.is_in_doubt)
+        };
+        while !parts.iter().all(|(index, _)| is_held(&self.links[*index])) && !stop.load(Ordering::Relaxed) {
+            self.pump(20_000_000, 0);
+            if let Some(lost) = self.failure() {
+                return Err(unusable(lost));
+            }
+            progress(self.cold().counts.established);
+        }
+        Ok(self.cold())
+    }
+
+    /// The cold connections of all workers.
+    fn cold(&self) -> ColdHeld {
+        let mut all = ColdHeld::default();
+        let live: Vec<&Link> = self.links.iter().filter(|link| !link.is_lost() && link.cold_wanted > 0).collect();
+        live.iter().for_each(|link| all.counts.add(&link.cold.counts));
+        // The kernel's memory is the machine's: that of workers on one machine cannot be told apart.
+        let machines: HashSet<&Outside> = live.iter().map(|link| &link.place.machine).collect();
+        if machines.len() == live.len() {
+            let bytes = |link: &&Link| Some(link.cold.kernel_bytes? * link.cold.counts.established as f64);
+            let sum: Option<f64> = live.iter().map(bytes).sum();
+            all.kernel_bytes = sum.map(|sum| sum / all.counts.established as f64).filter(|bytes| bytes.is_finite());
+        }
+        all
+    }
+
+    /// The workers of a load, each with its part.
+    fn live(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<Vec<(usize, Share)>> {
         if self.on_loss == OnLoss::End
             && let Some(lost) = self.lost()
         {
@@ -112,20 +283,57 @@ impl Fleet {
             return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
         }
         // A load with fewer connections than the fleet has workers uses as many workers as connections.
-        let used = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
-        let live = &live[..used];
-        for (place, index) in live.iter().enumerate() {
-            let share = merge::share(plan, place, used, self.threads);
-            let cap = match share.pace {
-                Pace::Open { rate_per_sec, .. } => Some(rate_per_sec),
-                _ => None,
-            };
-            let link = &mut self.links[*index];
-            (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
-            link.send(&ToWorker::Plan(Box::new(PlanMessage::new(share, cap))));
+        let of = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1) as u32;
+        Ok(live.into_iter().zip(0..of).map(|(worker, index)| (worker, Share { index, of })).collect())
+    }
+
+    /// Sends the plan's file to the workers that do not have their part of it; false if one of them was lost meanwhile.
+    fn hand_out(&mut self, live: &[(usize, Share)], inputs: &mut dyn InputFiles, stop: &AtomicBool) -> Result<bool> {
+        let needed = |share: Share| match inputs.handing() {
+            Handing::Nothing => None,
+            Handing::Alike => Some(Share::WHOLE),
+            Handing::ByPart => Some(share),
+        };
+        let lacking: Vec<Option<usize>> = (live.iter())
+            .map(|(index, share)| Some(*index).filter(|index| self.links[*index].input != needed(*share)))
+            .collect();
+        let wanted: Vec<Option<Share>> = live.iter().map(|(_, share)| needed(*share)).collect();
+        if lacking.iter().flatten().next().is_none() {
+            return Ok(true);
         }
-        let conduct = Conduct { fleet: self, plan, live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
-        conduct.conduct()
+        let mut give = |part: u32, piece: InputPiece| {
+            let Some(Some(index)) = lacking.get(part as usize) else { return Ok(()) };
+            self.wait_for_room(*index, MOST_PIECES - 1, stop)?;
+            let link = &mut self.links[*index];
+            link.pieces_under_way += 1;
+            link.send(&ToWorker::Input(piece));
+            Ok(())
+        };
+        inputs.hand_out(live.len() as u32, &mut give).map_err(unusable)?;
+        for (place, index) in lacking.iter().enumerate() {
+            let Some(index) = *index else { continue };
+            self.wait_for_room(index, 0, stop).map_err(unusable)?;
+            self.links[index].input = wanted[place];
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(RemoteError::Interrupted("the clients were given the file"));
+        }
+        Ok(live.iter().all(|(index, _)| !self.links[*index].is_lost()))
+    }
+
+    /// Waits until a worker has kept all but so many pieces, or is lost; fails when the user stops it.
+    fn wait_for_room(&mut self, index: usize, under_way: u32, stop: &AtomicBool) -> Result<(), String> {
+        let give_up_ns = monotonic_ns() + PIECE_NS;
+        while self.links[index].pieces_under_way > under_way && !self.links[index].is_lost() {
+            if stop.load(Ordering::Relaxed) {
+                return Err("interrupted while the clients were given the file".into());
+            }
+            if monotonic_ns() > give_up_ns {
+                self.links[index].lose("it did not keep a piece of the file in time".into());
+            }
+            self.pump(5_000_000, 0);
+        }
+        Ok(())
     }
 
     /// Handles events, waits for them at most this long, and gives up silent workers.
@@ -224,6 +432,7 @@ impl Conduct<'_> {
         is_on = is_on && self.compare_clocks();
         let mut window = (u64::MAX, u64::MAX);
         let mut started_unix_ms = unix_ms();
+        let mut cold_before = ColdCounts::default();
         if is_on {
             let trip_ns = self.live.iter().filter_map(|index| self.fleet.links[*index].clock);
             let lead_ns = 50_000_000 + 4 * trip_ns.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
@@ -235,6 +444,7 @@ impl Conduct<'_> {
         }
         if is_on {
             started_unix_ms = unix_ms();
+            cold_before = self.fleet.cold().counts;
             self.events.window_begins();
             is_on = self.wait_in(window.0, window.1);
             self.events.window_ends();
@@ -250,7 +460,7 @@ impl Conduct<'_> {
             self.fleet.pump(5_000_000, 0);
             self.report_progress(window.0);
         }
-        self.gather(started_unix_ms, is_cut)
+        self.gather(started_unix_ms, is_cut, cold_before)
     }
 
     /// Waits until all workers of this load are in the wanted state; false if the load must end before.
@@ -274,7 +484,9 @@ impl Conduct<'_> {
             if self.must_end() {
                 return false;
             }
-            if now >= until_ns {
+            // All are done before that: a log is at its end.
+            let are_done = |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done(_));
+            if now >= until_ns || self.live.iter().all(are_done) {
                 return true;
             }
             self.fleet.pump((until_ns - now).min(20_000_000), 0);
@@ -374,7 +586,7 @@ impl Conduct<'_> {
         self.events.progress(&progress);
     }
 
-    fn gather(self, started_unix_ms: u64, is_cut: bool) -> Result<LoadResult> {
+    fn gather(self, started_unix_ms: u64, is_cut: bool, cold_before: ColdCounts) -> Result<LoadResult> {
         let (fleet, live) = (self.fleet, self.live);
         let mut doubts = Vec::new();
         let (mut sum, mut parts) = (merge::Sum::default(), Vec::new());
@@ -420,6 +632,11 @@ impl Conduct<'_> {
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;
+        if fleet.cold_most > 0 {
+            let cold = fleet.cold();
+            let more = load::cold::figures(cold.counts, cold_before, cold.kernel_bytes, all.window_ns);
+            fleet.figures.extend(more);
+        }
         Ok(all)
     }
 }

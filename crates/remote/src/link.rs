@@ -3,10 +3,13 @@
 use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
-use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, WireObservation, WireResult, line};
+use crate::protocol::{
+    ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation, WireResult, line,
+};
 use load::Progress;
-use record::Outside;
+use load::cold::ColdRoom;
 use record::time::monotonic_ns;
+use record::{Outside, Share};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -114,14 +117,28 @@ pub struct Link {
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: Progress,
+    /// The part of the driver's file that it has, if it has one.
+    pub input: Option<Share>,
+    /// Pieces of a file that it has not yet kept.
+    pub pieces_under_way: u32,
+    /// What it has for cold connections, once it was asked.
+    pub cold_room: Option<ColdRoom>,
+    /// The cold connections that it holds, by its last report.
+    pub cold: ColdHeld,
+    /// How many it is to hold.
+    pub cold_wanted: u64,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
     pub watching: Option<Option<Outside>>,
+    /// Whether a watcher can sample the layers, until it is taken: the reason if it cannot.
+    pub layers: Option<Option<Outside>>,
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
     /// Its host's name, as it reports it.
     pub host: Outside,
+    /// Where it runs.
+    pub place: Place,
     /// Its straingauge's version, as it reports it.
     pub version: Outside,
     /// Its abilities beyond the first messages of the protocol's version.
@@ -130,6 +147,8 @@ pub struct Link {
     pub has_started: bool,
     /// When it was lost.
     pub lost_ns: u64,
+    /// How long its process may take to end once its input has ended.
+    pub ends_within: Duration,
     heard_ns: u64,
     carrier: Carrier,
     out: Out,
@@ -180,14 +199,22 @@ impl Link {
             clock: None,
             pongs: 0,
             progress: Progress::default(),
+            input: None,
+            pieces_under_way: 0,
+            cold_room: None,
+            cold: ColdHeld::default(),
+            cold_wanted: 0,
             observation: None,
             watching: None,
+            layers: None,
             awaits_load: false,
             host: Outside::default(),
+            place: Place::default(),
             version: Outside::default(),
             can: Vec::new(),
             has_started: false,
             lost_ns: 0,
+            ends_within: Duration::from_secs(1),
             heard_ns: monotonic_ns(),
             carrier,
             out: Out(Arc::new(Mutex::new(Some(out)))),
@@ -202,6 +229,12 @@ impl Link {
     /// `client 2`, or `watcher`, of which there is one.
     pub fn short_name(&self) -> String {
         short_name(self.role, self.number)
+    }
+
+    /// `client 2 on c2`.
+    pub fn at_host(&self) -> String {
+        let host: &str = &self.host;
+        if host.is_empty() { self.short_name() } else { format!("{} on {}", self.short_name(), Outside::new(host, 30)) }
     }
 
     /// Sends a message.
@@ -255,13 +288,13 @@ impl Link {
             return self.lose("its first message was no hello: it was not its turn".into());
         }
         match message {
-            FromWorker::Hello { protocol, version, host, can, .. } => {
+            FromWorker::Hello { protocol, version, host, place, can, .. } => {
                 if protocol != PROTOCOL {
                     return self.lose(format!(
                         "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
                     ));
                 }
-                (self.host, self.version) = (host, version);
+                (self.host, self.version, self.place) = (host, version, place);
                 self.can = can.into_iter().take(MOST_WORDS).collect();
                 if matches!(self.state, WorkerState::Greeting) {
                     // A watcher gets ready without a plan.
@@ -288,9 +321,13 @@ impl Link {
                 }
             }
             FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
+            FromWorker::InputKept {} if self.pieces_under_way > 0 => self.pieces_under_way -= 1,
+            FromWorker::ColdRoom(room) => self.cold_room = Some(room),
+            FromWorker::Cold(held) => self.cold = held,
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
+            FromWorker::Layers { why_not } if self.role == "watcher" => self.layers = Some(why_not),
             FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
@@ -300,9 +337,11 @@ impl Link {
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
             FromWorker::Ready {}
+            | FromWorker::InputKept {}
             | FromWorker::Result(_)
             | FromWorker::Observation(_)
             | FromWorker::Watching { .. }
+            | FromWorker::Layers { .. }
             | FromWorker::LoadAwaited {} => {
                 self.lose("it sent a message that was not its turn".into());
             }
@@ -383,7 +422,7 @@ impl Drop for Link {
         // The worker's input ends, so it ends, too; one that does not is killed.
         self.leave();
         if let Carrier::Process(child, complaints) = &mut self.carrier
-            && process::ends_within(child, Duration::from_secs(1))
+            && process::ends_within(child, self.ends_within)
         {
             complaints.settle();
             return;

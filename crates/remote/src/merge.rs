@@ -1,21 +1,7 @@
-//! Splits a plan over workers, and adds their results up ([`LoadResult::merge`]).
+//! Adds the results of several workers up ([`LoadResult::merge`]).
 
 use load::{LoadResult, SeriesSum};
-use record::{Doubt, LoadPlan, Pace, Share};
-
-/// The share of a plan for one of several workers. Rates and connections are split, seeds differ.
-pub fn share(plan: &LoadPlan, index: usize, of: usize, threads: Option<usize>) -> LoadPlan {
-    let mut share = plan.clone();
-    share.connections = Share { index: index as u32, of: of as u32 }.part(plan.connections);
-    if let Pace::Open { rate_per_sec, arrival } = plan.pace {
-        share.pace = Pace::Open { rate_per_sec: rate_per_sec / of as f64, arrival };
-    }
-    share.connect_rate_per_sec = plan.connect_rate_per_sec / of as f64;
-    share.seed = plan.seed.wrapping_add((index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    share.threads = threads.unwrap_or(0);
-    share.cpus = Vec::new();
-    share
-}
+use record::Doubt;
 
 /// The results of several workers, added one by one, so that a thousand of them need the memory of two.
 #[derive(Debug, Default)]
@@ -34,7 +20,7 @@ impl Sum {
         self.doubts.extend(named(name, &result.doubts));
         self.series.add(&result.series_csv);
         match &mut self.all {
-            Some(all) => all.merge(&result),
+            Some(all) => all.merge(result),
             None => self.all = Some(result),
         }
     }
@@ -79,7 +65,7 @@ fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::Arrival;
+    use record::{Arrival, LoadPlan, Pace};
 
     fn plan() -> LoadPlan {
         LoadPlan {
@@ -88,22 +74,6 @@ mod tests {
             connections: 11,
             ..LoadPlan::simple("127.0.0.1:80".parse().unwrap())
         }
-    }
-
-    #[test]
-    fn shares_add_up_to_the_plan_and_no_two_send_the_same_schedule() {
-        let shares: Vec<LoadPlan> = (0..4).map(|index| share(&plan(), index, 4, None)).collect();
-        assert_eq!(shares.iter().map(|share| share.connections).sum::<u64>(), 11);
-        let rate: f64 = shares
-            .iter()
-            .map(|share| match share.pace {
-                Pace::Open { rate_per_sec, .. } => rate_per_sec,
-                _ => 0.0,
-            })
-            .sum();
-        assert!((rate - 1000.0).abs() < 1e-6);
-        let seeds: std::collections::HashSet<u64> = shares.iter().map(|share| share.seed).collect();
-        assert_eq!(seeds.len(), 4);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use super::{bounded_doubts, words};
 use record::figure::{Figure, Figures};
+use record::point::FunctionCost;
+use record::profile::Stacks;
 use record::{Doubt, Outside, Watched, WatchedClass};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +38,11 @@ pub struct WireObservation {
     /// Requests by size class, if they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
+    /// The functions that cost most, and all stacks, if the layers were sampled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionCost>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<Stacks>,
 }
 
 impl WireObservation {
@@ -52,8 +59,15 @@ impl WireObservation {
                 .map(|(name, fact)| (Outside::new(name, 80).into(), words(fact)))
                 .collect(),
             watched: self.watched.map(bounded_watched),
+            functions: self.functions.into_iter().take(MAX_FIGURES).map(bounded_function).collect(),
+            // Its text is safe, its numbers are places that may be missing, and a line bounds it.
+            stacks: self.stacks,
         }
     }
+}
+
+fn bounded_function(cost: FunctionCost) -> FunctionCost {
+    FunctionCost { function: words(&cost.function), module: cost.module.map(|module| words(&module)), ..cost }
 }
 
 fn bounded_watched(watched: Watched) -> Watched {

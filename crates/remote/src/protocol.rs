@@ -4,6 +4,7 @@
 //! are made safe ([`record::Outside`]) first. This file depends on nothing else here, so that it can be fuzzed.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
 use record::protocol::Protocol;
 use record::{ClientSide, Doubt, LoadPlan, Outside};
@@ -18,15 +19,21 @@ mod observation;
 pub use observation::{WireObservation, WireWatch};
 
 /// Version of the protocol; both ends must use the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// A longer line is refused: a plan with many targets and a result with whole histograms stay far below.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives the worker up.
 pub const LEASE_NS: u64 = 5_000_000_000;
-/// The longest time in a plan.
-pub(crate) const MAX_SPAN_NS: u64 = 7 * 24 * 3_600_000_000_000;
+/// The longest time in a plan: that of a log of a year.
+pub(crate) const MAX_SPAN_NS: u64 = 400 * 24 * 3_600_000_000_000;
+/// Parts of a load at most: with 1,024 threads in each, their numbers have 32 bits.
+const MOST_PARTS: u32 = 1 << 20;
+/// Rejected lines of a log that are kept.
+const MAX_EXAMPLES: usize = 10;
 const MAX_SERIES_BYTES: usize = 8 << 20;
 const MAX_WORDS: usize = 300;
+/// The ability of a watcher that can sample the layers.
+pub const CAN_SAMPLE_LAYERS: &str = "layers";
 /// The ability of a watcher that can count requests.
 pub const CAN_COUNT_REQUESTS: &str = "requests";
 
@@ -42,14 +49,26 @@ pub enum ToWorker {
     Start { at_ns: u64 },
     /// End the load now and send the result.
     Stop {},
+    /// A piece of the file that the next plans name, as far as this worker needs it. Answered when it is kept.
+    Input(InputPiece),
+    /// Report what there is for cold connections of this plan; answered by its room.
+    ColdAsk(Box<PlanMessage>),
+    /// Hold so many cold connections of the plan that was last asked about, of at most `most`. Answered with their counts
+    /// every 200 ms from then on.
+    Cold { count: u64, most: u64 },
     /// To a watcher with that ability: count requests from now on, too.
     Watch(WireWatch),
+    /// To a watcher with that ability: be ready to sample the layers, with so many samples a second and CPU.
+    Layers { frequency_hz: u32 },
     /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is noted.
     LoadBegins {},
     /// To a watcher: a window begins; its planned length, if requests are counted.
     Begin {
         #[serde(default)]
         planned_ns: u64,
+        /// Whether its layers are sampled.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        has_layers: bool,
     },
     /// To a watcher: the window ends.
     End {},
@@ -75,9 +94,78 @@ pub struct PlanMessage {
     /// The password that opens a connection, which the plan itself does not carry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub password: String,
+    /// The authorities to trust in base64, which the plan itself does not carry.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub authorities: String,
     /// The worker refuses a plan that offers more than this, requests per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_cap_per_sec: Option<f64>,
+}
+
+/// A piece of a file, compressed with gzip; the pieces of a file, one after another, are it whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InputPiece {
+    /// Bytes, at most [`MAX_PIECE_BYTES`] before they were encoded.
+    #[serde(with = "base64_bytes")]
+    pub gzip: Vec<u8>,
+    /// With the last piece: what the file is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<InputKind>,
+}
+
+/// Bytes in a piece of a file at most.
+pub const MAX_PIECE_BYTES: usize = 1 << 20;
+
+/// The kind of a file that a plan names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum InputKind {
+    /// A rate series: a count a line.
+    Series {
+        /// Length of the interval that each counts.
+        interval_ns: u64,
+    },
+    /// The lines of a log whose clients fall to this worker's part.
+    Log {
+        /// The format, as `--trace-format` takes it.
+        format: String,
+        /// Whether its sizes are those of bodies.
+        has_body_sizes: bool,
+        /// The earliest time of the whole log, nanoseconds since the Unix epoch: the start of the replay.
+        origin_ns: i64,
+        /// Log time of the whole log, after which it begins again.
+        round_ns: u64,
+    },
+}
+
+/// Cold connections that a worker holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ColdHeld {
+    /// Their counts.
+    #[serde(flatten)]
+    pub counts: ColdCounts,
+    /// Kernel memory for each, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_bytes: Option<f64>,
+}
+
+mod base64_bytes {
+    use super::MAX_PIECE_BYTES;
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&BASE64_STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let bytes = BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)?;
+        if bytes.len() > MAX_PIECE_BYTES {
+            return Err(D::Error::custom("a piece of a file is larger than any that straingauge sends"));
+        }
+        Ok(bytes)
+    }
 }
 
 /// Messages of a worker.
@@ -90,6 +178,8 @@ pub enum FromWorker {
         version: Outside,
         host: Outside,
         pid: u32,
+        #[serde(default, flatten)]
+        place: Place,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         can: Vec<String>,
     },
@@ -97,6 +187,12 @@ pub enum FromWorker {
     Pong { sent_ns: u64, clock_ns: u64 },
     /// The connections are open, or have failed once.
     Ready {},
+    /// A piece of a file is kept.
+    InputKept {},
+    /// What there is for cold connections.
+    ColdRoom(ColdRoom),
+    /// The cold connections that are held.
+    Cold(ColdHeld),
     /// About every 200 ms.
     Progress(Progress),
     /// The load is over.
@@ -108,12 +204,36 @@ pub enum FromWorker {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why_not: Option<Outside>,
     },
+    /// A watcher can sample the layers; or why it cannot, in one sentence.
+    Layers {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why_not: Option<Outside>,
+    },
     /// The state before the load that begins is known.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
     /// Sent by the transport, when it knows why the worker's bytes end; one sentence.
     Gone { why: Outside },
+}
+
+/// Where a worker runs: words to be compared, empty where it does not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Place {
+    /// The same for workers that share memory: one machine since it was started.
+    pub machine: Outside,
+    /// The same for workers that share ports and loopback: one network namespace of it.
+    pub network: Outside,
+}
+
+impl Place {
+    /// Where this process runs.
+    pub fn here() -> Place {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
+        Place { machine: boot.trim().into(), network: format!("{} {}", boot.trim(), network.display()).as_str().into() }
+    }
 }
 
 /// A worker's result. It stays JSON, with encoded histograms, until it is added to the others: a thousand waiting
@@ -137,6 +257,11 @@ fn words(text: &str) -> String {
 fn bounded_doubts(doubts: &[Doubt]) -> Vec<Doubt> {
     let bounded = |doubt: &Doubt| Doubt::new(doubt.kind, doubt.severity, words(&doubt.what), words(&doubt.remedy));
     doubts.iter().take(50).map(bounded).collect()
+}
+
+fn bytes(base64: &str, what: &str) -> Result<Vec<u8>, ProtocolError> {
+    let decoded = BASE64_STANDARD.decode(base64);
+    decoded.map_err(|error| ProtocolError::Unusable(format!("{what} is not base64: {error}")))
 }
 
 /// Why a line was not accepted.
@@ -204,7 +329,15 @@ impl PlanMessage {
             Protocol::Redis(redis) => redis.password.clone(),
             _ => String::new(),
         };
-        PlanMessage { protocol: PROTOCOL, plan, body, password, rate_cap_per_sec }
+        let authorities = plan.clients.tls.as_ref().map(|tls| BASE64_STANDARD.encode(&tls.ca_pem));
+        PlanMessage {
+            protocol: PROTOCOL,
+            plan,
+            body,
+            password,
+            authorities: authorities.unwrap_or_default(),
+            rate_cap_per_sec,
+        }
     }
 
     /// The plan that the worker drives, with its body; refused if no engine could run it.
@@ -217,15 +350,16 @@ impl PlanMessage {
             ));
         }
         let mut plan = self.plan;
-        plan.body = BASE64_STANDARD
-            .decode(&self.body)
-            .map_err(|error| ProtocolError::Unusable(format!("the body is not base64: {error}")))?;
+        plan.body = bytes(&self.body, "the body")?;
+        if let Some(tls) = &mut plan.clients.tls {
+            tls.ca_pem = bytes(&self.authorities, "the list of authorities")?;
+        }
         if let Protocol::Redis(redis) = &mut plan.protocol {
             redis.password = self.password;
         }
         let spans = [plan.warmup_ns, plan.duration_ns, plan.timeout_ns, plan.connect_timeout_ns];
         if spans.iter().any(|span| *span > MAX_SPAN_NS) {
-            return unusable("a time in the plan is longer than a week".into());
+            return unusable("a time in the plan is longer than 400 days".into());
         }
         if plan.addresses.is_empty()
             || (plan.targets.is_empty() && plan.protocol.is_http())
@@ -234,14 +368,18 @@ impl PlanMessage {
         {
             return unusable("the plan needs an address, a target, a connection and at most 1024 threads".into());
         }
-        if let record::Pace::Open { rate_per_sec, .. } = plan.pace {
-            if !(rate_per_sec > 0.0 && rate_per_sec.is_finite()) {
+        let share = plan.share;
+        if share.index >= share.of || share.of > MOST_PARTS {
+            return unusable(format!("part {} of {} of a load does not exist", share.index, share.of));
+        }
+        if let Some(offered) = plan.offered_per_sec() {
+            if !(offered > 0.0 && offered.is_finite()) {
                 return unusable("the plan's rate is not a positive number".into());
             }
             if let Some(cap) = self.rate_cap_per_sec
-                && rate_per_sec > cap * (1.0 + 1e-9)
+                && offered > cap * (1.0 + 1e-9)
             {
-                return unusable(format!("the plan offers {rate_per_sec} requests/s, more than its cap of {cap}"));
+                return unusable(format!("the plan offers {offered} requests/s, more than its cap of {cap}"));
             }
         }
         Ok(plan)
@@ -271,6 +409,12 @@ impl WireResult {
         clean_up(&mut result.engine.scheduling);
         result.first_errors.truncate(8);
         result.first_errors.iter_mut().for_each(clean_up);
+        result.tls.iter_mut().filter_map(|tls| tls.example.as_mut()).for_each(clean_up);
+        if let Some(replay) = &mut result.replay {
+            replay.rejected_examples.truncate(MAX_EXAMPLES);
+            replay.rejected_examples.iter_mut().for_each(clean_up);
+            [&mut replay.file, &mut replay.format].into_iter().chain(&mut replay.failure).for_each(clean_up);
+        }
         result.doubts = bounded_doubts(&result.doubts);
         match consistency::contradiction(&result) {
             Some(why) => Err(ProtocolError::Unusable(why)),

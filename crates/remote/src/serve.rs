@@ -2,11 +2,13 @@
 //!
 //! The main thread of `session` runs the engine.
 
+use crate::cold::Cold;
 use crate::error::{Result, unusable};
+use crate::inputs::InputStore;
 use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
 use crate::session::{self, Ended, Lease, Order};
 use crate::sources::Sources;
-use load::{LoadEvents, Progress};
+use load::{LoadEvents, Progress, Supply};
 use record::time::monotonic_ns;
 use record::{LoadPlan, machine, sentence};
 use std::process::ExitCode;
@@ -18,15 +20,41 @@ use std::time::Duration;
 const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
-pub fn serve(sources: &Sources) -> ExitCode {
-    session::hold(&[], |lease, out, orders| obey(sources, lease, out, orders))
+pub fn serve(sources: &Sources, inputs: &mut dyn InputStore) -> ExitCode {
+    session::hold(&[], |lease, out, orders| obey(sources, inputs, lease, out, orders))
 }
 
-fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
+fn obey(
+    sources: &Sources,
+    inputs: &mut dyn InputStore,
+    lease: &Lease,
+    out: &SyncSender<String>,
+    orders: &Receiver<Order>,
+) -> Result<()> {
+    let mut cold = Cold::new(out.clone());
     loop {
         match orders.recv() {
+            Ok(Ok(ToWorker::ColdAsk(message))) => {
+                let answer = match cold.ask(*message, sources) {
+                    Ok(room) => FromWorker::ColdRoom(room),
+                    Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
+                };
+                let _ = out.send(line(&answer));
+            }
+            Ok(Ok(ToWorker::Cold { count, most })) => {
+                if let Err(error) = cold.hold(count, most, &lease.stop) {
+                    let _ = out.send(line(&FromWorker::Refused { why: sentence(&error).as_str().into() }));
+                }
+            }
+            Ok(Ok(ToWorker::Input(piece))) => {
+                let answer = match inputs.keep(piece) {
+                    Ok(()) => FromWorker::InputKept {},
+                    Err(why) => FromWorker::Refused { why: why.as_str().into() },
+                };
+                let _ = out.send(line(&answer));
+            }
             Ok(Ok(ToWorker::Plan(message))) => {
-                let answer = match drive(*message, sources, lease, out, orders) {
+                let answer = match drive(*message, sources, inputs.supply(), lease, out, orders) {
                     Ok(result) => FromWorker::Result(Box::new(result)),
                     Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
                 };
@@ -48,6 +76,7 @@ fn obey(sources: &Sources, lease: &Lease, out: &SyncSender<String>, orders: &Rec
 fn drive(
     message: PlanMessage,
     sources: &Sources,
+    supply: &dyn Supply,
     lease: &Lease,
     out: &SyncSender<String>,
     orders: &Receiver<Order>,
@@ -57,12 +86,12 @@ fn drive(
     sources.apply(&mut plan)?;
     load::check(&plan)?;
     let mut events = Reporting { lease, out, orders, started_late_ns: 0 };
-    let result = load::run(&plan, &lease.stop, &mut events)?;
+    let result = load::run_supplied(&plan, supply, &lease.stop, &mut events)?;
     Ok(WireResult::new(result, events.started_late_ns)?)
 }
 
 /// Fills in the settings that the driver leaves to this machine.
-fn complete(plan: &mut LoadPlan) {
+pub(crate) fn complete(plan: &mut LoadPlan) {
     if plan.threads == 0 {
         let cpus = machine::allowed_cpus().len();
         let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());

@@ -2,18 +2,24 @@
 
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
-use crate::protocol::{CAN_COUNT_REQUESTS, FromWorker, MAX_SPAN_NS, ToWorker, WireObservation, WireWatch, line};
+use crate::protocol::{
+    CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, FromWorker, MAX_SPAN_NS, ToWorker, WireObservation, WireWatch, line,
+};
 use crate::requests::{RequestWatch, RequestWatchPlan};
 use crate::session::{self, Ended, Order};
+use observe::profile::{LayersSeen, PointSampler, PointSampling};
 use observe::watch::point::PointSeen;
 use observe::{Group, ObserveError, Observer, Target, Window};
 use record::ClientSide;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender};
 
+/// Samples a second at most, whatever the driver asks for.
+const MOST_HZ: u32 = 5_000;
+
 /// Serves one driver with observations of the server on this port.
 pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>) -> ExitCode {
-    session::hold(&[CAN_COUNT_REQUESTS], |_, out, orders| obey(port, root, netns_pid, out, orders))
+    session::hold(&[CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS], |_, out, orders| obey(port, root, netns_pid, out, orders))
 }
 
 /// The server and its observer.
@@ -24,6 +30,9 @@ struct Watched {
     observer: Observer,
     /// Counts its requests, once the driver has asked for that.
     requests: Option<RequestWatch>,
+    /// Samples its layers, once the driver has asked for that, and whether it does in this window.
+    layers: Option<PointSampler>,
+    is_sampling: bool,
     /// The window that ended last.
     window: Option<Window>,
 }
@@ -43,7 +52,8 @@ fn obey(
     let group = root.map_or(Group::ListeningOn(port), Group::Tree);
     let target = Target { port, group, netns_pid, server_cpus: Vec::new(), client_pid: 0 };
     let observer = Observer::start(target, STATES_INTERVAL).map_err(observing("the server cannot be watched"))?;
-    let mut server = Watched { port, group, netns_pid, observer, requests: None, window: None };
+    let mut server =
+        Watched { port, group, netns_pid, observer, requests: None, layers: None, is_sampling: false, window: None };
     let _ = out.send(line(&FromWorker::Ready {}));
     loop {
         let answer = match orders.recv() {
@@ -54,8 +64,11 @@ fn obey(
                 server.requests.iter_mut().for_each(RequestWatch::load_begins);
                 FromWorker::LoadAwaited {}
             }
-            Ok(Ok(ToWorker::Begin { planned_ns })) => {
-                server.begin(planned_ns)?;
+            Ok(Ok(ToWorker::Layers { frequency_hz })) => {
+                FromWorker::Layers { why_not: server.sample_layers(frequency_hz).map(|why| why.as_str().into()) }
+            }
+            Ok(Ok(ToWorker::Begin { planned_ns, has_layers })) => {
+                server.begin(planned_ns, has_layers)?;
                 continue;
             }
             Ok(Ok(ToWorker::End {})) => {
@@ -93,15 +106,36 @@ impl Watched {
         requests.why_not().map(str::to_string)
     }
 
-    fn begin(&mut self, planned_ns: u64) -> Result<()> {
+    /// Attaches the sampler; returns why that is not possible, in one sentence.
+    fn sample_layers(&mut self, frequency_hz: u32) -> Option<String> {
+        let how = PointSampling { frequency_hz: frequency_hz.clamp(1, MOST_HZ), is_per_packet: false };
+        self.layers = None;
+        match PointSampler::attach(self.port, self.netns_pid, how) {
+            Ok(layers) => {
+                self.layers = Some(layers);
+                None
+            }
+            Err(why) => Some(why),
+        }
+    }
+
+    fn begin(&mut self, planned_ns: u64, has_layers: bool) -> Result<()> {
         if let Some(requests) = &mut self.requests {
             requests.window_begins(planned_ns);
         }
         self.window = None;
-        self.observer.window_begins().map_err(observing("the window cannot begin"))
+        self.observer.window_begins().map_err(observing("the window cannot begin"))?;
+        self.is_sampling = has_layers;
+        if let Some(layers) = self.layers.as_mut().filter(|_| has_layers) {
+            layers.begin();
+        }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<()> {
+        if let Some(layers) = self.layers.as_mut().filter(|_| self.is_sampling) {
+            layers.end();
+        }
         if let Some(requests) = &mut self.requests {
             requests.window_ends();
         }
@@ -119,8 +153,15 @@ impl Watched {
             connection_states: seen.connection_states,
             doubts: seen.doubts,
             server_facts: self.observer.server_facts(),
-            watched: None,
+            ..WireObservation::default()
         };
+        if let Some(LayersSeen { figures, functions, stacks, doubts }) =
+            self.layers.as_mut().and_then(|layers| layers.seen(completed))
+        {
+            told.figures.extend(figures);
+            told.doubts.extend(doubts);
+            (told.functions, told.stacks) = (functions, stacks);
+        }
         if let (Some(requests), Some(client)) = (&mut self.requests, client) {
             let client = ClientSide { window_ns: client.window_ns.min(MAX_SPAN_NS), ..client };
             let PointSeen { figures, watched, doubts } = requests.seen(&client);

@@ -2,7 +2,7 @@
 //! not read never blocks anything), one watches the lease, and the main thread does the work.
 
 use crate::error::Result;
-use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, ToWorker, line};
+use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, line};
 use record::time::monotonic_ns;
 use record::{machine, sentence};
 use std::io::Write;
@@ -44,6 +44,7 @@ pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiv
         version: env!("CARGO_PKG_VERSION").into(),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
         pid: std::process::id(),
+        place: Place::here(),
         can: can.iter().map(ToString::to_string).collect(),
     };
     let _ = out.send(line(&hello));
@@ -106,7 +107,7 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
                 continue;
             }
             Ok(Some(message)) => {
-                if let ToWorker::Plan(_) = message {
+                if let ToWorker::Plan(_) | ToWorker::Cold { .. } = message {
                     // A stop that came after the end of the last load does not end this one.
                     lease.stop.store(false, Ordering::Relaxed);
                 }

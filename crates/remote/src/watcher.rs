@@ -3,8 +3,9 @@
 use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::keep_leases;
 use crate::link::{Event, Link, Source, WorkerState};
-use crate::protocol::{CAN_COUNT_REQUESTS, LEASE_NS, ToWorker, WireObservation};
+use crate::protocol::{CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, LEASE_NS, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
+use observe::profile::PointSampling;
 use record::ClientSide;
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// How long ssh may take to start the watcher.
 const GREETING_NS: u64 = 60_000_000_000;
+/// How long a watcher may take to stop its server.
+const STOPS_SERVER_WITHIN: Duration = Duration::from_secs(20);
 /// How long an observation may take.
 const ANSWER_NS: u64 = 10_000_000_000;
 /// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
@@ -32,10 +35,13 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the command and waits for its hello.
-    pub fn connect(command: &str, stop: &AtomicBool) -> Result<Watcher> {
+    /// Starts the command and waits for its hello. `starts_server`: it starts the server first, and stops it at the end.
+    pub fn connect(command: &str, starts_server: bool, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
-        let link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
+        let mut link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
+        if starts_server {
+            link.ends_within = STOPS_SERVER_WITHIN;
+        }
         keep_leases(std::slice::from_ref(&link));
         let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
         let until_ns = monotonic_ns() + GREETING_NS;
@@ -98,6 +104,20 @@ impl Watcher {
         Ok(why_not.map(String::from))
     }
 
+    /// Has the layers sampled there in windows that ask for it; an error is why they cannot be.
+    pub fn sample_layers(&mut self, how: PointSampling) -> Result<(), String> {
+        if !self.link.can.iter().any(|word| word == CAN_SAMPLE_LAYERS) {
+            return Err(format!(
+                "the watcher on the server's machine is an older straingauge ({}), which does not sample layers",
+                self.link.version
+            ));
+        }
+        self.link.layers = None;
+        self.say(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
+        let why_not = self.answer(PREPARING_NS, "whether it can sample layers", |link| link.layers.take())?;
+        why_not.map_or(Ok(()), |why| Err(why.into()))
+    }
+
     /// A load begins: returns when the state before it is known there.
     pub fn load_begins(&mut self) -> Result<(), String> {
         if !self.counts_requests {
@@ -130,8 +150,8 @@ impl Watcher {
     }
 
     /// A window of this planned length begins now; there, as soon as the message arrives.
-    pub fn window_begins(&mut self, planned_ns: u64) -> Result<(), String> {
-        self.say(&ToWorker::Begin { planned_ns })
+    pub fn window_begins(&mut self, planned_ns: u64, has_layers: bool) -> Result<(), String> {
+        self.say(&ToWorker::Begin { planned_ns, has_layers })
     }
 
     /// The window ends now.

@@ -29,7 +29,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let result = std::fs::read_to_string(arguments.next().expect("RESULT-FILE")).expect("a result that can be read");
     let end_file = arguments.next();
-    say(&json!({ "type": "hello", "protocol": 1, "version": "fake", "host": "fake", "pid": std::process::id() }));
+    say(&json!({ "type": "hello", "protocol": 2, "version": "fake", "host": "fake", "pid": std::process::id() }));
     let (tell, orders) = channel::<(u64, u64)>();
     std::thread::spawn(move || {
         // Requests begin, and end so much later.

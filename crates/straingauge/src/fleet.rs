@@ -7,9 +7,14 @@ use crate::failure::wrong_usage;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
-use record::LoadPlan;
-use remote::{Fleet, Nodes, OnLoss, RayPlan, RemoteError, Source};
+use record::{LoadPlan, machine};
+use remote::{Fleet, NoRoom, Nodes, OnLoss, RayPlan, RemoteError, Source};
 use std::net::IpAddr;
+
+/// Whether the options name workers.
+pub fn is_asked_for(clients: &FleetOptions) -> bool {
+    clients.ray.is_some() || !clients.client.is_empty()
+}
 
 /// Starts the workers that the options name; `None` if this process sends the load itself. `starts_server`: the run
 /// starts its server on this machine.
@@ -25,7 +30,7 @@ pub fn connect(
     if clients.ray.is_some() && !clients.client.is_empty() {
         return Err(wrong_usage("straingauge fleet starts its own clients: leave --client out, or leave fleet out"));
     }
-    if clients.client.is_empty() && clients.ray.is_none() {
+    if !is_asked_for(clients) {
         if clients.on_worker_loss.is_some() {
             return Err(wrong_usage("--on-worker-loss applies to clients: add --client COMMAND"));
         }
@@ -34,30 +39,25 @@ pub fn connect(
         }
         return Ok(None);
     }
-    if starts_server {
-        return Err(wrong_usage(
-            "clients send load from other machines, which cannot reach a server in a namespace of this one: start the server yourself and leave -- SERVER out",
-        ));
-    }
-    if load.cold.is_some_and(|cold| cold.0 > 0) || load.cpus.is_some() {
-        return Err(wrong_usage("--cold and --cpus apply to this machine: they do not work with clients on others"));
-    }
-    let workload = &plan.workload;
-    if workload.trace.is_some() || workload.series.is_some() || !workload.classes.is_empty() {
-        return Err(wrong_usage("mixes, rate series and logs are not split over clients: leave --client out for them"));
-    }
-    let kind = &plan.clients;
-    if kind.tls.is_some() || kind.bandwidth.is_some() || kind.read_bytes_per_sec > 0 {
-        return Err(wrong_usage(
-            "TLS, --read-rate and --asked-bandwidth are not split over clients: leave --client out for them",
-        ));
+    if load.cpus.is_some() {
+        return Err(wrong_usage("--cpus applies to this machine: it does not work with clients on others"));
     }
     // How many nodes a cluster has shows later: one or several.
     let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| ray.workers.map_or(2, |count| count.0));
     if clients.ray.is_none() || clients.ray.as_ref().is_some_and(|ray| ray.workers.is_some()) {
         remote::can_be_split(plan, wanted).map_err(as_usage)?;
     }
-    permit(clients, host, plan, wanted, stop)?;
+    match plan.addresses.iter().find(|address| !machine::has_address(address.ip())) {
+        // A server that is started here is one's own.
+        None if starts_server => {}
+        Some(other) if starts_server => {
+            return Err(wrong_usage(format!(
+                "-- SERVER starts a server on this machine, of which {} is no address: write the URL with one that the clients reach",
+                other.ip()
+            )));
+        }
+        _ => permit(clients, host, plan, wanted, stop)?,
+    }
     let on_loss = match clients.on_worker_loss {
         Some(WorkerLossWord::GoOn) => OnLoss::GoOn,
         _ => OnLoss::End,
@@ -70,7 +70,24 @@ pub fn connect(
     };
     remote::can_be_split(plan, sources.len() as u64).map_err(as_usage)?;
     progress.show(&format!("starting {} clients", sources.len()));
-    Ok(Some(Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?))
+    let mut fleet = Fleet::connect(&sources, nodes, on_loss, threads, stop.flag())?;
+    fleet.reach_one_target(plan, starts_server).map_err(as_usage)?;
+    if let Some(cold) = load.cold.filter(|cold| cold.0 > 0) {
+        plan_cold(&mut fleet, plan, cold.0, stop)?;
+    }
+    Ok(Some(fleet))
+}
+
+/// Plans cold connections over the clients, of which none is opened; refused with a table of what they have.
+pub fn plan_cold(fleet: &mut Fleet, plan: &LoadPlan, most: u64, stop: &Stop) -> Result<()> {
+    match fleet.plan_cold(plan, most, stop.flag()) {
+        Err(RemoteError::NoRoom(NoRoom { table, why })) => {
+            // Also with --quiet: it is a part of the refusal.
+            table.iter().for_each(|line| eprintln!("{line}"));
+            Err(wrong_usage(why))
+        }
+        planned => Ok(planned?),
+    }
 }
 
 /// Whether the load may be sent where the plan says. Where one client would send it and the user sits at a terminal, the

@@ -1,7 +1,8 @@
 //! One load point: a sender sends the load, companions observe it, and their results become one point.
 
-use crate::companions::cold::HeldCold;
+use crate::companions::cold::{HeldCold, established_words};
 use crate::companions::{Companion, Companions, Holding, Load, TimeWait};
+use crate::fleet;
 use crate::measured::{Measured, measured};
 use crate::metrics::Loads;
 use crate::progress::Progress;
@@ -22,7 +23,7 @@ pub enum Sender {
     /// The engine of this process, with the rate series or log that the points follow.
     Engine(Supplied),
     /// Workers on other machines instead.
-    Workers(Fleet),
+    Workers(Fleet, Supplied),
     /// The server itself: the microbenchmark's sender; `polls` if it has a CPU to itself.
     Microbenchmark { polls: bool },
 }
@@ -52,7 +53,7 @@ impl Sender {
             Sender::Engine(supplied) => {
                 load::run_supplied(plan, supplied, stop.flag(), events).context("the load engine stopped")?
             }
-            Sender::Workers(fleet) => fleet.run(plan, stop.flag(), events)?,
+            Sender::Workers(fleet, supplied) => fleet.run(plan, supplied, stop.flag(), events)?,
             Sender::Microbenchmark { polls } => {
                 let outcome = microbenchmark::run(&segments(plan, *polls)?, stop.flag(), events)
                     .context("the microbenchmark stopped")?;
@@ -88,22 +89,22 @@ impl Runner {
 
     /// Whether workers send the load.
     pub fn has_clients(&self) -> bool {
-        matches!(self.sender, Sender::Workers(_))
+        matches!(self.sender, Sender::Workers(..))
     }
 
     /// One line for each client about the last point.
     pub fn client_lines(&self) -> Vec<String> {
-        if let Sender::Workers(fleet) = &self.sender { fleet.lines() } else { Vec::new() }
+        if let Sender::Workers(fleet, _) = &self.sender { fleet.lines() } else { Vec::new() }
     }
 
     /// The loss of a client that ends the run, in a sentence.
     pub fn lost_client(&self) -> Option<String> {
-        if let Sender::Workers(fleet) = &self.sender { fleet.failure() } else { None }
+        if let Sender::Workers(fleet, _) = &self.sender { fleet.failure() } else { None }
     }
 
     /// Adapts a sweep's plan to the log, if one is replayed.
     pub fn adapt(&self, plan: &mut LoadPlan) {
-        if let Sender::Engine(supplied) = &self.sender {
+        if let Sender::Engine(supplied) | Sender::Workers(_, supplied) = &self.sender {
             supplied.adapt(plan);
         }
     }
@@ -115,6 +116,13 @@ impl Runner {
 
     /// Opens `count` cold connections, which stay through all points, and waits until they are established.
     pub fn hold_cold(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
+        if let Sender::Workers(fleet, _) = &mut self.sender {
+            let held = fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
+                progress.show(&format!("opening cold connections: {established} of {count}"));
+            })?;
+            progress.say(&established_words(held.counts, held.kernel_bytes));
+            return Ok(());
+        }
         let held = HeldCold::open(count, &mut Holding { plan, stop: &self.stop, progress })?;
         self.join(held);
         Ok(())
@@ -123,6 +131,16 @@ impl Runner {
     /// Moves what is held during the load to a value of an axis; `most` is its largest value. The axes of the load
     /// itself hold nothing.
     pub fn hold(&mut self, plan: &LoadPlan, place: AxisPlace, most: f64, progress: &mut Progress) -> Result<()> {
+        if let (Sender::Workers(fleet, _), Axis::Cold) = (&mut self.sender, place.axis) {
+            if !fleet.has_planned_cold() {
+                fleet::plan_cold(fleet, plan, most as u64, &self.stop)?;
+            }
+            let count = place.value as u64;
+            fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
+                progress.show(&format!("cold connections: {established}, on the way to {count}"));
+            })?;
+            return Ok(());
+        }
         let mut with = Holding { plan, stop: &self.stop, progress };
         if self.companions.hold(place, &mut with)? {
             return Ok(());
@@ -133,6 +151,11 @@ impl Runner {
             _ => return Ok(()),
         }
         self.companions.hold(place, &mut with).map(drop)
+    }
+
+    /// Has the server's layers sampled where a watcher watches it from elsewhere; `None` if none does.
+    pub fn sample_layers(&mut self) -> Option<Result<(), String>> {
+        self.companions.sample_layers()
     }
 
     /// These processes run beside the server on purpose from now on, or nothing does.
@@ -166,7 +189,10 @@ impl Runner {
         };
         let measured = self.companions.accompany(&load, &mut show, |events| {
             let (result, figures) = self.sender.send(plan, &self.stop, events)?;
-            Ok(measured(sweep, repeat, (plan.connections, pace_of(plan, &result)), result, figures))
+            let workload = result.workload(plan);
+            let mut measured = measured(sweep, repeat, (plan.connections, pace_of(plan, &result)), result, figures);
+            measured.point.workload = workload;
+            Ok(measured)
         });
         if let (Err(_), Some(metrics)) = (&measured, &metrics) {
             metrics.ends(None);
@@ -174,7 +200,7 @@ impl Runner {
         let mut measured = measured?;
         progress.clear();
         let Measured { point, result, .. } = &mut measured;
-        if let Sender::Workers(fleet) = &self.sender {
+        if let Sender::Workers(fleet, _) = &self.sender {
             point.figures.extend(fleet.figures.clone());
             if let Some(why) = &fleet.uncounted {
                 leave_out_uncounted(point, why);

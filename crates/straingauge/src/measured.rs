@@ -35,7 +35,6 @@ pub fn measured(sweep: Sweep, repeat: u32, asked: (u64, Pace), result: LoadResul
         duration_ns: result.window_ns,
         outcomes: result.counts.outcomes,
         figures,
-        workload: result.workload.clone(),
         doubts: result.doubts.clone(),
         ..Point::of(sweep, repeat, asked.0, asked.1)
     };

@@ -16,6 +16,7 @@ use crate::workload::{Resolved, Supplied};
 use anyhow::Result;
 use record::path::PathError;
 use record::scenario::SweepPlan;
+use record::shell;
 use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, WhatIf};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -56,9 +57,24 @@ impl RunOptions {
         Ok(RunOptions { target: Target::parse(url)?, options, output: OutputOptions::default() })
     }
 
-    /// The server to start; empty = it runs already.
+    /// The server to start on this machine; empty = it runs already, or is on another one.
     pub fn command(&self) -> &[String] {
-        &self.options.server.command
+        if self.options.fleet.server_with.is_some() { &[] } else { &self.options.server.command }
+    }
+
+    /// The command of the watcher on the server's machine, which also starts the server if that is asked for.
+    pub fn watcher(&self) -> Result<Option<String>> {
+        let fleet = &self.options.fleet;
+        let Some(elsewhere) = &fleet.server_with else { return Ok(fleet.watch_with.clone()) };
+        if self.options.server.command.is_empty() || fleet.watch_with.is_some() {
+            return Err(wrong_usage(
+                "--server-with starts a server on another machine and watches it there: add -- SERVER ..., and leave --watch-with out",
+            ));
+        }
+        let port = format!(":{}", self.target.port);
+        let words = ["exec", "straingauge", "watch", "--worker", &port, "--"].into_iter();
+        let words = shell::joined(words.chain(self.options.server.command.iter().map(String::as_str)));
+        Ok(Some(format!("{elsewhere} {}", shell::quoted(&words))))
     }
 }
 
@@ -239,6 +255,7 @@ pub fn load_plan(
         clients: clients::client_plan(&run.options.clients, options, target)?,
         workload,
         protocol,
+        share: record::Share::WHOLE,
     };
     Ok((plan, supplied))
 }

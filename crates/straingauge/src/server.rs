@@ -277,7 +277,15 @@ impl Server {
     /// Chooses the client's place: across the veth, or for a server that listens on loopback only, in the server's
     /// namespace.
     fn choose_path(&mut self, plan: &ServerPlan<'_>) -> Result<()> {
-        let Some(pair) = &self.pair else { return Ok(()) };
+        let Some(pair) = &self.pair else {
+            // A server that listens on one address only is reached there.
+            let listening = observe::listening_addresses(plan.port, None).unwrap_or_default();
+            let is_reached = |at: &SocketAddr| at.ip().is_unspecified() || at.ip() == self.address.ip();
+            if plan.asked.is_none() && !listening.iter().any(is_reached) {
+                self.address = listening.first().copied().unwrap_or(self.address);
+            }
+            return Ok(());
+        };
         let listening = observe::listening_addresses(plan.port, self.netns_pid())
             .context("cannot read the addresses that the server listens on")?;
         let wants_v6 = matches!(plan.asked, Some(IpAddr::V6(_)));

@@ -20,6 +20,8 @@ mod document_server;
 mod documented;
 mod exports;
 mod find;
+mod fleet_loads;
+mod fleet_nodes;
 mod headroom;
 mod help;
 mod interruption;

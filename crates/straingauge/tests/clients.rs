@@ -93,7 +93,7 @@ fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
 }
 
 /// nginx with TLS and a certificate of our own authority.
-struct SecureServer {
+pub struct SecureServer {
     child: Child,
     port: u16,
     state: TempDir,
@@ -105,7 +105,7 @@ fn in_dir(dir: &Path, arguments: &[&str]) {
 }
 
 impl SecureServer {
-    fn start(name: &str) -> SecureServer {
+    pub fn start(name: &str) -> SecureServer {
         let state = open_dir();
         let dir = state.path();
         let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
@@ -143,16 +143,16 @@ impl SecureServer {
         server
     }
 
-    fn ca(&self) -> PathBuf {
+    pub fn ca(&self) -> PathBuf {
         self.state.path().join("ca.pem")
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("https://127.0.0.1:{}/1k.bin", self.port)
     }
 
     /// Answers in the access log, once nginx has ended: (how many, bytes with headers).
-    fn end_and_count(mut self) -> (u64, u64) {
+    pub fn end_and_count(mut self) -> (u64, u64) {
         // SAFETY: kill takes no pointers; the child is ours and not yet waited for.
         unsafe { libc::kill(self.child.id() as i32, libc::SIGQUIT) };
         let _ = self.child.wait();

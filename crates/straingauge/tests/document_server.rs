@@ -37,6 +37,12 @@ impl DocumentServer {
     /// Makes the documents with `straingauge files` and these options, and serves them as docs/workloads.md says.
     #[track_caller]
     pub fn start(files: &[&str]) -> DocumentServer {
+        DocumentServer::start_at(files, "127.0.0.1", None)
+    }
+
+    /// The same on another address, in a network namespace.
+    #[track_caller]
+    pub fn start_at(files: &[&str], address: &str, namespace: Option<&str>) -> DocumentServer {
         let state = open_dir();
         let port = free_port();
         let documents = state.path().join("files");
@@ -53,17 +59,26 @@ impl DocumentServer {
              worker_rlimit_nofile 8192;\nevents {{ worker_connections 4096; }}\nhttp {{\n{temporary}\
              log_format replay escape=none '$connection $status $body_bytes_sent $request_method $request_uri';\n\
              access_log {at}/access.log replay;\nkeepalive_requests 1000000;\nkeepalive_timeout 3600;\nsendfile on;\n\
-             default_type text/plain;\ninclude {root}/nginx-map.conf;\nserver {{\nlisten 127.0.0.1:{port} backlog=4096;\n\
+             default_type text/plain;\ninclude {root}/nginx-map.conf;\nserver {{\nlisten {address}:{port} backlog=4096;\n\
              merge_slashes off;\nlocation / {{ root {root}/root; try_files $straingauge_file $uri/ =404; }}\n}}\n}}\n"
         );
         let path = state.path().join("nginx.conf");
         std::fs::write(&path, configuration).expect("a file in a temporary folder");
-        let mut command = Command::new(program("nginx").expect("checked by the caller"));
+        let nginx = program("nginx").expect("checked by the caller");
+        let mut command = Command::new(namespace.map_or(nginx.as_os_str(), |_| "ip".as_ref()));
+        if let Some(name) = namespace {
+            command.args(["netns", "exec", name]).arg(&nginx);
+        }
         command.args(["-e", "stderr", "-c"]).arg(&path).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.process_group(0).spawn().expect("nginx runs");
         let mut server = DocumentServer { child, port, state };
         let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        // It writes its number once it listens.
+        let is_there = |server: &DocumentServer| match namespace {
+            Some(_) => server.state.path().join("pid").is_file(),
+            None => TcpStream::connect((address, port)).is_ok(),
+        };
+        while !is_there(&server) {
             assert!(server.child.try_wait().expect("our own child").is_none(), "nginx refused its configuration");
             assert!(started.elapsed() < Duration::from_secs(60), "nginx does not accept");
             std::thread::sleep(Duration::from_millis(10));

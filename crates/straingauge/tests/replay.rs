@@ -226,6 +226,16 @@ fn a_sample_log_is_replayed_as_logged_and_at_its_own_times() {
     replays_as_logged(&sample(), &["--speed", "2000", "--threads", "2"]);
 }
 
+/// The log lies on the driver's machine; each worker gets the lines of its clients, at its own times or not.
+#[test]
+fn a_sample_log_is_split_over_workers_by_client_and_nothing_of_it_is_lost() {
+    let worker = crate::workers::worker();
+    for options in [["--speed", "max", "--connections", "1000"], ["--speed", "2000", "--connections", "2000"]] {
+        let clients = [["--client", &worker]; 3].concat();
+        replays_as_logged(&sample(), &[&options[..], &clients].concat());
+    }
+}
+
 #[test]
 fn a_public_log_is_replayed_as_logged() {
     let name = "apache_access_2015.log";
@@ -235,7 +245,7 @@ fn a_public_log_is_replayed_as_logged() {
 }
 
 /// A log of `clients` with `rounds` sessions each, whose targets contain client and number.
-fn numbered(clients: u32, rounds: u32) -> String {
+pub fn numbered(clients: u32, rounds: u32) -> String {
     let mut log = String::new();
     for round in 0..rounds {
         for client in 0..clients {
@@ -275,17 +285,23 @@ fn no_client_is_reordered_by_threads_sessions_or_too_few_connections() {
         let url = server.url();
         let json = run(straingauge(["load", &url, "--trace", path]).args(options)).exits_with(0).json();
         assert_eq!(member(&json, "outcomes")["ok"].as_u64(), Some(40 * 24), "speed {speed}");
-        let mut next: HashMap<String, u32> = HashMap::new();
-        for answer in server.end_and_read_log() {
-            let target = String::from_utf8(answer.target).expect("our own targets are text");
-            let (client, rest) = target[1..].split_once("/n").expect("our own targets");
-            let number: u32 = rest.trim_end_matches(".txt").parse().expect("our own targets");
-            let due = next.entry(client.to_string()).or_insert(0);
-            assert_eq!(number, *due, "speed {speed}: {client} out of order");
-            *due += 1;
-        }
-        assert_eq!(next.len(), 40);
+        assert_eq!(clients_in_order(&server.end_and_read_log()), 40, "speed {speed}");
     }
+}
+
+/// Asserts that the requests of each client of a [`numbered`] log came in their order; how many clients there are.
+#[track_caller]
+pub fn clients_in_order(answers: &[Answer]) -> usize {
+    let mut next: HashMap<&str, u32> = HashMap::new();
+    for answer in answers {
+        let target = std::str::from_utf8(&answer.target).expect("our own targets are text");
+        let (client, rest) = target[1..].split_once("/n").expect("our own targets");
+        let number: u32 = rest.trim_end_matches(".txt").parse().expect("our own targets");
+        let due = next.entry(client).or_insert(0);
+        assert_eq!(number, *due, "{client} out of order");
+        *due += 1;
+    }
+    next.len()
 }
 
 #[test]

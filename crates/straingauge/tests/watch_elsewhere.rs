@@ -1,9 +1,12 @@
 //! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot watch, or is
 //! lost, is reported in one sentence. The watchers are local commands, as ssh would start them elsewhere.
 
-use crate::rig::{is_root, needs_server, open_dir, points, run, run_record, skipped, straingauge};
+use crate::rig::{
+    Running, free_port, is_root, needs_server, open_dir, points, repository, run, run_record, skipped, straingauge,
+};
 use crate::server::{Kind, Server};
 use crate::workers::{Spoken, doubt_kinds, worker};
+use std::time::{Duration, Instant};
 
 fn watcher(port: u16) -> String {
     format!("exec {} watch --worker :{port}", env!("CARGO_BIN_EXE_straingauge"))
@@ -60,6 +63,96 @@ fn a_watcher_counts_every_request_that_the_client_counts() {
     assert_eq!(classes.len(), 1, "{classes:#?}");
     assert_eq!((&classes[0]["from_bytes"], &classes[0]["below_bytes"]), (&100.into(), &(64 << 10).into()));
     assert_eq!(classes[0]["figures"]["watch.requests"]["value"].as_f64(), value("watch.requests"));
+}
+
+/// The layers and functions of each point are those of the server's machine.
+#[test]
+fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let kept = open_dir();
+    let out = kept.path().join("run");
+    let mut command = straingauge(["find", &server.url("1k.bin"), "--watch-with", &watcher(server.port), "--quiet"]);
+    command.args(["--sweep", "connections", "--max-connections", "2", "--repeats", "1", "--budget", "10s"]);
+    command.args(["--duration", "1s", "--detail", "off", "--profile", "always", "--out"]).arg(&out);
+    let said = run(&mut command);
+    if !is_root() && said.code == Some(1) && said.err.contains("--profile always is not possible") {
+        return skipped("the layers cannot be sampled without privileges");
+    }
+    said.exits_with(0);
+    // A point of a fifth of a second has too few samples, and says so.
+    let is_sampled = |point: &serde_json::Value| point["figures"]["layer.tcp_us_per_request"]["value"].is_number();
+    let of_sweep: Vec<_> = points(&out).into_iter().filter(|point| point["sweep"] == "connections").collect();
+    assert!(of_sweep.iter().any(is_sampled), "no point has layers: {of_sweep:#?}");
+    for point in of_sweep.into_iter().filter(is_sampled) {
+        let layers: f64 = point["figures"]
+            .as_object()
+            .expect("figures")
+            .iter()
+            .filter(|(name, _)| name.starts_with("layer."))
+            .filter_map(|(_, figure)| figure["value"].as_f64())
+            .sum();
+        let cpu = point["figures"]["server.cpu_us_per_request"]["value"].as_f64().expect("its CPU time is known");
+        assert!(
+            layers > cpu / 2.0 && layers < cpu * 2.0,
+            "layers {layers} us, the server {cpu} us a request: {point:#}"
+        );
+        assert!(point["functions"].as_array().is_some_and(|functions| !functions.is_empty()), "{point:#}");
+    }
+}
+
+/// A load of nginx that is started by a command as on another machine: the port, and the command.
+fn started_elsewhere(state: &std::path::Path, duration: &str) -> (u16, std::process::Command) {
+    let port = free_port();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
+    let folder = program.parent().expect("it lies in a folder").display();
+    let elsewhere = format!("PATH={folder}:$PATH sh -c");
+    let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/1k.bin"), "--server-with", &elsewhere]);
+    command.args(["--json", "--quiet", "--warmup", "0s", "--threads", "1", "--duration", duration, "--"]);
+    command.arg(repository().join("testbed/serve")).args(["nginx", "--port", &port.to_string(), "--state"]).arg(state);
+    (port, command)
+}
+
+fn accepts(port: u16) -> bool {
+    std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+}
+
+#[test]
+fn a_server_is_started_watched_and_stopped_on_its_machine() {
+    needs_server!(Kind::Nginx);
+    let state = open_dir();
+    let (port, mut command) = started_elsewhere(state.path(), "600ms");
+    let json = run(&mut command).exits_with(0).json();
+    let figure = |name: &str| json["point"]["figures"][name].clone();
+    assert!(figure("server.cpu_us_per_request")["value"].as_f64().is_some_and(|us| us > 0.0), "{json:#}");
+    assert!(figure("watcher.round_trip_us")["value"].is_number(), "by a watcher there: {json:#}");
+    assert!(!accepts(port), "it lives on");
+}
+
+#[test]
+fn a_server_on_its_machine_ends_with_a_driver_that_is_killed_outright() {
+    needs_server!(Kind::Nginx);
+    let state = open_dir();
+    let (port, mut command) = started_elsewhere(state.path(), "600s");
+    let mut running = Running::start(&mut command);
+    running.wait_until("the server accepts", || accepts(port));
+    running.signal(libc::SIGKILL);
+    running.wait();
+    let until = Instant::now() + Duration::from_secs(60);
+    while accepts(port) {
+        assert!(Instant::now() < until, "it lives on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_start_on_its_machine_is_said_in_one_sentence() {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
+    let elsewhere = format!("PATH={}:$PATH sh -c", program.parent().expect("it lies in a folder").display());
+    let load =
+        |words: &[&str]| run(straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--server-with"]).args(words));
+    load(&[&elsewhere, "--", "no-such-server"]).exits_with(1).complains_of(&["watcher", "cannot be used"]);
+    load(&["ssh server"]).exits_with(2).complains_of(&["add -- SERVER"]);
 }
 
 /// What an older straingauge's `watch --worker` is in the protocol: its hello claims nothing, and messages that came later get no

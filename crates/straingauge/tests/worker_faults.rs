@@ -9,7 +9,7 @@ use crate::workers::{doubt_kinds, from, killed, worker};
 /// A worker made of shell: it says hello, answers pings with this clock, and says ready to a plan.
 fn made_of_shell(clock: u64) -> String {
     format!(
-        r#"echo '{{"type":"hello","protocol":1,"version":"0","host":"fake","pid":1}}'
+        r#"echo '{{"type":"hello","protocol":2,"version":"0","host":"fake","pid":1}}'
         while read -r line; do
           case $line in
             *'"ping"'*) sent=${{line##*:}}; echo "{{\"type\":\"pong\",\"sent_ns\":${{sent%\}}}},\"clock_ns\":{clock}}}" ;;

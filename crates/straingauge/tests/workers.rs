@@ -142,7 +142,9 @@ fn clients_are_refused_where_they_cannot_be_meant() {
         (2, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
         (2, vec!["http://127.0.0.1:9/", "--connections", "1"], "cannot be split"),
         (1, vec!["http://127.0.0.1:9/", "--cpus", "0"], "--cpus"),
-        (1, vec!["http://127.0.0.1:9/", "--", "true"], "start the server yourself"),
+        (1, vec!["http://127.0.0.1:9/", "--isolate", "always", "--", "true"], "--isolate always"),
+        (1, vec!["http://127.0.0.1:9/", "--delay", "9ms", "--", "true"], "a wide-area path"),
+        (1, vec!["http://192.0.2.1:9/", "--", "true"], "192.0.2.1 is no address"),
         (0, vec!["http://127.0.0.1:9/", "--on-worker-loss", "end"], "--client"),
         // Nothing is sent to a public address that was not allowed.
         (0, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
@@ -202,7 +204,7 @@ impl Spoken {
     }
 
     fn plan(&mut self, address: &str, duration_ns: u64) {
-        let plan = serde_json::json!({ "type": "plan", "protocol": 1, "plan": {
+        let plan = serde_json::json!({ "type": "plan", "protocol": 2, "plan": {
             "addresses": [address], "host": "test", "method": "GET", "targets": [{ "path": "/1k.bin" }], "headers": [],
             "pace": { "loop": "closed" }, "connections": 2, "requests_per_connection": 0, "threads": 0, "cpus": [],
             "warmup_ns": 0, "duration_ns": duration_ns, "timeout_ns": 1_000_000_000u64,

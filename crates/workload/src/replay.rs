@@ -33,13 +33,16 @@
 
 mod connections;
 mod order;
+mod origin;
 mod plan;
 mod shape;
+mod split;
 mod spread;
 
 pub use connections::Grouping;
 pub use plan::{Plan, PlanCounts};
 pub use shape::Shape;
+pub use split::{SplitCounts, split};
 
 use record::Share;
 
@@ -52,6 +55,8 @@ pub struct ReplayOptions {
     pub grouping: Grouping,
     /// Which part of the clients this plan holds. All parts of a log have the same start of time.
     pub share: Share,
+    /// Log time of the plan's start, if the log is a part of another ([`split()`]); else that of its earliest request.
+    pub origin_ns: Option<i64>,
     /// Window of log time within which lines are sorted; 0 keeps the log's order and moves up times that go back.
     pub reorder_ns: u64,
     /// Spread the requests of one second (or whatever the log's resolution is) over it.
@@ -70,6 +75,7 @@ impl Default for ReplayOptions {
             pace: Pace::Original { speed: 1.0 },
             grouping: Grouping::IdleGap { limit_ns: 15_000_000_000 },
             share: Share::WHOLE,
+            origin_ns: None,
             reorder_ns: 60_000_000_000,
             is_spread: true,
             seed: 1,

@@ -54,6 +54,11 @@ pub struct Entry<'a> {
     pub status: Option<u16>,
     /// Size of the answer, if the format has it; see [`TraceReader::size_meaning`] for what it counts.
     pub bytes: Option<u64>,
+    /// The line as logged.
+    pub text: &'a [u8],
+    /// The directives in force, each with its line feed, if they changed since the entry before; a reader of a part of the
+    /// log needs them before this line.
+    pub directives: &'a [u8],
 }
 
 /// The meaning of a log's size field.

@@ -70,6 +70,7 @@ pub fn record() -> RunRecord {
         workload: Default::default(),
         clients: Default::default(),
         protocol: Default::default(),
+        share: Default::default(),
     };
     let machine = record::machine::MachineFacts {
         kernel: "6.12.0-example".into(),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Descriptors of a helper that are no cold connections.
 const SPARE: u64 = 128;
 /// More processes than this would be a mistake.
-const MOST_HELPERS: u64 = 64;
+pub(super) const MOST_HELPERS: u64 = 64;
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// A helper process.

@@ -27,7 +27,7 @@ impl Holder {
     /// Uses rings if they are wanted and the kernel allows one, else descriptors, and returns the reason.
     pub(super) fn new(poller: &Poller, per_ring: u32, keep: Keep) -> Result<(Self, Option<String>), Errno> {
         let plain = || Holder::Descriptors(Descriptors { fds: Vec::new(), free: Vec::new() });
-        if keep == Keep::Descriptors {
+        if keep != Keep::Best {
             return Ok((plain(), Some("io_uring is not used".into())));
         }
         match Ring::new(per_ring) {

@@ -8,8 +8,10 @@
 mod helper;
 mod holder;
 mod keeper;
+mod room;
 
 pub use helper::{LEFTOVERS, help};
+pub use room::{ColdRoom, room};
 
 use crate::check;
 use crate::error::LoadError;
@@ -23,6 +25,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// How long no new cold connection may be established before a herd is given up.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The herd's counts; all but `established` only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -78,6 +83,19 @@ pub enum Keep {
     Best,
     /// Descriptors of this process, at most as many as its limit allows.
     Descriptors,
+    /// Descriptors of several processes.
+    Helpers,
+}
+
+impl Keep {
+    /// What the environment demands with `STRAINGAUGE_COLD`: `descriptors` or `helpers`, for tests.
+    pub fn of_environment() -> Keep {
+        match std::env::var("STRAINGAUGE_COLD").unwrap_or_default().as_str() {
+            "" => Keep::Best,
+            "helpers" => Keep::Helpers,
+            _ => Keep::Descriptors,
+        }
+    }
 }
 
 /// A part of a herd, and who keeps it.
@@ -120,6 +138,19 @@ impl ColdHerd {
             })
             .map_err(|cause| LoadError::Machine { what: "start the thread of the cold connections", cause })?;
         Ok(ColdHerd::of(vec![Part::Thread(shared, Some(thread))], note))
+    }
+
+    /// Begins a herd of none that can grow to `most`: as [`begin`](Self::begin), or in several processes where one has too
+    /// few descriptors or `keep` demands it. `program`: as in [`of_helpers`](Self::of_helpers).
+    pub fn begin_anyhow(plan: &LoadPlan, most: u64, keep: Keep, program: &Path) -> Result<Self, LoadError> {
+        let why = match keep {
+            Keep::Helpers => "helpers are forced".into(),
+            _ => match ColdHerd::begin(plan, most, keep) {
+                Err(error @ LoadError::ColdDescriptors { .. }) => error.to_string(),
+                begun => return begun,
+            },
+        };
+        ColdHerd::of_helpers(plan, most, program, why)
     }
 
     /// Begins a herd of none in several processes, each of which holds no more connections than it may open descriptors. `program`
@@ -212,15 +243,7 @@ impl ColdHerd {
     pub fn counts(&self) -> ColdCounts {
         let mut sum = ColdCounts::default();
         for part in &self.parts {
-            let ColdCounts { established, is_in_doubt, opened, dropped, failed, cpu_ns, user_bytes } =
-                part.shared().told().counts;
-            sum.established += established;
-            sum.is_in_doubt |= is_in_doubt;
-            sum.opened += opened;
-            sum.dropped += dropped;
-            sum.failed += failed;
-            sum.cpu_ns += cpu_ns;
-            sum.user_bytes += user_bytes;
+            sum.add(&part.shared().told().counts);
         }
         sum
     }
@@ -235,20 +258,42 @@ impl ColdHerd {
 
     /// The herd as figures of a point; `before` are the counts at the window's begin.
     pub fn figures(&self, before: ColdCounts, window_ns: u64) -> Figures {
-        let now = self.counts();
-        let mut figures = Figures::default();
-        let established = now.established;
-        figures.measured(names::COLD, established as f64, 1, Origin::Counted);
-        let dropped = now.dropped.saturating_sub(before.dropped);
-        let per_sec = dropped as f64 * 1e9 / window_ns.max(1) as f64;
-        figures.measured(names::COLD_DROPPED, per_sec, dropped, Origin::Counted);
-        let user = now.user_bytes as f64 / established as f64;
-        figures.measured(names::COLD_USER_MEMORY, user, established, Origin::Counted);
-        let why_not = "the kernel's memory did not grow measurably with the herd";
-        let kernel = self.kernel_bytes_per_connection();
-        figures.found(names::COLD_KERNEL_MEMORY, kernel, (established, Origin::Sampled), why_not);
-        figures
+        figures(self.counts(), before, self.kernel_bytes_per_connection(), window_ns)
     }
+}
+
+impl ColdCounts {
+    /// Adds the counts of another herd.
+    pub fn add(&mut self, other: &ColdCounts) {
+        let ColdCounts { established, is_in_doubt, opened, dropped, failed, cpu_ns, user_bytes } = *other;
+        for (mine, theirs) in [
+            (&mut self.established, established),
+            (&mut self.opened, opened),
+            (&mut self.dropped, dropped),
+            (&mut self.failed, failed),
+            (&mut self.cpu_ns, cpu_ns),
+            (&mut self.user_bytes, user_bytes),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.is_in_doubt |= is_in_doubt;
+    }
+}
+
+/// Cold connections as figures of a point; `before` are the counts at the window's begin, `kernel_bytes` the kernel's
+/// memory for each, where it is known.
+pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes: Option<f64>, window_ns: u64) -> Figures {
+    let mut figures = Figures::default();
+    let established = now.established;
+    figures.measured(names::COLD, established as f64, 1, Origin::Counted);
+    let dropped = now.dropped.saturating_sub(before.dropped);
+    let per_sec = dropped as f64 * 1e9 / window_ns.max(1) as f64;
+    figures.measured(names::COLD_DROPPED, per_sec, dropped, Origin::Counted);
+    let user = now.user_bytes as f64 / established as f64;
+    figures.measured(names::COLD_USER_MEMORY, user, established, Origin::Counted);
+    let why_not = "the kernel's memory did not grow measurably with the herd";
+    figures.found(names::COLD_KERNEL_MEMORY, kernel_bytes, (established, Origin::Sampled), why_not);
+    figures
 }
 
 impl Part {

@@ -10,6 +10,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use verify::Verifier;
 
@@ -83,7 +84,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
             let unreadable = |why: String| {
                 LoadError::Plan(format!("--tls-ca {}: {why}; give a PEM file with CERTIFICATE blocks", path.display()))
             };
-            let found = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
+            let found = CertificateDer::pem_slice_iter(&plan.ca_pem);
             for certificate in found {
                 let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
                 given.push(certificate.clone());
@@ -200,7 +201,7 @@ impl Sessions {
 }
 
 /// Handshakes of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TlsTally {
     /// From the established TCP connection to the end of the handshake, of all connections of the run.
     pub times: Latency,
@@ -214,13 +215,18 @@ pub struct TlsTally {
     pub example: Option<String>,
 }
 
-impl TlsTally {
-    pub(crate) fn merge(&mut self, other: TlsTally) {
-        self.times.merge(&other.times);
-        self.completed_in_window += other.completed_in_window;
-        self.resumed += other.resumed;
-        self.failed += other.failed;
-        self.example = self.example.take().or(other.example);
+/// Adds the handshakes of another thread or machine.
+pub(crate) fn add_handshakes(mine: &mut Option<TlsTally>, other: Option<TlsTally>) {
+    match (mine, other) {
+        (_, None) => {}
+        (Some(mine), Some(other)) => {
+            mine.times.merge(&other.times);
+            mine.completed_in_window = mine.completed_in_window.saturating_add(other.completed_in_window);
+            mine.resumed = mine.resumed.saturating_add(other.resumed);
+            mine.failed = mine.failed.saturating_add(other.failed);
+            mine.example = mine.example.take().or(other.example);
+        }
+        (mine, other) => *mine = other,
     }
 }
 

@@ -65,7 +65,9 @@ pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
 /// The input of one engine thread.
 pub(crate) struct Task<'a> {
-    /// This thread's part of the load.
+    /// This thread's part of this machine's connections.
+    pub(crate) thread: Share,
+    /// This thread's part of the whole load, which other machines may send, too.
     pub(crate) share: Share,
     pub(crate) plan: &'a LoadPlan,
     pub(crate) requests: &'a Requests,
@@ -156,7 +158,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             // There is no window yet: before the start only connections are counted.
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
             classes: Classes::new(task.plan, task.connections),
-            herd: Herd::new(task.plan.connect_rate_per_sec / f64::from(task.share.of)),
+            herd: Herd::new(task.plan.connect_rate_per_sec / f64::from(task.thread.of)),
             herd_opened: if source.opens_on_demand() { task.connections } else { 0 },
             established: 0,
             connecting: 0,

@@ -8,7 +8,7 @@
 //!
 //! Modules: `sampler`, `events` (the kernel's side), [`samples`] (their counts), `symbols`, `names` (addresses to
 //! functions), [`attribute`] (owner and layer), [`arrivals`] (whether the expected samples came), [`result`] (the
-//! tables), [`stacks`] (their recorded form), [`scaling`] (the cost of select, poll, epoll, accept and descriptors on
+//! tables), [`stacks`] (their recorded form), [`points`] (one window after another), [`scaling`] (the cost of select, poll, epoll, accept and descriptors on
 //! this kernel). The result is a [`record::profile::Profile`]; the crate `report` renders it.
 
 pub mod arrivals;
@@ -19,6 +19,7 @@ pub mod exact;
 pub mod groups;
 pub mod interval;
 pub mod names;
+mod points;
 pub mod result;
 #[cfg(feature = "bpf")]
 mod sampler;
@@ -31,6 +32,7 @@ mod window;
 
 pub use error::ProfileError;
 pub use groups::FunctionGroup;
+pub use points::{LayersSeen, PointSampler, PointSampling};
 pub use record::profile::Profile;
 #[cfg(feature = "bpf")]
 pub use sampler::{EventState, Sampler, SamplerOptions};

@@ -111,7 +111,7 @@ pub struct FindOptions {
     ///
     /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the
     /// second's command, quoted as for a shell.
-    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with", "prometheus", "otlp"], group = "turns", help_heading = "Two servers side by side")]
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with", "server_with", "prometheus", "otlp"], group = "turns", help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
     /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
     #[arg(long, value_name = "SHARE", requires = "turns", help_heading = "Two servers side by side")]
@@ -121,7 +121,7 @@ pub struct FindOptions {
     /// The same server without and with it, in turn, at the same connections: an agent, a monitor, a tracer, as
     /// 'straingauge watch :PORT'. PORT and PID in it stand for the server's port and process. --threshold and the exit codes are those
     /// of two servers; the time is {beside_budget} unless --budget says otherwise.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "client", "watch_with", "until_sure", "unload", "prometheus", "otlp"], group = "turns", help_heading = "The price of an agent")]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "client", "watch_with", "server_with", "until_sure", "unload", "prometheus", "otlp"], group = "turns", help_heading = "The price of an agent")]
     pub beside: Option<String>,
     /// Wait this long after the command was started or stopped [default: {settle}]
     #[arg(

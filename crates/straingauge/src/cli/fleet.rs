@@ -26,12 +26,16 @@ pub struct FleetOptions {
     /// Watch the server with this command, as in 'ssh server straingauge watch --worker :80'
     #[arg(long, value_name = "COMMAND")]
     pub watch_with: Option<String>,
+    /// Start, watch and stop SERVER on another machine: this command's last word, which is added, is for a shell there, as
+    /// in 'ssh server'
+    #[arg(long, value_name = "COMMAND", conflicts_with = "watch_with")]
+    pub server_with: Option<String>,
     /// Workers of a Ray cluster instead, of `straingauge fleet`.
     #[arg(skip)]
     #[serde(skip)]
     pub ray: Option<RayOptions>,
 }
-overlay!(FleetOptions; on_worker_loss, watch_with; lists client, allow_target);
+overlay!(FleetOptions; on_worker_loss, watch_with, server_with; lists client, allow_target);
 
 /// `straingauge fleet`.
 #[derive(Debug, Args)]

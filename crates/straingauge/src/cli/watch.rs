@@ -65,6 +65,9 @@ pub struct WatchArgs {
     /// In short windows, as phases of a request, where the server has symbols.
     #[arg(long, value_name = "PACK", help_heading = "How closely")]
     pub pack: Option<String>,
+    /// With --worker: start this server, watch it, and stop it at the end
+    #[arg(last = true, value_name = "SERVER", requires = "worker", conflicts_with_all = ["pid", "netns_of"])]
+    pub server: Vec<String>,
     #[command(flatten)]
     pub metrics: MetricsOptions,
     /// Keep the run in this directory: every reading

@@ -88,6 +88,7 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
         (sweep.axis.is_some(), "--axis"),
         (!fleet.client.is_empty(), "--client"),
         (fleet.watch_with.is_some(), "--watch-with"),
+        (fleet.server_with.is_some(), "--server-with"),
         (drive.output.metrics.prometheus.is_some(), "--prometheus"),
         (drive.output.metrics.otlp.is_some(), "--otlp"),
     ];

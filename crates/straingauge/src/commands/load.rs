@@ -6,6 +6,7 @@ use crate::failure::{self, print, print_json, wrong_usage};
 use crate::measured::Measured;
 use crate::metrics::Loads;
 use crate::plan::{self, LoadKind};
+use crate::workload::Received;
 use analyze::limit::{self, Check, Limit};
 use anyhow::{Context, Result, anyhow, bail};
 use record::point::Sweep;
@@ -29,7 +30,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
             addresses: args.drive.options.load.source_address.clone(),
             interface: args.source_interface.clone(),
         };
-        return Ok(remote::serve_load(&sources));
+        return Ok(remote::serve_load(&sources, &mut Received::default()));
     }
     let limits = parse_limits(&args.fail_if, is_of_a_load)?;
     let is_full = args.full;
@@ -141,7 +142,7 @@ fn finish(
     if result.interrupted {
         return Ok(ExitCode::from(failure::INTERRUPTED));
     }
-    if let Some(why) = result.workload.replay.as_ref().and_then(|replay| replay.failure.as_ref()) {
+    if let Some(why) = result.replay.as_ref().and_then(|replay| replay.failure.as_ref()) {
         bail!("the replay ended early: {why}");
     }
     if let Some(how) = server_gone {

@@ -21,6 +21,7 @@ mod summary;
 mod wan;
 #[cfg(feature = "bpf")]
 mod watch;
+mod watched_server;
 
 use crate::cli::{self, Cli, Command};
 use anyhow::{Context, Result};
@@ -45,10 +46,7 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Find(args) => find::run(*args),
         Command::Load(args) => load::run(*args),
         Command::Fleet(args) => fleet::run(*args),
-        Command::Watch(args) if args.worker => {
-            let port = crate::url::port_word(&args.port)?;
-            Ok(remote::serve_watch(port, args.pid, args.netns_of))
-        }
+        Command::Watch(args) if args.worker => watched_server::serve(&args),
         #[cfg(feature = "bpf")]
         Command::Profile(args) => profile::run(*args),
         #[cfg(feature = "bpf")]

@@ -15,6 +15,7 @@ use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::{Target, without_password};
 use anyhow::{Context, Result, anyhow, bail};
+use observe::profile::{PointSampler, PointSampling};
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS};
 use record::profile::NOT_SAMPLED;
@@ -45,8 +46,18 @@ impl Session {
         let mut progress = Progress::new(run.output.quiet);
         machine::raise_descriptor_limit();
         crate::leftovers::clean_up().iter().for_each(|line| progress.say(line));
-        let resolved = if run.command().is_empty() { run.target.resolve()? } else { vec![placeholder(&run.target)] };
+        let has_clients = fleet::is_asked_for(&run.options.fleet);
+        let resolved = match run.command().is_empty() || has_clients {
+            true => run.target.resolve()?,
+            false => vec![placeholder(&run.target)],
+        };
         let (client_cpus, server_cpus) = placement(run)?;
+        let is_apart = run.options.server.isolate == Some(IsolateWord::Always) || run.options.path.is_set();
+        if has_clients && is_apart && !run.command().is_empty() {
+            return Err(wrong_usage(
+                "clients elsewhere cannot reach a server in a network namespace: --isolate always or a wide-area path put it into one, so leave them out",
+            ));
+        }
         // Everything that can be refused is refused before a server is started.
         let (mut plan, supplied) = plan::load_plan(run, kind, resolved, client_cpus.clone())?;
         let fleet = {
@@ -57,12 +68,13 @@ impl Session {
         if fleet.is_none() {
             load::check(&plan).map_err(anyhow::Error::from)?;
         }
-        if run.options.fleet.watch_with.is_some() && !run.command().is_empty() {
+        let watcher = run.watcher()?;
+        if watcher.is_some() && !run.command().is_empty() {
             return Err(wrong_usage(
                 "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so leave one of the two out",
             ));
         }
-        let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || run.options.fleet.watch_with.is_some() {
+        let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || watcher.is_some() {
             WatchWord::Default
         } else {
             WatchWord::Off
@@ -81,22 +93,29 @@ impl Session {
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();
         if let Some(server) = &server {
-            plan.addresses = vec![server.address];
+            // Clients elsewhere reach it at the address in the URL.
+            if !has_clients {
+                plan.addresses = vec![server.address];
+            }
             doubts.extend(server.doubts.iter().cloned());
             path = server.path.to_string();
         }
         doubts.extend(shared_cpus(&plan, &server_cpus));
-        let mut watch = match &run.options.fleet.watch_with {
+        let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
-                ServerWatch::elsewhere(Watcher::connect(command, stop.flag())?)
+                let starts_server = run.options.fleet.server_with.is_some();
+                ServerWatch::elsewhere(Watcher::connect(command, starts_server, stop.flag())?)
             }
             None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
                 Ok(observer) => ServerWatch::here(observer),
                 Err(doubt) => ServerWatch::Not(doubt),
             },
         };
-        let sender = fleet.map_or(Sender::Engine(supplied), Sender::Workers);
+        let sender = match fleet {
+            Some(fleet) => Sender::Workers(fleet, supplied),
+            None => Sender::Engine(supplied),
+        };
         let netns_pid = server.as_ref().and_then(Server::netns_pid);
         let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
         if let Some(how) = request_watch {
@@ -118,8 +137,8 @@ impl Session {
         if let Some(cold) = run.options.load.cold.filter(|cold| cold.0 > 0) {
             runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
-        let server_command = (!run.command().is_empty()).then(|| ServerCommand {
-            argv: run.command().to_vec(),
+        let server_command = (!run.options.server.command.is_empty()).then(|| ServerCommand {
+            argv: run.options.server.command.clone(),
             cpus: server_cpus,
             isolated: server.as_ref().is_some_and(Server::is_isolated),
         });
@@ -136,11 +155,12 @@ impl Session {
 
     /// Attaches the sampler of layers for a profile of every point, per request and per packet.
     pub fn profile_packets(&mut self, port: u16, frequency_hz: u32) -> Result<()> {
+        let how = PointSampling { frequency_hz, is_per_packet: true };
         let layers = self
             .sampled_namespace()
-            .and_then(|netns_pid| LayerSampler::attach_for_packets(port, netns_pid, frequency_hz))
+            .and_then(|netns_pid| PointSampler::attach(port, netns_pid, how))
             .map_err(|why| anyhow!("the layers cannot be profiled: {why}"))?;
-        self.runner.join(layers);
+        self.runner.join(LayerSampler::with(layers));
         Ok(())
     }
 
@@ -149,8 +169,15 @@ impl Session {
         if when == ProfileWord::Never {
             return Ok(());
         }
-        match self.sampled_namespace().and_then(|netns_pid| LayerSampler::attach(port, netns_pid)) {
-            Ok(layers) => self.runner.join(layers),
+        let sampled = match self.runner.sample_layers() {
+            Some(elsewhere) => elsewhere,
+            None => self
+                .sampled_namespace()
+                .and_then(|netns_pid| PointSampler::attach(port, netns_pid, PointSampling::OF_SEARCH))
+                .map(|layers| self.runner.join(LayerSampler::with(layers))),
+        };
+        match sampled {
+            Ok(()) => {}
             Err(why) if when == ProfileWord::Always => bail!("--profile always is not possible: {why}"),
             Err(why) => self.doubts.push(DoubtKind::NotWatched.note(
                 format!("{NOT_SAMPLED}: {why}"),
@@ -223,6 +250,9 @@ fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
         return Ok((client_typed.unwrap_or_default(), Vec::new()));
     }
     let allowed = machine::allowed_cpus();
+    if fleet::is_asked_for(&run.options.fleet) {
+        return Ok((Vec::new(), server_typed.unwrap_or(allowed)));
+    }
     let others = |taken: &[usize]| -> Vec<usize> {
         let rest: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
         if rest.is_empty() { allowed.clone() } else { rest }
@@ -251,6 +281,8 @@ fn start_server(
             ));
         }
         IsolateWord::Never => false,
+        // Clients elsewhere could not reach it.
+        IsolateWord::Auto if fleet::is_asked_for(&run.options.fleet) => false,
         IsolateWord::Auto if path.is_some() => {
             wan::is_permitted().context("a wide-area path is not possible")?;
             true

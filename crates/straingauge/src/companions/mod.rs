@@ -54,6 +54,12 @@ pub trait Companion {
         Ok(false)
     }
 
+    /// Samples the server's layers in each point from now on; the error says why it cannot. `None` if it does not watch the
+    /// server from elsewhere. Called between loads.
+    fn sample_layers(&mut self) -> Option<Result<(), String>> {
+        None
+    }
+
     /// These processes run beside the server on purpose from now on, or nothing does. Called between loads.
     fn beside(&mut self, _pids: &[u32]) {}
 
@@ -97,6 +103,11 @@ impl Companions {
             }
         }
         Ok(false)
+    }
+
+    /// Has the server's layers sampled where it is watched from elsewhere; `None` if it is not.
+    pub fn sample_layers(&mut self) -> Option<Result<(), String>> {
+        self.0.iter_mut().find_map(|companion| companion.sample_layers())
     }
 
     /// Tells all which processes run beside the server on purpose.

@@ -1,7 +1,9 @@
 //! The watch of the server: the observer of this machine, a watcher on the server's (`--watch-with`), or none.
 
+use super::layers::is_sampled;
 use super::{Companion, Load};
 use crate::measured::{Measured, client_side};
+use observe::profile::PointSampling;
 use observe::watch::point::{self, PointSeen};
 use observe::{Observer, Window};
 use record::{Doubt, DoubtKind, LoadPlan, machine};
@@ -32,6 +34,7 @@ pub struct Here {
 pub struct Elsewhere {
     watcher: Box<Watcher>,
     counts_requests: bool,
+    samples_layers: bool,
     /// Whether the window of the load in progress has ended; or what went wrong.
     has_window: Result<bool, String>,
 }
@@ -44,7 +47,12 @@ impl ServerWatch {
 
     /// Watches with this remote watcher.
     pub fn elsewhere(watcher: Watcher) -> ServerWatch {
-        ServerWatch::Elsewhere(Elsewhere { watcher: Box::new(watcher), counts_requests: false, has_window: Ok(false) })
+        ServerWatch::Elsewhere(Elsewhere {
+            watcher: Box::new(watcher),
+            counts_requests: false,
+            samples_layers: false,
+            has_window: Ok(false),
+        })
     }
 }
 
@@ -75,6 +83,8 @@ impl Elsewhere {
         point.connection_states = seen.connection_states;
         point.doubts.extend(seen.doubts);
         point.watched = seen.watched;
+        point.functions = seen.functions;
+        measured.stacks = seen.stacks;
         Ok(())
     }
 }
@@ -98,6 +108,13 @@ impl Companion for ServerWatch {
         }
     }
 
+    fn sample_layers(&mut self) -> Option<Result<(), String>> {
+        let ServerWatch::Elsewhere(there) = self else { return None };
+        let sampled = there.watcher.sample_layers(PointSampling::OF_SEARCH);
+        there.samples_layers = sampled.is_ok();
+        Some(sampled)
+    }
+
     fn load_begins(&mut self, _load: &Load<'_>) {
         match self {
             ServerWatch::Here(here) => here.window = None,
@@ -113,7 +130,8 @@ impl Companion for ServerWatch {
                 here.window = here.observer.window_begins().err().map(|error| Err(error.to_string()));
             }
             ServerWatch::Elsewhere(there) if there.has_window.is_ok() => {
-                there.has_window = there.watcher.window_begins(load.plan.duration_ns).map(|()| false);
+                let has_layers = there.samples_layers && is_sampled(load);
+                there.has_window = there.watcher.window_begins(load.plan.duration_ns, has_layers).map(|()| false);
             }
             _ => {}
         }

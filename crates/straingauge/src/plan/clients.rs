@@ -2,9 +2,13 @@
 
 use crate::cli::{ClientOptions, CloseWord, LoadOptions, SwitchWord};
 use crate::failure::{refuse_typed, wrong_usage};
+use crate::input::read_file;
 use crate::url::Target;
 use anyhow::Result;
 use record::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
+
+/// A list of authorities has some hundred kB.
+const MAX_CA_BYTES: u64 = 8 << 20;
 
 /// Makes the clients' part of the engine's plan.
 pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target) -> Result<ClientPlan> {
@@ -69,6 +73,7 @@ fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>>
         server_name: target.name.clone(),
         has_resumption: options.tls_resumption != Some(SwitchWord::Off),
         is_insecure: options.tls_insecure,
+        ca_pem: options.tls_ca.as_deref().map(|path| read_file(path, MAX_CA_BYTES)).transpose()?.unwrap_or_default(),
         ca_file: options.tls_ca.clone(),
     }))
 }

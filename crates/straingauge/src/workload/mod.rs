@@ -3,11 +3,14 @@
 //!
 //! - [`mod@resolve`]: options read, checked, and put into the plan;
 //! - [`targets`]: URL lists, mixes and their classes;
-//! - [`supply`]: the files that the engine threads read while they run.
+//! - [`supply`]: the files that the engine threads read while they run, and their parts for workers;
+//! - [`received`]: the same on a worker.
 
+mod received;
 mod resolve;
 mod supply;
 mod targets;
 
+pub use received::Received;
 pub use resolve::{Resolved, resolve};
 pub use supply::Supplied;

@@ -202,8 +202,16 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
         default_connections: Some(if speed.is_some() { replay_connections() } else { 256 }),
         default_warmup_ns: (!is_sweep).then_some(0),
         supplied: Supplied {
-            series: None,
-            log: Some(LogFile { path: path.to_path_buf(), format, has_body_sizes, shape }),
+            log: Some(LogFile {
+                path: path.to_path_buf(),
+                format,
+                has_body_sizes,
+                is_empty: false,
+                origin_ns: None,
+                round_ns: shape.round_ns(),
+                shape: Some(shape),
+            }),
+            ..Supplied::default()
         },
     })
 }

@@ -1,18 +1,29 @@
 //! What the engine threads read while they run: arrivals of a rate series, and the requests of a log.
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use load::{ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, TraceSource};
 use record::{Arrival, LoadPlan, Pace, Share};
+use remote::{Handing, InputFiles, InputKind, InputPiece};
+use std::io::Write;
 use std::path::PathBuf;
 use workload::arrival::{RateSeries, SeriesPlan};
 use workload::replay::{self, Grouping, Plan, PlannedRequest, ReplayOptions, Shape, Step};
-use workload::trace::{Format, TraceReader};
+use workload::trace::{Counts, Format, TraceError, TraceReader};
+
+/// Bytes of a file that are sent to a worker at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// Counts of a rate series that are compressed at once.
+const COUNTS: usize = 1 << 14;
 
 /// The files of a workload.
 #[derive(Debug, Default)]
 pub struct Supplied {
     pub series: Option<RateSeries>,
     pub log: Option<LogFile>,
+    /// What is known of the whole log, once it was divided between workers.
+    pub(super) divided: Option<ReplayResult>,
 }
 
 /// A log that is replayed.
@@ -22,7 +33,14 @@ pub struct LogFile {
     pub format: Format,
     /// Whether its sizes are those of bodies, so that answers can be compared with them.
     pub has_body_sizes: bool,
-    pub shape: Shape,
+    /// Whether it is a part of a log that has none of its clients.
+    pub is_empty: bool,
+    /// Log time at which the replay starts, if this is a part of a log; else that of its first request.
+    pub origin_ns: Option<i64>,
+    /// Log time of the whole log.
+    pub round_ns: u64,
+    /// Its outline; a worker needs none.
+    pub shape: Option<Shape>,
 }
 
 impl Supplied {
@@ -35,7 +53,7 @@ impl Supplied {
             Pace::Closed => None,
             Pace::Open { rate_per_sec, arrival } => {
                 *arrival = Arrival::Trace;
-                Some(log.shape.speed_for(*rate_per_sec, plan.warmup_ns + plan.duration_ns))
+                log.shape.as_ref().map(|shape| shape.speed_for(*rate_per_sec, plan.warmup_ns + plan.duration_ns))
             }
         };
     }
@@ -56,7 +74,109 @@ impl Supply for Supplied {
 
     fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
         let (log, source) = (self.log.as_ref()?, plan.workload.trace.as_ref()?);
+        if log.is_empty {
+            return Some(Ok(Box::new(NoSteps)));
+        }
         Some(LogSteps::open(log, source, share, plan.seed).map(|steps| Box::new(steps) as Box<dyn ReplaySource>))
+    }
+}
+
+impl InputFiles for Supplied {
+    fn handing(&self) -> Handing {
+        match (&self.series, &self.log) {
+            (Some(_), _) => Handing::Alike,
+            (None, Some(_)) => Handing::ByPart,
+            (None, None) => Handing::Nothing,
+        }
+    }
+
+    fn hand_out(
+        &mut self,
+        parts: u32,
+        give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let last = |gzip, whole| InputPiece { gzip, whole: Some(whole) };
+        if let Some(series) = &self.series {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+            for counts in series.counts.chunks(COUNTS) {
+                let lines: String = counts.iter().map(|count| format!("{count}\n")).collect();
+                packed.write_all(lines.as_bytes()).map_err(|error| error.to_string())?;
+                if packed.get_ref().len() >= PIECE_BYTES {
+                    let gzip = std::mem::take(packed.get_mut());
+                    (0..parts).try_for_each(|part| give(part, InputPiece { gzip: gzip.clone(), whole: None }))?;
+                }
+            }
+            let (rest, kind) = (packed.finish().map_err(|error| error.to_string())?, series.interval_ns);
+            let kind = InputKind::Series { interval_ns: kind };
+            return (0..parts).try_for_each(|part| give(part, last(rest.clone(), kind.clone())));
+        }
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut reader = TraceReader::open(&log.path, &log.format).map_err(|error| error.to_string())?;
+        let counts = replay::split(&mut reader, parts, PIECE_BYTES, |part, gzip| {
+            give(part, InputPiece { gzip, whole: None }).map_err(NotDivided)
+        })
+        .map_err(|NotDivided(why)| why)?;
+        let kind = InputKind::Log {
+            format: log.format.to_string(),
+            has_body_sizes: log.has_body_sizes,
+            origin_ns: counts.origin_ns,
+            round_ns: log.round_ns,
+        };
+        (0..parts).try_for_each(|part| give(part, last(Vec::new(), kind.clone())))?;
+        self.divided = Some(ReplayResult {
+            went_back: counts.went_back,
+            back_max_ns: counts.back_max_ns,
+            clamped: counts.clamped,
+            ..log.read_so_far(reader.counts())
+        });
+        Ok(())
+    }
+
+    fn account(&self, replay: &mut ReplayResult) {
+        let Some(whole) = &self.divided else { return };
+        replay.file.clone_from(&whole.file);
+        replay.format.clone_from(&whole.format);
+        replay.rejected_examples.clone_from(&whole.rejected_examples);
+        (replay.lines, replay.rejected) = (whole.lines, whole.rejected);
+        (replay.went_back, replay.back_max_ns, replay.clamped) = (whole.went_back, whole.back_max_ns, whole.clamped);
+    }
+}
+
+/// Why a log could not be divided.
+struct NotDivided(String);
+
+impl From<TraceError> for NotDivided {
+    fn from(error: TraceError) -> Self {
+        NotDivided(error.to_string())
+    }
+}
+
+impl LogFile {
+    /// What a reader has counted so far.
+    fn read_so_far(&self, lines: &Counts) -> ReplayResult {
+        let name = self.path.display();
+        let example = |line: &workload::trace::RejectedLine| format!("{name}: {line}");
+        ReplayResult {
+            file: name.to_string(),
+            format: self.format.to_string(),
+            lines: lines.lines,
+            rejected: lines.rejected.total(),
+            rejected_examples: lines.rejected.examples().iter().take(10).map(example).collect(),
+            ..ReplayResult::default()
+        }
+    }
+}
+
+/// A part of a log that has none of its clients.
+struct NoSteps;
+
+impl ReplaySource for NoSteps {
+    fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>> {
+        None
+    }
+
+    fn account(&self) -> ReplayResult {
+        ReplayResult { rounds: 1, ..ReplayResult::default() }
     }
 }
 
@@ -90,6 +210,7 @@ impl<'a> LogSteps<'a> {
             },
             share,
             seed,
+            origin_ns: log.origin_ns,
             ..ReplayOptions::default()
         };
         Ok(LogSteps {
@@ -121,7 +242,7 @@ impl<'a> LogSteps<'a> {
             return Ok(false);
         }
         if let replay::Pace::Original { speed } = self.options.pace {
-            self.offset_ns += (self.log.shape.round_ns() as f64 / speed) as u64;
+            self.offset_ns += (self.log.round_ns as f64 / speed) as u64;
         }
         self.plan = plan(self.log, &self.options)?;
         Ok(true)
@@ -129,20 +250,13 @@ impl<'a> LogSteps<'a> {
 
     /// What was read in this round.
     fn read_so_far(&self) -> ReplayResult {
-        let (lines, counts) = (self.plan.lines(), self.plan.counts());
-        let name = self.log.path.display();
-        let example = |line: &workload::trace::RejectedLine| format!("{name}: {line}");
+        let counts = self.plan.counts();
         ReplayResult {
-            file: name.to_string(),
-            format: self.log.format.to_string(),
-            lines: lines.lines,
-            rejected: lines.rejected.total(),
-            rejected_examples: lines.rejected.examples().iter().take(10).map(example).collect(),
             went_back: counts.went_back,
             back_max_ns: counts.back_max_ns,
             clamped: counts.clamped,
             span_ns: counts.span_ns,
-            ..ReplayResult::default()
+            ..self.log.read_so_far(self.plan.lines())
         }
     }
 }

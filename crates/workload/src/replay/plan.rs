@@ -2,6 +2,7 @@
 
 use super::connections::{Connections, Ended};
 use super::order::{Held, Window};
+use super::origin::Origin;
 use super::spread::Spread;
 use super::{Pace, PlannedRequest, ReplayError, ReplayOptions, Step};
 use crate::stable_hash;
@@ -44,9 +45,8 @@ pub struct Plan {
     after: Option<Held>,
     /// Steps decided but not yet taken: closes, and the request after them.
     ready: VecDeque<Step>,
-    /// Log time that is the plan's zero: the earliest of the lines in the first window, of all shares.
-    origin_ns: Option<i64>,
-    is_origin_fixed: bool,
+    /// Log time that is the plan's zero, of all shares.
+    origin: Origin,
     last_ns: u64,
     last_time_ns: i64,
     state: State,
@@ -89,12 +89,11 @@ impl Plan {
             spread: Spread::new(options.seed, u64::from(share.index)),
             connections: Connections::new(options.grouping, options.clients_limit),
             reader,
+            origin: Origin::new(&options),
             options,
             group: VecDeque::new(),
             after: None,
             ready: VecDeque::new(),
-            origin_ns: None,
-            is_origin_fixed: false,
             last_ns: 0,
             last_time_ns: i64::MIN,
             state: State::Reading,
@@ -113,7 +112,7 @@ impl Plan {
             back_max_ns: self.window.back_max_ns,
             clamped: self.window.clamped,
             forced: self.window.forced,
-            span_ns: self.origin_ns.map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
+            span_ns: self.origin.at_ns().map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
         }
     }
 
@@ -135,15 +134,7 @@ impl Plan {
             }
         };
         let time_ns = self.window.see(entry.time_ns);
-        if !self.is_origin_fixed {
-            // Of the times as moved up: one stray line of last year must not put a year before the first request.
-            let origin = self.origin_ns.map_or(time_ns, |origin| origin.min(time_ns));
-            self.origin_ns = Some(origin);
-            // From here on nothing earlier can leave the window, in no share: the same lines decide in all of them.
-            let width_ns = i64::try_from(self.options.reorder_ns).unwrap_or(i64::MAX);
-            self.is_origin_fixed =
-                time_ns >= origin.saturating_add(width_ns) || entry.line >= self.options.held_limit as u64;
-        }
+        self.origin.see(time_ns, entry.line, &self.options);
         let client = stable_hash(entry.client);
         if self.options.share.holds(client) {
             let text = [entry.method, entry.target].concat().into_boxed_slice();
@@ -246,7 +237,7 @@ impl Plan {
 
     /// Log time to nanoseconds since the plan's start.
     fn paced(&self, time_ns: i64, offset_ns: u64) -> u64 {
-        let since_ns = time_ns.saturating_sub(self.origin_ns.unwrap_or(time_ns)).max(0) as u64 + offset_ns;
+        let since_ns = time_ns.saturating_sub(self.origin.at_ns().unwrap_or(time_ns)).max(0) as u64 + offset_ns;
         match self.options.pace {
             Pace::AsFastAsPossible => 0,
             Pace::Original { speed: 1.0 } => since_ns,

@@ -44,6 +44,7 @@ pub struct TraceReader {
     parser: Parser,
     /// Targets whose escapes had to be undone, or whose query is logged separately.
     scratch: Vec<u8>,
+    directives: Vec<u8>,
     counts: Counts,
 }
 
@@ -138,7 +139,16 @@ impl TraceReader {
                 Parser::Clf { has_host: *chosen == Format::VhostCombined, last: clf::LastTime::default() }
             }
         };
-        Ok(TraceReader { name, lines, is_gzip, format, parser, scratch: Vec::new(), counts: Counts::default() })
+        Ok(TraceReader {
+            name,
+            lines,
+            is_gzip,
+            format,
+            parser,
+            scratch: Vec::new(),
+            directives: Vec::new(),
+            counts: Counts::default(),
+        })
     }
 
     /// The format in use: the given one, or the recognised one.
@@ -215,6 +225,9 @@ impl TraceReader {
             self.counts.rejected.add(self.lines.line, reason, line);
         };
         self.counts.entries += 1;
+        if let Parser::W3c(parser) = &mut self.parser {
+            parser.take_directives(&mut self.directives);
+        }
         let line = &self.lines.buffer()[range.0..range.1];
         let (time_ns, resolution_ns, status, bytes) = raw;
         self.counts.lines = self.lines.line;
@@ -228,6 +241,8 @@ impl TraceReader {
             target: target.map_or(self.scratch.as_slice(), |span| span.get(line)),
             status,
             bytes,
+            text: line,
+            directives: &self.directives,
         }))
     }
 

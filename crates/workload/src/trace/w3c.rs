@@ -28,6 +28,10 @@ pub(super) struct W3c {
     columns: Vec<Column>,
     /// Midnight of `#Date:`, for files whose lines carry only a time.
     date_ns: Option<i64>,
+    /// The directives in force.
+    fields: Vec<u8>,
+    date: Vec<u8>,
+    has_changed: bool,
 }
 
 impl W3c {
@@ -46,8 +50,21 @@ impl W3c {
             self.columns.clear();
             let names = names.split(u8::is_ascii_whitespace).filter(|name| !name.is_empty());
             self.columns.extend(names.take(COLUMNS).map(column));
+            (self.fields, self.has_changed) = (line.to_vec(), true);
         } else if let Some(date) = strip_word(line, b"#date:") {
             self.date_ns = instant::date(date.trim_ascii_start());
+            (self.date, self.has_changed) = (line.to_vec(), true);
+        }
+    }
+
+    /// Puts the directives in force into `lines`, if they changed since the last call; else nothing.
+    pub(super) fn take_directives(&mut self, lines: &mut Vec<u8>) {
+        lines.clear();
+        if std::mem::take(&mut self.has_changed) {
+            for line in [&self.fields, &self.date].into_iter().filter(|line| !line.is_empty()) {
+                lines.extend_from_slice(line);
+                lines.push(b'\n');
+            }
         }
     }
 

@@ -1,12 +1,14 @@
 //! Plans against an independent count, and properties of splitting and pacing.
 
 use super::data;
+use proptest::prelude::*;
 use record::Share;
 use std::collections::HashMap;
+use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
-use workload::replay::{Grouping, Pace, Plan, PlannedRequest, ReplayError, ReplayOptions, Step};
-use workload::trace::{Format, TraceReader};
+use workload::replay::{Grouping, Pace, Plan, PlannedRequest, ReplayError, ReplayOptions, SplitCounts, Step, split};
+use workload::trace::{Format, TraceError, TraceReader};
 
 fn plan(log: &Path, options: ReplayOptions) -> Plan {
     Plan::new(TraceReader::open(log, &Format::Auto).unwrap(), options).unwrap()
@@ -99,6 +101,77 @@ fn replayers_together_send_every_request_once_and_no_client_twice() {
     }
     assert_eq!(by_line.len(), whole.len());
     assert!(sizes.iter().filter(|size| **size > 0).count() > 1, "{sizes:?}");
+}
+
+/// The bytes of each part of a log.
+fn parts_of(text: &str, format: &Format, parts: u32) -> (Vec<Vec<u8>>, SplitCounts) {
+    let mut bytes = vec![Vec::new(); parts as usize];
+    let mut reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(text.to_string())), format).unwrap();
+    // Pieces of a few bytes, so that there are many.
+    let counts = split::<TraceError>(&mut reader, parts, 20, |part, piece| {
+        bytes[part as usize].extend(piece);
+        Ok(())
+    });
+    (bytes, counts.unwrap())
+}
+
+fn steps(source: Vec<u8>, format: &Format, options: ReplayOptions) -> Vec<Step> {
+    let reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(source)), format).unwrap();
+    let without_line = |step: Result<Step, TraceError>| match step.unwrap() {
+        Step::Request(mut request) => {
+            request.line = 0;
+            Step::Request(request)
+        }
+        close => close,
+    };
+    Plan::new(reader, options).unwrap().map(without_line).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the log and the numbers of machines and threads, each thread sends from its machine's part exactly what it
+    /// would send from the whole log: the same requests at the same times, on the same connections; also those that come too
+    /// late to be sorted.
+    #[test]
+    fn a_part_of_a_log_is_replayed_as_it_would_be_from_the_whole(
+        lines in prop::collection::vec((0u32..8, prop::sample::select(vec![0u32, 0, 0, 1, 3, 9, 20]), 0u32..12), 1..80),
+        parts in 1u32..5, threads in 1u32..4, seed: u64, is_w3c: bool, speed in prop::sample::select(vec![1.0, 7.0]),
+    ) {
+        let mut text = String::new();
+        let mut second = 300;
+        for (number, (step, back, client)) in lines.into_iter().enumerate() {
+            second += step;
+            let at = second - back * 10;
+            if is_w3c {
+                if number % 30 == 0 {
+                    text.push_str("#Fields: date time c-ip cs-uri-stem\n");
+                }
+                text.push_str(&format!("2015-05-01 00:{:02}:{:02} 10.0.0.{client} /{number}\n", at / 60, at % 60));
+            } else {
+                let time = format!("01/May/2015:00:{:02}:{:02} +0000", at / 60, at % 60);
+                text.push_str(&format!("10.0.0.{client} - - [{time}] \"GET /{number} HTTP/1.1\" 200 5\n"));
+            }
+        }
+        let format = if is_w3c { Format::W3c } else { Format::Common };
+        let (bytes, counts) = parts_of(&text, &format, parts);
+        let mut sent = 0;
+        for (index, bytes) in bytes.into_iter().enumerate() {
+            for thread in 0..threads {
+                let share = Share { index: thread, of: threads }.within(Share { index: index as u32, of: parts });
+                let options = ReplayOptions { share, seed, pace: Pace::Original { speed }, ..Default::default() };
+                let whole = steps(text.clone().into_bytes(), &format, options.clone());
+                sent += whole.iter().filter(|step| matches!(step, Step::Request(_))).count();
+                if bytes.is_empty() {
+                    prop_assert_eq!(whole, Vec::new());
+                    continue;
+                }
+                let origin_ns = Some(counts.origin_ns);
+                prop_assert_eq!(steps(bytes.clone(), &format, ReplayOptions { origin_ns, ..options }), whole);
+            }
+        }
+        prop_assert_eq!(sent, text.lines().filter(|line| !line.starts_with('#')).count());
+    }
 }
 
 #[test]

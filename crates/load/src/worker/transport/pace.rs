@@ -133,10 +133,10 @@ impl Limited {
         })
     }
 
-    /// Bandwidth of each connection in the window, bits per second.
+    /// Bandwidth of each connection in the window, in whole bits per second.
     fn bits_per_sec(&self, window_ns: u64) -> Vec<f64> {
         let seconds = window_ns.max(1) as f64 / 1e9;
-        self.received.iter().map(|bytes| *bytes as f64 * 8.0 / seconds).collect()
+        self.received.iter().map(|bytes| (*bytes as f64 * 8.0 / seconds).round()).collect()
     }
 
     fn set_timer(&mut self, slot: usize) {

@@ -1,0 +1,250 @@
+//! Cold connections over several machines: what each has for them, how they are divided, and a worker's part of them.
+
+use crate::error::{Result, system, unusable};
+use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
+use crate::serve::complete;
+use crate::sources::Sources;
+use load::cold::{ColdHerd, ColdRoom, Keep, PATIENCE, room};
+use record::LoadPlan;
+use record::units::{format_bytes, grouped};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Kernel memory that a cold connection takes at one end, on the safe side (docs/fleet.md).
+const BYTES_PER_CONNECTION: u64 = 5_000;
+/// The share of the available memory that is left to others, as a divisor.
+const MEMORY_LEFT: u64 = 10;
+/// How often a worker reports.
+const REPORT: Duration = Duration::from_millis(200);
+
+/// A machine that is to hold cold connections.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Its number and its host, for messages.
+    pub name: String,
+    /// The machine, and its part whose ports it shares; empty where they are not known.
+    pub place: Place,
+    /// What it has.
+    pub room: ColdRoom,
+    /// Hot connections that it will have beside them.
+    pub hot: u64,
+}
+
+/// The limits of a machine, in cold connections.
+struct Limits {
+    ports: u64,
+    descriptors: Option<u64>,
+    memory: u64,
+}
+
+impl Limits {
+    /// The limits of each node. Nodes of one network namespace share its ports, those of one machine its memory, which
+    /// both ends of a connection take where the server is there, too.
+    fn of(nodes: &[Node], is_local: bool) -> Vec<Limits> {
+        let (mut networks, mut machines) = (HashMap::new(), HashMap::new());
+        for node in nodes {
+            *networks.entry(&node.place.network).or_insert(0u64) += 1;
+            *machines.entry(&node.place.machine).or_insert(0u64) += 1;
+        }
+        let bytes = if is_local { 2 * BYTES_PER_CONNECTION } else { BYTES_PER_CONNECTION };
+        let limits = |node: &Node| {
+            let room = &node.room;
+            let memory_bytes = room.memory_bytes - room.memory_bytes / MEMORY_LEFT;
+            Limits {
+                ports: room.ports.saturating_mul(room.addresses) / networks[&node.place.network],
+                descriptors: room.descriptors.map(|each| each.saturating_mul(room.processes)),
+                memory: memory_bytes / machines[&node.place.machine] / bytes,
+            }
+        };
+        nodes.iter().map(limits).collect()
+    }
+
+    /// Connections that fit, and what ends first.
+    fn least(&self) -> (u64, &'static str) {
+        let all =
+            [(self.ports, "ports"), (self.descriptors.unwrap_or(u64::MAX), "descriptors"), (self.memory, "memory")];
+        all.into_iter().min_by_key(|(count, _)| *count).expect("there are three")
+    }
+}
+
+/// Why cold connections do not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoRoom {
+    /// What each machine has, in lines.
+    pub table: Vec<String>,
+    /// One sentence.
+    pub why: String,
+}
+
+/// Divides cold connections over machines: as evenly as what they have allows. `is_local`: the server is on the same machine.
+pub fn divide(count: u64, nodes: &[Node], is_local: bool) -> std::result::Result<Vec<u64>, NoRoom> {
+    let limits = Limits::of(nodes, is_local);
+    let rooms: Vec<u64> =
+        limits.iter().zip(nodes).map(|(limits, node)| limits.least().0.saturating_sub(node.hot)).collect();
+    let mut parts = vec![0; nodes.len()];
+    let mut left = count;
+    // The smallest first: what they cannot hold is divided over the others.
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    order.sort_by_key(|place| rooms[*place]);
+    for (taken, place) in order.iter().enumerate() {
+        parts[*place] = rooms[*place].min(left.div_ceil((nodes.len() - taken) as u64));
+        left -= parts[*place];
+    }
+    if left == 0 { Ok(parts) } else { Err(no_room(count, left, nodes, &limits, &rooms)) }
+}
+
+fn count_words(count: u64) -> String {
+    grouped(count as f64)
+}
+
+fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[Limits], rooms: &[u64]) -> NoRoom {
+    let mut rows = vec![["client", "ports", "descriptors", "memory", "hot", "room", "ends first"].map(String::from)];
+    for ((node, limits), room) in nodes.iter().zip(limits).zip(rooms) {
+        rows.push([
+            node.name.clone(),
+            format!("{} x {}", count_words(node.room.ports), count_words(node.room.addresses)),
+            limits.descriptors.map_or("none needed".into(), count_words),
+            format!("{} in {}", count_words(limits.memory), format_bytes(node.room.memory_bytes as f64)),
+            count_words(node.hot),
+            count_words(*room),
+            limits.least().1.into(),
+        ]);
+    }
+    let sum = rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(*room));
+    let last = ["all", "", "", "", "", &count_words(sum), &format!("{} lacking", count_words(lacking))];
+    rows.push(last.map(String::from));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..7).map(width).collect();
+    let text = |row: &[String; 7]| -> String {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_string()
+    };
+    NoRoom {
+        table: rows.iter().map(text).collect(),
+        why: format!(
+            "{} cold connections do not fit the {} clients, {} are too many: more source addresses (--source-interface) or a wider \
+             net.ipv4.ip_local_port_range add ports, ulimit -n adds descriptors, and more clients add all",
+            count_words(count),
+            nodes.len(),
+            count_words(lacking)
+        ),
+    }
+}
+
+/// A worker's part of the cold connections.
+pub(crate) struct Cold {
+    plan: Option<LoadPlan>,
+    herd: Option<Arc<Mutex<ColdHerd>>>,
+    out: SyncSender<String>,
+}
+
+impl Cold {
+    pub(crate) fn new(out: SyncSender<String>) -> Self {
+        Cold { plan: None, herd: None, out }
+    }
+
+    /// What there is for cold connections of this plan, which [`hold`](Self::hold) is about from now on.
+    pub(crate) fn ask(&mut self, message: PlanMessage, sources: &Sources) -> Result<ColdRoom> {
+        let mut plan = message.into_plan()?;
+        complete(&mut plan);
+        sources.apply(&mut plan)?;
+        let room = room(&plan, Keep::of_environment())?;
+        self.plan = Some(plan);
+        Ok(room)
+    }
+
+    /// Holds so many; returns once they are established, or `stop` is set. From then on they are reported.
+    pub(crate) fn hold(&mut self, count: u64, most: u64, stop: &AtomicBool) -> Result<()> {
+        let plan = self.plan.as_ref().ok_or_else(|| unusable("the driver did not ask what there is for them"))?;
+        let herd = match &self.herd {
+            Some(herd) => herd.clone(),
+            None => {
+                let program = std::env::current_exe().map_err(system("cannot find this program's file"))?;
+                let herd = ColdHerd::begin_anyhow(plan, most.max(count), Keep::of_environment(), &program)?;
+                let herd = Arc::new(Mutex::new(herd));
+                self.report(&herd);
+                self.herd.insert(herd).clone()
+            }
+        };
+        let mut herd = herd.lock().unwrap_or_else(PoisonError::into_inner);
+        let out = self.out.clone();
+        herd.resize(count, PATIENCE, stop, |established| {
+            let counts = load::cold::ColdCounts { established, is_in_doubt: true, ..Default::default() };
+            let _ = out.try_send(line(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None })));
+        })?;
+        Ok(())
+    }
+
+    /// Reports the counts while there is a herd that does not change.
+    fn report(&self, herd: &Arc<Mutex<ColdHerd>>) {
+        let (herd, out) = (Arc::downgrade(herd), self.out.clone());
+        std::thread::spawn(move || {
+            while let Some(herd) = herd.upgrade() {
+                if let Ok(herd) = herd.try_lock() {
+                    let held = ColdHeld { counts: herd.counts(), kernel_bytes: herd.kernel_bytes_per_connection() };
+                    let _ = out.try_send(line(&FromWorker::Cold(held)));
+                }
+                drop(herd);
+                std::thread::sleep(REPORT);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn node(ports: u64, descriptors: Option<u64>, memory_bytes: u64, hot: u64, network: u32) -> Node {
+        let place =
+            Place { network: network.to_string().as_str().into(), machine: (network / 2).to_string().as_str().into() };
+        let room = ColdRoom { ports, addresses: 1, descriptors, processes: 2, memory_bytes };
+        Node { name: "client".into(), place, room, hot }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_fit_and_are_as_even_as_can_be(
+            rooms in prop::collection::vec((0u64..500, prop::option::of(0u64..300), 0u64..5_000_000, 0u64..50, 0u32..4), 1..8),
+            count in 0u64..2000, is_local: bool,
+        ) {
+            let nodes: Vec<Node> = rooms.into_iter().map(|(a, b, c, d, e)| node(a, b, c, d, e)).collect();
+            let fits: Vec<u64> = Limits::of(&nodes, is_local)
+                .iter()
+                .zip(&nodes)
+                .map(|(limits, node)| limits.least().0.saturating_sub(node.hot))
+                .collect();
+            match divide(count, &nodes, is_local) {
+                Ok(parts) => {
+                    prop_assert_eq!(parts.iter().sum::<u64>(), count);
+                    prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part <= room));
+                    // Who has less than another is full, but for the one that does not divide.
+                    let most = parts.iter().copied().max().unwrap_or(0);
+                    prop_assert!(parts.iter().zip(&fits).all(|(part, room)| part == room || part + 1 >= most));
+                }
+                Err(why) => {
+                    prop_assert!(fits.iter().sum::<u64>() < count);
+                    prop_assert_eq!(why.table.len(), nodes.len() + 2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_each_machine_lacks() {
+        let nodes = [node(28_232, None, 8 << 30, 100, 0), node(64_000, Some(1000), 8 << 30, 0, 2)];
+        let why = divide(1_000_000, &nodes, false).unwrap_err();
+        assert!(
+            why.table[1].contains("28,232 x 1  none needed") && why.table[1].ends_with("28,132  ports"),
+            "{:#?}",
+            why.table
+        );
+        assert!(why.table[2].ends_with("2,000   descriptors"), "{:#?}", why.table);
+        assert!(why.table[3].ends_with("30,132  969,868 lacking"), "{:#?}", why.table);
+        assert!(why.why.starts_with("1,000,000 cold connections do not fit the 2 clients"), "{}", why.why);
+    }
+}

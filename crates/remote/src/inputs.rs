@@ -1,0 +1,43 @@
+//! Files that plans name and workers read: a rate series, a log. They lie on the driver's machine only, and are sent in
+//! pieces, a bounded number of which is under way.
+
+use crate::protocol::InputPiece;
+use load::Supply;
+use record::workload::ReplayResult;
+
+/// How a file is divided between workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handing {
+    /// The plans name no file.
+    Nothing,
+    /// Every worker gets the whole.
+    Alike,
+    /// A worker gets what falls to its part of the load.
+    ByPart,
+}
+
+/// The driver's side.
+pub trait InputFiles {
+    /// How the file is divided.
+    fn handing(&self) -> Handing;
+
+    /// Reads the file: `give` gets the number of a part, from 0, and its next piece; the last piece of each part says what
+    /// the file is. Ends with the first error, a sentence.
+    fn hand_out(
+        &mut self,
+        parts: u32,
+        give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
+    ) -> Result<(), String>;
+
+    /// Puts what only the whole log knows into the sum of its parts' results.
+    fn account(&self, replay: &mut ReplayResult);
+}
+
+/// The worker's side.
+pub trait InputStore {
+    /// Keeps the next piece; the first one after a last one begins another file. The error is a sentence.
+    fn keep(&mut self, piece: InputPiece) -> Result<(), String>;
+
+    /// The file that was received last.
+    fn supply(&self) -> &dyn Supply;
+}

@@ -1,0 +1,270 @@
+//! Every way of load over several workers: the sums equal the server's log, and the parts are those of one load.
+
+use crate::clients::SecureServer;
+use crate::document_server::DocumentServer;
+use crate::rig::{Running, free_port, member, needs_server, open_dir, program, run, skip_unless, skipped, straingauge};
+use crate::server::{Kind, Server};
+use crate::workers::{count, from, worker};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+fn figure<'a>(json: &'a Value, name: &str) -> &'a Value {
+    &json["point"]["figures"][name]
+}
+
+/// A load from three workers of one thread each.
+fn from_three(url: &str, options: &[&str]) -> Value {
+    let worker = worker();
+    run(from(&[worker.as_str(); 3], &[url]).args(options)).exits_with(0).json()
+}
+
+/// The same load from one client with as many threads.
+fn from_one(url: &str, options: &[&str]) -> Value {
+    let mut command = straingauge(["load", url, "--threads", "3", "--warmup", "0s", "--json", "--quiet"]);
+    run(command.args(options)).exits_with(0).json()
+}
+
+/// How often each target was asked for.
+fn asked(server: DocumentServer) -> BTreeMap<Vec<u8>, u64> {
+    let mut asked = BTreeMap::new();
+    server.end_and_read_log().into_iter().for_each(|answer| *asked.entry(answer.target).or_insert(0) += 1);
+    asked
+}
+
+/// One popularity and one schedule: workers ask for the same documents, as often, as one client does.
+#[test]
+fn a_size_mix_over_workers_asks_for_what_one_client_asks_for() {
+    if let Some(why) = DocumentServer::missing() {
+        return skipped(&why);
+    }
+    let options = ["--mix", "webstone", "--seed", "7", "--rate", "1500", "--duration", "600ms"];
+    let [one, three] = [from_one, from_three].map(|load| {
+        let server = DocumentServer::start(&["--mix", "webstone"]);
+        let json = load(&server.url(), &options);
+        (json, asked(server))
+    });
+    let unfinished = [&one, &three].map(|(json, _)| count(json, "unfinished"));
+    assert_eq!(count(&one.0, "sent"), count(&three.0, "sent"));
+    if unfinished == [0, 0] {
+        assert_eq!(one.1, three.1, "documents and how often each was asked for");
+    }
+    let json = &three.0;
+    let classes = member(json, "classes").as_array().expect("a list of classes");
+    let labels: Vec<&str> = classes.iter().filter_map(|row| row["label"].as_str()).collect();
+    assert_eq!(labels, ["to 64.0 KiB", "64.0 KiB to 1.00 MiB", "over 1.00 MiB"]);
+    let of = |row: &Value, name: &str| row[name].as_u64().unwrap_or_else(|| panic!("no '{name}' in {row:#}"));
+    assert_eq!(classes.iter().map(|row| of(row, "requests")).sum::<u64>(), count(json, "sent"));
+    for row in classes.iter().filter(|row| of(row, "ok") > 0) {
+        assert_eq!(row["response_p50_us"]["n"].as_u64(), Some(of(row, "ok")), "a histogram of all workers: {row:#}");
+    }
+    assert_eq!(three.1.values().sum::<u64>(), count(json, "ok") + count(json, "unfinished"));
+}
+
+#[test]
+fn a_rate_series_over_workers_is_the_one_of_one_client_at_every_instant() {
+    if let Some(why) = DocumentServer::missing() {
+        return skipped(&why);
+    }
+    let server = DocumentServer::start(&["--mix", "webstone"]);
+    let kept = open_dir();
+    let series = kept.path().join("surge.txt");
+    std::fs::write(&series, "90\n0\n10\n").expect("a file in a temporary folder");
+    let path = series.to_str().expect("temporary paths are text");
+    let options = ["--rate-series", path, "--rate", "500", "--duration", "1200ms", "--any-status", "--seed", "5"];
+    let (one, out) = (from_one(&server.url(), &options), kept.path().join("run"));
+    let out = out.to_str().expect("temporary paths are text");
+    let three = from_three(&server.url(), &[&options[..], &["--out", out]].concat());
+    assert_eq!(count(&one, "sent"), count(&three, "sent"));
+    // Nothing is meant to leave in the middle third.
+    let rows = std::fs::read_to_string(kept.path().join("run/points/000/series.csv")).expect("the series is kept");
+    let completed: Vec<u64> = rows.lines().skip(1).filter_map(|row| row.split(',').nth(1)?.parse().ok()).collect();
+    assert!(
+        completed.len() == 12 && completed.iter().take(8).sum::<u64>() * 5 > completed.iter().sum::<u64>() * 4,
+        "{rows}"
+    );
+    assert_eq!(server.end_and_read_log().len() as u64, count(&one, "sent") + count(&three, "sent"));
+}
+
+/// Workers know the authority by its content: the file is the driver's.
+#[test]
+fn tls_over_workers_is_counted_as_the_server_counts_it() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(program("openssl").is_some(), "openssl is not installed (apt-get install openssl)");
+    let server = SecureServer::start("127.0.0.1");
+    let authority = server.ca();
+    let worker = format!("cd / && {}", worker());
+    let mut command = from(&[worker.as_str(); 3], &[&server.url(), "--connections", "6", "--duration", "500ms"]);
+    command.args(["--requests-per-connection", "5", "--tls-ca"]).arg(authority.file_name().expect("it has a name"));
+    let json = run(command.current_dir(authority.parent().expect("it lies in a folder"))).exits_with(0).json();
+    let (logged, _) = server.end_and_count();
+    let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
+    assert!(ok > 20 && count(&json, "sent") == ok + unfinished, "{json:#}");
+    assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} ok: {json:#}");
+    let handshakes = figure(&json, "client.tls_handshake_p50_us")["n"].as_u64().expect("handshakes are timed");
+    // As many connections as five requests each take, and those that had begun.
+    assert!(handshakes >= ok / 5 && handshakes <= ok.div_ceil(5) + 12, "{handshakes} handshakes for {ok} answers");
+}
+
+#[test]
+fn fixed_bandwidth_and_read_rate_over_workers_hold_for_every_connection() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    for pace in [&["--asked-bandwidth", "400kbit"][..], &["--read-rate", "50k"]] {
+        let options = [&["--connections", "7", "--duration", "1500ms"][..], pace].concat();
+        let json = from_three(&server.url("100k.bin"), &options);
+        let bandwidth = figure(&json, "client.connection_bits_per_sec");
+        assert_eq!(bandwidth["n"].as_u64(), Some(7), "of each connection of each worker: {json:#}");
+        // A tenth of a second of it may come at once.
+        assert!(bandwidth["value"].as_f64().is_some_and(|bits| bits > 1e5 && bits < 4.6e5), "{bandwidth}");
+        if pace[0] == "--asked-bandwidth" {
+            assert_eq!(figure(&json, "client.conforming_ratio")["n"].as_u64(), Some(7), "{json:#}");
+        }
+    }
+}
+
+#[test]
+fn requests_per_connection_over_workers_are_those_that_the_server_sees() {
+    if let Some(why) = DocumentServer::missing() {
+        return skipped(&why);
+    }
+    let server = DocumentServer::start(&["--mix", "webstone"]);
+    let options = ["--requests-per-connection", "4", "--connections", "6", "--duration", "400ms", "--any-status"];
+    let json = from_three(&server.url(), &options);
+    let answers = server.end_and_read_log();
+    let mut carried: BTreeMap<u64, u64> = BTreeMap::new();
+    answers.iter().for_each(|answer| *carried.entry(answer.connection).or_insert(0) += 1);
+    assert!(carried.values().all(|requests| *requests <= 4), "{carried:?}");
+    let short = carried.values().filter(|requests| **requests < 4).count();
+    assert!(carried.len() > 6 && short <= 6, "the last ones of six connections may be short: {carried:?}");
+    let answered = count(&json, "ok") + count(&json, "non_2xx");
+    assert!((answered..=answered + count(&json, "unfinished")).contains(&(answers.len() as u64)), "{json:#}");
+}
+
+#[test]
+fn a_server_that_the_run_starts_is_loaded_by_workers_and_ends_with_it() {
+    let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
+    let port = free_port().to_string();
+    let worker = worker();
+    let mut command = from(&[worker.as_str(); 2], &[&format!("redis://127.0.0.1:{port}"), "--connections", "4"]);
+    command.args(["--duration", "500ms", "--"]).arg(redis).args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+    let json = run(&mut command).exits_with(0).json();
+    assert!(count(&json, "ok") > 0, "{json:#}");
+    let cost = figure(&json, "server.cpu_us_per_request");
+    assert!(cost["value"].as_f64().is_some_and(|us| us > 0.0), "it is watched from here: {cost}");
+    assert!(std::net::TcpStream::connect(format!("127.0.0.1:{port}")).is_err(), "it lives on");
+}
+
+/// Established connections of a server on loopback.
+fn established(port: u16) -> usize {
+    let text = std::fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
+    let at = format!(":{port:04X}");
+    let rows = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    rows.filter(|words| words.len() > 3 && words[3] == "01" && words[1].ends_with(&at)).count()
+}
+
+#[test]
+fn cold_connections_are_divided_over_workers_and_gone_with_them() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let worker = worker();
+    let mut command = from(&[worker.as_str(); 3], &[&server.url("128.bin"), "--cold", "100", "--rate", "50"]);
+    let mut running = Running::start(command.args(["--connections", "6", "--duration", "1500ms"]));
+    running.wait_until("the cold connections are there", || established(server.port) >= 100);
+    let json = running.wait().exits_with(0).json();
+    let cold = figure(&json, "client.cold_connections");
+    assert_eq!(cold["value"].as_f64(), Some(100.0), "{json:#}");
+    assert!(count(&json, "ok") > 0 && count(&json, "sent") == count(&json, "ok") + count(&json, "unfinished"));
+    let until = Instant::now() + Duration::from_secs(60);
+    while established(server.port) > 0 {
+        assert!(Instant::now() < until, "{} connections outlive their workers", established(server.port));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Nothing listens at the target: a connection would have been noticed.
+#[test]
+fn cold_connections_that_do_not_fit_the_workers_are_refused_with_a_table_before_one_is_opened() {
+    let worker = format!("ulimit -n 300; export STRAINGAUGE_COLD=descriptors; {}", worker());
+    let mut command = from(&[worker.as_str(); 2], &["http://127.0.0.1:9/", "--cold", "1M", "--connections", "10"]);
+    let said = run(&mut command).exits_with(2);
+    let rows: Vec<&str> =
+        said.err.lines().filter(|line| line.starts_with("client 1 ") || line.starts_with("client 2 ")).collect();
+    assert_eq!(rows.len(), 2, "a row for each: {}", said.err);
+    // 64 processes with 300 descriptors each, of which 128 are for other things; five hot connections.
+    assert!(rows.iter().all(|row| row.contains("11,008") && row.contains("11,003")), "{}", said.err);
+    assert!(said.err.contains("977,994 lacking"), "{}", said.err);
+    said.complains_of(&["1,000,000 cold connections", "2 clients", "977,994 are too many"]);
+}
+
+/// A server of another protocol, and how many commands it has answered by its own count.
+struct Store {
+    child: std::process::Child,
+    port: u16,
+}
+
+impl Store {
+    fn start(program: &std::path::Path, options: impl Fn(&str) -> Vec<String>) -> Store {
+        let port = free_port();
+        let mut command = std::process::Command::new(program);
+        command.args(options(&port.to_string())).stdin(std::process::Stdio::null());
+        let child = command.stdout(std::process::Stdio::null()).spawn().expect("the server starts");
+        let started = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(started.elapsed() < Duration::from_secs(60), "it does not accept");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Store { child, port }
+    }
+
+    /// The numbers after these words in the answer to a command.
+    fn counts(&self, command: &[u8], words: &[&str]) -> u64 {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("it accepts");
+        stream.write_all(command).expect("it takes a command");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it ends the connection after QUIT");
+        let number = |word: &&str| -> u64 {
+            let (_, rest) = text.split_once(*word).unwrap_or_else(|| panic!("no '{word}' in {text}"));
+            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+        };
+        words.iter().map(number).sum()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Commands that workers were answered, as the server counts them.
+fn is_counted_by(store: &Store, url: &str, command: &[u8], words: &[&str]) {
+    let json = from_three(url, &["--connections", "6", "--duration", "300ms", "--pipeline", "3", "--keys", "50"]);
+    let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
+    assert!(ok > 0 && count(&json, "sent") + count(&json, "carried_in") == ok + unfinished, "{json:#}");
+    let counted = store.counts(command, words);
+    assert!((ok..=ok + unfinished).contains(&counted), "{counted} by the server, {ok} ok, {unfinished} unfinished");
+}
+
+#[test]
+fn redis_over_workers_is_counted_as_redis_counts_it() {
+    let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
+    let words = |port: &str| {
+        ["--port", port, "--bind", "127.0.0.1", "--save", "", "--requirepass", "hush"].map(String::from).to_vec()
+    };
+    let store = Store::start(&redis, words);
+    let url = format!("redis://:hush@127.0.0.1:{}/1", store.port);
+    let ask = b"AUTH hush\r\nINFO commandstats\r\nQUIT\r\n";
+    is_counted_by(&store, &url, ask, &["cmdstat_get:calls=", "cmdstat_set:calls="]);
+}
+
+#[test]
+fn memcached_over_workers_is_counted_as_memcached_counts_it() {
+    let Some(memcached) = program("memcached") else { return skipped("there is no memcached") };
+    let words = |port: &str| ["-p", port, "-U", "0", "-l", "127.0.0.1", "-u", "nobody"].map(String::from).to_vec();
+    let store = Store::start(&memcached, words);
+    let url = format!("memcached://127.0.0.1:{}", store.port);
+    is_counted_by(&store, &url, b"stats\r\nquit\r\n", &["STAT cmd_get ", "STAT cmd_set "]);
+}

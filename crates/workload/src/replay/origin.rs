@@ -1,0 +1,32 @@
+//! The log time at which a replay starts.
+
+use super::ReplayOptions;
+
+/// The earliest time of the lines in the first sorting window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin {
+    at_ns: Option<i64>,
+    is_fixed: bool,
+}
+
+impl Origin {
+    pub(super) fn new(options: &ReplayOptions) -> Self {
+        Origin { at_ns: options.origin_ns, is_fixed: options.origin_ns.is_some() }
+    }
+
+    /// Takes the time of a line, as moved up: one stray line of last year must not put a year before the first request.
+    pub(super) fn see(&mut self, time_ns: i64, line: u64, options: &ReplayOptions) {
+        if self.is_fixed {
+            return;
+        }
+        let origin = self.at_ns.map_or(time_ns, |origin| origin.min(time_ns));
+        self.at_ns = Some(origin);
+        // From here on nothing earlier can leave the window, in no share: the same lines decide in all of them.
+        let width_ns = i64::try_from(options.reorder_ns).unwrap_or(i64::MAX);
+        self.is_fixed = time_ns >= origin.saturating_add(width_ns) || line >= options.held_limit as u64;
+    }
+
+    pub(super) fn at_ns(&self) -> Option<i64> {
+        self.at_ns
+    }
+}

@@ -1,0 +1,91 @@
+//! One log as several: the lines of each client in the part that holds it ([`Share::holds`]), in the log's order, as they
+//! were logged. A replayer of a part sends what a replayer of the whole log with that share would send.
+
+use super::ReplayOptions;
+use super::order::Window;
+use super::origin::Origin;
+use crate::stable_hash;
+use crate::trace::{TraceError, TraceReader};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use record::Share;
+use std::io::Write;
+
+/// What the parts of a log do not know of the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitCounts {
+    /// The log's earliest time ([`ReplayOptions::origin_ns`]).
+    pub origin_ns: i64,
+    /// Lines earlier than a line before them.
+    pub went_back: u64,
+    /// The most that a line's time was before the latest of the lines above it.
+    pub back_max_ns: u64,
+    /// Lines too late to be sorted.
+    pub clamped: u64,
+}
+
+/// Divides the log in `reader`: `give` gets the number of a part and some bytes of it, at most about `piece_bytes`, which
+/// together are a log compressed with gzip. A part without clients is empty. Memory is bounded by a piece for each part.
+///
+/// # Errors
+///
+/// A log that cannot be read further, or the error of `give`.
+pub fn split<E: From<TraceError>>(
+    reader: &mut TraceReader,
+    parts: u32,
+    piece_bytes: usize,
+    mut give: impl FnMut(u32, Vec<u8>) -> Result<(), E>,
+) -> Result<SplitCounts, E> {
+    let options = ReplayOptions::default();
+    let window = || Window::new(options.reorder_ns, options.held_limit);
+    let mut whole = window();
+    let mut windows: Vec<Window> = (0..parts.max(1)).map(|_| window()).collect();
+    // The line with the latest time so far.
+    let (mut latest_ns, mut latest) = (i64::MIN, Vec::new());
+    let mut origin = Origin::new(&options);
+    let fast = || GzEncoder::new(Vec::new(), Compression::fast());
+    let mut out: Vec<GzEncoder<Vec<u8>>> = (0..parts.max(1)).map(|_| fast()).collect();
+    let mut is_empty = vec![true; out.len()];
+    // Writing to memory cannot fail.
+    let put = |out: &mut GzEncoder<Vec<u8>>, bytes: &[u8]| out.write_all(bytes).unwrap_or_default();
+    while let Some(entry) = reader.next_entry()? {
+        let time_ns = whole.see(entry.time_ns);
+        origin.see(time_ns, entry.line, &options);
+        if !entry.directives.is_empty() {
+            out.iter_mut().for_each(|out| put(out, entry.directives));
+        }
+        let index = (stable_hash(entry.client) % u64::from(parts.max(1))) as u32;
+        debug_assert!(Share { index, of: parts.max(1) }.holds(stable_hash(entry.client)));
+        let place = index as usize;
+        is_empty[place] = false;
+        if windows[place].see(entry.time_ns) != time_ns {
+            // Moved up, as a line of another client was much later: that line says so in this part, too. No replayer of the
+            // part has its client, so it is not sent.
+            windows[place].see(latest_ns);
+            put(&mut out[place], &latest);
+        }
+        if entry.time_ns >= latest_ns {
+            latest_ns = entry.time_ns;
+            latest.clear();
+            latest.extend_from_slice(entry.text);
+            latest.push(b'\n');
+        }
+        put(&mut out[place], entry.text);
+        put(&mut out[place], b"\n");
+        if out[place].get_ref().len() >= piece_bytes {
+            give(index, std::mem::take(out[place].get_mut()))?;
+        }
+    }
+    for (index, (out, is_empty)) in out.into_iter().zip(is_empty).enumerate() {
+        let rest = out.finish().unwrap_or_default();
+        if !is_empty && !rest.is_empty() {
+            give(index as u32, rest)?;
+        }
+    }
+    Ok(SplitCounts {
+        origin_ns: origin.at_ns().unwrap_or(0),
+        went_back: whole.went_back,
+        back_max_ns: whole.back_max_ns,
+        clamped: whole.clamped,
+    })
+}
