@@ -484,8 +484,9 @@ impl Conduct<'_> {
             if self.must_end() {
                 return false;
             }
-            // All are done before that: a log is at its end.
-            let are_done = |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done(_));
+            // All that are left are done before that: a log is at its end.
+            let are_done =
+                |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done(_) | WorkerState::Lost(_));
             if now >= until_ns || self.live.iter().all(are_done) {
                 return true;
             }
