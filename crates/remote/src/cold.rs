@@ -1,6 +1,6 @@
 //! Cold connections over several machines: what each has for them, how they are divided, and a worker's part of them.
 
-use crate::error::{Result, system, unusable};
+use crate::error::{NoRoom, Result, system, unusable};
 use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
 use crate::serve::complete;
 use crate::sources::Sources;
@@ -68,15 +68,6 @@ impl Limits {
             [(self.ports, "ports"), (self.descriptors.unwrap_or(u64::MAX), "descriptors"), (self.memory, "memory")];
         all.into_iter().min_by_key(|(count, _)| *count).expect("there are three")
     }
-}
-
-/// Why cold connections do not fit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoRoom {
-    /// What each machine has, in lines.
-    pub table: Vec<String>,
-    /// One sentence.
-    pub why: String,
 }
 
 /// Divides cold connections over machines: as evenly as what they have allows. `is_local`: the server is on the same machine.

@@ -1,9 +1,17 @@
 //! Errors of workers, and their one sentence in the protocol.
 
-use crate::cold::NoRoom;
 use crate::protocol::ProtocolError;
 use load::LoadError;
 use observe::ObserveError;
+
+/// Why cold connections do not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoRoom {
+    /// What each machine has, in lines.
+    pub table: Vec<String>,
+    /// One sentence.
+    pub why: String,
+}
 
 /// Why workers could not do their part.
 #[derive(Debug, thiserror::Error)]

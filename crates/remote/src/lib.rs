@@ -8,8 +8,8 @@
 //!
 //! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with
 //! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `fleet`, `merge`
-//! (shares and sums; `consistency` checks results), `inputs` (files that plans name), `cold` (cold connections over machines), `account` (the report on each worker), `complaints` (its standard
-//! error), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker connects from).
+//! (shares and sums; `consistency` checks results), `inputs` (files that plans name), `cold` (cold connections over
+//! machines), `account` (the report on each worker), `complaints` (its standard error), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker connects from).
 
 mod account;
 mod cold;
@@ -35,8 +35,7 @@ mod watcher;
 mod properties;
 
 pub use account::leave_out_uncounted;
-pub use cold::NoRoom;
-pub use error::RemoteError;
+pub use error::{NoRoom, RemoteError};
 pub use fleet::{Fleet, OnLoss};
 pub use inputs::{Handing, InputFiles, InputStore};
 pub use link::Source;

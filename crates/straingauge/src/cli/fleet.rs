@@ -12,8 +12,8 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Other machines")]
 pub struct FleetOptions {
-    /// Send the load from this worker instead, as in 'ssh c1 straingauge load --worker' (repeatable: rate and connections
-    /// are split, results added up)
+    /// Send the load from this worker instead, as in 'ssh c1 straingauge load --worker' (repeatable: each sends a
+    /// part of the load, results are added up)
     #[arg(long = "client", value_name = "COMMAND")]
     pub client: Vec<String>,
     /// When a worker is lost: stop the others, or continue without it [default: {on_worker_loss}]
