@@ -2,7 +2,6 @@
 
 use crate::error::{NoRoom, Result, system, unusable};
 use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
-use crate::serve::complete;
 use crate::sources::Sources;
 use load::cold::{ColdHerd, ColdRoom, Keep, PATIENCE, room};
 use record::LoadPlan;
@@ -140,8 +139,7 @@ impl Cold {
     /// What there is for cold connections of this plan, which [`hold`](Self::hold) is about from now on.
     pub(crate) fn ask(&mut self, message: PlanMessage, sources: &Sources) -> Result<ColdRoom> {
         let mut plan = message.into_plan()?;
-        complete(&mut plan);
-        sources.apply(&mut plan)?;
+        sources.complete(&mut plan)?;
         let room = room(&plan, Keep::of_environment())?;
         self.plan = Some(plan);
         Ok(room)

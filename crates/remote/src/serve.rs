@@ -9,8 +9,8 @@ use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
 use crate::session::{self, Ended, Lease, Order};
 use crate::sources::Sources;
 use load::{LoadEvents, Progress, Supply};
+use record::sentence;
 use record::time::monotonic_ns;
-use record::{LoadPlan, machine, sentence};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -82,22 +82,11 @@ fn drive(
     orders: &Receiver<Order>,
 ) -> Result<WireResult> {
     let mut plan = message.into_plan()?;
-    complete(&mut plan);
-    sources.apply(&mut plan)?;
+    sources.complete(&mut plan)?;
     load::check(&plan)?;
     let mut events = Reporting { lease, out, orders, started_late_ns: 0 };
     let result = load::run_supplied(&plan, supply, &lease.stop, &mut events)?;
     Ok(WireResult::new(result, events.started_late_ns)?)
-}
-
-/// Fills in the settings that the driver leaves to this machine.
-pub(crate) fn complete(plan: &mut LoadPlan) {
-    if plan.threads == 0 {
-        let cpus = machine::allowed_cpus().len();
-        let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
-        plan.threads = if is_local { (cpus / 2).max(1) } else { cpus.max(1) };
-    }
-    plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
 }
 
 /// Reports the load's progress to the driver, and waits for its start.

@@ -2,7 +2,7 @@
 //! plan.
 
 use crate::error::{Result, system, unusable};
-use record::LoadPlan;
+use record::{LoadPlan, machine};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,8 +16,14 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Puts those of the target's family into a plan.
-    pub fn apply(&self, plan: &mut LoadPlan) -> Result<()> {
+    /// Fills in what the driver leaves to this machine: the threads of a plan, and the addresses of the target's family.
+    pub fn complete(&self, plan: &mut LoadPlan) -> Result<()> {
+        if plan.threads == 0 {
+            let cpus = machine::allowed_cpus().len();
+            let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
+            plan.threads = if is_local { (cpus / 2).max(1) } else { cpus.max(1) };
+        }
+        plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
         let mut addresses = self.addresses.clone();
         if let Some(name) = &self.interface {
             addresses.extend(addresses_of(name)?);
