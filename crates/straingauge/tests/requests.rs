@@ -184,10 +184,12 @@ fn cheap_requests_are_watched_in_part_or_not_at_all() {
     let dir = open_dir();
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/128.bin");
-    let mut command = straingauge(["load", &url, "--overhead", "0.1%", "--duration", "1s", "--json", "--quiet"]);
+    let mut command = straingauge(["load", &url, "--overhead", "0.01%", "--duration", "1s", "--json", "--quiet"]);
     command.arg("--").args(serve_words(Kind::Nginx, port, &dir.path().join("state"), "0.0.0.0"));
     let point = run(&mut command).exits_with(0).json()["point"].clone();
-    let why = point["watched"]["why_not"].as_str().expect("a thousandth is not enough to count each request of nginx");
+    let why = point["watched"]["why_not"]
+        .as_str()
+        .expect("a ten-thousandth is not enough to count each request of nginx, however busy the machine");
     assert!(why.contains("budget"), "{why}");
     assert!(value(&point, "watch.client_difference_ratio").is_none(), "a part is not compared with the whole");
     assert!(value(&point, "watch.accepted_per_sec").is_some(), "connections cost nothing a request");
