@@ -52,7 +52,9 @@ fn kernel(needed: &[&str]) -> Option<Kernel> {
         let Some(version) = name.strip_prefix("vmlinuz-") else { continue };
         // Debian 13 and later have /usr/lib only.
         let modules = ["lib", "usr/lib"].map(|lib| root.join(lib).join("modules").join(version).join("kernel"));
-        if let Some(modules) = modules.into_iter().find(|place| needed.iter().all(|module| file_of(place, module).is_some())) {
+        if let Some(modules) =
+            modules.into_iter().find(|place| needed.iter().all(|module| file_of(place, module).is_some()))
+        {
             return Some(Kernel { image: entry.path(), modules });
         }
     }

@@ -3,9 +3,9 @@
 use crate::LoadError;
 use crate::check::check;
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
+use crate::http2::{Ended, Session, error_name};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
-use crate::http2::{Ended, Session, error_name};
 use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, http2_requests};
 use record::protocol::Protocol;
 use record::{LoadPlan, Outside, Share};

@@ -248,10 +248,19 @@ impl Protocol {
             Protocol::Memcached(plan) => mix("get", "set", &plan.keyspace),
             Protocol::Tcp(plan) => format!("{} bytes", plan.send.len()),
         };
-        Some(match self.pipeline() {
-            1 => what,
-            depth => format!("{what}, {depth} in flight on a connection"),
-        })
+        Some(format!("{what}{}", self.depth_words()))
+    }
+
+    /// The version of HTTP and how it is used, where it is not 1.1.
+    pub fn version_words(&self) -> Option<String> {
+        matches!(self, Protocol::Http2(_)).then(|| format!("HTTP/2{}", self.depth_words()))
+    }
+
+    fn depth_words(&self) -> String {
+        match self.pipeline() {
+            1 => String::new(),
+            depth => format!(", {depth} in flight on a connection"),
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! Width is samples. A frame has the colour of the layer that it names; a helper and an unknown function that of their
 //! caller. Frames narrower than a third of a pixel are left out.
 
-use analyze::compare::costs::STACK_COUNTS_PER_NS;
 use crate::text::in_markup;
+use analyze::compare::costs::STACK_COUNTS_PER_NS;
 use record::layers::{Layer, Role, Rule};
 use record::profile::folded::{Folded, KERNEL_MARK};
 use std::collections::BTreeMap;

@@ -39,9 +39,23 @@ fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
 fn a_wrong_password_is_reported_before_any_load() {
     let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
     let port = free_port().to_string();
-    let mut command = straingauge(["load", &format!("redis://:not-it@127.0.0.1:{port}"), "--duration", "1h", "--isolate", "never"]);
-    command.args(["--quiet", "--"]).arg(redis).args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--requirepass", "hush-hush"]);
-    let said = run(&mut command).exits_with(1).complains_of(&["refused the opening", "WRONGPASS", "check the user, the password"]);
+    let mut command =
+        straingauge(["load", &format!("redis://:not-it@127.0.0.1:{port}"), "--duration", "1h", "--isolate", "never"]);
+    command.args(["--quiet", "--"]).arg(redis).args([
+        "--port",
+        &port,
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--requirepass",
+        "hush-hush",
+    ]);
+    let said = run(&mut command).exits_with(1).complains_of(&[
+        "refused the opening",
+        "WRONGPASS",
+        "check the user, the password",
+    ]);
     assert!(!said.err.contains("not-it"), "{}", said.err);
 }
 

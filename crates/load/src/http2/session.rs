@@ -25,7 +25,8 @@ const NONE: u32 = u32::MAX;
 
 const HTTP_1: Malformed = Malformed("the server answered HTTP/1.1, not HTTP/2: leave out --http2");
 const TLS: Malformed = Malformed("the server answered TLS: write the URL with https");
-const NOT_HTTP_2: Malformed = Malformed("the server does not speak HTTP/2: its connection does not begin with SETTINGS");
+const NOT_HTTP_2: Malformed =
+    Malformed("the server does not speak HTTP/2: its connection does not begin with SETTINGS");
 const TOO_LONG_FRAME: Malformed = Malformed("a frame of HTTP/2 is longer than the 16384 bytes that we allow");
 const WRONG_LENGTH: Malformed = Malformed("a frame of HTTP/2 has a length that its kind does not have");
 const WRONG_STREAM: Malformed = Malformed("a frame of HTTP/2 is of a stream that its kind cannot be of");
@@ -40,7 +41,8 @@ const TOO_MANY_INTERIM: Malformed = Malformed("more than 100 interim (1xx) respo
 const PUSHED: Malformed = Malformed("the server pushes a response (PUSH_PROMISE), though we do not allow it");
 const OVER_WINDOW: Malformed = Malformed("the server sends more than the window of HTTP/2 allows");
 const WRONG_WINDOW: Malformed = Malformed("the server opens a window of HTTP/2 by nothing, or beyond 2 GiB");
-const FLOOD: Malformed = Malformed("the server sends 10000 frames that demand an answer (PING, SETTINGS), and no response");
+const FLOOD: Malformed =
+    Malformed("the server sends 10000 frames that demand an answer (PING, SETTINGS), and no response");
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

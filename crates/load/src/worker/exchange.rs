@@ -70,8 +70,6 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             State::Busy => return self.take_response_bytes(slot, count, now),
             State::Opening => return self.take_opening(slot, count, now),
             State::Idle if A::IS_MULTIPLEXED => return self.take_responses(slot, count, now),
-            // The last words of a server that has announced to close.
-            State::Lingering if A::IS_MULTIPLEXED => {}
             State::Idle => {
                 // Bytes without a request: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[..count]);

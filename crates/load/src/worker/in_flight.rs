@@ -204,14 +204,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if !connection.has(LAST_REQUEST | PEER_CLOSED) && connection.stream.is_keep_alive() {
             return;
         }
-        let (is_open, failures) = (!connection.has(PEER_CLOSED), connection.failures);
-        if is_open && !connection.stream.is_keep_alive() {
-            // The server has announced to close: the side that closes first keeps the port in TIME_WAIT.
-            let connection = &mut self.connections[slot];
-            (connection.state, connection.since_ns) = (State::Lingering, now);
-            return;
-        }
-        self.drop_socket(slot, now, is_open);
+        // A server that has said GOAWAY may well wait for the client to close.
+        let (closed_first, failures) = (!connection.has(PEER_CLOSED), connection.failures);
+        self.drop_socket(slot, now, closed_first);
         if failures > 1 {
             return self.back_off(slot, now, 500_000);
         }
@@ -276,7 +271,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let connection = &mut self.connections[slot];
             // No request has a target yet: the field counts the replies that are still to come.
             let fed = match connection.target {
-                0 if !A::IS_MULTIPLEXED => Err(crate::framing::Malformed("more bytes than the opening of the connection is answered with")),
+                0 if !A::IS_MULTIPLEXED => {
+                    Err(crate::framing::Malformed("more bytes than the opening of the connection is answered with"))
+                }
                 _ => self.protocol.feed(&mut connection.stream, 0, &self.buffer[at..count]),
             };
             match fed {

@@ -45,8 +45,12 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
         return std::fs::write(Path::new(VERIFIED), lines).expect("a file of the tests");
     }
     for (name, count) in found {
-        let before = counts.get(&name).unwrap_or_else(|| panic!("no count of '{name}' is kept: UPDATE_EXPECT=1 keeps it"));
-        assert!(count as f64 <= GROWTH * *before as f64, "the verifier processes {count} instructions of '{name}', {before} before");
+        let before =
+            counts.get(&name).unwrap_or_else(|| panic!("no count of '{name}' is kept: UPDATE_EXPECT=1 keeps it"));
+        assert!(
+            count as f64 <= GROWTH * *before as f64,
+            "the verifier processes {count} instructions of '{name}', {before} before"
+        );
     }
 }
 

@@ -40,7 +40,9 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
         refuse(&pipeline, "redis://, memcached:// and tcp://")?;
         if asked.http2 {
             refuse_what_is_http_1s(options)?;
-            return Ok(Protocol::Http2(Http2Plan { streams: at_least_one("--streams", asked.streams, defaults::STREAMS)? }));
+            return Ok(Protocol::Http2(Http2Plan {
+                streams: at_least_one("--streams", asked.streams, defaults::STREAMS)?,
+            }));
         }
         let streams = [(asked.streams.is_some(), "--streams")];
         refuse_typed(&streams, |option| format!("{option} is for HTTP/2: give --http2 too, or leave it out"))?;
