@@ -1,8 +1,8 @@
 //! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`, and
-//! `redis=PIPELINE` for Redis instead of HTTP.
+//! `redis=PIPELINE` for Redis or `http2=STREAMS` for HTTP/2 instead of HTTP/1.1.
 
 use load::{LoadEvents, check, run};
-use record::protocol::{Protocol, RedisPlan};
+use record::protocol::{Http2Plan, Protocol, RedisPlan};
 use record::{Arrival, LoadPlan, Pace};
 use std::sync::atomic::AtomicBool;
 
@@ -35,6 +35,10 @@ fn main() {
             redis.keyspace.read_ratio = 1.0;
             LoadPlan { protocol: Protocol::Redis(redis), targets: Vec::new(), ..plan }
         }
+    };
+    let plan = match arguments.iter().find_map(|text| text.strip_prefix("http2=")?.parse().ok()) {
+        None => plan,
+        Some(streams) => LoadPlan { protocol: Protocol::Http2(Http2Plan { streams }), ..plan },
     };
     if let Err(error) = check(&plan) {
         eprintln!("{error}");

@@ -20,9 +20,11 @@ const MAX_RATE_PER_SEC: f64 = 1e9;
 /// Checks whether the plan can be run on this machine; the error names the remedy. Opens no connection.
 pub fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     check_numbers(plan)?;
-    match plan.protocol.is_http() {
-        true => check_request(plan)?,
-        false => protocol::check(plan)?,
+    if plan.protocol.is_http() {
+        check_request(plan)?;
+    }
+    if !plan.protocol.is_http_1() {
+        protocol::check(plan)?;
     }
     check_workload(plan)?;
     check_cpus(plan)?;

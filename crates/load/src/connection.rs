@@ -1,6 +1,7 @@
 //! One connection of the engine, as small as possible: a thread walks over ten thousand of them.
 
 use crate::ports::{Lease, PortChoice};
+use crate::worker::protocol::UnderWay;
 
 /// The state of a connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub(crate) struct Connection<F> {
     pub(crate) stream: F,
     /// When the current [`State`] began, for the states that use it.
     pub(crate) since_ns: u64,
-    /// Intended send of the request under way; of several, of the oldest one, as the fields below.
+    /// Intended send of the request under way; of several, of the one that is described, as the fields below.
     pub(crate) intended_ns: u64,
     /// First byte of the response under way; 0 = none yet.
     pub(crate) first_byte_ns: u64,
@@ -82,6 +83,24 @@ impl<F: Default> Connection<F> {
 }
 
 impl<F> Connection<F> {
+    /// The request that is described here.
+    #[inline]
+    pub(crate) fn under_way(&self) -> UnderWay {
+        let Connection { intended_ns, since_ns, first_byte_ns, target, .. } = *self;
+        UnderWay { intended_ns, since_ns, first_byte_ns, target }
+    }
+
+    /// Describes another request.
+    #[inline]
+    pub(crate) fn describe(&mut self, request: UnderWay) {
+        UnderWay {
+            intended_ns: self.intended_ns,
+            since_ns: self.since_ns,
+            first_byte_ns: self.first_byte_ns,
+            target: self.target,
+        } = request;
+    }
+
     #[inline]
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0

@@ -91,7 +91,7 @@ pub fn run_supplied(
     check(plan)?;
     let address = choose_address(plan, stop);
     let requests = Requests::new(plan);
-    let tls = TlsSetting::of(&plan.clients)?;
+    let tls = TlsSetting::of(plan)?;
     let rules = port_rules(plan);
     let threads = plan.threads.min(plan.connections as usize).max(1);
     let rules = crate::ports::PortRules { threads: threads as u64, ..rules };

@@ -1,4 +1,4 @@
-//! The clients: a load engine for HTTP/1.1, Redis, memcached and raw TCP that measures without coordinated omission and
+//! The clients: a load engine for HTTP/1.1, HTTP/2, Redis, memcached and raw TCP that measures without coordinated omission and
 //! without becoming the bottleneck unnoticed.
 //!
 //! ```no_run
@@ -32,6 +32,7 @@ mod engine;
 mod error;
 pub mod framing;
 mod herd;
+pub mod http2;
 mod merge;
 pub mod microbenchmark;
 mod poller;

@@ -3,9 +3,10 @@
 use crate::LoadError;
 use crate::check::check;
 use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
+use crate::http2::{Ended, Session, error_name};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
-use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp};
+use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, http2_requests};
 use record::protocol::Protocol;
 use record::{LoadPlan, Outside, Share};
 use std::io::{self, ErrorKind, Read, Write};
@@ -57,6 +58,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
                 return match &plan.protocol {
                     Protocol::Http if asks => exchange(plan, *address, stream, timeout).map(Some),
                     Protocol::Http => Ok(None),
+                    Protocol::Http2(_) => http2(&to, stream),
                     Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), &to, stream),
                     Protocol::Memcached(memcached) => talk(Memcached::new(memcached, seed, alone), &to, stream),
                     Protocol::Tcp(tcp) => talk(Tcp::new(tcp), &to, stream),
@@ -115,7 +117,7 @@ fn secured(
 ) -> Result<Exchange, LoadError> {
     let network = |cause| LoadError::Network { address, cause };
     let socket = stream.try_clone().map_err(network)?;
-    let Some(setting) = TlsSetting::of(&plan.clients)? else {
+    let Some(setting) = TlsSetting::of(plan)? else {
         return Ok(Exchange { stream: Box::new(stream), socket });
     };
     let refused = |error: &rustls::Error| LoadError::Handshake { address, why: words(error) };
@@ -275,6 +277,73 @@ fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Opt
             reply.reset();
         }
     }
+}
+
+/// Opens a connection of HTTP/2; sends the first request, where that is wanted, and reads its response.
+fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, LoadError> {
+    let To { plan, address, timeout, asks } = *to;
+    let network = |cause| LoadError::Network { address, cause };
+    let foreign = |why: String| LoadError::Foreign { address, why };
+    let begun = Instant::now();
+    exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
+    let requests = http2_requests(plan);
+    let mut session = Session::<()>::default();
+    session.keep_location();
+    session.open(&requests);
+    let (mut is_open, mut received) = (false, 0u64);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        // A server may answer, and close, before it has read everything: read its answer first.
+        let sent = exchange.stream.write_all(session.out()).and_then(|()| exchange.stream.flush());
+        session.all_sent();
+        let count = match exchange.read(&mut buffer, begun, timeout) {
+            Ok(count @ 1..) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err(LoadError::ResponseTimeout { address, received, after_ms: timeout.as_millis() as u64 });
+            }
+            Ok(_) => return Err(foreign(ended_early(received))),
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => {
+                return Err(foreign(ended_early(received)));
+            }
+            Err(cause) => return Err(network(sent.err().unwrap_or(cause))),
+        };
+        received += count as u64;
+        let mut at = 0;
+        while at < count || session.has_more() {
+            let fed = session.feed(&buffer[at..count]).map_err(|why| foreign(why.0.into()))?;
+            at += fed.used;
+            match (session.current(), session.ended()) {
+                (Some(place), Some(Ended::Response)) => {
+                    let status = session.status(place);
+                    let location = session.location().map(|text| Outside::of_bytes(text, 200));
+                    return Ok(Some(ProbeResponse { status, location, error: None }));
+                }
+                (_, Some(Ended::Reset(code))) => {
+                    return Err(foreign(format!("the server reset the request's stream ({})", error_name(code))));
+                }
+                (_, Some(Ended::GoneAway(code))) => {
+                    return Err(foreign(format!(
+                        "the server ended the connection before it processed the request (GOAWAY, {})",
+                        error_name(code)
+                    )));
+                }
+                _ => {}
+            }
+            if !is_open && fed.is_complete {
+                is_open = true;
+                if !asks {
+                    return Ok(None);
+                }
+                session.put(&requests, 0, ());
+            }
+        }
+    }
+}
+
+fn ended_early(received: u64) -> String {
+    format!(
+        "the server closed the connection after {received} bytes, without a whole response: does this port speak HTTP/2?"
+    )
 }
 
 fn not_http(address: SocketAddr, malformed: Malformed, start: &[u8]) -> LoadError {

@@ -5,6 +5,7 @@
 //! differ by the requests under way at the window's ends.
 
 use crate::framing::{HTTP_2, is_http_2};
+use crate::http2::{REFUSED_STREAM, error_name};
 use crate::series::Series;
 use crate::socket::Errno;
 use record::{Latency, LoadCounts, Outside};
@@ -27,6 +28,10 @@ pub(crate) enum Failure {
     Malformed(&'static str),
     /// The same of another protocol than HTTP, in a sentence.
     Foreign(&'static str),
+    /// The server reset the request's stream of HTTP/2, with this error code.
+    StreamReset(u32),
+    /// The server ends a connection of HTTP/2 and does not process the request; with this error code.
+    GoneAway(u32),
     /// The server refused the opening of a connection: a password, a database.
     Unwelcome,
     LocalLimit(&'static str),
@@ -58,6 +63,8 @@ impl Failure {
             Failure::Truncated => "truncated",
             Failure::ClosedEarly => "closed early",
             Failure::Malformed(_) | Failure::Foreign(_) => "malformed",
+            Failure::StreamReset(_) => "stream reset",
+            Failure::GoneAway(_) => "gone away",
             Failure::Unwelcome => "unwelcome",
             Failure::LocalLimit(_) => "local limit",
             Failure::Other(_) => "other error",
@@ -76,6 +83,12 @@ impl Failure {
             Failure::Malformed(why) if why == HTTP_2.0 => why.into(),
             Failure::Malformed(why) => format!("not a valid HTTP/1.x response: {why}"),
             Failure::Foreign(why) => why.into(),
+            Failure::StreamReset(code) => format!("the server reset the request's stream ({})", error_name(code)),
+            Failure::GoneAway(code) => format!(
+                "the server ended the connection before it processed the request (GOAWAY, {}): does it limit the requests on \
+                 a connection?",
+                error_name(code)
+            ),
             Failure::Unwelcome => "the server refused the opening of the connection (AUTH or SELECT)".into(),
             Failure::LocalLimit(what) => format!("limit of this machine: {what}"),
             Failure::Other(error) => format!("network error: {}", error.io()),
@@ -296,8 +309,9 @@ impl Tally {
         if self.is_over(intended_ns, now_ns) {
             let outcomes = &mut self.counts.outcomes;
             *match failure {
-                Failure::Refused | Failure::Unwelcome => &mut outcomes.refused,
-                Failure::Reset => &mut outcomes.reset,
+                Failure::Refused | Failure::Unwelcome | Failure::GoneAway(_) => &mut outcomes.refused,
+                Failure::StreamReset(REFUSED_STREAM) => &mut outcomes.refused,
+                Failure::Reset | Failure::StreamReset(_) => &mut outcomes.reset,
                 Failure::TimedOut => &mut outcomes.timed_out,
                 Failure::ConnectTimedOut => &mut outcomes.connect_timed_out,
                 Failure::Truncated => &mut outcomes.truncated,

@@ -3,12 +3,14 @@
 
 mod cold;
 mod framing;
+mod http2;
 mod many_connections;
 mod microbenchmark;
 mod open_loop;
 mod outcomes;
 mod probing;
 mod protocols;
+mod real_http2;
 mod real_servers;
 mod reap;
 mod replay;

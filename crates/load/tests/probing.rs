@@ -92,19 +92,19 @@ const GOAWAY: &[u8] = b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x01";
 fn a_server_of_http_2_is_recognised_whenever_it_speaks() {
     for frame in [SETTINGS, GOAWAY] {
         let text = said(frame);
-        assert!(text.contains("speaks HTTP/2 only"), "{text}");
+        assert!(text.contains("speaks HTTP/2 only on this port"), "{text}");
         let text = first_error(move |mut stream| {
             if read_request(&mut stream).is_some() {
                 let _ = stream.write_all(frame);
             }
         });
-        assert!(text.contains("speaks HTTP/2 only"), "{text}");
+        assert!(text.contains("speaks HTTP/2 only on this port"), "{text}");
     }
     let text = first_error(|mut stream| {
         let _ = stream.write_all(SETTINGS);
         let _ = read_request(&mut stream);
     });
-    assert!(text.contains("speaks HTTP/2 only"), "unasked, as most do: {text}");
+    assert!(text.contains("speaks HTTP/2 only on this port"), "unasked, as most do: {text}");
 }
 
 /// The first example of what went wrong in a load.

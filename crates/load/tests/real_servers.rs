@@ -8,9 +8,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-struct Program {
+pub struct Program {
     child: Child,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Drop for Program {
@@ -21,7 +21,7 @@ impl Drop for Program {
 }
 
 /// Starts a program on a free port of loopback; `None`, with the reason on standard error, where it is not installed.
-fn started(test: &str, program: &str, arguments: impl Fn(u16) -> Vec<String>) -> Option<Program> {
+pub fn started(test: &str, program: &str, arguments: impl Fn(u16) -> Vec<String>) -> Option<Program> {
     for _ in 0..5 {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let spawned = Command::new(program)

@@ -18,9 +18,10 @@ pub struct Outcomes {
     pub ok: u64,
     /// Complete response with status 4xx or 5xx (also 1xx as a final answer); of other protocols, an error reply.
     pub non_2xx: u64,
-    /// The server refused the connection (ECONNREFUSED), or its opening (a password).
+    /// The server refused the connection (ECONNREFUSED), or its opening (a password), or a request (GOAWAY and
+    /// REFUSED_STREAM of HTTP/2).
     pub refused: u64,
-    /// The connection was reset while the request was under way.
+    /// The connection, or the stream of HTTP/2, was reset while the request was under way.
     pub reset: u64,
     /// No complete response within the timeout.
     pub timed_out: u64,

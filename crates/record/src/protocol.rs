@@ -11,12 +11,23 @@ pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Http,
+    /// HTTP/2.
+    Http2(Http2Plan),
     /// Redis' protocol (RESP2; replies of RESP3 are read too).
     Redis(RedisPlan),
     /// memcached's text protocol.
     Memcached(MemcachedPlan),
     /// Bytes over TCP, as described by the plan.
     Tcp(TcpPlan),
+}
+
+/// How HTTP/2 is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct Http2Plan {
+    /// Requests in flight on a connection, each a stream; at least 1.
+    pub streams: u32,
 }
 
 /// Which keys are asked for, and how large values are.
@@ -158,15 +169,20 @@ pub fn memcached_error(code: &[u8]) -> u16 {
 }
 
 impl Protocol {
-    /// Whether this is HTTP.
+    /// Whether this is HTTP, of any version: the plan has method and targets.
     pub fn is_http(&self) -> bool {
+        matches!(self, Protocol::Http | Protocol::Http2(_))
+    }
+
+    /// Whether this is HTTP/1.1.
+    pub fn is_http_1(&self) -> bool {
         *self == Protocol::Http
     }
 
     /// As in a URL.
     pub fn scheme(&self) -> &'static str {
         match self {
-            Protocol::Http => "http",
+            Protocol::Http | Protocol::Http2(_) => "http",
             Protocol::Redis(_) => "redis",
             Protocol::Memcached(_) => "memcached",
             Protocol::Tcp(_) => "tcp",
@@ -177,6 +193,7 @@ impl Protocol {
     pub fn pipeline(&self) -> u32 {
         match self {
             Protocol::Http => 1,
+            Protocol::Http2(plan) => plan.streams.max(1),
             Protocol::Redis(plan) => plan.pipeline.max(1),
             Protocol::Memcached(plan) => plan.pipeline.max(1),
             Protocol::Tcp(plan) => plan.pipeline.max(1),
@@ -194,7 +211,7 @@ impl Protocol {
             }
         };
         let word = match (self, status) {
-            (Protocol::Http, _) => None,
+            (Protocol::Http | Protocol::Http2(_), _) => None,
             (Protocol::Memcached(_), ANSWER) => Some("hit or stored".into()),
             (_, ANSWER) => Some("answer".into()),
             (Protocol::Redis(_), MISS) => Some("null".into()),
@@ -219,7 +236,7 @@ impl Protocol {
             )
         };
         let what = match self {
-            Protocol::Http => return None,
+            Protocol::Http | Protocol::Http2(_) => return None,
             Protocol::Redis(plan) if plan.commands.is_empty() => mix("GET", "SET", &plan.keyspace),
             Protocol::Redis(plan) => {
                 let commands: Vec<String> = plan.commands.iter().map(|words| words.join(" ")).collect();
@@ -231,10 +248,19 @@ impl Protocol {
             Protocol::Memcached(plan) => mix("get", "set", &plan.keyspace),
             Protocol::Tcp(plan) => format!("{} bytes", plan.send.len()),
         };
-        Some(match self.pipeline() {
-            1 => what,
-            depth => format!("{what}, {depth} in flight on a connection"),
-        })
+        Some(format!("{what}{}", self.depth_words()))
+    }
+
+    /// The version of HTTP and how it is used, where it is not 1.1.
+    pub fn version_words(&self) -> Option<String> {
+        matches!(self, Protocol::Http2(_)).then(|| format!("HTTP/2{}", self.depth_words()))
+    }
+
+    fn depth_words(&self) -> String {
+        match self.pipeline() {
+            1 => String::new(),
+            depth => format!(", {depth} in flight on a connection"),
+        }
     }
 }
 

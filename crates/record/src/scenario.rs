@@ -103,7 +103,7 @@ pub struct LoadPlan {
     #[serde(default)]
     pub clients: ClientPlan,
     /// The protocol. With another than HTTP, there are no targets, and the fields about HTTP are empty.
-    #[serde(default, skip_serializing_if = "Protocol::is_http")]
+    #[serde(default, skip_serializing_if = "Protocol::is_http_1")]
     pub protocol: Protocol,
     /// The part of the load that this plan is for ([`LoadPlan::part`]).
     #[serde(default, skip_serializing_if = "Share::is_whole")]

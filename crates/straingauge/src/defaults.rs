@@ -115,6 +115,8 @@ defaults! {
     /// Share of the bandwidth asked for that a connection must get: SPECweb99 demands 320 of 400 kbit/s.
     DEMANDED_SHARE: Share = Share(0.8);
 
+    /// Requests in flight on a connection of HTTP/2.
+    STREAMS: u64 = 1;
     /// Requests in flight on a connection.
     PIPELINE: u64 = 1;
     /// Keys of Redis and memcached.

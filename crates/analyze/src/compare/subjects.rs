@@ -151,11 +151,15 @@ fn request(run: &RunRecord) -> Option<String> {
     }
     let count = plan.workload.targets.max(plan.targets.len() as u64);
     let paths: Vec<&str> = plan.targets.iter().map(|target| target.path.as_str()).collect();
-    match paths.as_slice() {
-        [] => None,
-        [one] if count == 1 => Some(format!("{} {one}", plan.method)),
-        all => Some(format!("{} of {count} targets: {}", plan.method, all.join(" "))),
-    }
+    let requests = match paths.as_slice() {
+        [] => return None,
+        [one] if count == 1 => format!("{} {one}", plan.method),
+        all => format!("{} of {count} targets: {}", plan.method, all.join(" ")),
+    };
+    Some(match plan.protocol.version_words() {
+        Some(version) => format!("{requests} ({version})"),
+        None => requests,
+    })
 }
 
 /// The kind of clients, apart from the server's name and its certificates.

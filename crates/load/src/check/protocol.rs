@@ -14,19 +14,26 @@ const MAX_KEYS: u64 = 1 << 53;
 /// A connection holds at most this many bytes of requests.
 const MAX_PUT_BYTES: u64 = 1 << 30;
 
-/// Checks what is asked of a server that does not speak HTTP.
+/// Checks what is asked of a server in another protocol than HTTP/1.1.
 pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
-    let name = plan.protocol.scheme();
+    let is_http_2 = matches!(plan.protocol, Protocol::Http2(_));
+    let (only, name) = if is_http_2 { ("HTTP/1.1", "HTTP/2") } else { ("HTTP", plan.protocol.scheme()) };
     let not_for_it = [
         (plan.workload.trace.is_some(), "a replayed log"),
-        (!plan.workload.weights.is_empty() || !plan.targets.is_empty(), "a list of URLs"),
+        (!is_http_2 && (!plan.workload.weights.is_empty() || !plan.targets.is_empty()), "a list of URLs"),
         (!plan.workload.classes.is_empty(), "classes of size"),
         (plan.clients.pace_bytes_per_sec().is_some(), "a limited rate of reading"),
         (plan.clients.close_first.is_some(), "a choice of who closes first"),
-        (plan.clients.tls.is_some() && !matches!(plan.protocol, Protocol::Redis(_)), "TLS"),
+        (plan.clients.tls.is_some() && !is_http_2 && !matches!(plan.protocol, Protocol::Redis(_)), "TLS"),
     ];
     if let Some((_, what)) = not_for_it.iter().find(|(is_asked, _)| *is_asked) {
-        return Err(wrong(format!("{what} is for HTTP, not for {name}: leave it out")));
+        return Err(wrong(format!("{what} is for {only}, not for {name}: leave it out")));
+    }
+    let is_of_a_connection = |(name, _): &&(String, String)| {
+        ["keep-alive", "proxy-connection", "upgrade"].iter().any(|other| name.eq_ignore_ascii_case(other))
+    };
+    if let Some((field, _)) = plan.headers.iter().find(is_of_a_connection).filter(|_| is_http_2) {
+        return Err(wrong(format!("the header {field} is for HTTP/1.1, not for HTTP/2: leave it out")));
     }
     let depth = plan.protocol.pipeline();
     if depth > MAX_PIPELINE {
@@ -34,6 +41,7 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     }
     let request_bytes = match &plan.protocol {
         Protocol::Http => 0,
+        Protocol::Http2(_) => plan.body.len() as u64 + 1000,
         Protocol::Redis(redis) => {
             if redis.commands.iter().any(|words| words.first().is_none_or(String::is_empty)) {
                 return Err(wrong("a command has no name: write it as 'GET key:{key}'"));

@@ -5,8 +5,7 @@ use super::Malformed;
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
 /// The first bytes are those of HTTP/2.
-pub(crate) const HTTP_2: Malformed =
-    Malformed("the server speaks HTTP/2 only, and straingauge HTTP/1.1: let it offer HTTP/1.1 on this port, too");
+pub(crate) const HTTP_2: Malformed = Malformed("the server speaks HTTP/2 only on this port: ask for it with --http2");
 /// Length, type, flags and stream of a frame.
 const FRAME_HEAD_BYTES: usize = 9;
 

@@ -4,7 +4,8 @@
 mod verify;
 
 use crate::LoadError;
-use record::{ClientPlan, Latency, TlsPlan};
+use record::protocol::Protocol;
+use record::{Latency, LoadPlan, TlsPlan};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -29,8 +30,13 @@ pub(crate) struct TlsSetting {
 
 impl TlsSetting {
     /// `None` for a plan without TLS.
-    pub(crate) fn of(clients: &ClientPlan) -> Result<Option<Self>, LoadError> {
-        clients.tls.as_ref().map(setting).transpose()
+    pub(crate) fn of(plan: &LoadPlan) -> Result<Option<Self>, LoadError> {
+        let of_protocol: &[&[u8]] = match plan.protocol {
+            Protocol::Http => &[b"http/1.1"],
+            Protocol::Http2(_) => &[b"h2"],
+            _ => &[],
+        };
+        plan.clients.tls.as_ref().map(|tls| setting(tls, of_protocol)).transpose()
     }
 
     pub(crate) fn connection(&self) -> Result<ClientConnection, rustls::Error> {
@@ -52,7 +58,8 @@ fn resumption(has_resumption: bool) -> Resumption {
     if has_resumption { Resumption::in_memory_sessions(SESSIONS_KEPT) } else { Resumption::disabled() }
 }
 
-fn setting(plan: &TlsPlan) -> Result<TlsSetting, LoadError> {
+/// `protocols`: the names that ALPN offers.
+fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError> {
     let wrong = |text: String| LoadError::Plan(text);
     let name = ServerName::try_from(plan.server_name.clone())
         .map_err(|_| wrong(format!("{:?} is not a name that a certificate can be for", plan.server_name)))?;
@@ -70,7 +77,7 @@ fn setting(plan: &TlsPlan) -> Result<TlsSetting, LoadError> {
         Verifier::by(provider, authorities, given)
     };
     let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     config.resumption = resumption(plan.has_resumption);
     Ok(TlsSetting { config: Arc::new(config), name, has_resumption: plan.has_resumption })
 }
@@ -114,7 +121,7 @@ pub(crate) fn words(error: &rustls::Error) -> String {
         Error::InvalidCertificate(bad) => format!("its certificate {}, or pass --tls-insecure", certificate_words(bad)),
         Error::NoCertificatesPresented => "it presents no certificate: give it one".into(),
         Error::InvalidMessage(_) => "what it sends is not TLS: does this port speak plain http?".into(),
-        Error::NoApplicationProtocol => NO_HTTP_1.into(),
+        Error::NoApplicationProtocol => OTHER_VERSION.into(),
         Error::AlertReceived(alert) => alert_words(*alert),
         Error::PeerIncompatible(_) => {
             "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it offer them".into()
@@ -129,7 +136,8 @@ pub(crate) fn words(error: &rustls::Error) -> String {
     }
 }
 
-const NO_HTTP_1: &str = "it does not offer http/1.1 (ALPN); perhaps it speaks HTTP/2 only: let it offer http/1.1, too";
+const OTHER_VERSION: &str =
+    "it offers another version of HTTP only (ALPN): HTTP/2 is asked for with --http2, HTTP/1.1 without it";
 
 /// The error of a certificate, and its remedy besides `--tls-insecure`.
 fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
@@ -164,7 +172,7 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
 fn alert_words(alert: rustls::AlertDescription) -> String {
     use rustls::AlertDescription as Alert;
     match alert {
-        Alert::NoApplicationProtocol => NO_HTTP_1.into(),
+        Alert::NoApplicationProtocol => OTHER_VERSION.into(),
         Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA | Alert::AccessDenied => {
             "it wants a certificate of the client, which straingauge does not have: let it accept clients without".into()
         }

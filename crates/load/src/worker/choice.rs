@@ -1,6 +1,6 @@
 //! The choice of source, transport and protocol, once for each thread.
 
-use super::protocol::{Http1, InOrder, Memcached, Redis, Talk, Tcp};
+use super::protocol::{Http1, Http2, InOrder, Memcached, Protocol as Spoken, Redis, Talk, Tcp};
 use super::source::{Closed, Open, Replay, Source};
 use super::transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport, Unlimited};
 use super::{Report, Task, Worker};
@@ -14,19 +14,10 @@ pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     let (seed, share) = (task.plan.seed, task.share);
     match &task.plan.protocol {
         Protocol::Http => run_http(task, poller),
-        Protocol::Redis(plan) => {
-            let talk = Redis::new(plan, seed, share);
-            match task.tls {
-                None => run_plain(talk, task, poller),
-                Some(tls) => {
-                    let pace = sampled(&task);
-                    let transport = Tls::new(tls, task.connections, pace.0);
-                    run_talk(talk, task, poller, transport, pace.1)
-                }
-            }
-        }
-        Protocol::Memcached(plan) => run_plain(Memcached::new(plan, seed, share), task, poller),
-        Protocol::Tcp(plan) => run_plain(Tcp::new(plan), task, poller),
+        Protocol::Http2(_) => run_any(Http2::new(task.plan), task, poller),
+        Protocol::Redis(plan) => run_any(in_order(Redis::new(plan, seed, share), &task), task, poller),
+        Protocol::Memcached(plan) => run_plain(in_order(Memcached::new(plan, seed, share), &task), task, poller),
+        Protocol::Tcp(plan) => run_plain(in_order(Tcp::new(plan), &task), task, poller),
     }
 }
 
@@ -38,20 +29,34 @@ fn sampled(task: &Task<'_>) -> (Sampled, Option<Errno>) {
     }
 }
 
-fn run_plain<K: Talk>(talk: K, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    let (pace, has_no_stamps) = sampled(&task);
-    run_talk(talk, task, poller, Plain::new(pace), has_no_stamps)
+fn in_order<K: Talk>(talk: K, task: &Task<'_>) -> InOrder<K> {
+    InOrder::new(talk, task.plan.protocol.pipeline())
 }
 
-/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs.
-fn run_talk<K: Talk, T: Transport>(
-    talk: K,
+fn run_any<A: Spoken>(protocol: A, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    match task.tls {
+        None => run_plain(protocol, task, poller),
+        Some(tls) => {
+            let (pace, has_no_stamps) = sampled(&task);
+            let transport = Tls::new(tls, task.connections, pace);
+            run_over(transport, protocol, task, poller, has_no_stamps)
+        }
+    }
+}
+
+fn run_plain<A: Spoken>(protocol: A, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    let (pace, has_no_stamps) = sampled(&task);
+    run_over(Plain::new(pace), protocol, task, poller, has_no_stamps)
+}
+
+/// Only these sources are compiled for protocols other than HTTP/1.1: `check` refuses logs.
+fn run_over<A: Spoken, T: Transport>(
+    transport: T,
+    protocol: A,
     task: Task<'_>,
     poller: Poller,
-    transport: T,
     has_no_stamps: Option<Errno>,
 ) -> Result<Report, Errno> {
-    let protocol = InOrder::new(talk, task.plan.protocol.pipeline());
     let report = match task.plan.pace {
         Pace::Open { rate_per_sec, arrival } => {
             let source = Open::new(&task, rate_per_sec, arrival);

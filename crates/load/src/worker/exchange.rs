@@ -27,7 +27,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         if connection.has(WATCHES_WRITABLE) && conditions & libc::EPOLLOUT as u32 != 0 {
             T::send_rest(self, slot, now);
-            if !matches!(self.connections[slot].state, State::Busy | State::Opening) {
+            if !matches!(self.connections[slot].state, State::Busy | State::Opening | State::Idle) {
                 return;
             }
         }
@@ -69,6 +69,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             State::Busy if A::IS_PIPELINED => return self.take_responses(slot, count, now),
             State::Busy => return self.take_response_bytes(slot, count, now),
             State::Opening => return self.take_opening(slot, count, now),
+            State::Idle if A::IS_MULTIPLEXED => return self.take_responses(slot, count, now),
             State::Idle => {
                 // Bytes without a request: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[..count]);
@@ -157,7 +158,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts the complete response to the oldest request of a connection.
+    /// Counts the complete response to the described request of a connection.
     #[inline]
     pub(super) fn count_response(&mut self, slot: usize, now: u64, by_bytes: bool) {
         let connection = &mut self.connections[slot];
@@ -220,6 +221,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Ends the requests under way without a response, and their connection.
     pub(super) fn request_failed(&mut self, slot: usize, now: u64, failure: Failure) {
+        self.describe_any(slot);
         let intended_ns = self.connections[slot].intended_ns;
         self.asked(slot, intended_ns, now);
         self.tally.failed(intended_ns, now, failure);
@@ -228,7 +230,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         self.in_flight -= 1;
         if A::IS_PIPELINED {
-            self.fail_those_behind(slot, now, failure);
+            self.fail_the_others(slot, now, failure);
         }
         let connection = &mut self.connections[slot];
         let closed_first = !connection.has(PEER_CLOSED) && failure != Failure::Reset;

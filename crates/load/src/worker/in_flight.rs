@@ -1,7 +1,7 @@
-//! Several requests in flight on a connection: putting them together into one send, taking their responses in order, and
-//! the opening of such a connection.
+//! Several requests in flight on a connection: putting them together into one send, taking their responses, and the
+//! opening of such a connection.
 
-use super::protocol::{Behind, Stream};
+use super::protocol::{Stream, UnderWay};
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{CORKED, LAST_REQUEST, PEER_CLOSED, State};
 use crate::tally::Failure;
@@ -12,9 +12,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     pub(super) fn has_room(&self, slot: usize) -> bool {
         let connection = &self.connections[slot];
         match connection.state {
-            State::Idle => true,
-            State::Busy if A::IS_PIPELINED => {
-                connection.stream.behind() + 1 < self.protocol.depth() && !connection.has(LAST_REQUEST | PEER_CLOSED)
+            State::Idle if !A::IS_MULTIPLEXED => true,
+            State::Idle | State::Busy if A::IS_PIPELINED => {
+                connection.stream.has_room(self.protocol.depth()) && !connection.has(LAST_REQUEST | PEER_CLOSED)
             }
             _ => false,
         }
@@ -50,12 +50,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let target = self.protocol.put(&mut self.source, self.task.requests, slot, &mut connection.stream);
         connection.requests = connection.requests.wrapping_add(1);
         connection.set(LAST_REQUEST, limit != 0 && u64::from(connection.requests) >= limit);
-        if connection.state == State::Busy {
-            connection.stream.push(Behind { intended_ns, since_ns: now, target });
-        } else {
+        let request = UnderWay { intended_ns, since_ns: now, first_byte_ns: 0, target };
+        if A::IS_MULTIPLEXED || connection.state == State::Busy {
+            connection.stream.push(request);
+        }
+        if connection.state != State::Busy {
             connection.state = State::Busy;
-            connection.first_byte_ns = 0;
-            (connection.intended_ns, connection.since_ns, connection.target) = (intended_ns, now, target);
+            connection.describe(request);
         }
         let is_corked = connection.has(CORKED);
         self.in_flight += 1;
@@ -69,29 +70,37 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     pub(super) fn take_responses(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         self.connections[slot].set(CORKED, true);
+        if A::IS_MULTIPLEXED {
+            self.connections[slot].stream.heard(now);
+        }
         let mut at = 0;
-        while at < count {
+        while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
-            if connection.state != State::Busy {
+            if !A::IS_MULTIPLEXED && connection.state != State::Busy {
                 // More bytes than there were requests: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[at..count]);
                 self.drop_socket(slot, now, true);
                 S::closed(self, slot);
                 return true;
             }
+            let connection_is_idle = A::IS_MULTIPLEXED && connection.state != State::Busy;
             match self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[at..count]) {
                 Ok(fed) => {
                     at += fed.used;
+                    let is_response = !A::IS_MULTIPLEXED || self.turn(slot);
                     self.received(slot, now, fed.used, fed.body);
-                    if fed.is_complete {
-                        self.oldest_complete(slot, now);
-                    } else if self.connections[slot].first_byte_ns == 0 {
+                    if fed.is_complete && is_response {
+                        self.request_over(slot, now);
+                    } else if is_response && self.connections[slot].first_byte_ns == 0 {
                         self.connections[slot].first_byte_ns = now;
                     }
                 }
                 Err(malformed) => {
                     self.received(slot, now, count - at, 0);
-                    self.request_failed(slot, now, A::failure(malformed));
+                    if connection_is_idle {
+                        self.tally.stray(&self.buffer[at..count]);
+                    }
+                    self.lost(slot, now, A::failure(malformed));
                     return true;
                 }
             }
@@ -99,43 +108,156 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 return true;
             }
         }
+        if A::IS_MULTIPLEXED {
+            self.use_room(slot, now);
+        }
         self.uncork(slot, now);
+        if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
+            self.settle(slot, now);
+        }
         self.connections[slot].generation != generation
     }
 
-    /// The response to the oldest request is complete: the next one is the oldest now.
+    /// Uses the room that the server gives beyond that of the requests that are over.
     #[inline]
-    fn oldest_complete(&mut self, slot: usize, now: u64) {
-        let connection = &mut self.connections[slot];
-        if !(200..400).contains(&connection.stream.status())
-            && let Some(words) = connection.stream.complaint()
-        {
-            self.tally.complained(words);
-        }
-        self.count_response(slot, now, true);
-        let connection = &mut self.connections[slot];
-        connection.stream.reset();
-        connection.first_byte_ns = 0;
-        match connection.stream.next() {
-            Some(Behind { intended_ns, since_ns, target }) => {
-                (connection.intended_ns, connection.since_ns, connection.target) = (intended_ns, since_ns, target);
-            }
-            None => connection.state = State::Idle,
-        }
-        if !connection.has(LAST_REQUEST | PEER_CLOSED) {
+    fn use_room(&mut self, slot: usize, now: u64) {
+        while self.has_room(slot) {
+            let before = self.in_flight;
             S::answered(self, slot, now);
-        } else if connection.state == State::Idle {
+            if self.in_flight == before {
+                return;
+            }
+        }
+    }
+
+    /// Lets a busy connection describe one of its requests, where it describes none.
+    #[inline]
+    pub(super) fn describe_any(&mut self, slot: usize) {
+        if A::IS_MULTIPLEXED {
+            let connection = &mut self.connections[slot];
+            let mut described = connection.under_way();
+            connection.stream.describe_any(&mut described);
+            connection.describe(described);
+        }
+    }
+
+    /// Lets a connection describe the request that the last bytes belong to. False: they belong to none.
+    #[inline]
+    fn turn(&mut self, slot: usize) -> bool {
+        let connection = &mut self.connections[slot];
+        let mut described = connection.under_way();
+        let is_response = connection.stream.turn(&mut described);
+        connection.describe(described);
+        is_response
+    }
+
+    /// The described request is over: another one is described now.
+    #[inline]
+    fn request_over(&mut self, slot: usize, now: u64) {
+        let connection = &mut self.connections[slot];
+        let failure = if A::IS_MULTIPLEXED { connection.stream.failure() } else { None };
+        if let Some(failure) = failure {
+            self.described_failed(slot, now, failure);
+        } else {
+            if !(200..400).contains(&connection.stream.status())
+                && let Some(words) = connection.stream.complaint()
+            {
+                self.tally.complained(words);
+            }
+            self.count_response(slot, now, true);
+        }
+        self.continue_after(slot, now);
+    }
+
+    /// Continues after the described request is counted.
+    #[inline]
+    fn continue_after(&mut self, slot: usize, now: u64) {
+        let connection = &mut self.connections[slot];
+        if A::IS_MULTIPLEXED {
+            if !connection.stream.release() {
+                connection.state = State::Idle;
+            }
+        } else {
+            connection.stream.reset();
+            match connection.stream.next() {
+                Some(request) => connection.describe(request),
+                None => connection.state = State::Idle,
+            }
+        }
+        if !connection.has(LAST_REQUEST | PEER_CLOSED) && connection.stream.is_keep_alive() {
+            if !A::IS_MULTIPLEXED || self.has_room(slot) {
+                S::answered(self, slot, now);
+            }
+        } else if connection.state == State::Idle && !A::IS_MULTIPLEXED {
             let closed_first = !connection.has(PEER_CLOSED);
             self.drop_socket(slot, now, closed_first);
             S::closed(self, slot);
         }
     }
 
-    /// Fails the requests after the oldest one, for the same reason.
-    pub(super) fn fail_those_behind(&mut self, slot: usize, now: u64, failure: Failure) {
-        while let Some(behind) = self.connections[slot].stream.next() {
-            self.asked(slot, behind.intended_ns, now);
-            self.tally.failed(behind.intended_ns, now, failure);
+    /// Ends a connection, whose requests are answered in any order, that has no request and takes none.
+    fn settle(&mut self, slot: usize, now: u64) {
+        let connection = &self.connections[slot];
+        if connection.state != State::Idle {
+            return;
+        }
+        if !connection.has(LAST_REQUEST | PEER_CLOSED) && connection.stream.is_keep_alive() {
+            return;
+        }
+        // A server that has said GOAWAY may well wait for the client to close.
+        let (closed_first, failures) = (!connection.has(PEER_CLOSED), connection.failures);
+        self.drop_socket(slot, now, closed_first);
+        if failures > 1 {
+            return self.back_off(slot, now, 500_000);
+        }
+        S::closed(self, slot);
+    }
+
+    /// Counts the described request as failed; the connection goes on.
+    fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
+        let intended_ns = self.connections[slot].intended_ns;
+        self.asked(slot, intended_ns, now);
+        self.tally.failed(intended_ns, now, failure);
+        self.in_flight -= 1;
+        let connection = &mut self.connections[slot];
+        connection.failures = connection.failures.saturating_add(1);
+    }
+
+    /// Fails the requests that were sent too long ago: one by one, or with their connection, if nothing has come in on
+    /// it meanwhile.
+    pub(super) fn time_out(&mut self, slot: usize, now: u64) {
+        let before_ns = now.saturating_sub(self.task.plan.timeout_ns);
+        let generation = self.connections[slot].generation;
+        let mut is_corked = false;
+        loop {
+            let connection = &mut self.connections[slot];
+            let mut described = connection.under_way();
+            let Some(heard_ns) = connection.stream.late(before_ns, &mut described) else { break };
+            connection.describe(described);
+            if heard_ns <= before_ns {
+                return self.request_failed(slot, now, Failure::TimedOut);
+            }
+            connection.set(CORKED, true);
+            is_corked = true;
+            self.described_failed(slot, now, Failure::TimedOut);
+            self.continue_after(slot, now);
+            if self.connections[slot].state != State::Busy {
+                break;
+            }
+        }
+        if is_corked && self.connections[slot].generation == generation {
+            self.uncork(slot, now);
+            if self.connections[slot].generation == generation {
+                self.settle(slot, now);
+            }
+        }
+    }
+
+    /// Fails the requests that are not described, for the same reason.
+    pub(super) fn fail_the_others(&mut self, slot: usize, now: u64, failure: Failure) {
+        while let Some(other) = self.connections[slot].stream.next() {
+            self.asked(slot, other.intended_ns, now);
+            self.tally.failed(other.intended_ns, now, failure);
             self.in_flight -= 1;
         }
     }
@@ -149,7 +271,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let connection = &mut self.connections[slot];
             // No request has a target yet: the field counts the replies that are still to come.
             let fed = match connection.target {
-                0 => Err(crate::framing::Malformed("more bytes than the opening of the connection is answered with")),
+                0 if !A::IS_MULTIPLEXED => {
+                    Err(crate::framing::Malformed("more bytes than the opening of the connection is answered with"))
+                }
                 _ => self.protocol.feed(&mut connection.stream, 0, &self.buffer[at..count]),
             };
             match fed {
@@ -177,6 +301,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if self.connections[slot].target == 0 {
             self.opened(slot, now);
         }
+        if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
+            // What answers the server's own opening.
+            self.uncork(slot, now);
+            if self.connections[slot].generation == generation {
+                self.settle(slot, now);
+            }
+        }
         self.connections[slot].generation != generation
     }
 
@@ -189,7 +320,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts bytes that the transport has taken. Where requests are sent together, they count as those of the oldest
+    /// Counts bytes that the transport has taken. Where requests are sent together, they count as those of the described
     /// one.
     #[inline]
     pub(super) fn part_sent(&mut self, slot: usize, sent: usize) {

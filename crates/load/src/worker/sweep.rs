@@ -48,6 +48,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             self.sweep.carry_bytes_round += connection.stream.carry_bytes();
             let age_ns = now.saturating_sub(connection.since_ns);
             match connection.state {
+                State::Busy if A::IS_MULTIPLEXED => self.time_out(slot, now),
                 State::Busy if age_ns > self.task.plan.timeout_ns => self.request_failed(slot, now, Failure::TimedOut),
                 State::Connecting | State::Handshaking | State::Opening
                     if age_ns > self.task.plan.connect_timeout_ns =>
@@ -74,15 +75,18 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let has_begun = self.has_begun();
         let has_window = has_begun && self.tally.end_ns > self.tally.begin_ns;
         for slot in 0..self.connections.len() {
+            if self.connections[slot].state == State::Busy {
+                self.describe_any(slot);
+            }
             let connection = &self.connections[slot];
             match connection.state {
                 State::Busy => {
                     let intended_ns = connection.intended_ns;
                     self.asked(slot, intended_ns, now);
                     self.tally.unfinished(intended_ns, now, true);
-                    while let Some(behind) = self.connections[slot].stream.next() {
-                        self.asked(slot, behind.intended_ns, now);
-                        self.tally.unfinished(behind.intended_ns, now, true);
+                    while let Some(other) = self.connections[slot].stream.next() {
+                        self.asked(slot, other.intended_ns, now);
+                        self.tally.unfinished(other.intended_ns, now, true);
                     }
                     if let Some(classes) = &mut self.classes {
                         classes.unfinished(slot, self.tally.belongs(intended_ns, now));

@@ -244,6 +244,8 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
         client[0].1 = text(&words);
         client.remove(1);
         client.insert(0, ("protocol".into(), load.protocol.scheme().into()));
+    } else if let Some(words) = load.protocol.version_words() {
+        client.insert(0, ("protocol".into(), words));
     } else if load.targets.is_empty() {
         // The microbenchmark's reader sends no requests.
         client = vec![("reads".into(), "full segments, and acknowledges each".into())];

@@ -1,4 +1,4 @@
-//! Options of the protocols other than HTTP, which the URL names. On the command line, and as `[protocol]` of a scenario
+//! Options of HTTP/2, and of the protocols other than HTTP, which the URL names. On the command line, and as `[protocol]` of a scenario
 //! file.
 
 use super::overlay;
@@ -6,11 +6,21 @@ use crate::quantity::{Bytes, Count, Share};
 use clap::Args;
 use serde::Deserialize;
 
-/// What is asked of a server of Redis, memcached or raw TCP.
+/// What is asked of a server in another protocol than HTTP/1.1.
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "Redis, memcached, raw TCP")]
+#[command(next_help_heading = "HTTP/2, Redis, memcached, raw TCP")]
 pub struct ProtocolOptions {
+    /// Speak HTTP/2 instead of HTTP/1.1
+    ///
+    /// https: by ALPN. http: with prior knowledge, as no server answers otherwise.
+    #[arg(long)]
+    pub http2: bool,
+    /// HTTP/2: requests in flight on a connection [default: {streams}]
+    ///
+    /// Each is a stream with its own times. A server may allow fewer.
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub streams: Option<Count>,
     /// redis: send this, as 'GET key:{key}'
     ///
     /// {key} is the number of a key, {value} a value. Quoted as for a shell. Repeatable: sent in turn. [default: GET and SET by
@@ -49,4 +59,5 @@ pub struct ProtocolOptions {
     #[arg(long, value_name = "END")]
     pub expect: Option<String>,
 }
-overlay!(ProtocolOptions; pipeline, keys, zipf, value_size, read_share, keys_per_get, send, expect; lists command);
+overlay!(ProtocolOptions; streams, pipeline, keys, zipf, value_size, read_share, keys_per_get, send, expect; lists command;
+    switches http2);

@@ -199,7 +199,7 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
 /// One TLS handshake and what else opens a connection, so that a bad certificate or a wrong password is reported in one
 /// sentence, not as a count of failures.
 fn check_opening(session: &Session) -> Result<()> {
-    if session.plan.clients.tls.is_none() && session.plan.protocol.is_http() {
+    if session.plan.clients.tls.is_none() && session.plan.protocol.is_http_1() {
         return Ok(());
     }
     let timeout = Duration::from_nanos(session.plan.connect_timeout_ns);

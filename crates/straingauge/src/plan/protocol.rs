@@ -6,7 +6,7 @@ use crate::failure::{refuse_typed, wrong_usage};
 use crate::quantity::Count;
 use crate::url::{Scheme, Target};
 use anyhow::Result;
-use record::protocol::{Expect, Keyspace, MemcachedPlan, Protocol, RedisPlan, TcpPlan};
+use record::protocol::{Expect, Http2Plan, Keyspace, MemcachedPlan, Protocol, RedisPlan, TcpPlan};
 
 /// Makes the protocol's part of the engine's plan.
 pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
@@ -38,8 +38,17 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     }
     if target.scheme == Scheme::Http {
         refuse(&pipeline, "redis://, memcached:// and tcp://")?;
+        if asked.http2 {
+            refuse_what_is_http_1s(options)?;
+            return Ok(Protocol::Http2(Http2Plan {
+                streams: at_least_one("--streams", asked.streams, defaults::STREAMS)?,
+            }));
+        }
+        let streams = [(asked.streams.is_some(), "--streams")];
+        refuse_typed(&streams, |option| format!("{option} is for HTTP/2: give --http2 too, or leave it out"))?;
         return Ok(Protocol::Http);
     }
+    refuse(&[(asked.http2, "--http2"), (asked.streams.is_some(), "--streams")], "http:// and https://")?;
     refuse_what_is_https(options, target)?;
     let pipeline = at_least_one("--pipeline", asked.pipeline, defaults::PIPELINE)?;
     Ok(match target.scheme {
@@ -70,6 +79,20 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
             Protocol::Tcp(TcpPlan { send: bytes(send)?, expect: end(expect)?, pipeline })
         }
     })
+}
+
+/// Refuses the options that HTTP/2 does not have.
+fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
+    let (workload, clients) = (&options.workload, &options.clients);
+    let typed = [
+        (workload.mix.is_some(), "--mix"),
+        (workload.classes.is_some(), "--classes"),
+        (workload.trace.is_some(), "--trace"),
+        (clients.read_rate.is_some(), "--read-rate"),
+        (clients.asked_bandwidth.is_some(), "--asked-bandwidth"),
+        (clients.close_first.is_some(), "--close-first"),
+    ];
+    refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2"))
 }
 
 /// Refuses the options that only HTTP has.

@@ -1,6 +1,6 @@
 //! Protocols whose requests may be in flight together on a connection and are answered in their order.
 
-use super::{Behind, Protocol, Stream};
+use super::{Protocol, Stream, UnderWay};
 use crate::connection::Connection;
 use crate::framing::{AtEnd, Fed, Malformed};
 use crate::request::Requests;
@@ -55,7 +55,7 @@ pub(crate) struct Queue<R> {
     reply: R,
     /// Requests that were put and not all handed to the transport.
     out: Vec<u8>,
-    behind: VecDeque<Behind>,
+    behind: VecDeque<UnderWay>,
 }
 
 /// Larger buffers are given back when they are empty.
@@ -85,21 +85,21 @@ impl<R: Reply> Stream for Queue<R> {
     }
 
     fn carry_bytes(&self) -> usize {
-        self.reply.memory_bytes() + self.out.capacity() + self.behind.capacity() * size_of::<Behind>()
+        self.reply.memory_bytes() + self.out.capacity() + self.behind.capacity() * size_of::<UnderWay>()
     }
 
     #[inline]
-    fn behind(&self) -> usize {
-        self.behind.len()
+    fn has_room(&self, depth: usize) -> bool {
+        self.behind.len() + 1 < depth
     }
 
     #[inline]
-    fn push(&mut self, request: Behind) {
+    fn push(&mut self, request: UnderWay) {
         self.behind.push_back(request);
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Behind> {
+    fn next(&mut self) -> Option<UnderWay> {
         self.behind.pop_front()
     }
 

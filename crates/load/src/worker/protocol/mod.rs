@@ -4,20 +4,23 @@
 //!
 //! - [`Http1`]: one request at a time on a connection; its state is [`Framing`](crate::framing::Framing), inline in the
 //!   connection;
-//! - [`InOrder`]: several requests in flight on a connection, answered in their order: [`Redis`], [`Memcached`], [`Tcp`].
+//! - [`InOrder`]: several requests in flight on a connection, answered in their order: [`Redis`], [`Memcached`], [`Tcp`];
+//! - [`Http2`]: several, answered in any order.
 //!
-//! A connection describes the oldest request under way; the later ones are in the protocol's own part, its [`Stream`].
-//! A protocol whose responses come in any order would keep its requests there by number, and let [`Stream::next`] give
-//! the one that is answered.
+//! A connection describes one request under way. Of those in order it is the oldest one, and the later ones are in the
+//! protocol's own part, its [`Stream`]. Of those in any order all are there, and [`Stream::turn`] lets the connection
+//! describe the one that is answered.
 
 mod commands;
 mod http;
+mod http2;
 mod in_order;
 mod memcached;
 mod redis;
 mod tcp;
 
 pub(crate) use http::Http1;
+pub(crate) use http2::{Http2, requests as http2_requests};
 pub(crate) use in_order::{InOrder, Reply, Talk};
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
@@ -29,15 +32,16 @@ use crate::framing::{AtEnd, Fed, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;
 
-/// A request under way that is not the oldest one of its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Behind {
+/// A request under way, as a connection describes it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnderWay {
     pub(crate) intended_ns: u64,
     pub(crate) since_ns: u64,
+    pub(crate) first_byte_ns: u64,
     pub(crate) target: u32,
 }
 
-/// A protocol's part of a connection: the response under way, and the requests after the oldest one.
+/// A protocol's part of a connection: the response under way, and the requests that the connection does not describe.
 pub(crate) trait Stream: Default {
     /// The next byte begins another response.
     fn reset(&mut self);
@@ -65,16 +69,49 @@ pub(crate) trait Stream: Default {
     /// Bytes allocated beside the connection.
     fn carry_bytes(&self) -> usize;
 
-    /// The number of requests after the oldest one.
-    fn behind(&self) -> usize {
-        0
+    /// Whether another request may be put while one is under way, of at most `depth` in flight.
+    fn has_room(&self, _depth: usize) -> bool {
+        false
     }
 
-    /// Puts a request after the others.
-    fn push(&mut self, _request: Behind) {}
+    /// Keeps the request that was just put.
+    fn push(&mut self, _request: UnderWay) {}
 
-    /// Takes the request that is the oldest one now.
-    fn next(&mut self) -> Option<Behind> {
+    /// Forgets the request that the connection describes and takes another one, in order the oldest; `None`: there is no
+    /// other.
+    fn next(&mut self) -> Option<UnderWay> {
+        None
+    }
+
+    /// In any order: lets the connection describe the request that the last bytes belong to. False: they belong to none.
+    fn turn(&mut self, _described: &mut UnderWay) -> bool {
+        true
+    }
+
+    /// In any order: lets the connection describe one of the requests under way, where it describes none.
+    fn describe_any(&mut self, _described: &mut UnderWay) {}
+
+    /// In any order: forgets the request that the connection describes. Returns whether others are under way.
+    fn release(&mut self) -> bool {
+        false
+    }
+
+    /// In any order: notes when bytes came in.
+    fn heard(&mut self, _now_ns: u64) {}
+
+    /// In any order: lets the connection describe a request that was sent before `before_ns`, if there is one. Returns
+    /// when bytes came in last.
+    fn late(&mut self, _before_ns: u64, _described: &mut UnderWay) -> Option<u64> {
+        None
+    }
+
+    /// In any order: whether a request is over that no more bytes tell of.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// In any order: why the request that is complete has no response.
+    fn failure(&self) -> Option<Failure> {
         None
     }
 
@@ -99,6 +136,9 @@ pub(crate) trait Protocol: Sized {
     /// Several requests may be in flight on a connection, and connections may have an opening. Otherwise neither is the
     /// case, and what only they need is not compiled.
     const IS_PIPELINED: bool;
+
+    /// Such requests are answered in any order, and fail one by one. Bytes come that belong to none of them.
+    const IS_MULTIPLEXED: bool = false;
 
     /// The most requests in flight on a connection.
     fn depth(&self) -> usize {

@@ -1,0 +1,98 @@
+//! Frames (RFC 9113 section 4): their head, their kinds, and the codes of errors.
+
+/// Length, kind, flags and stream.
+pub(super) const HEAD_BYTES: usize = 9;
+/// The longest payload that a server may send: the initial SETTINGS_MAX_FRAME_SIZE, which we leave as it is.
+pub(super) const MAX_PAYLOAD_BYTES: u32 = 16_384;
+
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const SETTINGS: u8 = 4;
+pub(super) const PUSH_PROMISE: u8 = 5;
+pub(super) const PING: u8 = 6;
+pub(super) const GOAWAY: u8 = 7;
+pub(super) const WINDOW_UPDATE: u8 = 8;
+pub(super) const CONTINUATION: u8 = 9;
+
+pub(super) const END_STREAM: u8 = 1;
+/// Of SETTINGS and PING.
+pub(super) const ACK: u8 = 1;
+pub(super) const END_HEADERS: u8 = 4;
+pub(super) const PADDED: u8 = 8;
+pub(super) const PRIORITY: u8 = 0x20;
+
+/// The error code of a request that the client gives up.
+pub(super) const CANCEL: u32 = 8;
+/// The error code of a request that the server has not begun to process.
+pub(crate) const REFUSED_STREAM: u32 = 7;
+
+const ERRORS: [&str; 14] = [
+    "NO_ERROR",
+    "PROTOCOL_ERROR",
+    "INTERNAL_ERROR",
+    "FLOW_CONTROL_ERROR",
+    "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR",
+    "REFUSED_STREAM",
+    "CANCEL",
+    "COMPRESSION_ERROR",
+    "CONNECT_ERROR",
+    "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY",
+    "HTTP_1_1_REQUIRED",
+];
+
+/// The name of an error code (RFC 9113 section 7).
+pub(crate) fn error_name(code: u32) -> &'static str {
+    ERRORS.get(code as usize).copied().unwrap_or("an unknown error code")
+}
+
+/// The head of a frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    /// Bytes of the payload.
+    pub(super) length: u32,
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+}
+
+impl Head {
+    /// Reads the first nine of these bytes, if there are as many.
+    #[inline]
+    pub(super) fn read(bytes: &[u8]) -> Option<Head> {
+        let [a, b, c, kind, flags, stream @ ..] = bytes.first_chunk::<HEAD_BYTES>()?;
+        Some(Head {
+            length: u32::from_be_bytes([0, *a, *b, *c]),
+            kind: *kind,
+            flags: *flags,
+            // The first bit is reserved.
+            stream: u32::from_be_bytes(*stream) & 0x7fff_ffff,
+        })
+    }
+
+    #[inline]
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> [u8; HEAD_BYTES] {
+        let [_, a, b, c] = self.length.to_be_bytes();
+        let [e, f, g, h] = self.stream.to_be_bytes();
+        [a, b, c, self.kind, self.flags, e, f, g, h]
+    }
+
+    #[inline]
+    pub(super) fn put(kind: u8, flags: u8, stream: u32, length: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&Head { length: length as u32, kind, flags, stream }.bytes());
+    }
+}
+
+/// Appends a frame whose payload is one number.
+pub(super) fn put_number(kind: u8, stream: u32, number: u32, out: &mut Vec<u8>) {
+    Head::put(kind, 0, stream, 4, out);
+    out.extend_from_slice(&number.to_be_bytes());
+}

@@ -1,0 +1,380 @@
+//! Header compression of HTTP/2 (RFC 7541): reading the fields of responses, and writing those of requests.
+//!
+//! Of a response only a few fields matter, so a reader keeps of every other one just its length, which the dynamic table
+//! needs: nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
+
+use super::{Malformed, huffman};
+use std::collections::VecDeque;
+
+/// The size of the dynamic table, which both sides begin with; we announce no other.
+pub(super) const TABLE_BYTES: u32 = 4096;
+/// An entry of the dynamic table counts as so many bytes more than its text.
+pub(super) const ENTRY_BYTES: u32 = 32;
+
+/// The length of the name of each entry in the static table, from 1 on.
+#[rustfmt::skip]
+static STATIC_NAMES: [u8; 61] = [
+    10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27,
+    3, 5, 13, 13, 19, 16, 16, 14, 16, 13, 12, 6, 4, 4, 6, 7, 4, 4, 8, 17,
+    13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3,
+    16,
+];
+/// The values of `:status` in the static table, from [`FIRST_STATUS`] on.
+static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+const FIRST_STATUS: usize = 8;
+const LOCATION: usize = 46;
+
+const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that is in no table)");
+const CUT_SHORT: Malformed = Malformed("a header field breaks the rules of HPACK (it is cut short)");
+const WRONG_NUMBER: Malformed = Malformed("a header field breaks the rules of HPACK (a number of more than 28 bits)");
+const WRONG_SIZE: Malformed = Malformed("a header field breaks the rules of HPACK (a larger table than was offered)");
+const WRONG_STATUS: Malformed = Malformed("the response has a status that is no number of three digits");
+
+/// A field whose value matters.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Name {
+    #[default]
+    Other,
+    Status,
+    Location,
+}
+
+/// An entry of the dynamic table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    bytes: u32,
+    name_bytes: u32,
+    name: Name,
+    /// The value, where it is a status.
+    number: u16,
+}
+
+/// What a block of fields says.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Fields {
+    /// 0: it has none.
+    pub(super) status: u16,
+    /// The value of `location`, where [`Reader::keeps_location`].
+    pub(super) location: Option<Box<[u8]>>,
+}
+
+/// Reads the blocks of one connection, in their order.
+#[derive(Debug)]
+pub(super) struct Reader {
+    entries: VecDeque<Entry>,
+    bytes: u32,
+    limit: u32,
+    pub(super) keeps_location: bool,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Reader { entries: VecDeque::new(), bytes: 0, limit: TABLE_BYTES, keeps_location: false }
+    }
+}
+
+/// A string as it stands in a block.
+#[derive(Clone, Copy)]
+struct Text<'b> {
+    bytes: &'b [u8],
+    is_coded: bool,
+}
+
+impl Text<'_> {
+    fn decode(&self, take: impl FnMut(u8)) -> Result<usize, Malformed> {
+        match self.is_coded {
+            true => huffman::decode(self.bytes, take),
+            false => {
+                self.bytes.iter().copied().for_each(take);
+                Ok(self.bytes.len())
+            }
+        }
+    }
+
+    fn length(&self) -> Result<u32, Malformed> {
+        match self.is_coded {
+            true => huffman::decode(self.bytes, |_| {}).map(|length| length as u32),
+            false => Ok(self.bytes.len() as u32),
+        }
+    }
+
+    fn to_vec(self) -> Result<Vec<u8>, Malformed> {
+        let mut text = Vec::new();
+        self.decode(|byte| text.push(byte))?;
+        Ok(text)
+    }
+
+    /// The name that this text is.
+    fn name(&self) -> Result<Name, Malformed> {
+        // Coded, a name that matters has fewer bytes.
+        if self.bytes.len() > b"location".len() {
+            return Ok(Name::Other);
+        }
+        Ok(match self.to_vec()?.as_slice() {
+            b":status" => Name::Status,
+            b"location" => Name::Location,
+            _ => Name::Other,
+        })
+    }
+
+    fn status(&self) -> Result<u16, Malformed> {
+        let (mut status, mut digits) = (0, 0);
+        if self.bytes.len() > 3 {
+            return Err(WRONG_STATUS);
+        }
+        self.decode(|byte| {
+            digits += if byte.is_ascii_digit() { 1 } else { 100 };
+            status = status * 10 + u16::from(byte.wrapping_sub(b'0') & 15);
+        })?;
+        if digits == 3 && status >= 100 { Ok(status) } else { Err(WRONG_STATUS) }
+    }
+}
+
+impl Reader {
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// Reads a whole block.
+    pub(super) fn read(&mut self, block: &[u8]) -> Result<Fields, Malformed> {
+        let mut fields = Fields::default();
+        let mut rest = block;
+        while let Some(&first) = rest.first() {
+            if first & 0x80 != 0 {
+                let index = integer(&mut rest, 7)?;
+                let (name, number) = self.indexed(index)?;
+                if name == Name::Status {
+                    fields.status = number;
+                }
+            } else if first & 0xc0 == 0x40 {
+                let entry = self.literal(&mut rest, 6, &mut fields)?;
+                self.insert(entry);
+            } else if first & 0xe0 == 0x20 {
+                let limit = integer(&mut rest, 5)?;
+                if limit > TABLE_BYTES as usize {
+                    return Err(WRONG_SIZE);
+                }
+                self.limit = limit as u32;
+                self.evict(0);
+            } else {
+                self.literal(&mut rest, 4, &mut fields)?;
+            }
+        }
+        Ok(fields)
+    }
+
+    /// The name and the number of an entry.
+    fn indexed(&self, index: usize) -> Result<(Name, u16), Malformed> {
+        if index == 0 {
+            return Err(WRONG_INDEX);
+        }
+        if index > STATIC_NAMES.len() {
+            let entry = self.entries.get(index - STATIC_NAMES.len() - 1).ok_or(WRONG_INDEX)?;
+            return Ok((entry.name, entry.number));
+        }
+        let status = index.checked_sub(FIRST_STATUS).and_then(|at| STATIC_STATUSES.get(at));
+        Ok(status.map_or((Name::Other, 0), |status| (Name::Status, *status)))
+    }
+
+    /// Reads a field that is written out, whose name may be an entry's.
+    fn literal(&self, rest: &mut &[u8], prefix: u32, fields: &mut Fields) -> Result<Entry, Malformed> {
+        let is_kept = prefix == 6 && self.limit >= ENTRY_BYTES;
+        let (name, name_bytes) = match integer(rest, prefix)? {
+            0 => {
+                let text = string(rest)?;
+                (text.name()?, if is_kept { text.length()? } else { 0 })
+            }
+            index @ LOCATION => (Name::Location, u32::from(STATIC_NAMES[index - 1])),
+            index if index <= STATIC_NAMES.len() => (self.indexed(index)?.0, u32::from(STATIC_NAMES[index - 1])),
+            index => {
+                let entry = self.entries.get(index - STATIC_NAMES.len() - 1).ok_or(WRONG_INDEX)?;
+                (entry.name, entry.name_bytes)
+            }
+        };
+        let value = string(rest)?;
+        let mut number = 0;
+        match name {
+            Name::Other => {}
+            Name::Status => {
+                number = value.status()?;
+                fields.status = number;
+            }
+            Name::Location if self.keeps_location => fields.location = Some(value.to_vec()?.into()),
+            Name::Location => {}
+        }
+        let bytes = if is_kept { ENTRY_BYTES + name_bytes + value.length()? } else { ENTRY_BYTES };
+        Ok(Entry { bytes, name_bytes, name, number })
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.evict(entry.bytes);
+        // An entry that is larger than the table empties it.
+        if entry.bytes <= self.limit {
+            self.bytes += entry.bytes;
+            self.entries.push_front(entry);
+        }
+    }
+
+    /// Removes the oldest entries until there is room for so many bytes, or none is left.
+    fn evict(&mut self, bytes: u32) {
+        while self.bytes + bytes > self.limit {
+            let Some(oldest) = self.entries.pop_back() else { return };
+            self.bytes -= oldest.bytes;
+        }
+    }
+}
+
+/// Takes a number whose first byte has so many bits of it (RFC 7541 section 5.1).
+fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Malformed> {
+    let (first, mut after) = rest.split_first().ok_or(CUT_SHORT)?;
+    let most = (1 << prefix) - 1;
+    let mut value = usize::from(*first) & most;
+    if value == most {
+        for shift in [0, 7, 14, 21, 28] {
+            let (byte, next) = after.split_first().ok_or(CUT_SHORT)?;
+            after = next;
+            if shift == 28 {
+                return Err(WRONG_NUMBER);
+            }
+            value += usize::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+    }
+    *rest = after;
+    Ok(value)
+}
+
+/// Takes a string (RFC 7541 section 5.2).
+fn string<'b>(rest: &mut &'b [u8]) -> Result<Text<'b>, Malformed> {
+    let is_coded = rest.first().is_some_and(|first| first & 0x80 != 0);
+    let length = integer(rest, 7)?;
+    let (bytes, after) = rest.split_at_checked(length).ok_or(CUT_SHORT)?;
+    *rest = after;
+    Ok(Text { bytes, is_coded })
+}
+
+/// Appends a number after the bits that its first byte has already.
+pub(super) fn put_integer(out: &mut Vec<u8>, bits: u8, prefix: u32, value: usize) {
+    let most = (1 << prefix) - 1;
+    if value < most {
+        out.push(bits | value as u8);
+        return;
+    }
+    out.push(bits | most as u8);
+    let mut rest = value - most;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+fn put_string(out: &mut Vec<u8>, text: &[u8]) {
+    put_integer(out, 0, 7, text.len());
+    out.extend_from_slice(text);
+}
+
+/// How a field is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Written out, for this block only.
+    Plain,
+    /// Written out, and put into the dynamic table.
+    Kept,
+}
+
+/// Appends a field with its name and value. Static names with values of their own are the caller's.
+pub(super) fn put_field(out: &mut Vec<u8>, form: Form, name: &[u8], value: &[u8]) {
+    out.push(if form == Form::Kept { 0x40 } else { 0 });
+    put_string(out, name);
+    put_string(out, value);
+}
+
+/// Appends a reference to the dynamic table: to the entry that was put last but `ago`.
+pub(super) fn put_kept(out: &mut Vec<u8>, ago: usize) {
+    put_integer(out, 0x80, 7, STATIC_NAMES.len() + 1 + ago);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    }
+
+    /// RFC 7541 appendix C.6: responses with a table of 256 bytes, whose entries are evicted.
+    #[test]
+    fn the_examples_of_the_standard_are_read() {
+        let mut reader = Reader { limit: 256, keeps_location: true, ..Reader::default() };
+        let first = "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d 29ad \
+                     1718 63c7 8f0b 97c8 e9ae 82ae 43d3";
+        let fields = reader.read(&bytes(first)).unwrap();
+        assert_eq!((fields.status, fields.location.as_deref()), (302, Some(&b"https://www.example.com"[..])));
+        assert_eq!((reader.bytes, reader.entries.len()), (222, 4));
+        assert_eq!(reader.read(&bytes("4883 640e ff c1 c0 bf")).unwrap().status, 307);
+        assert_eq!((reader.bytes, reader.entries.len()), (222, 4));
+        let third = "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 821d d7f2 \
+                     e6c7 b335 dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 3d50 07";
+        assert_eq!(reader.read(&bytes(third)).unwrap().status, 200);
+        assert_eq!((reader.bytes, reader.entries.len()), (215, 3));
+    }
+
+    #[test]
+    fn what_breaks_the_rules_is_refused() {
+        let refused = |block: &[u8]| Reader::default().read(block).unwrap_err();
+        assert_eq!(refused(&[0x80]), WRONG_INDEX);
+        assert_eq!(refused(&[0xbe]), WRONG_INDEX);
+        assert_eq!(refused(&[0xff, 0xff, 0xff, 0xff, 0xff, 0x0f]), WRONG_NUMBER);
+        assert_eq!(refused(&[0x3f, 0xe2, 0x1f]), WRONG_SIZE);
+        assert_eq!(refused(&[0x40, 0x05, b'a']), CUT_SHORT);
+        for status in ["20", "2000", "2x0", "099"] {
+            let mut block = vec![0x08, status.len() as u8];
+            block.extend_from_slice(status.as_bytes());
+            assert_eq!(refused(&block), WRONG_STATUS, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_expands_a_thousandfold_is_not_kept() {
+        let mut reader = Reader::default();
+        let mut block = Vec::new();
+        put_field(&mut block, Form::Kept, b"x", &[b'y'; 4000]);
+        block.resize(60_000, 0xbe);
+        assert_eq!(reader.read(&block).unwrap().status, 0);
+        assert!(reader.memory_bytes() < 1000, "{}", reader.memory_bytes());
+    }
+
+    proptest! {
+        /// httlib-hpack writes the blocks, in every form, and its table is ours.
+        #[test]
+        fn statuses_are_read_from_the_blocks_of_another_implementation(
+            blocks in prop::collection::vec((100u16..1000, prop::collection::vec(("[a-z-]{1,12}", "[ -~]{0,40}", 0u8..16), 0..12)), 1..12)
+        ) {
+            let mut theirs = httlib_hpack::Encoder::default();
+            let mut ours = Reader::default();
+            for (status, others) in blocks {
+                let mut block = Vec::new();
+                let flags = (status % 8) as u8 | httlib_hpack::Encoder::BEST_FORMAT;
+                theirs.encode((b":status".to_vec(), status.to_string().into_bytes(), flags), &mut block).unwrap();
+                for (name, value, flags) in others {
+                    theirs.encode((name.into_bytes(), value.into_bytes(), flags | httlib_hpack::Encoder::BEST_FORMAT), &mut block).unwrap();
+                }
+                prop_assert_eq!(ours.read(&block).unwrap().status, status);
+            }
+        }
+
+        #[test]
+        fn no_bytes_panic_or_grow_the_table(blocks: Vec<Vec<u8>>) {
+            let mut reader = Reader { keeps_location: true, ..Reader::default() };
+            for block in blocks {
+                let _ = reader.read(&block);
+                prop_assert!(reader.bytes <= TABLE_BYTES && reader.entries.len() <= 128);
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The Huffman code of HPACK (RFC 7541 appendix B). It is canonical: codes of one length follow each other in the order
+//! of [`SYMBOLS`], so counts by length determine it.
+
+use super::Malformed;
+
+/// Codes of so many bits, and how many of them.
+const COUNTS: [(u32, u32); 21] = [
+    (5, 10),
+    (6, 26),
+    (7, 32),
+    (8, 6),
+    (10, 5),
+    (11, 3),
+    (12, 2),
+    (13, 6),
+    (14, 2),
+    (15, 3),
+    (19, 3),
+    (20, 8),
+    (21, 13),
+    (22, 26),
+    (23, 29),
+    (24, 12),
+    (25, 4),
+    (26, 15),
+    (27, 19),
+    (28, 29),
+    (30, 4),
+];
+
+/// The end of a string, which must not be in one: the last code.
+const END: u32 = 256;
+
+/// Bytes in the order of their codes.
+#[rustfmt::skip]
+static SYMBOLS: [u8; 256] = [
+    48, 49, 50, 97, 99, 101, 105, 111, 115, 116, 32, 37, 45, 46, 47, 51, 52, 53, 54, 55,
+    56, 57, 61, 65, 95, 98, 100, 102, 103, 104, 108, 109, 110, 112, 114, 117, 58, 66, 67, 68,
+    69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 89,
+    106, 107, 113, 118, 119, 120, 121, 122, 38, 42, 44, 59, 88, 90, 33, 34, 40, 41, 63, 39,
+    43, 124, 35, 62, 0, 36, 64, 91, 93, 126, 94, 125, 60, 96, 123, 92, 195, 208, 128, 130,
+    131, 162, 184, 194, 224, 226, 153, 161, 167, 172, 176, 177, 179, 209, 216, 217, 227, 229, 230, 129,
+    132, 133, 134, 136, 146, 154, 156, 160, 163, 164, 169, 170, 173, 178, 181, 185, 186, 187, 189, 190,
+    196, 198, 228, 232, 233, 1, 135, 137, 138, 139, 140, 141, 143, 147, 149, 150, 151, 152, 155, 157,
+    158, 165, 166, 168, 174, 175, 180, 182, 183, 188, 191, 197, 231, 239, 9, 142, 144, 145, 148, 159,
+    171, 206, 215, 225, 236, 237, 199, 207, 234, 235, 192, 193, 200, 201, 202, 205, 210, 213, 218, 219,
+    238, 240, 242, 243, 255, 203, 204, 211, 212, 214, 221, 222, 223, 241, 244, 245, 246, 247, 248, 250,
+    251, 252, 253, 254, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 15, 16, 17, 18, 19, 20,
+    21, 23, 24, 25, 26, 27, 28, 29, 30, 31, 127, 220, 249, 10, 13, 22,];
+
+/// The codes of one length.
+struct Group {
+    bits: u32,
+    /// The first code, at the top of 32 bits.
+    first: u32,
+    /// The first code beyond the group, likewise; the last group ends at 2^32.
+    end: u64,
+    /// The index of the first code's symbol.
+    symbol: u32,
+}
+
+static GROUPS: [Group; COUNTS.len()] = groups();
+
+const fn groups() -> [Group; COUNTS.len()] {
+    let mut groups = [const { Group { bits: 0, first: 0, end: 0, symbol: 0 } }; COUNTS.len()];
+    let (mut at, mut next, mut symbol) = (0, 0u64, 0);
+    while at < COUNTS.len() {
+        let (bits, count) = COUNTS[at];
+        let end = next + ((count as u64) << (32 - bits));
+        groups[at] = Group { bits, first: next as u32, end, symbol };
+        next = end;
+        symbol += count;
+        at += 1;
+    }
+    assert!(next == 1 << 32 && symbol == END + 1);
+    groups
+}
+
+const WRONG: Malformed = Malformed("a header field breaks the rules of HPACK (its Huffman code)");
+
+/// Decodes a string, byte by byte; returns its length.
+pub(super) fn decode(coded: &[u8], mut take: impl FnMut(u8)) -> Result<usize, Malformed> {
+    // The next bits, from the top.
+    let (mut window, mut have) = (0u64, 0u32);
+    let mut rest = coded.iter();
+    let mut length = 0;
+    loop {
+        while have <= 32 {
+            let Some(byte) = rest.next() else { break };
+            window |= u64::from(*byte) << (56 - have);
+            have += 8;
+        }
+        // A string is filled up with ones.
+        let top = ((window | u64::MAX >> have) >> 32) as u32;
+        let Some(group) = GROUPS.iter().find(|group| u64::from(top) < group.end) else { return Err(WRONG) };
+        if group.bits > have {
+            return if have < 8 && top == u32::MAX { Ok(length) } else { Err(WRONG) };
+        }
+        let symbol = group.symbol + ((top - group.first) >> (32 - group.bits));
+        if symbol == END {
+            return Err(WRONG);
+        }
+        take(SYMBOLS[symbol as usize]);
+        window <<= group.bits;
+        have -= group.bits;
+        length += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, Malformed> {
+        let mut text = Vec::new();
+        decode(coded, |byte| text.push(byte)).map(|length| {
+            assert_eq!(length, text.len());
+            text
+        })
+    }
+
+    #[test]
+    fn the_examples_of_the_standard_are_read() {
+        let coded = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
+        assert_eq!(decoded(&coded).unwrap(), b"www.example.com");
+        assert_eq!(decoded(&[0x64, 0x02]).unwrap(), b"302");
+        assert_eq!(decoded(&[]).unwrap(), b"");
+    }
+
+    #[test]
+    fn wrong_ends_are_refused() {
+        assert_eq!(decoded(&[0xff]), Err(WRONG), "a byte of filling");
+        assert_eq!(decoded(&[0xff; 4]), Err(WRONG), "the end of a string in it");
+        assert_eq!(decoded(&[0x00]), Err(WRONG), "filled with zeros");
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_comes_back_from_another_implementation(text: Vec<u8>) {
+            let mut coded = Vec::new();
+            httlib_huffman::encode(&text, &mut coded).unwrap();
+            prop_assert_eq!(decoded(&coded).unwrap(), text);
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_as_by_another_implementation(coded in prop::collection::vec(any::<u8>(), 0..12)) {
+            if let Ok(text) = decoded(&coded) {
+                let mut again = Vec::new();
+                httlib_huffman::encode(&text, &mut again).unwrap();
+                prop_assert_eq!(again, coded, "one text has one code");
+            }
+        }
+    }
+}

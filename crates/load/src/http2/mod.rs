@@ -1,0 +1,20 @@
+//! HTTP/2 of a client (RFC 9113), without I/O: requests are put into a buffer, and the server's bytes are read frame by
+//! frame. Of responses nothing is kept but what is counted. Splitting the bytes differently never changes the result
+//! (property tests check that).
+//!
+//! - [`Session`]: a connection, its streams and its windows. Read this first;
+//! - [`Requests`]: header blocks of requests, made once;
+//! - `frame`, `hpack`, `huffman`: the bytes.
+
+mod frame;
+mod hpack;
+mod huffman;
+mod requests;
+mod session;
+mod settings;
+mod streams;
+
+pub use crate::framing::{Fed, Malformed};
+pub(crate) use frame::{REFUSED_STREAM, error_name};
+pub use requests::Requests;
+pub use session::{Ended, Session};

@@ -1,0 +1,80 @@
+//! The SETTINGS of both sides (RFC 9113 section 6.5).
+
+use super::Malformed;
+use super::frame::{Head, SETTINGS, WINDOW_UPDATE, put_number};
+
+/// What a client sends first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const HEADER_TABLE_SIZE: u16 = 1;
+const ENABLE_PUSH: u16 = 2;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+const MAX_FRAME_SIZE: u16 = 5;
+
+/// The window of a connection, and that of a stream, before anything else is said.
+pub(super) const INITIAL_WINDOW_BYTES: u32 = 65_535;
+pub(super) const MAX_WINDOW_BYTES: i64 = (1 << 31) - 1;
+
+/// The server's settings.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    /// Streams at once.
+    pub(super) streams: u32,
+    /// Window of a new stream.
+    pub(super) window_bytes: u32,
+    /// The longest payload of a frame.
+    pub(super) frame_bytes: u32,
+    /// Of the dynamic table for our requests, where the last SETTINGS had it.
+    pub(super) table_bytes: Option<u32>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            streams: u32::MAX,
+            window_bytes: INITIAL_WINDOW_BYTES,
+            frame_bytes: super::frame::MAX_PAYLOAD_BYTES,
+            table_bytes: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Takes the payload of a SETTINGS frame.
+    pub(super) fn take(&mut self, payload: &[u8]) -> Result<(), Malformed> {
+        let wrong = Err(Malformed("a SETTINGS frame of HTTP/2 has a value that is not allowed"));
+        self.table_bytes = None;
+        let (settings, []) = payload.as_chunks::<6>() else {
+            return Err(Malformed("a SETTINGS frame of HTTP/2 has a length that is no multiple of 6"));
+        };
+        for [a, b, value @ ..] in settings {
+            let value = u32::from_be_bytes(*value);
+            match u16::from_be_bytes([*a, *b]) {
+                HEADER_TABLE_SIZE => self.table_bytes = Some(self.table_bytes.unwrap_or(u32::MAX).min(value)),
+                ENABLE_PUSH if value != 0 => return wrong,
+                MAX_CONCURRENT_STREAMS => self.streams = value,
+                INITIAL_WINDOW_SIZE if i64::from(value) > MAX_WINDOW_BYTES => return wrong,
+                INITIAL_WINDOW_SIZE => self.window_bytes = value,
+                MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => return wrong,
+                MAX_FRAME_SIZE => self.frame_bytes = value,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Appends what opens a connection: the preface, our settings, and the window of the connection.
+pub(super) fn put_opening(window_bytes: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(PREFACE);
+    let settings = [(ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, window_bytes)];
+    Head::put(SETTINGS, 0, 0, 6 * settings.len(), out);
+    for (name, value) in settings {
+        out.extend_from_slice(&name.to_be_bytes());
+        out.extend_from_slice(&value.to_be_bytes());
+    }
+    if window_bytes > INITIAL_WINDOW_BYTES {
+        put_number(WINDOW_UPDATE, 0, window_bytes - INITIAL_WINDOW_BYTES, out);
+    }
+}

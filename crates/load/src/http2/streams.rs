@@ -1,0 +1,133 @@
+//! The streams of a connection that are open, by their number.
+//!
+//! A stream lies where the low bits of its number say. Numbers of streams are ours to choose, so long as they grow: one
+//! whose place is taken is left out. So a stream is found in one step, however many there are and whichever ends first.
+
+/// An open stream.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stream<R> {
+    /// 0: none is open here.
+    pub(super) id: u32,
+    /// Bytes of the request's body that are not sent.
+    pub(super) unsent: u32,
+    /// How many bytes of a body the server takes; less than 0 where it has made its window smaller.
+    pub(super) send_window: i64,
+    /// Bytes received since we have last opened its window.
+    pub(super) received: u32,
+    /// Final status; 0 = the header has not come.
+    pub(super) status: u16,
+    pub(super) interim: u8,
+    pub(super) request: R,
+}
+
+/// The highest number of a stream at which another one is begun.
+const LAST_ID: u32 = (1 << 31) - (1 << 20);
+
+#[derive(Debug)]
+pub(super) struct Streams<R> {
+    places: Vec<Stream<R>>,
+    open: u32,
+    /// The number of the next stream, unless its place is taken.
+    next_id: u32,
+}
+
+impl<R> Default for Streams<R> {
+    fn default() -> Self {
+        Streams { places: Vec::new(), open: 0, next_id: 1 }
+    }
+}
+
+impl<R: Default + Clone> Streams<R> {
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Stream<R>>()
+    }
+
+    pub(super) fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Whether there are numbers left.
+    pub(super) fn has_numbers(&self) -> bool {
+        self.next_id < LAST_ID
+    }
+
+    /// Whether a stream of this number was ever begun.
+    pub(super) fn was_begun(&self, id: u32) -> bool {
+        id & 1 == 1 && id < self.next_id
+    }
+
+    #[inline]
+    fn place(&self, id: u32) -> usize {
+        (id >> 1) as usize & (self.places.len() - 1)
+    }
+
+    /// The place of an open stream.
+    #[inline]
+    pub(super) fn find(&self, id: u32) -> Option<usize> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let place = self.place(id);
+        (id != 0 && self.places[place].id == id).then_some(place)
+    }
+
+    #[inline]
+    pub(super) fn at(&mut self, place: usize) -> &mut Stream<R> {
+        &mut self.places[place]
+    }
+
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> &Stream<R> {
+        &self.places[place]
+    }
+
+    /// Begins the next stream; returns its place. At most half of the places are taken.
+    #[inline]
+    pub(super) fn begin(&mut self) -> usize {
+        if (self.open as usize + 1) * 2 > self.places.len() {
+            self.grow();
+        }
+        let mut place = self.place(self.next_id);
+        while self.places[place].id != 0 {
+            self.next_id += 2;
+            place = self.place(self.next_id);
+        }
+        self.places[place] = Stream { id: self.next_id, ..Stream::default() };
+        self.next_id += 2;
+        self.open += 1;
+        place
+    }
+
+    /// Places that differ in the low bits of their streams' numbers differ in more of them, too.
+    fn grow(&mut self) {
+        let places = vec![Stream::default(); (self.places.len() * 2).max(4)];
+        for stream in std::mem::replace(&mut self.places, places) {
+            let place = self.place(stream.id);
+            if stream.id != 0 {
+                self.places[place] = stream;
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn end(&mut self, place: usize) {
+        self.places[place].id = 0;
+        self.open -= 1;
+    }
+
+    /// The place of an open stream for which this holds, searched from a place on.
+    pub(super) fn position(&self, from: usize, mut holds: impl FnMut(&Stream<R>) -> bool) -> Option<usize> {
+        if self.open == 0 {
+            return None;
+        }
+        let (before, after) = self.places.split_at(from.min(self.places.len()));
+        let found = |part: &[Stream<R>], holds: &mut dyn FnMut(&Stream<R>) -> bool| {
+            part.iter().position(|stream| stream.id != 0 && holds(stream))
+        };
+        found(after, &mut holds).map(|at| at + before.len()).or_else(|| found(before, &mut holds))
+    }
+
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Stream<R>)) {
+        self.places.iter_mut().filter(|stream| stream.id != 0).for_each(&mut change);
+    }
+}

@@ -1,0 +1,227 @@
+//! HTTP/2. [`crate::http2`] knows its bytes; here a connection's streams are requests of the load.
+
+use super::{Protocol, Stream, UnderWay};
+use crate::connection::Connection;
+use crate::framing::{AtEnd, Fed, Malformed};
+use crate::http2::{Ended, Requests, Session};
+use crate::tally::Failure;
+use crate::worker::Source;
+use record::LoadPlan;
+
+/// The requests of a plan, as HTTP/2 has them.
+pub(crate) fn requests(plan: &LoadPlan) -> Requests {
+    let scheme = if plan.clients.tls.is_some() { "https" } else { "http" };
+    let paths = plan.targets.iter().map(|target| target.path.as_str());
+    Requests::new(&plan.method, scheme, &plan.host, &plan.headers, paths, &plan.body)
+}
+
+pub(crate) struct Http2 {
+    requests: Requests,
+    depth: usize,
+}
+
+impl Http2 {
+    pub(crate) fn new(plan: &LoadPlan) -> Self {
+        Http2 { requests: requests(plan), depth: plan.protocol.pipeline() as usize }
+    }
+}
+
+/// The streams of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    session: Session<UnderWay>,
+    /// Place of the request that the connection describes.
+    described: Option<usize>,
+    /// No request under way was sent before.
+    oldest_ns: u64,
+    heard_ns: u64,
+}
+
+impl Streams {
+    #[inline]
+    fn describe(&mut self, place: usize, described: &mut UnderWay) {
+        if self.described != Some(place) {
+            if let Some(before) = self.described.replace(place) {
+                *self.session.request(before) = *described;
+            }
+            *described = *self.session.request(place);
+        }
+    }
+}
+
+impl Stream for Streams {
+    #[inline]
+    fn reset(&mut self) {}
+
+    fn close(&mut self) {
+        *self = Streams::default();
+    }
+
+    /// Without a request, that of the opening.
+    #[inline]
+    fn status(&self) -> u16 {
+        self.described.map_or(record::protocol::ANSWER, |place| self.session.status(place))
+    }
+
+    #[inline]
+    fn is_keep_alive(&self) -> bool {
+        self.session.is_lasting()
+    }
+
+    fn at_end(&self) -> AtEnd {
+        match self.described {
+            Some(place) if self.session.status(place) != 0 => AtEnd::Truncated,
+            _ => AtEnd::Nothing,
+        }
+    }
+
+    fn carry_bytes(&self) -> usize {
+        self.session.memory_bytes()
+    }
+
+    #[inline]
+    fn has_room(&self, depth: usize) -> bool {
+        self.session.has_room(depth as u32)
+    }
+
+    #[inline]
+    fn push(&mut self, request: UnderWay) {
+        if self.session.open_streams() == 1 {
+            self.oldest_ns = request.since_ns;
+        }
+        *self.session.request(self.session.newest()) = request;
+    }
+
+    fn next(&mut self) -> Option<UnderWay> {
+        let from = self.described.unwrap_or(0);
+        self.release();
+        let place = self.session.find(from, |_| true)?;
+        self.described = Some(place);
+        Some(*self.session.request(place))
+    }
+
+    #[inline]
+    fn turn(&mut self, described: &mut UnderWay) -> bool {
+        let place = self.session.current();
+        if let Some(place) = place {
+            self.describe(place, described);
+        }
+        place.is_some()
+    }
+
+    fn describe_any(&mut self, described: &mut UnderWay) {
+        if self.described.is_none()
+            && let Some(place) = self.session.find(0, |_| true)
+        {
+            self.describe(place, described);
+        }
+    }
+
+    #[inline]
+    fn release(&mut self) -> bool {
+        if let Some(place) = self.described.take() {
+            self.session.end(place);
+        }
+        self.session.open_streams() > 0
+    }
+
+    #[inline]
+    fn heard(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
+    }
+
+    fn late(&mut self, before_ns: u64, described: &mut UnderWay) -> Option<u64> {
+        if self.oldest_ns > before_ns {
+            return None;
+        }
+        let mut oldest_ns = u64::MAX;
+        let late = self.session.find(0, |request| {
+            oldest_ns = oldest_ns.min(request.since_ns);
+            request.since_ns <= before_ns
+        });
+        match late {
+            None => self.oldest_ns = oldest_ns,
+            Some(place) => self.describe(place, described),
+        }
+        late.map(|_| self.heard_ns)
+    }
+
+    #[inline]
+    fn has_more(&self) -> bool {
+        self.session.has_more()
+    }
+
+    #[inline]
+    fn failure(&self) -> Option<Failure> {
+        match self.session.ended()? {
+            Ended::Response => None,
+            Ended::Reset(code) => Some(Failure::StreamReset(code)),
+            Ended::GoneAway(code) => Some(Failure::GoneAway(code)),
+        }
+    }
+
+    #[inline]
+    fn has_unsent(&self) -> bool {
+        !self.session.out().is_empty()
+    }
+
+    #[inline]
+    fn all_sent(&mut self) {
+        self.session.all_sent();
+    }
+}
+
+impl Protocol for Http2 {
+    type Stream = Streams;
+
+    const IS_PIPELINED: bool = true;
+    const IS_MULTIPLEXED: bool = true;
+
+    #[inline]
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn open(&mut self, stream: &mut Streams) -> u32 {
+        stream.session.open(&self.requests);
+        // The server's SETTINGS.
+        1
+    }
+
+    #[inline]
+    fn put<S: Source>(
+        &mut self,
+        source: &mut S,
+        requests: &crate::request::Requests,
+        slot: usize,
+        stream: &mut Streams,
+    ) -> u32 {
+        let target = source.target(requests, slot);
+        stream.session.put(&self.requests, target, UnderWay::default());
+        target as u32
+    }
+
+    #[inline]
+    fn bytes<'b, S: Source>(
+        _source: &'b S,
+        _requests: &'b crate::request::Requests,
+        _slot: usize,
+        connection: &'b Connection<Streams>,
+    ) -> &'b [u8] {
+        connection.stream.session.out()
+    }
+
+    /// Requests follow each other without a response between them, however short they are.
+    fn longest<S: Source>(&self, _source: &S, _requests: &crate::request::Requests) -> usize {
+        usize::MAX
+    }
+
+    #[inline]
+    fn feed(&mut self, stream: &mut Streams, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+        stream.session.feed(bytes)
+    }
+
+    fn failure(malformed: Malformed) -> Failure {
+        Failure::Foreign(malformed.0)
+    }
+}
