@@ -1,4 +1,4 @@
-//! Redis, memcached and raw TCP through the program, on servers that it starts itself.
+//! HTTP/2, Redis, memcached and raw TCP through the program, on servers that it starts itself.
 
 use crate::rig::{free_port, member, program, run, run_record, skipped, straingauge};
 use serde_json::Value;
@@ -114,6 +114,10 @@ fn options_of_another_protocol_are_refused_in_one_sentence() {
         (&["tcp://127.0.0.1:1", "--send", "x", "--read-rate", "9"], "--read-rate is for HTTP"),
         (&["redis://127.0.0.1:1", "--tls-insecure"], "rediss"),
         (&["http://127.0.0.1:1", "--pipeline", "2"], "--pipeline is for redis://"),
+        (&["http://127.0.0.1:1", "--streams", "2"], "--streams is for HTTP/2: give --http2 too"),
+        (&["http://127.0.0.1:1", "--http2", "--streams", "0"], "--streams 0"),
+        (&["http://127.0.0.1:1", "--http2", "--read-rate", "9"], "--read-rate is for HTTP/1.1"),
+        (&["redis://127.0.0.1:1", "--http2"], "--http2 is for http:// and https://"),
         (&["tcp://127.0.0.1:1"], "--send"),
         (&["redis://127.0.0.1:1", "--zipf", "-1"], "Zipf"),
     ] {
@@ -123,9 +127,38 @@ fn options_of_another_protocol_are_refused_in_one_sentence() {
 }
 
 #[test]
+fn http_2_is_spoken_with_several_streams_through_workers_too() {
+    let Some(nginx) = program("nginx") else { return skipped("there is no nginx") };
+    let ours = straingauge::<&str>([]).get_program().to_string_lossy().into_owned();
+    for client in [None, Some(format!("'{ours}' load --worker"))] {
+        let (port, kept) = (free_port(), tempfile::tempdir().expect("a folder"));
+        let (path, out) = (kept.path().display(), kept.path().join("run"));
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {path}/{name};"))
+            .concat();
+        let config = format!(
+            "daemon off; master_process off; pid {path}/pid; error_log {path}/error; events {{}} http {{ {temporary} access_log off; \
+             keepalive_requests 100000; server {{ listen 127.0.0.1:{port} http2; location / {{ return 200 hello; }} }} }}"
+        );
+        let file = kept.path().join("nginx.conf");
+        std::fs::write(&file, config).expect("our own folder");
+        let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/"), "--http2", "--streams", "5"]);
+        command.args(SHORT).arg("--out").arg(&out).args(["--json", "--isolate", "never"]);
+        command.args(client.iter().flat_map(|client| ["--client", client])).arg("--").arg(&nginx);
+        command.arg("-c").arg(&file).arg("-e").arg(kept.path().join("error"));
+        let json = run(&mut command).exits_with(0).json();
+        let ok = count(&json, "ok");
+        assert!(ok > 0 && ok == count(&json, "sent"), "{json:#}");
+        assert_eq!(member(&json, "status_counts")["200"].as_u64(), Some(ok), "{json:#}");
+        let protocol = &run_record(&out)["scenario"]["load"]["protocol"];
+        assert_eq!((&protocol["name"], &protocol["streams"]), (&"http2".into(), &5.into()), "{protocol:#}");
+    }
+}
+
+#[test]
 fn find_refuses_a_server_of_another_protocol_by_name() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+    let address = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
@@ -133,8 +166,10 @@ fn find_refuses_a_server_of_another_protocol_by_name() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         }
     });
-    let kept = tempfile::tempdir().expect("a folder");
-    let mut command = straingauge(["find", &url, "--budget", "5s", "--quiet", "--out"]);
-    let said = run(command.arg(kept.path().join("run"))).exits_with(1);
-    assert!(said.err.contains("answered HTTP"), "{}", said.err);
+    for (url, options) in [(format!("redis://{address}"), &[][..]), (format!("http://{address}"), &["--http2"])] {
+        let kept = tempfile::tempdir().expect("a folder");
+        let mut command = straingauge(["find", &url, "--budget", "5s", "--quiet"]);
+        let said = run(command.args(options).arg("--out").arg(kept.path().join("run"))).exits_with(1);
+        assert!(said.err.contains("answered HTTP"), "{}", said.err);
+    }
 }
