@@ -1,7 +1,15 @@
 //! One connection of the engine, as small as possible: a thread walks over ten thousand of them.
 
 use crate::ports::{Lease, PortChoice};
-use crate::worker::protocol::UnderWay;
+
+/// A request under way, as a connection describes it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnderWay {
+    pub(crate) intended_ns: u64,
+    pub(crate) since_ns: u64,
+    pub(crate) first_byte_ns: u64,
+    pub(crate) target: u32,
+}
 
 /// The state of a connection.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Several requests in flight on a connection: putting them together into one send, taking their responses, and the
 //! opening of such a connection.
 
-use super::protocol::{Stream, UnderWay};
+use super::protocol::Stream;
 use super::{Protocol, Source, Transport, Worker};
+use crate::connection::UnderWay;
 use crate::connection::{CORKED, LAST_REQUEST, PEER_CLOSED, State};
 use crate::tally::Failure;
 

@@ -1,7 +1,8 @@
 //! HTTP/2. [`crate::http2`] knows its bytes; here a connection's streams are requests of the load.
 
-use super::{Protocol, Stream, UnderWay};
+use super::{Protocol, Stream};
 use crate::connection::Connection;
+use crate::connection::UnderWay;
 use crate::framing::{AtEnd, Fed, Malformed};
 use crate::http2::{Ended, Requests, Session};
 use crate::tally::Failure;

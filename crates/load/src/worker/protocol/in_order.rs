@@ -1,7 +1,8 @@
 //! Protocols whose requests may be in flight together on a connection and are answered in their order.
 
-use super::{Protocol, Stream, UnderWay};
+use super::{Protocol, Stream};
 use crate::connection::Connection;
+use crate::connection::UnderWay;
 use crate::framing::{AtEnd, Fed, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;

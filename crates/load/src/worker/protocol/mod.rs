@@ -28,18 +28,10 @@ pub(crate) use tcp::Tcp;
 
 use super::Source;
 use crate::connection::Connection;
+use crate::connection::UnderWay;
 use crate::framing::{AtEnd, Fed, Malformed};
 use crate::request::Requests;
 use crate::tally::Failure;
-
-/// A request under way, as a connection describes it.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnderWay {
-    pub(crate) intended_ns: u64,
-    pub(crate) since_ns: u64,
-    pub(crate) first_byte_ns: u64,
-    pub(crate) target: u32,
-}
 
 /// A protocol's part of a connection: the response under way, and the requests that the connection does not describe.
 pub(crate) trait Stream: Default {
