@@ -193,7 +193,8 @@ fn apache_logs_the_same_requests_in_http_2() {
                  CustomLog {path}/log line\nUser nobody\nGroup nogroup\n<Directory {path}>\nRequire all granted\n</Directory>\n"
             ),
         );
-        vec!["-f".into(), config, "-D".into(), "FOREGROUND".into()]
+        // One process, so that none survives.
+        vec!["-f".into(), config, "-X".into()]
     });
     let Some(server) = server else { return };
     counts_equal(&folder.0.join("log"), &plans(server.address, "/page"));

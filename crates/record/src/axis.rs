@@ -12,6 +12,8 @@ crate::worded! {
         Connections = "connections",
         /// Offered rate of the open loop, requests per second.
         Rate = "rate",
+        /// Requests in flight on each connection of the closed loop.
+        InFlight = "in-flight",
         /// Cold connections held during the load (Banga and Mogul 1998, figure 9).
         Cold = "cold",
         /// Connections of fixed bandwidth, of which a share is to conform.
@@ -33,6 +35,7 @@ impl Axis {
     pub fn unit(self) -> &'static str {
         match self {
             Axis::Rate | Axis::PacketRate => "1/s",
+            Axis::InFlight => "requests",
             Axis::TimeWait => "sockets",
             Axis::Delay => "ns",
             Axis::Other => "1",
@@ -45,6 +48,7 @@ impl Axis {
         match self {
             Axis::Connections => "connections",
             Axis::Rate => "offered load, requests per second",
+            Axis::InFlight => "requests in flight on a connection",
             Axis::Cold => "cold connections",
             Axis::Conforming => "connections of fixed bandwidth",
             Axis::TimeWait => "TIME_WAIT sockets of the server",
@@ -96,9 +100,16 @@ mod tests {
 
     #[test]
     fn an_axis_is_written_as_it_is_typed() {
-        for axis in
-            [Axis::Connections, Axis::Rate, Axis::Cold, Axis::Conforming, Axis::TimeWait, Axis::Delay, Axis::PacketRate]
-        {
+        for axis in [
+            Axis::Connections,
+            Axis::Rate,
+            Axis::InFlight,
+            Axis::Cold,
+            Axis::Conforming,
+            Axis::TimeWait,
+            Axis::Delay,
+            Axis::PacketRate,
+        ] {
             assert_eq!(serde_json::to_value(axis).unwrap(), axis.word());
         }
         assert_eq!(serde_json::from_str::<Axis>("\"of-evil\"").unwrap(), Axis::Other, "from a later version");

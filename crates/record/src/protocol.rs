@@ -200,6 +200,17 @@ impl Protocol {
         }
     }
 
+    /// Sets the most requests in flight on a connection; of HTTP/1.1 it stays 1.
+    pub fn set_pipeline(&mut self, depth: u32) {
+        match self {
+            Protocol::Http => {}
+            Protocol::Http2(plan) => plan.streams = depth,
+            Protocol::Redis(plan) => plan.pipeline = depth,
+            Protocol::Memcached(plan) => plan.pipeline = depth,
+            Protocol::Tcp(plan) => plan.pipeline = depth,
+        }
+    }
+
     /// What a status stands for: the code itself in HTTP, else a word.
     pub fn status_words(&self, status: u16) -> Cow<'static, str> {
         let error = |words: &[&'static str], dash: &str| {

@@ -231,6 +231,7 @@ pub fn words() -> Vec<(String, String)> {
         ("P99_LIMIT", Duration::from_nanos(criteria.p99_limit_ns).as_typed()),
         ("ERROR_LIMIT", Share(criteria.error_ratio).as_typed()),
         ("GOODPUT_LIMIT", Share(criteria.goodput_ratio).as_typed()),
+        ("AXIS_IN_FLIGHT", counts(&sweep::IN_FLIGHT)),
         ("AXIS_COLD", counts(&sweep::COLD)),
         ("AXIS_TIME_WAIT", counts(&sweep::TIME_WAIT)),
         ("AXIS_DELAY", sweep::DELAYS_MS.map(|ms| Duration::from_millis(ms as u64).as_typed()).join(",")),

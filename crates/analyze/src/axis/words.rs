@@ -17,6 +17,8 @@ pub fn value_words(value: f64, axis: Axis) -> String {
         Axis::Rate => format!("{}/s", format_si(value)),
         Axis::PacketRate => format!("{} segments/s", format_si(value)),
         Axis::Delay => format!("{} of delay", format_nanos(value)),
+        Axis::InFlight if value == 1.0 => "1 request in flight on a connection".into(),
+        Axis::InFlight => format!("{} requests in flight on a connection", grouped(value)),
         Axis::Cold => one("cold connection"),
         Axis::TimeWait => one("TIME_WAIT socket"),
         Axis::Connections | Axis::Conforming => one("connection"),

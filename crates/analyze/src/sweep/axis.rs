@@ -182,6 +182,8 @@ impl Planner for AxisSweep {
 
 /// Cold connections; the figure of Banga and Mogul (1998) goes to 2,000.
 pub const COLD: [f64; 6] = [0.0, 100.0, 250.0, 500.0, 1000.0, 2000.0];
+/// Requests in flight on a connection; servers of HTTP/2 allow 100 to 250.
+pub const IN_FLIGHT: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
 /// TIME_WAIT sockets.
 pub const TIME_WAIT: [f64; 2] = [0.0, 20_000.0];
 /// Delays each way, from a machine room to the other side of the world.
@@ -198,6 +200,7 @@ fn own_values(axis: &AxisPlan, plan: &SweepPlan, capacity_per_sec: Option<f64>) 
             // Round rates are easier to read, and the capacity is known to fewer than three digits.
             shares.into_iter().map(|share| rounded(share * capacity)).collect()
         }
+        Axis::InFlight => IN_FLIGHT.into(),
         Axis::Cold => COLD.into(),
         Axis::TimeWait => TIME_WAIT.into(),
         Axis::Delay => DELAYS_MS.map(|delay_ms| delay_ms * 1e6).to_vec(),

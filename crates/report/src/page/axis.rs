@@ -34,6 +34,7 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
         title: match axis.axis {
             Axis::Connections => "Axis: connections",
             Axis::Rate => "Axis: offered rate",
+            Axis::InFlight => "Axis: requests in flight",
             Axis::Cold => "Axis: cold connections",
             Axis::Conforming => "Axis: conforming connections",
             Axis::TimeWait => "Axis: TIME_WAIT sockets",

@@ -12,6 +12,8 @@ pub enum AxisWord {
     Connections,
     /// Requests per second of the open loop, also far beyond the capacity
     Rate,
+    /// Requests in flight on each connection (HTTP/2, redis, memcached, tcp)
+    InFlight,
     /// Full segments per second of the microbenchmark
     PacketRate,
     /// Cold connections beside the load
@@ -36,6 +38,7 @@ impl From<AxisWord> for record::Axis {
 pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::Connections,
     AxisWord::Rate,
+    AxisWord::InFlight,
     AxisWord::Cold,
     AxisWord::Conforming,
     AxisWord::TimeWait,

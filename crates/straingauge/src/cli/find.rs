@@ -39,8 +39,8 @@ pub struct FindOptions {
     /// Instead of the sweeps over connections and rate.
     #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 0,750,2k [default: cold: {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay};
-    /// connections: doubled; rate: shares of the capacity; conforming: searched]
+    /// Values along the axis, as 0,750,2k [default: in-flight: {axis_in_flight}; cold: {axis_cold}; time-wait:
+    /// {axis_time_wait}; delay: {axis_delay}; connections: doubled; rate: shares of the capacity; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
     /// Offer up to this multiple of the capacity, with --axis rate [default: {overload}x]

@@ -133,6 +133,7 @@ pub fn at(axis: Axis, value: f64, base: &LoadPlan, arrival: record::Arrival, ope
             plan.connections = open_connections;
             plan.pace = Pace::Open { rate_per_sec: value, arrival };
         }
+        Axis::InFlight => plan.protocol.set_pipeline(value as u32),
         _ => {}
     }
     plan

@@ -42,6 +42,14 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -
             plan.clients.bandwidth =
                 Some(FixedBandwidth { asked_bits_per_sec: 400_000.0, demanded_bits_per_sec: 320_000.0 });
         }
+        Axis::InFlight if plan.protocol.is_http_1() => {
+            return Err(wrong_usage(
+                "--axis in-flight needs several requests in flight on a connection: give --http2, or a URL of another protocol",
+            ));
+        }
+        Axis::InFlight if plan.protocol.pipeline() > 1 => {
+            return Err(wrong_usage("--axis in-flight varies what --streams or --pipeline would hold: leave it out"));
+        }
         _ => {}
     }
     Ok(())
