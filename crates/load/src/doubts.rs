@@ -226,7 +226,12 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
         return None;
     }
     let answered = result.counts.completed_in_window as f64;
-    let held = plan.connections.saturating_sub(result.counts.outcomes.connections_silent) as f64;
+    let depth = f64::from(plan.protocol.pipeline());
+    let held = plan.connections.saturating_sub(result.counts.outcomes.connections_silent) as f64 * depth;
+    let room = match depth {
+        1.0 => format!("{} connections", format_si(held)),
+        _ => format!("room for {} on the connections", format_si(held)),
+    };
     let mean_ns = result.counts.times.service.mean_ns()?;
     let under_way = |ns_each: f64| answered * ns_each / result.window_ns as f64;
     let (busy, tolerance) = (under_way(mean_ns), BALANCE_RATIO + held / answered);
@@ -238,20 +243,19 @@ fn out_of_balance(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let (what, remedy) = if busy > held * (1.0 + tolerance) {
         (
             format!(
-                "throughput times mean service time makes {} requests under way at a time, but there were {} connections \
+                "throughput times mean service time makes {} requests under way at a time, but there were {room} \
                  (Little's law): requests that lie partly outside the window weigh too much",
-                format_si(busy),
-                format_si(held)
+                format_si(busy)
             ),
             "measure for longer than the server takes to answer (--duration)",
         )
     } else if is_closed && under_way(mean_ns + opening_ns) < held * (1.0 - tolerance) {
         (
             format!(
-                "throughput times mean service time makes {} requests under way at a time, but {} connections were \
-                 answered (Little's law): the others waited without an answer, or were being opened",
+                "throughput times mean service time makes {} requests under way at a time, but there were {room} \
+                 with answers (Little's law): the others waited without one, or were being opened{}",
                 format_si(busy),
-                format_si(held)
+                if depth > 1.0 { ", or the server allows no more at once" } else { "" }
             ),
             "look at the failures, the unfinished requests and the connect times",
         )

@@ -271,6 +271,9 @@ fn a_server_that_allows_fewer_streams_gets_no_more_and_later_as_many_as_it_allow
     });
     let result = run(&http2(8, server.address));
     all_ok(&result, &server);
+    // As many as it allows are fewer than were asked for.
+    let doubt = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::LittlesLaw);
+    assert!(doubt.is_some_and(|doubt| doubt.what.contains("the server allows no more")), "{:?}", result.doubts);
 }
 
 #[test]
