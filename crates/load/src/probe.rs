@@ -289,7 +289,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
     let requests = http2_requests(plan);
     let mut session = Session::<()>::default();
     session.keep_location();
-    session.open(&requests);
+    session.open(&requests, 1);
     let (mut is_open, mut received) = (false, 0u64);
     let mut buffer = vec![0; 64 * 1024];
     loop {

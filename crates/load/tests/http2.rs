@@ -550,7 +550,7 @@ struct Verdict {
 fn verdict(bytes: &[u8], size: usize) -> Verdict {
     let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100]);
     let mut session = Session::<u8>::default();
-    session.open(&requests);
+    session.open(&requests, 4);
     let mut verdict = Verdict { ends: Vec::new(), body: 0, sent: 0, error: None };
     let mut at = 0;
     while at < bytes.len() || session.has_more() {
@@ -572,7 +572,7 @@ fn verdict(bytes: &[u8], size: usize) -> Verdict {
             if let Some(place) = place {
                 session.end(place);
             }
-            while session.has_room(4) {
+            while session.has_room() {
                 session.put(&requests, 0, 1);
             }
         }

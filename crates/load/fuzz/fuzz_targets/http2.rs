@@ -10,7 +10,7 @@ type Verdict = (Vec<(Option<usize>, Option<Ended>, u16)>, usize, Result<usize, M
 
 fn verdict(requests: &Requests, bytes: &[u8], size: usize) -> Verdict {
     let mut session = Session::<u8>::default();
-    session.open(requests);
+    session.open(requests, 4);
     let (mut ends, mut body, mut at) = (Vec::new(), 0, 0);
     while at < bytes.len() || session.has_more() {
         let piece = &bytes[at..bytes.len().min(at.saturating_add(size))];
@@ -28,7 +28,7 @@ fn verdict(requests: &Requests, bytes: &[u8], size: usize) -> Verdict {
             if let Some(place) = place {
                 session.end(place);
             }
-            while session.has_room(4) {
+            while session.has_room() {
                 session.put(requests, 0, 1);
             }
         }

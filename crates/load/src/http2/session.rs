@@ -85,6 +85,8 @@ pub struct Session<R> {
     has_settings: bool,
     settings: Settings,
     streams: Streams<R>,
+    /// Requests at once.
+    most: u32,
     /// Place of the request that the bytes fed last belong to, and whether it is over.
     current: u32,
     ended: Option<Ended>,
@@ -117,6 +119,7 @@ impl<R> Default for Session<R> {
             has_settings: false,
             settings: Settings::default(),
             streams: Streams::default(),
+            most: 1,
             current: NONE,
             ended: None,
             newest: NONE,
@@ -141,8 +144,11 @@ impl<R: Default + Clone> Session<R> {
         self.fields.keeps_location = true;
     }
 
-    /// Puts what opens the connection. The server's SETTINGS answer it: [`Fed::is_complete`] of those bytes.
-    pub fn open(&mut self, requests: &Requests) {
+    /// Puts what opens the connection, for at most so many requests at once. The server's SETTINGS answer it:
+    /// [`Fed::is_complete`] of those bytes.
+    pub fn open(&mut self, requests: &Requests, most: u32) {
+        self.most = most.max(1);
+        self.streams.allot(self.most);
         self.body = requests.body.clone();
         put_opening(self.window_bytes, &mut self.out);
     }
@@ -232,10 +238,10 @@ impl<R: Default + Clone> Session<R> {
         }
     }
 
-    /// Whether another request may be put, of at most `most` at once.
+    /// Whether another request may be put.
     #[inline]
-    pub fn has_room(&self, most: u32) -> bool {
-        self.streams.open() < most.min(self.settings.streams) && self.is_lasting()
+    pub fn has_room(&self) -> bool {
+        self.streams.open() < self.most.min(self.settings.streams) && self.is_lasting()
     }
 
     /// Requests under way.

@@ -81,12 +81,15 @@ impl<R: Default + Clone> Streams<R> {
         &self.places[place]
     }
 
-    /// Begins the next stream; returns its place. At most half of the places are taken.
+    /// Makes places for so many open streams, and as many free ones between them.
+    pub(super) fn allot(&mut self, most: u32) {
+        self.places = vec![Stream::default(); (most as usize * 2).next_power_of_two()];
+    }
+
+    /// Begins the next stream; returns its place. There is one.
     #[inline]
     pub(super) fn begin(&mut self) -> usize {
-        if (self.open as usize + 1) * 2 > self.places.len() {
-            self.grow();
-        }
+        debug_assert!((self.open as usize) < self.places.len());
         let mut place = self.place(self.next_id);
         while self.places[place].id != 0 {
             self.next_id += 2;
@@ -96,17 +99,6 @@ impl<R: Default + Clone> Streams<R> {
         self.next_id += 2;
         self.open += 1;
         place
-    }
-
-    /// Places that differ in the low bits of their streams' numbers differ in more of them, too.
-    fn grow(&mut self) {
-        let places = vec![Stream::default(); (self.places.len() * 2).max(4)];
-        for stream in std::mem::replace(&mut self.places, places) {
-            let place = self.place(stream.id);
-            if stream.id != 0 {
-                self.places[place] = stream;
-            }
-        }
     }
 
     #[inline]

@@ -81,8 +81,8 @@ impl Stream for Streams {
     }
 
     #[inline]
-    fn has_room(&self, depth: usize) -> bool {
-        self.session.has_room(depth as u32)
+    fn has_room(&self, _depth: usize) -> bool {
+        self.session.has_room()
     }
 
     #[inline]
@@ -184,7 +184,7 @@ impl Protocol for Http2 {
     }
 
     fn open(&mut self, stream: &mut Streams) -> u32 {
-        stream.session.open(&self.requests);
+        stream.session.open(&self.requests, self.depth as u32);
         // The server's SETTINGS.
         1
     }
