@@ -6,7 +6,7 @@ use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::http2::{Ended, Session, error_name};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
-use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, http2_requests};
+use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, grpc_status, http2_requests};
 use record::protocol::Protocol;
 use record::{LoadPlan, Outside, Share};
 use std::io::{self, ErrorKind, Read, Write};
@@ -58,7 +58,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
                 return match &plan.protocol {
                     Protocol::Http if asks => exchange(plan, *address, stream, timeout).map(Some),
                     Protocol::Http => Ok(None),
-                    Protocol::Http2(_) => http2(&to, stream),
+                    Protocol::Http2(_) | Protocol::Grpc(_) => http2(&to, stream),
                     Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), &to, stream),
                     Protocol::Memcached(memcached) => talk(Memcached::new(memcached, seed, alone), &to, stream),
                     Protocol::Tcp(tcp) => talk(Tcp::new(tcp), &to, stream),
@@ -314,9 +314,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
             at += fed.used;
             match (session.current(), session.ended()) {
                 (Some(place), Some(Ended::Response)) => {
-                    let status = session.status(place);
-                    let location = session.location().map(|text| Outside::of_bytes(text, 200));
-                    return Ok(Some(ProbeResponse { status, location, error: None }));
+                    return Ok(Some(http2_response(plan, &session, place)));
                 }
                 (_, Some(Ended::Reset(code))) => {
                     return Err(foreign(format!("the server reset the request's stream ({})", error_name(code))));
@@ -338,6 +336,23 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
             }
         }
     }
+}
+
+fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> ProbeResponse {
+    let location = session.location().map(|text| Outside::of_bytes(text, 200));
+    let of_http = session.status(place);
+    if plan.protocol.has_status_codes() {
+        return ProbeResponse { status: of_http, location, error: None };
+    }
+    let status = grpc_status(session, place);
+    let words = match session.grpc_status(place) {
+        None => format!("status {of_http} of HTTP without one of gRPC"),
+        Some(_) => plan.protocol.status_words(status).into_owned(),
+    };
+    let message = Outside::of_bytes(session.grpc_message().unwrap_or_default(), 200);
+    let words = if message.is_empty() { words } else { format!("{words}: {message}") };
+    let error = (!(200..400).contains(&status)).then(|| Outside::of_bytes(words.as_bytes(), 250));
+    ProbeResponse { status, location, error }
 }
 
 fn ended_early(received: u64) -> String {

@@ -4,7 +4,7 @@ use crate::servers::*;
 use load::LoadResult;
 use load::http2::{Ended, Requests, Session};
 use proptest::prelude::*;
-use record::protocol::{Http2Plan, Protocol};
+use record::protocol::{ANSWER, FIRST_ERROR, GrpcPlan, Http2Plan, Protocol, grpc_status};
 use record::{Arrival, LoadPlan, Pace};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -536,6 +536,59 @@ fn a_probe_follows_nothing_and_says_where_to() {
     });
     let found = load::probe(&http2(1, server.address), Duration::from_secs(5)).unwrap();
     assert_eq!((found.status, found.location.as_deref()), (302, Some("https://www.example.com")));
+}
+
+/// A field that is not in the table.
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
+    [vec![0], text(name), text(value)].concat()
+}
+
+#[test]
+fn a_call_of_grpc_has_the_status_of_its_trailers() {
+    let server = speaking(|stream, requests| {
+        let mut peer = Peer::new(stream, &[])?;
+        let status = |code: &str| field("grpc-status", code);
+        let headers = |stream, block: &[u8]| frame(HEADERS, END_HEADERS, stream, block);
+        let last = |stream, block: &[u8]| frame(HEADERS, END_HEADERS | END_STREAM, stream, block);
+        for turn in 0u32.. {
+            let stream = loop {
+                let frame = peer.frame()?;
+                if frame.kind == DATA {
+                    assert_eq!((&frame.payload[..], frame.flags), (&b"\0\0\0\0\x02hi"[..], END_STREAM));
+                    break frame.stream;
+                }
+            };
+            requests.fetch_add(1, Ordering::SeqCst);
+            peer.say(&match turn % 8 {
+                0 => last(stream, &[vec![0x88], status("14"), field("grpc-message", "not%20now")].concat()),
+                1 => [headers(stream, &[0x88]), last(stream, &status("99"))].concat(),
+                2 => [headers(stream, &[0x88]), frame(DATA, END_STREAM, stream, b"")].concat(),
+                3 => last(stream, &[0x8d]),
+                _ => [
+                    headers(stream, &[0x88]),
+                    frame(DATA, 0, stream, b"\0\0\0\0\x01x"),
+                    // As an entry of the table, from the second time on.
+                    last(stream, &if turn < 8 { [&[0x40][..], &status("0")[1..]].concat() } else { vec![0xbe] }),
+                ]
+                .concat(),
+            })?;
+        }
+        None
+    });
+    let protocol = Protocol::Grpc(GrpcPlan { method: "a.B/C".into(), streams: 3 });
+    let plan =
+        LoadPlan { protocol, method: "POST".into(), body: b"\0\0\0\0\x02hi".to_vec(), ..http2(3, server.address) };
+    let result = run(&plan);
+    adds_up(&result, &server);
+    let (outcomes, counts) = (result.counts.outcomes, &result.counts.status_counts);
+    assert_eq!(outcomes.completed(), outcomes.sent, "{:?}", result.first_errors);
+    let (unavailable, other) = (counts[&grpc_status(Some(14))], counts[&FIRST_ERROR]);
+    assert_eq!((counts[&ANSWER], unavailable + other), (outcomes.ok, outcomes.non_2xx), "{counts:?}");
+    assert!(unavailable > 0 && other > unavailable && counts.len() == 3, "{counts:?}");
+    says(&result, "not%20now");
+    let why = load::probe(&plan, Duration::from_secs(5)).unwrap().error;
+    assert_eq!(why.as_deref(), Some("UNAVAILABLE: not%20now"));
 }
 
 /// What a session made of a connection's bytes: the ends of requests in their order, and the rule that they break.

@@ -13,6 +13,8 @@ pub enum Protocol {
     Http,
     /// HTTP/2.
     Http2(Http2Plan),
+    /// Unary calls of gRPC over HTTP/2. Method, target, header fields and body are those of the plan.
+    Grpc(GrpcPlan),
     /// Redis' protocol (RESP2; replies of RESP3 are read too).
     Redis(RedisPlan),
     /// memcached's text protocol.
@@ -27,6 +29,17 @@ pub enum Protocol {
 #[serde(default)]
 pub struct Http2Plan {
     /// Requests in flight on a connection, each a stream; at least 1.
+    pub streams: u32,
+}
+
+/// Unary calls of gRPC.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct GrpcPlan {
+    /// The method, as `package.Service/Method`.
+    pub method: String,
+    /// Calls in flight on a connection, each a stream; at least 1.
     pub streams: u32,
 }
 
@@ -143,6 +156,26 @@ const REDIS_ERRORS: [&str; 24] = [
     "BUSYKEY",
     "INPROG",
 ];
+/// The statuses of gRPC but OK, by their number.
+const GRPC_ERRORS: [&str; 17] = [
+    "other error",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
 const MEMCACHED_ERRORS: [&str; 4] = ["other error", "ERROR", "CLIENT_ERROR", "SERVER_ERROR"];
 
 /// The status of a complete answer of a protocol without status codes, unless it is one of the others.
@@ -168,10 +201,29 @@ pub fn memcached_error(code: &[u8]) -> u16 {
     error_status(&MEMCACHED_ERRORS, code)
 }
 
+/// The status of a call of gRPC with this `grpc-status`; `None`: the server sent none.
+pub fn grpc_status(code: Option<u16>) -> u16 {
+    match code {
+        Some(0) => ANSWER,
+        Some(code) if usize::from(code) < GRPC_ERRORS.len() => FIRST_ERROR + code,
+        _ => FIRST_ERROR,
+    }
+}
+
 impl Protocol {
-    /// Whether this is HTTP, of any version: the plan has method and targets.
+    /// Whether requests are those of HTTP, of any version: the plan has method and targets.
     pub fn is_http(&self) -> bool {
+        matches!(self, Protocol::Http | Protocol::Http2(_) | Protocol::Grpc(_))
+    }
+
+    /// Whether answers have the status codes of HTTP.
+    pub fn has_status_codes(&self) -> bool {
         matches!(self, Protocol::Http | Protocol::Http2(_))
+    }
+
+    /// Whether HTTP/2 carries the requests.
+    pub fn is_over_http_2(&self) -> bool {
+        matches!(self, Protocol::Http2(_) | Protocol::Grpc(_))
     }
 
     /// Whether this is HTTP/1.1.
@@ -183,6 +235,7 @@ impl Protocol {
     pub fn scheme(&self) -> &'static str {
         match self {
             Protocol::Http | Protocol::Http2(_) => "http",
+            Protocol::Grpc(_) => "grpc",
             Protocol::Redis(_) => "redis",
             Protocol::Memcached(_) => "memcached",
             Protocol::Tcp(_) => "tcp",
@@ -194,6 +247,7 @@ impl Protocol {
         match self {
             Protocol::Http => 1,
             Protocol::Http2(plan) => plan.streams.max(1),
+            Protocol::Grpc(plan) => plan.streams.max(1),
             Protocol::Redis(plan) => plan.pipeline.max(1),
             Protocol::Memcached(plan) => plan.pipeline.max(1),
             Protocol::Tcp(plan) => plan.pipeline.max(1),
@@ -205,6 +259,7 @@ impl Protocol {
         match self {
             Protocol::Http => {}
             Protocol::Http2(plan) => plan.streams = depth,
+            Protocol::Grpc(plan) => plan.streams = depth,
             Protocol::Redis(plan) => plan.pipeline = depth,
             Protocol::Memcached(plan) => plan.pipeline = depth,
             Protocol::Tcp(plan) => plan.pipeline = depth,
@@ -224,6 +279,8 @@ impl Protocol {
         let word = match (self, status) {
             (Protocol::Http | Protocol::Http2(_), _) => None,
             (Protocol::Memcached(_), ANSWER) => Some("hit or stored".into()),
+            (Protocol::Grpc(_), ANSWER) => Some("OK".into()),
+            (Protocol::Grpc(_), _) => error(&GRPC_ERRORS, ""),
             (_, ANSWER) => Some("answer".into()),
             (Protocol::Redis(_), MISS) => Some("null".into()),
             (Protocol::Memcached(_), MISS) => Some("miss".into()),
@@ -248,6 +305,7 @@ impl Protocol {
         };
         let what = match self {
             Protocol::Http | Protocol::Http2(_) => return None,
+            Protocol::Grpc(plan) => format!("gRPC {}", plan.method),
             Protocol::Redis(plan) if plan.commands.is_empty() => mix("GET", "SET", &plan.keyspace),
             Protocol::Redis(plan) => {
                 let commands: Vec<String> = plan.commands.iter().map(|words| words.join(" ")).collect();
@@ -297,6 +355,21 @@ mod tests {
         assert_eq!(memcached.status_words(memcached_error(b"SERVER_ERROR")), "SERVER_ERROR");
         assert_eq!((memcached.status_words(MISS), redis.status_words(MISS)), ("miss".into(), "null".into()));
         assert_eq!(Protocol::Http.status_words(404), "404");
+    }
+
+    #[test]
+    fn a_status_of_grpc_has_its_number_and_its_word() {
+        let grpc = Protocol::Grpc(GrpcPlan::default());
+        for (code, words) in [
+            (Some(0), "OK"),
+            (Some(14), "UNAVAILABLE"),
+            (Some(16), "UNAUTHENTICATED"),
+            (Some(17), "other error"),
+            (None, "other error"),
+        ] {
+            let status = grpc_status(code);
+            assert_eq!((grpc.status_words(status).as_ref(), (200..400).contains(&status)), (words, code == Some(0)));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod axis;
 mod clients;
+mod grpc;
 mod protocol;
 pub mod watching;
 
@@ -232,7 +233,7 @@ pub fn load_plan(
         None => target.host_field.clone(),
     };
     let is_http = protocol.is_http();
-    let plan = LoadPlan {
+    let mut plan = LoadPlan {
         addresses,
         host: if is_http { host } else { String::new() },
         method: if is_http { method } else { String::new() },
@@ -257,6 +258,7 @@ pub fn load_plan(
         protocol,
         share: record::Share::WHOLE,
     };
+    grpc::adapt(&mut plan, &run.options)?;
     Ok((plan, supplied))
 }
 

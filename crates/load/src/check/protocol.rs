@@ -16,7 +16,7 @@ const MAX_PUT_BYTES: u64 = 1 << 30;
 
 /// Checks what is asked of a server in another protocol than HTTP/1.1.
 pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
-    let is_http_2 = matches!(plan.protocol, Protocol::Http2(_));
+    let is_http_2 = plan.protocol.is_over_http_2();
     let (only, name) = if is_http_2 { ("HTTP/1.1", "HTTP/2") } else { ("HTTP", plan.protocol.scheme()) };
     let not_for_it = [
         (plan.workload.trace.is_some(), "a replayed log"),
@@ -41,7 +41,7 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     }
     let request_bytes = match &plan.protocol {
         Protocol::Http => 0,
-        Protocol::Http2(_) => plan.body.len() as u64 + 1000,
+        Protocol::Http2(_) | Protocol::Grpc(_) => plan.body.len() as u64 + 1000,
         Protocol::Redis(redis) => {
             if redis.commands.iter().any(|words| words.first().is_none_or(String::is_empty)) {
                 return Err(wrong("a command has no name: write it as 'GET key:{key}'"));

@@ -23,6 +23,8 @@ static STATIC_NAMES: [u8; 61] = [
 static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST_STATUS: usize = 8;
 const LOCATION: usize = 46;
+/// The length of the names that matter, as they are and in the Huffman code.
+const NAMES: [(usize, usize); 4] = [(7, 5), (8, 6), (11, 8), (12, 9)];
 
 const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that is in no table)");
 const CUT_SHORT: Malformed = Malformed("a header field breaks the rules of HPACK (it is cut short)");
@@ -37,6 +39,8 @@ enum Name {
     Other,
     Status,
     Location,
+    GrpcStatus,
+    GrpcMessage,
 }
 
 /// An entry of the dynamic table.
@@ -45,7 +49,7 @@ struct Entry {
     bytes: u32,
     name_bytes: u32,
     name: Name,
-    /// The value, where it is a status.
+    /// The value, where it is a status of HTTP or gRPC.
     number: u16,
 }
 
@@ -56,6 +60,21 @@ pub(super) struct Fields {
     pub(super) status: u16,
     /// The value of `location`, where [`Reader::keeps_location`].
     pub(super) location: Option<Box<[u8]>>,
+    /// The value of `grpc-status`.
+    pub(super) grpc_status: Option<u16>,
+    /// The value of `grpc-message`: the server's words about an error.
+    pub(super) grpc_message: Option<Box<[u8]>>,
+}
+
+impl Fields {
+    #[inline]
+    fn note(&mut self, name: Name, number: u16) {
+        match name {
+            Name::Status => self.status = number,
+            Name::GrpcStatus => self.grpc_status = Some(number),
+            _ => {}
+        }
+    }
 }
 
 /// Reads the blocks of one connection, in their order.
@@ -106,27 +125,38 @@ impl Text<'_> {
 
     /// The name that this text is.
     fn name(&self) -> Result<Name, Malformed> {
-        // Coded, a name that matters has fewer bytes.
-        if self.bytes.len() > b"location".len() {
+        let is_as_long =
+            |(plain, coded): &(usize, usize)| self.bytes.len() == if self.is_coded { *coded } else { *plain };
+        if !NAMES.iter().any(is_as_long) {
             return Ok(Name::Other);
         }
         Ok(match self.to_vec()?.as_slice() {
             b":status" => Name::Status,
             b"location" => Name::Location,
+            b"grpc-status" => Name::GrpcStatus,
+            b"grpc-message" => Name::GrpcMessage,
             _ => Name::Other,
         })
     }
 
     fn status(&self) -> Result<u16, Malformed> {
-        let (mut status, mut digits) = (0, 0);
+        self.number().ok_or(WRONG_STATUS).and_then(|(status, digits)| match digits {
+            3 if status >= 100 => Ok(status),
+            _ => Err(WRONG_STATUS),
+        })
+    }
+
+    /// A number of at most three digits, and how many it has.
+    fn number(&self) -> Option<(u16, u32)> {
+        let (mut number, mut digits) = (0u16, 0);
         if self.bytes.len() > 3 {
-            return Err(WRONG_STATUS);
+            return None;
         }
-        self.decode(|byte| {
-            digits += if byte.is_ascii_digit() { 1 } else { 100 };
-            status = status * 10 + u16::from(byte.wrapping_sub(b'0') & 15);
-        })?;
-        if digits == 3 && status >= 100 { Ok(status) } else { Err(WRONG_STATUS) }
+        let length = self.decode(|byte| {
+            digits += u32::from(byte.is_ascii_digit());
+            number = number.wrapping_mul(10).wrapping_add(u16::from(byte & 15));
+        });
+        (length == Ok(digits as usize) && (1..=3).contains(&digits)).then_some((number, digits))
     }
 }
 
@@ -143,9 +173,7 @@ impl Reader {
             if first & 0x80 != 0 {
                 let index = integer(&mut rest, 7)?;
                 let (name, number) = self.indexed(index)?;
-                if name == Name::Status {
-                    fields.status = number;
-                }
+                fields.note(name, number);
             } else if first & 0xc0 == 0x40 {
                 let entry = self.literal(&mut rest, 6, &mut fields)?;
                 self.insert(entry);
@@ -195,13 +223,14 @@ impl Reader {
         let mut number = 0;
         match name {
             Name::Other => {}
-            Name::Status => {
-                number = value.status()?;
-                fields.status = number;
-            }
+            Name::Status => number = value.status()?,
+            // A code that is no number is an error of unknown kind.
+            Name::GrpcStatus => number = value.number().map_or(u16::MAX, |(code, _)| code),
+            Name::GrpcMessage => fields.grpc_message = Some(value.to_vec()?.into()),
             Name::Location if self.keeps_location => fields.location = Some(value.to_vec()?.into()),
             Name::Location => {}
         }
+        fields.note(name, number);
         let bytes = if is_kept { ENTRY_BYTES + name_bytes + value.length()? } else { ENTRY_BYTES };
         Ok(Entry { bytes, name_bytes, name, number })
     }

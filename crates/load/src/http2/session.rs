@@ -107,6 +107,7 @@ pub struct Session<R> {
     demands: u32,
     out: Vec<u8>,
     location: Option<Box<[u8]>>,
+    grpc_message: Option<Box<[u8]>>,
 }
 
 impl<R> Default for Session<R> {
@@ -134,6 +135,7 @@ impl<R> Default for Session<R> {
             demands: 0,
             out: Vec::new(),
             location: None,
+            grpc_message: None,
         }
     }
 }
@@ -284,6 +286,17 @@ impl<R: Default + Clone> Session<R> {
     #[inline]
     pub fn status(&self, place: usize) -> u16 {
         self.streams.get(place).status
+    }
+
+    /// The `grpc-status` of an open request.
+    #[inline]
+    pub fn grpc_status(&self, place: usize) -> Option<u16> {
+        self.streams.get(place).grpc_status
+    }
+
+    /// The last `grpc-message` that came.
+    pub fn grpc_message(&self) -> Option<&[u8]> {
+        self.grpc_message.as_deref()
     }
 
     /// The last `location` that came.
@@ -611,6 +624,12 @@ impl<R: Default + Clone> Session<R> {
         let Some(place) = self.place_of(stream)? else { return Ok(()) };
         self.current = place as u32;
         let stream = self.streams.at(place);
+        if fields.grpc_status.is_some() {
+            stream.grpc_status = fields.grpc_status;
+        }
+        if fields.grpc_message.is_some() {
+            self.grpc_message = fields.grpc_message;
+        }
         match fields.status {
             _ if stream.status != 0 => {
                 if !is_last {

@@ -17,6 +17,7 @@ pub(super) struct Stream<R> {
     /// Final status; 0 = the header has not come.
     pub(super) status: u16,
     pub(super) interim: u8,
+    pub(super) grpc_status: Option<u16>,
     pub(super) request: R,
 }
 

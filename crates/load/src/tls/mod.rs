@@ -33,7 +33,7 @@ impl TlsSetting {
     pub(crate) fn of(plan: &LoadPlan) -> Result<Option<Self>, LoadError> {
         let of_protocol: &[&[u8]] = match plan.protocol {
             Protocol::Http => &[b"http/1.1"],
-            Protocol::Http2(_) => &[b"h2"],
+            Protocol::Http2(_) | Protocol::Grpc(_) => &[b"h2"],
             _ => &[],
         };
         plan.clients.tls.as_ref().map(|tls| setting(tls, of_protocol)).transpose()

@@ -14,7 +14,7 @@ pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     let (seed, share) = (task.plan.seed, task.share);
     match &task.plan.protocol {
         Protocol::Http => run_http(task, poller),
-        Protocol::Http2(_) => run_any(Http2::new(task.plan), task, poller),
+        Protocol::Http2(_) | Protocol::Grpc(_) => run_any(Http2::new(task.plan), task, poller),
         Protocol::Redis(plan) => run_any(in_order(Redis::new(plan, seed, share), &task), task, poller),
         Protocol::Memcached(plan) => run_plain(in_order(Memcached::new(plan, seed, share), &task), task, poller),
         Protocol::Tcp(plan) => run_plain(in_order(Tcp::new(plan), &task), task, poller),

@@ -32,7 +32,7 @@ pub struct Answers {
 impl Answers {
     /// The counts of a load of this protocol.
     pub fn of(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Answers {
-        if protocol.is_http() {
+        if protocol.has_status_codes() {
             return Answers { statuses: counts.clone(), replies: BTreeMap::new() };
         }
         let replies = counts.iter().map(|(status, count)| (protocol.status_words(*status).into_owned(), *count));

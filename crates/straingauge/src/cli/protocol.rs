@@ -5,18 +5,29 @@ use super::overlay;
 use crate::quantity::{Bytes, Count, Share};
 use clap::Args;
 use serde::Deserialize;
+use std::path::PathBuf;
 
 /// What is asked of a server in another protocol than HTTP/1.1.
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-#[command(next_help_heading = "HTTP/2, Redis, memcached, raw TCP")]
+#[command(next_help_heading = "HTTP/2, gRPC, Redis, memcached, raw TCP")]
 pub struct ProtocolOptions {
     /// Speak HTTP/2 instead of HTTP/1.1
     ///
     /// https: by ALPN. http: with prior knowledge, as no server answers otherwise.
     #[arg(long)]
     pub http2: bool,
-    /// HTTP/2: requests in flight on a connection [default: {streams}]
+    /// Call this method of gRPC, as package.Service/Method
+    ///
+    /// Unary. The message is --body or --body-file: JSON with --descriptor-set, else its bytes. [default: an empty message]
+    #[arg(long, value_name = "METHOD")]
+    pub grpc: Option<String>,
+    /// gRPC: where the message's type is described
+    ///
+    /// Made by protoc --include_imports --descriptor_set_out=FILE.
+    #[arg(long, value_name = "FILE")]
+    pub descriptor_set: Option<PathBuf>,
+    /// HTTP/2, gRPC: requests in flight on a connection [default: {streams}]
     ///
     /// Each is a stream with its own times. A server may allow fewer.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -59,5 +70,5 @@ pub struct ProtocolOptions {
     #[arg(long, value_name = "END")]
     pub expect: Option<String>,
 }
-overlay!(ProtocolOptions; streams, pipeline, keys, zipf, value_size, read_share, keys_per_get, send, expect; lists command;
+overlay!(ProtocolOptions; grpc, descriptor_set, streams, pipeline, keys, zipf, value_size, read_share, keys_per_get, send, expect; lists command;
     switches http2);

@@ -173,7 +173,7 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
     if counts.keys().any(|status| is_useful(*status)) {
         return None;
     }
-    if !protocol.is_http() {
+    if !protocol.has_status_codes() {
         return Some(format!(
             "the server answered every request with an error (mostly {}): check what is asked and of which server",
             protocol.status_words(status)

@@ -1,12 +1,13 @@
 //! The protocol of a load, from its URL and its options; what another protocol cannot do is refused by name.
 
+use super::grpc;
 use crate::cli::{ClientOptions, Options, ProtocolOptions};
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::quantity::Count;
 use crate::url::{Scheme, Target};
 use anyhow::Result;
-use record::protocol::{Expect, Http2Plan, Keyspace, MemcachedPlan, Protocol, RedisPlan, TcpPlan};
+use record::protocol::{Expect, GrpcPlan, Http2Plan, Keyspace, MemcachedPlan, Protocol, RedisPlan, TcpPlan};
 
 /// Makes the protocol's part of the engine's plan.
 pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
@@ -38,17 +39,29 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     }
     if target.scheme == Scheme::Http {
         refuse(&pipeline, "redis://, memcached:// and tcp://")?;
-        if asked.http2 {
+        if asked.http2 || asked.grpc.is_some() {
             refuse_what_is_http_1s(options)?;
-            return Ok(Protocol::Http2(Http2Plan {
-                streams: at_least_one("--streams", asked.streams, defaults::STREAMS)?,
-            }));
         }
-        let streams = [(asked.streams.is_some(), "--streams")];
-        refuse_typed(&streams, |option| format!("{option} is for HTTP/2: give --http2 too, or leave it out"))?;
+        let streams = || at_least_one("--streams", asked.streams, defaults::STREAMS);
+        if let Some(method) = &asked.grpc {
+            return Ok(Protocol::Grpc(GrpcPlan { method: grpc::method(method)?, streams: streams()? }));
+        }
+        let of_grpc = [(asked.descriptor_set.is_some(), "--descriptor-set")];
+        refuse_typed(&of_grpc, |option| format!("{option} is for gRPC: give --grpc too, or leave it out"))?;
+        if asked.http2 {
+            return Ok(Protocol::Http2(Http2Plan { streams: streams()? }));
+        }
+        let of_http_2 = [(asked.streams.is_some(), "--streams")];
+        refuse_typed(&of_http_2, |option| format!("{option} is for HTTP/2: give --http2 too, or leave it out"))?;
         return Ok(Protocol::Http);
     }
-    refuse(&[(asked.http2, "--http2"), (asked.streams.is_some(), "--streams")], "http:// and https://")?;
+    let of_http = [
+        (asked.http2, "--http2"),
+        (asked.grpc.is_some(), "--grpc"),
+        (asked.descriptor_set.is_some(), "--descriptor-set"),
+        (asked.streams.is_some(), "--streams"),
+    ];
+    refuse(&of_http, "http:// and https://")?;
     refuse_what_is_https(options, target)?;
     let pipeline = at_least_one("--pipeline", asked.pipeline, defaults::PIPELINE)?;
     Ok(match target.scheme {
@@ -92,7 +105,7 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
         (clients.asked_bandwidth.is_some(), "--asked-bandwidth"),
         (clients.close_first.is_some(), "--close-first"),
     ];
-    refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2"))
+    refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
 
 /// Refuses the options that only HTTP has.

@@ -8,6 +8,7 @@ use crate::http2::{Ended, Requests, Session};
 use crate::tally::Failure;
 use crate::worker::Source;
 use record::LoadPlan;
+use record::protocol::Protocol as Spoken;
 
 /// The requests of a plan, as HTTP/2 has them.
 pub(crate) fn requests(plan: &LoadPlan) -> Requests {
@@ -19,11 +20,21 @@ pub(crate) fn requests(plan: &LoadPlan) -> Requests {
 pub(crate) struct Http2 {
     requests: Requests,
     depth: usize,
+    is_grpc: bool,
+}
+
+/// The status of a complete response, where it is one to a call of gRPC.
+pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize) -> u16 {
+    match session.status(place) {
+        200 => record::protocol::grpc_status(session.grpc_status(place)),
+        _ => record::protocol::FIRST_ERROR,
+    }
 }
 
 impl Http2 {
     pub(crate) fn new(plan: &LoadPlan) -> Self {
-        Http2 { requests: requests(plan), depth: plan.protocol.pipeline() as usize }
+        let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
+        Http2 { requests: requests(plan), depth: plan.protocol.pipeline() as usize, is_grpc }
     }
 }
 
@@ -36,6 +47,7 @@ pub(crate) struct Streams {
     /// No request under way was sent before.
     oldest_ns: u64,
     heard_ns: u64,
+    is_grpc: bool,
 }
 
 impl Streams {
@@ -61,7 +73,11 @@ impl Stream for Streams {
     /// Without a request, that of the opening.
     #[inline]
     fn status(&self) -> u16 {
-        self.described.map_or(record::protocol::ANSWER, |place| self.session.status(place))
+        match self.described {
+            None => record::protocol::ANSWER,
+            Some(place) if self.is_grpc => grpc_status(&self.session, place),
+            Some(place) => self.session.status(place),
+        }
     }
 
     #[inline]
@@ -166,6 +182,10 @@ impl Stream for Streams {
         !self.session.out().is_empty()
     }
 
+    fn complaint(&self) -> Option<&[u8]> {
+        self.session.grpc_message().filter(|_| self.is_grpc)
+    }
+
     #[inline]
     fn all_sent(&mut self) {
         self.session.all_sent();
@@ -184,6 +204,7 @@ impl Protocol for Http2 {
     }
 
     fn open(&mut self, stream: &mut Streams) -> u32 {
+        stream.is_grpc = self.is_grpc;
         stream.session.open(&self.requests, self.depth as u32);
         // The server's SETTINGS.
         1

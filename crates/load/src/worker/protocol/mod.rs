@@ -20,7 +20,7 @@ mod redis;
 mod tcp;
 
 pub(crate) use http::Http1;
-pub(crate) use http2::{Http2, requests as http2_requests};
+pub(crate) use http2::{Http2, grpc_status, requests as http2_requests};
 pub(crate) use in_order::{InOrder, Reply, Talk};
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;

@@ -455,7 +455,7 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
         return Ok(());
     }
     match answer.status {
-        status if !session.plan.protocol.is_http() => match answer.error {
+        status if !session.plan.protocol.has_status_codes() => match answer.error {
             Some(error) => bail!("the server answers '{error}': check what is asked, or pass --any-status"),
             None if (200..400).contains(&status) => Ok(()),
             None => bail!("the server answers with an error: check what is asked, or pass --any-status"),

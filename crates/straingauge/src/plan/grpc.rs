@@ -1,0 +1,111 @@
+//! A call of gRPC as a request of HTTP/2: its path, its header fields, and its message.
+
+use super::MAX_BODY_BYTES;
+use crate::cli::Options;
+use crate::failure::{refuse_typed, wrong_usage};
+use crate::input::read_file;
+use anyhow::Result;
+use prost_reflect::prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use record::LoadPlan;
+use record::protocol::Protocol;
+use record::scenario::RequestTarget;
+use std::path::Path;
+
+/// A method's name, without the slash before it.
+pub(super) fn method(typed: &str) -> Result<String> {
+    let method = typed.trim_start_matches('/');
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte));
+    match method.split_once('/') {
+        Some((service, name)) if is_word(service) && is_word(name) => Ok(method.into()),
+        _ => Err(wrong_usage(format!(
+            "--grpc '{}' is no method: write it as package.Service/Method",
+            typed.escape_debug()
+        ))),
+    }
+}
+
+/// Makes the requests of a plan calls of gRPC, if it is one; its body is the message so far.
+pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
+    let Protocol::Grpc(grpc) = &plan.protocol else { return Ok(()) };
+    let typed = [
+        (options.load.method.is_some(), "--method"),
+        (options.load.urls.is_some(), "--urls"),
+        (options.protocol.http2, "--http2"),
+    ];
+    refuse_typed(&typed, |option| format!("{option} is not for gRPC, whose calls are POST over HTTP/2: leave it out"))?;
+    let path = format!("/{}", grpc.method);
+    if let Some(file) = &options.protocol.descriptor_set {
+        plan.body = encoded(input(file, &grpc.method)?, &plan.body)?;
+    }
+    // Not compressed; then the length.
+    let mut framed = vec![0];
+    framed.extend_from_slice(&(plan.body.len() as u32).to_be_bytes());
+    framed.append(&mut plan.body);
+    plan.body = framed;
+    plan.method = "POST".into();
+    plan.targets = vec![RequestTarget { path }];
+    for (name, value) in [("te", "trailers"), ("content-type", "application/grpc")] {
+        if !plan.headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            plan.headers.push((name.into(), value.into()));
+        }
+    }
+    Ok(())
+}
+
+/// The type of a method's message.
+fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
+    let name = file.display().to_string().escape_debug().to_string();
+    let pool = DescriptorPool::decode(read_file(file, MAX_BODY_BYTES)?.as_slice()).map_err(|_| {
+        wrong_usage(format!(
+            "--descriptor-set {name} is no set of descriptors: make it with protoc --include_imports \
+             --descriptor_set_out={name}"
+        ))
+    })?;
+    let (service, method_name) = method.split_once('/').unwrap_or_default();
+    let Some(found) = pool.get_service_by_name(service) else {
+        let known: Vec<String> = pool.services().take(5).map(|service| service.full_name().into()).collect();
+        return Err(wrong_usage(format!(
+            "--descriptor-set {name} has no service {service}: it has {}",
+            known.join(", ")
+        )));
+    };
+    let Some(found) = found.methods().find(|known| known.name() == method_name) else {
+        let known: Vec<String> = found.methods().take(10).map(|method| method.name().into()).collect();
+        return Err(wrong_usage(format!(
+            "the service {service} has no method {method_name}: it has {}",
+            known.join(", ")
+        )));
+    };
+    if found.is_client_streaming() || found.is_server_streaming() {
+        return Err(wrong_usage(format!("{method} has a stream of messages: name a unary method")));
+    }
+    Ok(found.input())
+}
+
+/// The message in protobuf, from JSON.
+fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
+    let json: &[u8] = if json.is_empty() { b"{}" } else { json };
+    let name = of.full_name().to_string();
+    let wrong = |why: serde_json::Error| {
+        wrong_usage(format!("the body is no {name} in JSON: {}", why.to_string().escape_debug()))
+    };
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let message = DynamicMessage::deserialize(of, &mut reader).map_err(wrong)?;
+    reader.end().map_err(wrong)?;
+    Ok(message.encode_to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_has_a_service_and_a_name() {
+        assert_eq!(method("/a.b.C/D").unwrap(), "a.b.C/D");
+        for wrong in ["", "a", "a/", "/", "a/b/c", "a b/c"] {
+            assert!(method(wrong).unwrap_err().to_string().contains("package.Service/Method"), "{wrong}");
+        }
+    }
+}
