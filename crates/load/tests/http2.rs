@@ -221,6 +221,34 @@ fn the_slowest_stream_delays_no_other_and_keeps_its_time() {
 }
 
 #[test]
+fn a_response_in_part_keeps_its_time_while_more_requests_come() {
+    let server = speaking(|stream, requests| {
+        let mut peer = Peer::new(stream, &[])?;
+        let slow = peer.request()?;
+        peer.say(&frame(HEADERS, END_HEADERS, slow, &[0x88]))?;
+        let begun = std::time::Instant::now();
+        let mut waiting = vec![slow];
+        while begun.elapsed() < Duration::from_millis(100) {
+            waiting.push(peer.request()?);
+        }
+        requests.fetch_add(waiting.len() as u64, Ordering::SeqCst);
+        let out = waiting.drain(1..).flat_map(ok).chain(frame(DATA, END_STREAM, slow, b"x"));
+        peer.say(&out.collect::<Vec<_>>())?;
+        loop {
+            let stream = peer.request()?;
+            requests.fetch_add(1, Ordering::SeqCst);
+            peer.say(&ok(stream))?;
+        }
+    });
+    let pace = Pace::Open { rate_per_sec: 1_000.0, arrival: Arrival::Constant };
+    let result = run(&LoadPlan { pace, connections: 1, ..http2(1_000, server.address) });
+    all_ok(&result, &server);
+    let times = &result.counts.times;
+    assert!(times.response.quantile_ns(1.0) >= Some(100 * MS), "{:?}", times.response.quantile_ns(1.0));
+    assert_eq!(result.counts.body_bytes, 1);
+}
+
+#[test]
 fn an_open_loop_uses_the_streams_of_a_connection() {
     let server = speaking(|stream, requests| {
         let mut peer = Peer::new(stream, &[])?;
