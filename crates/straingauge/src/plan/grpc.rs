@@ -100,6 +100,73 @@ fn encoded(of: MessageDescriptor, json: &[u8]) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
+    use prost_reflect::prost_types::{
+        DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto,
+        ServiceDescriptorProto,
+    };
+
+    /// `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item) returns (stream Item); }` of the package shop, with
+    /// `message Item { string name = 1; uint32 count = 2; }`.
+    fn shop() -> Vec<u8> {
+        let field = |name: &str, number, of: Type| FieldDescriptorProto {
+            name: Some(name.into()),
+            number: Some(number),
+            label: Some(Label::Optional.into()),
+            r#type: Some(of.into()),
+            ..Default::default()
+        };
+        let method = |name: &str, is_stream| MethodDescriptorProto {
+            name: Some(name.into()),
+            input_type: Some(".shop.Item".into()),
+            output_type: Some(".shop.Item".into()),
+            server_streaming: Some(is_stream),
+            ..Default::default()
+        };
+        let item = DescriptorProto {
+            name: Some("Item".into()),
+            field: vec![field("name", 1, Type::String), field("count", 2, Type::Uint32)],
+            ..Default::default()
+        };
+        let cart = ServiceDescriptorProto {
+            name: Some("Cart".into()),
+            method: vec![method("Add", false), method("Watch", true)],
+            ..Default::default()
+        };
+        let file = FileDescriptorProto {
+            name: Some("shop.proto".into()),
+            package: Some("shop".into()),
+            syntax: Some("proto3".into()),
+            message_type: vec![item],
+            service: vec![cart],
+            ..Default::default()
+        };
+        FileDescriptorSet { file: vec![file] }.encode_to_vec()
+    }
+
+    #[test]
+    fn a_message_is_made_from_json_and_what_is_wrong_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("shop.pb"), folder.path().join("other"));
+        std::fs::write(&file, shop()).unwrap();
+        std::fs::write(&other, b"\xff\xff").unwrap();
+        let item = || input(&file, "shop.Cart/Add").unwrap();
+        assert_eq!(encoded(item(), br#"{"name": "pen", "count": 300}"#).unwrap(), b"\x0a\x03pen\x10\xac\x02");
+        assert_eq!(encoded(item(), b"").unwrap(), b"");
+        for json in ["{", "[]", r#"{"names": "pen"}"#, r#"{"count": "x"}"#, "{} {}"] {
+            let why = encoded(item(), json.as_bytes()).unwrap_err().to_string();
+            assert!(why.contains("no shop.Item in JSON") && !why.contains('\n'), "{why}");
+        }
+        for (file, method, words) in [
+            (&file, "shop.Card/Add", "it has shop.Cart"),
+            (&file, "shop.Cart/Ad", "it has Add, Watch"),
+            (&file, "shop.Cart/Watch", "stream"),
+            (&other, "shop.Cart/Add", "descriptor_set_out"),
+        ] {
+            let why = input(file, method).unwrap_err().to_string();
+            assert!(why.contains(words) && !why.contains('\n'), "{why}");
+        }
+    }
 
     #[test]
     fn a_method_has_a_service_and_a_name() {
