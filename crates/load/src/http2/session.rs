@@ -96,6 +96,8 @@ pub struct Session<R> {
     going: Option<(u32, u32)>,
     /// Requests beyond that stream are still to be reported.
     is_refusing: bool,
+    /// The rule that was broken by bytes after others that were good.
+    broken: Option<Malformed>,
     window_bytes: u32,
     /// Bytes received since we have last opened the connection's window.
     received: u32,
@@ -126,6 +128,7 @@ impl<R> Default for Session<R> {
             newest: NONE,
             going: None,
             is_refusing: false,
+            broken: None,
             window_bytes: WINDOW_BYTES,
             received: 0,
             send_window: i64::from(INITIAL_WINDOW_BYTES),
@@ -333,7 +336,7 @@ impl<R: Default + Clone> Session<R> {
     /// Whether [`Session::feed`] has something to report without more bytes.
     #[inline]
     pub fn has_more(&self) -> bool {
-        self.is_refusing
+        self.is_refusing || self.broken.is_some()
     }
 
     /// Bytes allocated.
@@ -347,20 +350,34 @@ impl<R: Default + Clone> Session<R> {
     }
 
     /// Takes the next bytes of the connection, up to the end of a request or to bytes that belong to another one.
+    #[inline]
     pub fn feed(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
         (self.current, self.ended) = (NONE, None);
         let mut fed = Fed::default();
+        match self.feed_frames(bytes, &mut fed) {
+            // What came before is counted first, however the bytes are split.
+            Err(broken) if fed.used > 0 => self.broken = Some(broken),
+            Err(broken) => return Err(broken),
+            Ok(()) => {}
+        }
+        Ok(fed)
+    }
+
+    fn feed_frames(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
         if self.is_refusing && self.refuse() {
             fed.is_complete = true;
-            return Ok(fed);
+            return Ok(());
         }
         while fed.used < bytes.len() && !fed.is_complete {
             let rest = &bytes[fed.used..];
             if self.data.left + self.data.padding > 0 {
                 // Only the first bytes of a slice are the rest of a frame.
-                self.take_data(rest, &mut fed);
+                self.take_data(rest, fed);
             } else if !self.carry.is_empty() {
-                fed.used += self.carry_on(rest, &mut fed)?;
+                self.carry_on(rest, fed)?;
             } else {
                 if !self.has_settings {
                     check_start(rest)?;
@@ -381,10 +398,10 @@ impl<R: Default + Clone> Session<R> {
                 }
                 self.check(&head)?;
                 fed.used += whole;
-                self.take_frame(&head, &rest[HEAD_BYTES..whole], &mut fed)?;
+                self.take_frame(&head, &rest[HEAD_BYTES..whole], fed)?;
             }
         }
-        Ok(fed)
+        Ok(())
     }
 
     /// Whether a frame belongs to another request than the current one.
@@ -394,8 +411,8 @@ impl<R: Default + Clone> Session<R> {
             && head.stream != self.streams.get(self.current as usize).id
     }
 
-    /// Takes the next bytes of a frame that came in part; returns how many.
-    fn carry_on(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<usize, Malformed> {
+    /// Takes the next bytes of a frame that came in part.
+    fn carry_on(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
         let before = self.carry.len();
         let mut used = 0;
         loop {
@@ -404,11 +421,12 @@ impl<R: Default + Clone> Session<R> {
             let part = (whole - self.carry.len()).min(bytes.len() - used);
             self.carry.extend_from_slice(&bytes[used..used + part]);
             used += part;
+            fed.used += part;
             if before < HEAD_BYTES && !self.has_settings {
                 check_start(&self.carry)?;
             }
             if self.carry.len() < whole {
-                return Ok(used);
+                return Ok(());
             }
             let Some(head) = head else {
                 if let Some(head) = Head::read(&self.carry) {
@@ -426,7 +444,7 @@ impl<R: Default + Clone> Session<R> {
                 carry.clear();
                 self.carry = carry;
             }
-            return Ok(used);
+            return Ok(());
         }
     }
 

@@ -268,7 +268,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     pub(super) fn take_opening(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let generation = self.connections[slot].generation;
         let mut at = 0;
-        while at < count {
+        while at < count || (A::IS_MULTIPLEXED && self.connections[slot].stream.has_more()) {
             let connection = &mut self.connections[slot];
             // No request has a target yet: the field counts the replies that are still to come.
             let fed = match connection.target {

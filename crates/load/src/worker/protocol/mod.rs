@@ -97,7 +97,7 @@ pub(crate) trait Stream: Default {
         None
     }
 
-    /// In any order: whether a request is over that no more bytes tell of.
+    /// In any order: whether there is something left to report that needs no more bytes.
     fn has_more(&self) -> bool {
         false
     }
