@@ -588,6 +588,8 @@ fn a_call_of_grpc_has_the_status_of_its_trailers() {
                 }
             };
             requests.fetch_add(1, Ordering::SeqCst);
+            // The room that the message took: without it the client sends the last of 65,535 bytes and waits.
+            peer.say(&frame(WINDOW_UPDATE, 0, 0, &7u32.to_be_bytes()))?;
             peer.say(&match turn % 8 {
                 0 => last(stream, &[vec![0x88], status("14"), field("grpc-message", "not%20now")].concat()),
                 1 => [headers(stream, &[0x88]), last(stream, &status("99"))].concat(),
