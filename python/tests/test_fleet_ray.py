@@ -17,7 +17,7 @@ from straingauge import histogram
 WHY_NOT = missing()
 pytestmark = [pytest.mark.program, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
 
-#: Ten in bench/fleet/repeats; fewer where every change waits for them.
+#: Ten in bench/fleet/repeats.
 REPEATS = int(os.environ.get("STRAINGAUGE_FLEET_REPEATS", "2"))
 QUIET = ["--quiet", "--json", "--warmup", "0s", "--threads", "1"]
 
@@ -48,7 +48,7 @@ def nginx() -> Iterator[Nginx]:
 
 
 def load(url: str, duration: str, *more: str) -> List[str]:
-    return ["load", url, "--connections", "6", "--duration", duration, *QUIET, *more]
+    return ["load", url, "--connections", "6", "--rate", "600", "--duration", duration, *QUIET, *more]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -177,6 +177,7 @@ def test_a_fleet_that_cannot_be_is_one_sentence(fleet: Fleet, nginx: Nginx) -> N
     assert nginx.end_and_count_ok() == 0
 
 
+@pytest.mark.long
 def test_repeated_runs_leave_no_process_and_no_folder(fleet: Fleet, nginx: Nginx) -> None:
     for _ in range(REPEATS):
         fleet.run(load(nginx.url(), "200ms")).exits_with(0)
@@ -187,6 +188,7 @@ def test_repeated_runs_leave_no_process_and_no_folder(fleet: Fleet, nginx: Nginx
     assert f"sgt{os.getpid()}" not in names
 
 
+@pytest.mark.long
 def test_without_its_head_a_run_ends_and_no_load_goes_on(tmp_path: Path, nginx: Nginx) -> None:
     own = RayCluster(2)
     try:

@@ -128,7 +128,14 @@ mod tests {
 
     #[test]
     fn sockets_are_counted_and_ended() {
-        let listener = TcpListener::bind("127.83.7.2:0").unwrap();
+        // A port of which no other address has sockets either.
+        let (listener, mut sockets) = loop {
+            let listener = TcpListener::bind("127.83.7.2:0").unwrap();
+            let mut sockets = TimeWaitSockets::open(None, listener.local_addr().unwrap().port()).unwrap();
+            if sockets.count().unwrap() == 0 {
+                break (listener, sockets);
+            }
+        };
         let address = listener.local_addr().unwrap();
         for _ in 0..7 {
             let client = TcpStream::connect(address).unwrap();
@@ -136,7 +143,6 @@ mod tests {
             // The client closes second.
             let _ = io::Read::read(&mut &client, &mut [0]);
         }
-        let mut sockets = TimeWaitSockets::open(None, address.port()).unwrap();
         assert_eq!(sockets.count().unwrap(), 7);
         match sockets.end_all() {
             Ok(ended) => {

@@ -1,42 +1,5 @@
-//! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
-//! prints.
+//! straingauge: a strain gauge for network servers. All of it is in the library, as rustdoc checks the links of libraries.
 
-mod ask;
-mod cli;
-mod commands;
-mod companions;
-mod cpus;
-mod defaults;
-mod failure;
-mod fleet;
-mod input;
-mod leftovers;
-mod measure;
-mod measured;
-mod metrics;
-mod names;
-mod output;
-mod plan;
-mod process;
-mod progress;
-mod quantity;
-mod scale;
-mod serve;
-mod server;
-mod signals;
-mod url;
-mod workload;
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    names::ask_files_and_dns_alone();
-    let parsed = match cli::parse() {
-        Ok(parsed) => parsed,
-        Err(error) => return failure::usage(error),
-    };
-    match commands::run(parsed) {
-        Ok(code) => code,
-        Err(error) => failure::report(&error),
-    }
+fn main() -> std::process::ExitCode {
+    straingauge::main()
 }

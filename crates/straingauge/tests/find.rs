@@ -91,7 +91,7 @@ fn find_goes_up_and_down_again_until_it_is_sure_or_its_time_is_spent() {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
     let mut command = straingauge(["find", &url, "--isolate", "never", "--sweep", "connections", "--unload"]);
-    command.args(["--until-sure", "50%", "--budget", "20s", "--duration", "50ms", "--max-connections", "8", "--out"]);
+    command.args(["--until-sure", "50%", "--budget", "10s", "--duration", "50ms", "--max-connections", "8", "--out"]);
     command.arg(&out).arg("--").args(serve_words(Kind::Nginx, port, &state, "127.0.0.1"));
     let said = run(&mut command).exits_with(0);
     for announced in ["until intervals are at most 50 % wide: about ", "half of its time is for the way down"] {

@@ -42,8 +42,8 @@ fn a_slow_log_and_a_lock_are_named_and_a_whole_server_gets_no_advice() {
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/");
         let mut command =
-            straingauge(["find", &url, "--sweep", "connections", "--max-connections", "32", "--json", "--quiet"]);
-        command.args(["--budget", "6s", "--out"]).arg(dir.path().join("run")).args(SHORT);
+            straingauge(["find", &url, "--sweep", "connections", "--max-connections", "16", "--json", "--quiet"]);
+        command.args(["--budget", "5s", "--out"]).arg(dir.path().join("run")).args(SHORT);
         command.arg("--").args(words(&faulty, fault, port));
         let said = run(&mut command).exits_with(0);
         let wanted: Vec<String> = wanted.into_iter().map(String::from).collect();

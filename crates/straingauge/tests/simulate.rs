@@ -48,12 +48,16 @@ fn guests(mark: &str) -> usize {
         .count()
 }
 
-/// The microbenchmark at two loads with everything that can be counted; twice as many packets as short runs need would change nothing.
-fn everything(connections: &str) -> Vec<String> {
-    let packets = if long_run() { "5000" } else { "500" };
-    let options = ["--packets", packets, "--delay", "1ms", "--l2", "128KiB,4MiB"];
-    let more = ["--repack", "tcp_sock", "--cost", "1,12,350", "--axis", "connections", "--axis-values", connections];
-    options.iter().chain(&more).map(|word| word.to_string()).collect()
+/// Counted packets; twice as many as short runs need would change nothing.
+fn packets() -> u32 {
+    if long_run() { 5000 } else { 300 }
+}
+
+/// The microbenchmark at these numbers of connections.
+fn bench(connections: &str, more: &[&str]) -> Said {
+    let packets = packets().to_string();
+    let options = ["--packets", &packets, "--delay", "1ms", "--l2", "128KiB,4MiB", "--axis", "connections"];
+    simulate(&[&options[..], &["--axis-values", connections], more].concat())
 }
 
 #[test]
@@ -61,21 +65,19 @@ fn a_microbenchmark_is_counted_to_the_object_kept_and_equal_after_another_boot()
     needs_guest!();
     let folder = crate::rig::open_dir();
     let place = folder.path().join("run").display().to_string();
-    let arguments = [everything("4,128"), ["--out", &place].map(String::from).into()].concat();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let said = simulate(&arguments).exits_with(0);
+    let everything = ["--repack", "tcp_sock", "--cost", "1,12,350", "--out", &place];
+    let said = bench("4,128", &everything).exits_with(0);
     assert!(said.out.contains("cycles (modelled)") && said.err.contains(&place), "{}\n{}", said.out, said.err);
-    simulate(&arguments).exits_with(1).complains_of(&["already holds a run"]);
+    bench("4,128", &everything).exits_with(1).complains_of(&["already holds a run"]);
     let simulation = assert_the_directory_has_a_report(&place);
     assert_the_knee_moves_with_the_size_of_the_l2(&simulation);
     assert_every_miss_has_its_object_and_packing_saves_lines(&simulation["points"][1]["samples"][0]);
-    let again = everything("4");
-    let again: Vec<&str> = again.iter().map(String::as_str).chain(["--json"]).collect();
-    let again = simulate(&again).exits_with(0).json();
-    assert_eq!(
-        simulation["points"][0], again["points"][0],
-        "another boot, the same counts, with another point after it or not"
-    );
+    let again = bench("4", &["--json"]).exits_with(0).json();
+    for counts in ["sent", "received", "window_ns", "all", "rows", "stack", "client_instructions"] {
+        let of = |simulation: &Value| simulation["points"][0]["samples"][0][counts].clone();
+        assert!(!of(&again).is_null(), "{counts}: {again:#}");
+        assert_eq!(of(&simulation), of(&again), "another boot, the same counts: {counts}");
+    }
 }
 
 /// Checks what `report` makes of a run directory; what was simulated, as the directory keeps it.
@@ -94,7 +96,7 @@ fn assert_the_directory_has_a_report(place: &str) -> Value {
 fn assert_the_knee_moves_with_the_size_of_the_l2(report: &Value) {
     // The segments, and perhaps a packet of the neighbours' own.
     let sent = number(report, "/points/0/samples/0/sent");
-    let packets = if long_run() { 5000.0 } else { 500.0 };
+    let packets = f64::from(packets());
     assert!((packets..packets + 10.0).contains(&sent), "{sent}");
     let per_packet = |point: usize, what: &str| {
         let sample = format!("/points/{point}/samples/0");

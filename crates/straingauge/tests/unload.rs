@@ -98,7 +98,7 @@ fn healthy_servers_do_not_stay_down() {
     skip_unless!(truth.is_some(), "needs a C compiler, to build the servers of known truth");
     let truth = truth.expect("just checked");
     for server in [&["workers", "--workers", "4", "--time", "2ms"], &["bucket", "--rate", "1000", "--burst", "4"]] {
-        let found = find(&truth, server, &["--duration", "100ms", "--warmup", "50ms", "--max-connections", "8"]);
+        let found = find(&truth, server, &["--duration", "100ms", "--warmup", "50ms", "--max-connections", "4"]);
         let shown = format!("{}\n{:#}", found.text, found.unloading());
         // Beside other work it may look so; then it is no more than possible, and the other work is named.
         if found.has_cause() && shown.contains("noisy-neighbour") {

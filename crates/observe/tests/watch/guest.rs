@@ -1,7 +1,7 @@
 //! A guest with a stock Debian kernel: Linux 6.1, which lacks the tracepoints that newer kernels count by, and which permits hooks
 //! in its functions, as the exact profile needs them. One boot for both.
 
-use crate::boot::{DONE, Guest, INSIDE, run};
+use crate::boot::{DONE, Guest, INSIDE, LONG, run};
 use crate::{exact, older_kernel};
 use libbpf_rs::query::ProgInfoIter;
 use record::watch::Mode;
@@ -86,8 +86,11 @@ fn inside() {
         return;
     }
     println!();
+    // The second way of the hooks includes the first.
+    let is_long = std::env::var_os(LONG).is_some();
     let claims = [
-        holds("requests, bytes and states are counted", || older_kernel::counts_every_request(Mode::Counts)),
+        !is_long
+            || holds("requests, bytes and states are counted", || older_kernel::counts_every_request(Mode::Counts)),
         holds("every request has its phases", || older_kernel::counts_every_request(Mode::Exact)),
         holds("layers by samples and by hooks agree", exact::inside::charges_every_layer),
     ];

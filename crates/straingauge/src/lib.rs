@@ -1,0 +1,43 @@
+//! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
+//! prints.
+
+mod ask;
+mod cli;
+mod commands;
+mod companions;
+mod cpus;
+mod defaults;
+mod failure;
+mod fleet;
+mod input;
+mod leftovers;
+mod measure;
+mod measured;
+mod metrics;
+mod names;
+mod output;
+mod plan;
+mod process;
+mod progress;
+mod quantity;
+mod scale;
+mod serve;
+mod server;
+mod signals;
+mod url;
+mod workload;
+
+use std::process::ExitCode;
+
+/// What the program does: its exit code.
+pub fn main() -> ExitCode {
+    names::ask_files_and_dns_alone();
+    let parsed = match cli::parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return failure::usage(error),
+    };
+    match commands::run(parsed) {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
+}
