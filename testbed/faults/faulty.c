@@ -15,6 +15,7 @@
  *   leak        keeps 4 KiB of every request
  *   list        puts every request on a list and looks through all of it
  *   errors      answers 500 where more than 16 connections are open
+ *   compute     calls compute(), which takes about 20 us of CPU time, for every request
  *   descriptors lowers its own limit of open descriptors to 64
  *   filter      attaches a socket filter of 4,000 divisions, which the kernel runs in softirq for every packet that
  *               it receives
@@ -65,6 +66,7 @@ enum fault {
     LEAK,
     LIST,
     ERRORS,
+    COMPUTE,
     DESCRIPTORS,
     FILTER
 };
@@ -129,7 +131,7 @@ static void log_request(void) {
         die("fdatasync of the log");
 }
 
-/* About 20 us, so that the server is the bottleneck and not a client on one CPU. */
+/* About 20 us; for DESCRIPTORS so that the server is the bottleneck and not a client on one CPU. */
 static __attribute__((noinline)) void compute(void) {
     uint32_t at = 1;
     for (int i = 0; i < 20000; i++)
@@ -174,6 +176,7 @@ static void work(struct connection *connection) {
     case PIPE_LOG:
         log_request();
         break;
+    case COMPUTE:
     case DESCRIPTORS:
         compute();
         break;
@@ -444,6 +447,7 @@ static const struct {
     [LEAK] = {"leak", run_epoll, 0},
     [LIST] = {"list", run_epoll, 0},
     [ERRORS] = {"errors", run_epoll, 0},
+    [COMPUTE] = {"compute", run_epoll, 0},
     [DESCRIPTORS] = {"descriptors", run_epoll, 0},
     [FILTER] = {"filter", run_epoll, 0},
 };

@@ -5,14 +5,15 @@
 //! repeats with intervals of the same kind.
 
 pub mod layers;
+pub mod slow_down;
 mod words;
 
-pub use words::{headline, sentences, value_cell, value_words};
+pub use words::{effect_words, headline, place_words, sentences, slowed_words, value_cell, value_words};
 
 use crate::disturbance::quiet_first;
 use crate::point::{client_is_saturated, cpu_us, softirq_beside_us};
 use crate::statistics::{bootstrap, median};
-use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, Sweep, names};
+use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, SlowPlace, Sweep, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -110,6 +111,12 @@ pub struct Conforming {
 pub struct AxisFindings {
     /// The varied quantity.
     pub axis: Axis,
+    /// The place that was slowed down, on that axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowed: Option<SlowPlace>,
+    /// What that did; absent where no request reaches the place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<slow_down::Effect>,
     /// Unit of every value.
     pub unit: String,
     /// Ascending by value.
@@ -144,16 +151,38 @@ pub fn find(run: &RunDir) -> Vec<AxisFindings> {
 
 /// [`find`] with the points and criteria given. `demanded_ratio`: share of the connections that must conform.
 pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> Vec<AxisFindings> {
-    let mut by_axis: BTreeMap<Axis, Vec<(f64, &Point)>> = BTreeMap::new();
+    /// Values with their points.
+    type Placed<'p> = Vec<(f64, &'p Point)>;
+    let mut by_axis: BTreeMap<(Axis, Option<SlowPlace>), Placed<'_>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == Sweep::Axis) {
         if let Some(place) = point.axis.filter(|place| place.value.is_finite()) {
-            by_axis.entry(place.axis).or_default().push((place.value, point));
+            by_axis.entry((place.axis, place.slowed)).or_default().push((place.value, point));
         }
     }
-    by_axis.into_iter().map(|(axis, placed)| of_axis(axis, placed, criteria, demanded_ratio)).collect()
+    // What was measured without a slow-down belongs to each of its places.
+    let plain = by_axis.remove(&(Axis::SlowDown, None)).unwrap_or_default();
+    let mut found = Vec::new();
+    for ((axis, slowed), mut placed) in by_axis {
+        placed.extend(plain.iter().filter(|_| axis == Axis::SlowDown));
+        found.push(of_axis((axis, slowed), placed, criteria, demanded_ratio));
+    }
+    // What would help most comes first.
+    let gain =
+        |axis: &AxisFindings| axis.effect.as_ref().and_then(|effect| effect.gain_ratio).map_or(0.0, |gain| gain.median);
+    found.sort_by(|a, b| a.axis.cmp(&b.axis).then(gain(b).total_cmp(&gain(a))));
+    found
 }
 
-fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, demanded_ratio: f64) -> AxisFindings {
+fn of_axis(
+    (axis, slowed): (Axis, Option<SlowPlace>),
+    mut placed: Vec<(f64, &Point)>,
+    criteria: &Criteria,
+    demanded_ratio: f64,
+) -> AxisFindings {
+    // A place is tried once before its delays are known; of one that no request reaches there is nothing else.
+    if slowed.is_some() && placed.iter().any(|(value, point)| *value > 0.0 && point.repeat > 0) {
+        placed.retain(|(_, point)| point.repeat > 0);
+    }
     placed.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.repeat.cmp(&b.1.repeat)).then(a.1.index.cmp(&b.1.index)));
     let groups: Vec<(f64, Vec<&Point>)> = placed
         .chunk_by(|a, b| a.0 == b.0)
@@ -164,8 +193,18 @@ fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, dema
     let mut repeats: Vec<u32> = placed.iter().map(|(_, point)| point.repeat).filter(|repeat| *repeat > 0).collect();
     repeats.sort_unstable();
     repeats.dedup();
+    let (plain, added): (Vec<&Point>, Vec<&Point>) = placed
+        .iter()
+        .map(|(_, point)| *point)
+        .partition(|point| point.axis.is_some_and(|place| place.slowed.is_none()));
+    let effect = slowed.and_then(|_| slow_down::find(&added, &plain, criteria));
+    let mut doubts = doubts(axis, &levels, repeats.len());
+    let reached = slow_down::reached(&added, criteria);
+    doubts.extend(slowed.and_then(|place| doubt_of_place(place, effect.as_ref(), reached)));
     AxisFindings {
         axis,
+        slowed,
+        effect,
         unit: axis.unit().into(),
         throughput_change: change(&groups, named(names::THROUGHPUT), criteria),
         cpu_change: change(&groups, cpu_us, criteria),
@@ -173,7 +212,7 @@ fn of_axis(axis: Axis, mut placed: Vec<(f64, &Point)>, criteria: &Criteria, dema
         p50_change: change(&groups, named(names::RESPONSE_P50), criteria),
         layers: layers::find(&groups, criteria),
         conforming: (axis == Axis::Conforming).then(|| conforming(&levels, demanded_ratio)),
-        doubts: doubts(axis, &levels, repeats.len()),
+        doubts,
         levels,
         repeats: repeats.len() as u64,
     }
@@ -271,6 +310,25 @@ fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
     let failed = judged().find(|(_, holds)| !holds).map(|(value, _)| value);
     let below = |value: &f64| failed.is_none_or(|failed| *value < failed);
     Conforming { demanded_ratio, held: judged().map(|(value, _)| value).rfind(below), failed }
+}
+
+/// Why the effect of a slow-down says nothing of a speed-up.
+fn doubt_of_place(place: SlowPlace, effect: Option<&slow_down::Effect>, reached: Option<Median>) -> Option<Doubt> {
+    let name = slowed_words(place);
+    match effect {
+        None => Some(DoubtKind::NotWatched.note(
+            format!(
+                "what {name} costs was not varied enough to be seen: a request reaches it {} times",
+                reached.map_or(0.0, |reached| (reached.median * 1000.0).round() / 1000.0)
+            ),
+            "leave it out of --places, or give a load that reaches it more often",
+        )),
+        Some(effect) if effect.is_linear == Some(false) => Some(DoubtKind::SourcesDisagree.warning(
+            format!("what slowing down {name} costs does not grow in proportion: batches hide or multiply it, so a speed-up may do something else"),
+            "give smaller --axis-values",
+        )),
+        Some(_) => None,
+    }
 }
 
 fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {

@@ -12,7 +12,7 @@ mod turns;
 use record::scenario::SweepPlan;
 use record::{AxisPlace, Criteria, Point, Sweep};
 
-pub use axis::{AxisSweep, COLD, DELAYS_MS, IN_FLIGHT, TIME_WAIT};
+pub use axis::{AxisSweep, COLD, DELAYS_MS, IN_FLIGHT, SLOW_DOWN_RATIOS, TIME_WAIT};
 pub use capacity::{Capacity, capacity};
 pub use connections::ConnectionSweep;
 pub use rate::RateSearch;

@@ -167,7 +167,10 @@ fn headline(run: &RunDir, findings: &Findings) -> String {
     if let Some(open) = &findings.rate {
         parts.push(open_headline(open, findings.connections.is_some()));
     }
-    parts.extend(findings.axes.iter().filter_map(crate::axis::headline));
+    // Of the places that were slowed down the first would help most.
+    let first = |at: &usize| *at == 0 || findings.axes[*at].slowed.is_none();
+    let axes = (0..findings.axes.len()).filter(first).map(|at| &findings.axes[at]);
+    parts.extend(axes.filter_map(crate::axis::headline));
     if parts.is_empty() {
         parts.extend(single_headline(run));
     }

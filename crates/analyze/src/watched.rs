@@ -5,7 +5,7 @@
 
 use crate::statistics::median;
 use record::units::{format_nanos, format_si};
-use record::{Point, RunDir, Sweep, names};
+use record::{Axis, Point, RunDir, Sweep, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -118,8 +118,13 @@ pub fn of_run(run: &RunDir) -> Vec<ServerSide> {
 
 /// Of one sweep; `None` if no point of it was watched.
 pub fn of_sweep(run: &RunDir, sweep: Sweep) -> Option<ServerSide> {
-    let points: Vec<&Point> =
-        run.points.iter().filter(|point| point.sweep == sweep && point.watched.is_some()).collect();
+    // Equal times that are added at different places are different loads.
+    let is_slowed = |point: &Point| point.axis.is_some_and(|place| place.axis == Axis::SlowDown);
+    let points: Vec<&Point> = run
+        .points
+        .iter()
+        .filter(|point| point.sweep == sweep && point.watched.is_some() && !is_slowed(point))
+        .collect();
     if points.is_empty() {
         return None;
     }

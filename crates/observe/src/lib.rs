@@ -51,6 +51,8 @@ pub mod proc_text;
 mod processes;
 pub mod profile;
 mod sampler;
+#[cfg_attr(not(feature = "bpf"), path = "no_slow_down.rs")]
+pub mod slow_down;
 pub mod sock_diag;
 mod time_wait;
 mod wait_call;

@@ -24,6 +24,8 @@ crate::worded! {
         Delay = "delay",
         /// Segments of the largest size that the microbenchmark's sender sends per second (Kim and Rixner 2005, figure 4).
         PacketRate = "packet-rate",
+        /// What a spin at one place of the server's work takes, nanoseconds ([`SlowPlace`]).
+        SlowDown = "slow-down",
         /// An axis that this version does not know.
         #[serde(other)]
         Other = "other",
@@ -37,7 +39,7 @@ impl Axis {
             Axis::Rate | Axis::PacketRate => "1/s",
             Axis::InFlight => "requests",
             Axis::TimeWait => "sockets",
-            Axis::Delay => "ns",
+            Axis::Delay | Axis::SlowDown => "ns",
             Axis::Other => "1",
             _ => "connections",
         }
@@ -54,8 +56,35 @@ impl Axis {
             Axis::TimeWait => "TIME_WAIT sockets of the server",
             Axis::Delay => "one-way delay",
             Axis::PacketRate => "full segments sent per second",
+            Axis::SlowDown => "time added at a place",
             Axis::Other => "value",
         }
+    }
+}
+
+/// The longest spin of a slow-down experiment, nanoseconds; its BPF programs hold the same bound.
+pub const MAX_SLOW_DOWN_NS: u64 = 100_000;
+
+crate::worded! {
+    /// A place of the server's work that can be slowed down. The order is that of `bpf/slow.bpf.c`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum SlowPlace {
+        /// Each packet that the server's machine receives for it, in the network softirq.
+        Receive = "receive",
+        /// Each packet that the server sends, at the device.
+        Send = "send",
+        /// Each switch of a CPU to a thread of the server.
+        WakeUp = "wake-up",
+        /// Each read of data from a connection, in the server's own thread.
+        Request = "request",
+        /// Each accepted connection, in the server's own thread.
+        Accept = "accept",
+        /// Each read of a file by pread, preadv or sendfile, in the server's own thread.
+        FileRead = "file-read",
+        /// Each call of one function of the server's program.
+        Function = "function",
     }
 }
 
@@ -67,6 +96,9 @@ pub struct AxisPlace {
     pub axis: Axis,
     /// Its nominal value, in [`Axis::unit`].
     pub value: f64,
+    /// Where the server is slowed down; absent on other axes, and where nothing is added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowed: Option<SlowPlace>,
 }
 
 /// An axis and the values to measure along it.
@@ -84,6 +116,12 @@ pub struct AxisPlan {
     /// Share of the connections that must conform.
     #[serde(default = "all")]
     pub conforming_ratio: f64,
+    /// The places that are slowed down in turn, on that axis.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slowed: Vec<SlowPlace>,
+    /// The function of the server's program, where that is one of the places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
 }
 
 fn three() -> f64 {
@@ -109,6 +147,7 @@ mod tests {
             Axis::TimeWait,
             Axis::Delay,
             Axis::PacketRate,
+            Axis::SlowDown,
         ] {
             assert_eq!(serde_json::to_value(axis).unwrap(), axis.word());
         }

@@ -50,7 +50,7 @@ pub mod what_if;
 mod worded;
 pub mod workload;
 
-pub use axis::{Axis, AxisPlace, AxisPlan};
+pub use axis::{Axis, AxisPlace, AxisPlan, SlowPlace};
 pub use clients::{ClientPlan, CloseFirst, FixedBandwidth, TlsPlan};
 pub use doubt::{Doubt, DoubtKind, Severity};
 pub use figure::{Figure, Figures, Origin};

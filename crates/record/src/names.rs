@@ -57,6 +57,10 @@ names! {
     SERVICE_P99 = "client.service_p99_us", "us";
     /// Longest service time.
     SERVICE_MAX = "client.service_max_us", "us";
+    /// Times that a request reached the place that is slowed down.
+    SLOW_REACHED = "slow.reached_per_request", "1";
+    /// CPU time that a slow-down added to a request, as its programs measured it.
+    SLOW_ADDED = "slow.added_us_per_request", "us";
     /// Median time from actual send to the first byte of the response.
     FIRST_BYTE_P50 = "client.first_byte_p50_us", "us";
     /// 99th percentile of the time from actual send to first byte.

@@ -12,6 +12,7 @@ mod layers;
 mod loads;
 pub(crate) mod plain;
 mod predicted;
+mod slow_down;
 mod tables;
 mod watched;
 
@@ -87,7 +88,9 @@ pub fn html(run: &RunDir) -> String {
     let (mut counter, mut unreadable) = (0, Vec::new());
     let mut sections: Vec<Section> =
         findings.sweeps().map(|sweep| section(run, sweep, &findings, &mut counter, &mut unreadable)).collect();
-    sections.extend(findings.axes.iter().map(|found| axis::section(run, found, &mut counter)));
+    sections.extend(slow_down::section(run, &findings.axes, &mut counter));
+    let others = findings.axes.iter().filter(|found| found.slowed.is_none());
+    sections.extend(others.map(|found| axis::section(run, found, &mut counter)));
     sections.extend(predicted::section(run, &mut counter));
     sections.extend(analyze::compare::beside(run).and_then(|other| beside::section(run, &other, &mut counter)));
     let singles = single_figures(run, &mut counter, &mut unreadable);

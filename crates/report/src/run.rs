@@ -4,6 +4,7 @@
 pub(crate) mod axis;
 pub(crate) mod layers;
 mod point;
+pub(crate) mod slow_down;
 mod summary;
 pub(crate) mod watched;
 mod workload;
@@ -47,9 +48,14 @@ pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
         out.push('\n');
         out.push_str(&unloading_table(unloading));
     }
-    for axis in &findings.axes {
+    for axis in findings.axes.iter().filter(|axis| axis.slowed.is_none()) {
         out.push('\n');
         out.push_str(&axis::table(axis));
+    }
+    let slowed = slow_down::table(&findings.axes);
+    if !slowed.is_empty() {
+        out.push('\n');
+        out.push_str(&slowed);
     }
     out.push_str(&watched::run(run));
     let (shown, rest) = gravest(&verdict.doubts);
@@ -171,9 +177,7 @@ fn row(level: &Level, is_rate: bool) -> Vec<String> {
 pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
     let load = match (point.sweep, point.offered_per_sec()) {
         (Sweep::Yardstick, _) => "yardstick".into(),
-        (Sweep::Axis, _) if point.axis.is_some() => {
-            point.axis.map(|place| analyze::axis::value_words(place.value, place.axis)).unwrap_or_default()
-        }
+        (Sweep::Axis, _) if point.axis.is_some() => point.axis.map(analyze::axis::place_words).unwrap_or_default(),
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
             grouped(point.connections as f64)

@@ -148,6 +148,8 @@ defaults! {
     REPEATS: u64 = 5;
     /// Highest rate of an axis, as a multiple of the capacity.
     OVERLOAD: u64 = 3;
+    /// Places that are slowed down.
+    PLACES: &str = "receive,send,wake-up,request";
     /// Share of the connections that must conform.
     CONFORMING_SHARE: Share = Share(1.0);
     /// What counts as worse.
@@ -234,6 +236,7 @@ pub fn words() -> Vec<(String, String)> {
         ("AXIS_IN_FLIGHT", counts(&sweep::IN_FLIGHT)),
         ("AXIS_COLD", counts(&sweep::COLD)),
         ("AXIS_TIME_WAIT", counts(&sweep::TIME_WAIT)),
+        ("AXIS_SLOW_DOWN", sweep::SLOW_DOWN_RATIOS.map(|ratio| Share(ratio).as_typed()).join(",")),
         ("AXIS_DELAY", sweep::DELAYS_MS.map(|ms| Duration::from_millis(ms as u64).as_typed()).join(",")),
     ];
     constants().into_iter().chain(more).map(|(name, value)| (name.to_lowercase(), value)).collect()

@@ -51,6 +51,7 @@ mod scale;
 mod schemas;
 mod server;
 mod simulate;
+mod slow_down;
 mod ssh_workers;
 mod stall;
 mod text_from_outside;

@@ -30,7 +30,8 @@ fn cold_connections_are_varied_and_the_hot_ones_held() {
     let said = run(command.args(serve_words(Kind::Nginx, port, &state, "127.0.0.1"))).exits_with(0);
     let measured = points(&out);
     let mut found = values(&measured, "cold");
-    assert_eq!(found.len(), 6, "three values, two repeats");
+    // A disturbed point is measured again.
+    assert!(found.len() >= 6, "three values, two repeats: {found:?}");
     found.sort_by(f64::total_cmp);
     found.dedup();
     assert_eq!(found, [0.0, 50.0, 400.0]);

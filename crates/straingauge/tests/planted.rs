@@ -10,7 +10,7 @@ use std::process::Command;
 const SHORT: [&str; 8] = ["--duration", "300ms", "--warmup", "100ms", "--repeats", "2", "--profile", "never"];
 
 /// The server with a fault to choose, built once; `None` where there is no C compiler.
-fn faulty() -> Option<PathBuf> {
+pub fn faulty() -> Option<PathBuf> {
     program("cc")?;
     let folder = repository().join("testbed/faults");
     // Tests of one run start at once.

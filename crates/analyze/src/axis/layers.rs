@@ -220,7 +220,7 @@ mod tests {
         figures.set("layer.stack_cycles_per_packet_sent", Figure::not_measured("count", "no counter"));
         Point {
             index: repeat,
-            axis: Some(AxisPlace { axis: Axis::Connections, value: connections as f64 }),
+            axis: Some(AxisPlace { axis: Axis::Connections, value: connections as f64, slowed: None }),
             duration_ns: 1_000_000_000,
             figures,
             ..Point::of(Sweep::Axis, repeat, connections, Pace::Closed)

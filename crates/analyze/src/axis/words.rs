@@ -1,11 +1,12 @@
 //! An axis in words.
 
 use super::layers::{LayersAt, OVERALL};
+use super::slow_down::{CHEAPER_RATIO, Effect};
 use super::{AxisFindings, Change};
 use crate::shown::percent;
-use record::Axis;
 use record::units::grouped;
 use record::units::{format_bytes, format_nanos, format_si};
+use record::{Axis, AxisPlace, SlowPlace};
 
 /// Changes smaller than this, or with an interval around none, are reported as none.
 const LEAST_CHANGE: f64 = 0.02;
@@ -22,15 +23,54 @@ pub fn value_words(value: f64, axis: Axis) -> String {
         Axis::Cold => one("cold connection"),
         Axis::TimeWait => one("TIME_WAIT socket"),
         Axis::Connections | Axis::Conforming => one("connection"),
+        Axis::SlowDown if value == 0.0 => "nothing added".into(),
+        Axis::SlowDown => format!("{} added", format_nanos(value)),
         Axis::Other => format_si(value),
     }
+}
+
+/// A point's place on its axis: `5 us added to each packet sent`.
+pub fn place_words(place: AxisPlace) -> String {
+    let value = value_words(place.value, place.axis);
+    place.slowed.map_or(value.clone(), |slowed| format!("{value} to {}", slowed_words(slowed)))
+}
+
+/// What is slowed down.
+pub fn slowed_words(place: SlowPlace) -> &'static str {
+    match place {
+        SlowPlace::Receive => "each packet received",
+        SlowPlace::Send => "each packet sent",
+        SlowPlace::WakeUp => "each wake-up of the server",
+        SlowPlace::Request => "each read of a request",
+        SlowPlace::Accept => "each accepted connection",
+        SlowPlace::FileRead => "each read of a file",
+        SlowPlace::Function => "each call of the function",
+    }
+}
+
+/// `the throughput would be 1.21 times (1.15 to 1.28)`, or why not.
+pub fn effect_words(effect: Option<&Effect>) -> String {
+    let Some(effect) = effect else { return "not measured: requests reach it too seldom".into() };
+    let Some(gain) = effect.gain_ratio else { return "not measured: no throughput of a closed loop".into() };
+    let range = gain.low.zip(gain.high).map(|(low, high)| format!(" ({low:.2} to {high:.2})")).unwrap_or_default();
+    match effect.is_shown() || gain.low.is_none() {
+        false => format!("no measurable effect{range}"),
+        true => format!("{:.2} times the throughput{range}", gain.median),
+    }
+}
+
+/// What a speed-up of the place would give.
+fn effect_sentence(findings: &AxisFindings) -> Option<String> {
+    let place = slowed_words(findings.slowed?);
+    let cheaper = percent(CHEAPER_RATIO);
+    Some(format!("If {place} took {cheaper} of a request's CPU time less: {}.", effect_words(findings.effect.as_ref())))
 }
 
 /// A value without its unit, for tables.
 pub fn value_cell(value: f64, axis: Axis) -> String {
     match axis {
         Axis::Rate | Axis::PacketRate => format_si(value),
-        Axis::Delay => format_nanos(value),
+        Axis::Delay | Axis::SlowDown => format_nanos(value),
         _ => grouped(value),
     }
 }
@@ -83,6 +123,7 @@ pub fn headline(findings: &AxisFindings) -> Option<String> {
     match findings.axis {
         Axis::Conforming => conforming(findings),
         Axis::Rate => overload(findings),
+        Axis::SlowDown => effect_sentence(findings),
         _ => findings
             .cpu_change
             .as_ref()
@@ -174,6 +215,9 @@ fn overload(findings: &AxisFindings) -> Option<String> {
 
 /// The other sentences.
 pub fn sentences(findings: &AxisFindings) -> Vec<String> {
+    if findings.axis == Axis::SlowDown {
+        return Vec::new();
+    }
     let ends = ends(findings);
     let mut said = layers(findings);
     // The microbenchmark sends at a constant rate and answers nothing.

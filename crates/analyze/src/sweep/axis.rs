@@ -5,11 +5,13 @@ use super::schedule::Schedule;
 use super::{Again, Load, Planner, Step, ladder};
 use crate::axis::conforms;
 use crate::disturbance::quiet_first;
+use crate::point::cpu_us;
 use crate::statistics::random;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
+use record::axis::MAX_SLOW_DOWN_NS;
 use record::scenario::SweepPlan;
-use record::{Axis, AxisPlace, AxisPlan, Point, Sweep, names};
+use record::{Axis, AxisPlace, AxisPlan, Point, SlowPlace, Sweep, names};
 
 /// The number of geometric values, unless values are given.
 const GEOMETRIC_FACTOR: f64 = 2.0;
@@ -26,11 +28,15 @@ pub struct AxisSweep {
     schedule: Schedule,
     random: ChaCha8Rng,
     values: Vec<f64>,
-    queue: Vec<f64>,
+    /// What is measured in each repeat.
+    places: Vec<AxisPlace>,
+    queue: Vec<AxisPlace>,
     repeat: u32,
     again: Again,
     /// The search for conforming connections: smallest and largest number, and the distance of the bounds at its end.
     search: Option<Search>,
+    /// Places of the server that were tried once, where delays are to be found.
+    is_tried: bool,
     done: Option<String>,
 }
 
@@ -57,12 +63,15 @@ impl AxisSweep {
         values.sort_by(f64::total_cmp);
         values.dedup();
         values.truncate(MAX_VALUES);
+        let values = if is_searched { Vec::new() } else { values };
         AxisSweep {
+            places: places(axis, &values),
+            is_tried: axis.axis != Axis::SlowDown || !values.is_empty(),
             axis: axis.clone(),
             repeats: plan.repeats.max(1),
             schedule: Schedule::new(plan, 1.0),
             random: random(seed ^ 0x6178_6973),
-            values: if is_searched { Vec::new() } else { values },
+            values,
             queue: Vec::new(),
             repeat: 0,
             again: Again::default(),
@@ -76,8 +85,7 @@ impl AxisSweep {
         self.values.iter().copied().fold(self.search.map_or(0.0, |search| search.high), f64::max)
     }
 
-    fn measure(&mut self, value: f64) -> Step {
-        let place = AxisPlace { axis: self.axis.axis, value };
+    fn measure(&mut self, place: AxisPlace) -> Step {
         self.schedule.measure(Load::Place(place), self.repeat, self.schedule.full_ns())
     }
 
@@ -120,6 +128,7 @@ impl AxisSweep {
                 // The bounds, and values a little below and above, are repeated.
                 let at = tried.iter().position(|value| Some(*value) == held).unwrap_or(0);
                 self.values = tried[at.saturating_sub(2)..(at + 3).min(tried.len())].to_vec();
+                self.places = places(&self.axis, &self.values);
                 None
             }
         }
@@ -149,35 +158,84 @@ impl Planner for AxisSweep {
             && self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1) <= left_ns
             && self.again.wants(Load::Place(place), points, self.repeat)
         {
-            self.queue.insert(0, place.value);
+            self.queue.insert(0, place);
         }
         // In a search, too: its next step depends on the result of the last one.
-        if let Some(value) = self.queue.pop() {
-            return self.measure(value);
+        if let Some(place) = self.queue.pop() {
+            return self.measure(place);
         }
         if let Some(search) = self.search {
             match self.searched(search, points) {
-                Some(value) => return self.measure(value),
+                Some(value) => return self.measure(AxisPlace { axis: self.axis.axis, value, slowed: None }),
                 None => self.search = None,
             }
         }
-        if self.values.is_empty() {
+        if !self.is_tried {
+            if points.iter().all(|point| point.axis.is_none()) {
+                self.queue = places(&self.axis, &[FIRST_DELAY_NS]);
+                return Step::Yardstick;
+            }
+            self.is_tried = true;
+            self.places = slowed_by_cost(&self.axis, points);
+        }
+        if self.places.is_empty() {
             return self.end("there is no value to measure".into());
         }
         if self.repeat >= self.repeats {
             return self.end(format!("all {} repeats were measured", self.repeats));
         }
-        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.values.len() as u64);
+        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.places.len() as u64);
         // A repeat is measured as a whole or not at all, so that its values can be compared.
         if self.repeat > 0 && left_ns < repeat_ns / 10 * 9 {
             return self.end(format!("the time budget was spent after repeat {} of {}", self.repeat, self.repeats));
         }
         self.repeat += 1;
         self.again.clear();
-        self.queue = self.values.clone();
+        self.queue = self.places.clone();
         self.queue.shuffle(&mut self.random);
         Step::Yardstick
     }
+}
+
+/// The delay with which a place is tried.
+const FIRST_DELAY_NS: f64 = 1000.0;
+/// Added CPU time, as shares of the CPU time of a request.
+pub const SLOW_DOWN_RATIOS: [f64; 3] = [0.07, 0.13, 0.2];
+
+/// What a repeat measures: every value; on the axis of slow-downs nothing added, and every value at every place.
+fn places(axis: &AxisPlan, values: &[f64]) -> Vec<AxisPlace> {
+    let at = |value: f64, slowed: Option<SlowPlace>| AxisPlace { axis: axis.axis, value, slowed };
+    if axis.axis != Axis::SlowDown {
+        return values.iter().map(|value| at(*value, None)).collect();
+    }
+    let added = || values.iter().filter(|value| **value > 0.0);
+    let slowed = axis.slowed.iter().flat_map(|place| added().map(|value| at(*value, Some(*place))));
+    // Every place is compared with it, so it is measured twice.
+    slowed.chain([at(0.0, None); 2]).collect()
+}
+
+/// The delays that add the wanted shares of a request's CPU time, by how often a request reaches each place. A place that none
+/// reaches is left out.
+fn slowed_by_cost(axis: &AxisPlan, points: &[Point]) -> Vec<AxisPlace> {
+    let tried = |slowed: Option<SlowPlace>| {
+        points.iter().filter(move |point| point.axis.is_some_and(|place| place.slowed == slowed))
+    };
+    let Some(cost_us) = tried(None).find_map(cpu_us) else { return Vec::new() };
+    let mut found = places(axis, &[]);
+    for slowed in &axis.slowed {
+        let reached = tried(Some(*slowed)).find_map(|point| point.value(names::SLOW_REACHED)).unwrap_or(0.0);
+        // Once in a hundred requests is too seldom to be seen.
+        if reached < 0.01 {
+            continue;
+        }
+        let mut values = SLOW_DOWN_RATIOS
+            .map(|ratio| rounded((ratio * cost_us * 1e3 / reached).min(MAX_SLOW_DOWN_NS as f64)))
+            .to_vec();
+        values.dedup();
+        found.extend(values.into_iter().map(|value| AxisPlace { axis: axis.axis, value, slowed: Some(*slowed) }));
+    }
+    // Nothing to compare with.
+    if found.iter().all(|place| place.slowed.is_none()) { Vec::new() } else { found }
 }
 
 /// Cold connections; the figure of Banga and Mogul (1998) goes to 2,000.

@@ -198,7 +198,14 @@ pub fn any_point() -> impl Strategy<Value = Point> {
 
 /// A sweep along an axis.
 pub fn axis_plan(axis: Axis, values: &[f64]) -> AxisPlan {
-    AxisPlan { axis, values: values.to_vec(), overload_ratio: 3.0, conforming_ratio: 1.0 }
+    AxisPlan {
+        axis,
+        values: values.to_vec(),
+        overload_ratio: 3.0,
+        conforming_ratio: 1.0,
+        slowed: Vec::new(),
+        function: None,
+    }
 }
 
 /// A server whose CPU per request grows by 10 % for each 100 cold connections, and whose speed drifts by repeat.
@@ -208,7 +215,7 @@ pub fn axis_point(axis: Axis, value: f64, repeat: u32, index: u32) -> Point {
     let cpu_us = 10.0 * (1.0 + value / 1000.0) * drift * jitter;
     let mut point = Point {
         index,
-        axis: Some(AxisPlace { axis, value }),
+        axis: Some(AxisPlace { axis, value, slowed: None }),
         started_unix_ms: 1_763_757_412_000,
         warmup_ns: 200_000_000,
         duration_ns: 1_000_000_000,

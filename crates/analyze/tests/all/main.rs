@@ -19,6 +19,7 @@ mod rules;
 mod search;
 mod server;
 mod simulation;
+mod slow_down;
 mod sure;
 mod unloading;
 

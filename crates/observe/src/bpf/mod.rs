@@ -1,4 +1,4 @@
-//! BPF programs: one way to load, attach and read the three objects of `bpf/`, which the build script compiles. Nothing
+//! BPF programs: one way to load, attach and read the objects of `bpf/`, which the build script compiles. Nothing
 //! is pinned: when this process ends, however it ends, the kernel closes its descriptors and thereby removes every
 //! program.
 
@@ -29,6 +29,9 @@ pub static WATCH: &Compiled = compiled!("watch");
 pub static PROFILE: &Compiled = compiled!("profile");
 /// `bpf/exact.bpf.c`.
 pub static EXACT: &Compiled = compiled!("exact");
+
+/// `bpf/slow.bpf.c`.
+pub static SLOW: &Compiled = compiled!("slow");
 
 /// Bytes kept of libbpf's last messages; the verifier's log of one program is among them.
 const LOG_BYTES: usize = 64 << 10;

@@ -40,7 +40,7 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
             Axis::TimeWait => "Axis: TIME_WAIT sockets",
             Axis::Delay => "Axis: delay",
             Axis::PacketRate => "Axis: packet rate",
-            Axis::Other => "Axis",
+            Axis::SlowDown | Axis::Other => "Axis",
         },
         note: unbroken(&format!(
             "One quantity varied, everything else held; {} repeats, each in a random order. {}",
@@ -75,12 +75,12 @@ pub(super) fn key_numbers(axis: &AxisFindings) -> Vec<KeyNumber> {
     named.collect()
 }
 
-fn table(axis: &AxisFindings) -> Table {
+pub(super) fn table(axis: &AxisFindings) -> Table {
     let shown: Vec<_> =
         COLUMNS.iter().filter(|(.., words)| axis.levels.iter().any(|level| !words(level).is_empty())).collect();
     let headings = std::iter::once(axis.axis.word()).chain(shown.iter().map(|(name, ..)| *name));
     Table {
-        title: "",
+        title: axis.slowed.map_or("", analyze::axis::slowed_words),
         headings: headings.map(String::from).collect(),
         units: std::iter::once("").chain(shown.iter().map(|(_, unit, _)| *unit)).collect(),
         rows: axis
@@ -101,7 +101,7 @@ pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     let (low, high) = values().fold((f64::MAX, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
     match axis.axis {
         Axis::Rate | Axis::PacketRate => Scale::linear(values(), format_si),
-        Axis::Delay => Scale::linear(values(), format_nanos),
+        Axis::Delay | Axis::SlowDown => Scale::linear(values(), format_nanos),
         _ if low > 0.0 && high / low >= 8.0 => Scale::doublings(values()),
         _ => Scale::linear(values(), grouped),
     }

@@ -24,6 +24,8 @@ pub enum AxisWord {
     TimeWait,
     /// One-way delay of the path between client and server
     Delay,
+    /// What would help most: time added at places of the server's work (--places)
+    SlowDown,
 }
 
 impl From<AxisWord> for record::Axis {
@@ -43,6 +45,7 @@ pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::Conforming,
     AxisWord::TimeWait,
     AxisWord::Delay,
+    AxisWord::SlowDown,
 ]);
 /// What `profile` and `simulate` vary.
 pub const OF_THE_STACK: Words<AxisWord> =

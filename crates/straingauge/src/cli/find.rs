@@ -40,9 +40,16 @@ pub struct FindOptions {
     #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 0,750,2k [default: in-flight: {axis_in_flight}; cold: {axis_cold}; time-wait:
-    /// {axis_time_wait}; delay: {axis_delay}; connections: doubled; rate: shares of the capacity; conforming: searched]
+    /// {axis_time_wait}; delay: {axis_delay}; slow-down: {axis_slow_down} of a request's CPU time; connections: doubled; rate: shares
+    /// of the capacity; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
+    /// Places to slow down, with --axis slow-down [default: {places}]
+    ///
+    /// receive and send (each packet), wake-up (each switch to a thread of the server), request (each read of data), accept,
+    /// file-read (pread, preadv and sendfile), function=NAME (each call of a function of the server's program).
+    #[arg(long, value_name = "LIST")]
+    pub places: Option<String>,
     /// Offer up to this multiple of the capacity, with --axis rate [default: {overload}x]
     #[arg(long, value_name = "MULTIPLE", allow_hyphen_values = true)]
     pub overload: Option<String>,
@@ -133,7 +140,7 @@ pub struct FindOptions {
     )]
     pub settle: Option<Time>,
 }
-overlay!(FindOptions; sweep, axis, axis_values, overload, conforming_share, min_connections, max_connections,
+overlay!(FindOptions; sweep, axis, axis_values, places, overload, conforming_share, min_connections, max_connections,
     open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
     efficiency_loss, bracket, profile, compare_with, threshold, beside, settle; switches unload);
 

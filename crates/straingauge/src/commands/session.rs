@@ -3,7 +3,7 @@
 use crate::cli::{IsolateWord, ProfileWord, WatchWord};
 use crate::companions::layers::LayerSampler;
 use crate::companions::server::{ServerWatch, is_here};
-use crate::companions::{MeteredPath, watch_requests};
+use crate::companions::{MeteredPath, SlowedServer, watch_requests};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::fleet;
@@ -16,11 +16,12 @@ use crate::signals::Stop;
 use crate::url::{Target, without_password};
 use anyhow::{Context, Result, anyhow, bail};
 use observe::profile::{PointSampler, PointSampling};
+use observe::slow_down::SlowDown;
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS};
 use record::profile::NOT_SAMPLED;
 use record::scenario::ServerCommand;
-use record::{Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
+use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{STATES_INTERVAL, Watcher};
 use std::net::{IpAddr, SocketAddr};
 
@@ -184,6 +185,16 @@ impl Session {
                 "run straingauge doctor to see what is missing; --profile never turns it off",
             )),
         }
+        Ok(())
+    }
+
+    /// Attaches at the places of the server that are slowed down.
+    pub fn slow_down(&mut self, port: u16, axis: &AxisPlan) -> Result<()> {
+        let attached = self.sampled_namespace().and_then(|netns_pid| {
+            SlowDown::attach(port, netns_pid, &axis.slowed, axis.function.as_deref()).map_err(|why| why.to_string())
+        });
+        let slow = attached.map_err(|why| anyhow!("the server cannot be slowed down: {why}"))?;
+        self.runner.join(SlowedServer::with(slow));
         Ok(())
     }
 

@@ -7,10 +7,12 @@ pub mod layers;
 mod path;
 mod requests;
 pub mod server;
+mod slow_down;
 mod time_wait;
 
 pub use path::MeteredPath;
 pub use requests::watch_requests;
+pub use slow_down::SlowedServer;
 pub use time_wait::TimeWait;
 
 use crate::measured::Measured;

@@ -4,7 +4,8 @@ use crate::cli::{FindOptions, LoadOptions};
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use anyhow::Result;
-use record::{Axis, AxisPlan, LoadPlan, Pace, units};
+use record::axis::MAX_SLOW_DOWN_NS;
+use record::{Axis, AxisPlan, LoadPlan, Pace, SlowPlace, units};
 
 /// More values than this would take more than a day to measure.
 const MAX_VALUES: usize = 64;
@@ -16,6 +17,7 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
     let Some(word) = options.axis else {
         let typed = [
             (options.axis_values.is_some(), "--axis-values"),
+            (options.places.is_some(), "--places"),
             (options.overload.is_some(), "--overload"),
             (options.conforming_share.is_some(), "conforming-share of [find]"),
         ];
@@ -46,8 +48,44 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         Some(share) if share.0 > 1.0 => return Err(wrong_usage("conforming-share of [find] goes up to 100%")),
         Some(share) => share.0,
     };
+    let (slowed, function) = match (&options.places, axis) {
+        (Some(_), axis) if axis != Axis::SlowDown => {
+            return Err(wrong_usage("--places applies to --axis slow-down only"));
+        }
+        (text, Axis::SlowDown) => slow_places(text.as_deref().unwrap_or(defaults::PLACES))?,
+        _ => Default::default(),
+    };
     let values = options.axis_values.as_deref().map(|text| values(text, axis)).transpose()?.unwrap_or_default();
-    Ok(Some(AxisPlan { axis, values, overload_ratio, conforming_ratio }))
+    if axis == Axis::SlowDown && options.axis_values.is_some() && values.iter().all(|value| *value == 0.0) {
+        return Err(wrong_usage("--axis-values: nothing would be added; write them as 1us,5us"));
+    }
+    Ok(Some(AxisPlan { axis, values, overload_ratio, conforming_ratio, slowed, function }))
+}
+
+/// The places in `receive,send,function=NAME`, and the function.
+fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
+    /// Symbols of C++ are long; longer ones are no typed names.
+    const LONGEST_NAME: usize = 500;
+    let (mut places, mut function) = (Vec::new(), None);
+    for part in text.split(',').map(str::trim) {
+        let wrong = || {
+            let known: Vec<&str> = SlowPlace::ALL.into_iter().map(SlowPlace::word).collect();
+            wrong_usage(format!("--places: '{}' is none of {}=NAME", part.escape_debug(), known.join(", ")))
+        };
+        let (word, name) = part.split_once('=').map_or((part, None), |(word, name)| (word, Some(name)));
+        let place = SlowPlace::ALL.into_iter().find(|place| place.word() == word).ok_or_else(wrong)?;
+        let is_name =
+            |name: &str| !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(|c| c.is_ascii_graphic());
+        match (place, name) {
+            (SlowPlace::Function, Some(name)) if is_name(name) => function = Some(name.to_string()),
+            (SlowPlace::Function, _) | (_, Some(_)) => return Err(wrong()),
+            _ => {}
+        }
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    Ok((places, function))
 }
 
 /// Refuses options that hold what an axis varies: the options, and whether each was typed.
@@ -94,17 +132,20 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
         let value = match axis {
             Axis::Rate | Axis::PacketRate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
             // A bare 0 is accepted for 0ms.
-            Axis::Delay => {
+            Axis::Delay | Axis::SlowDown => {
                 units::parse_duration(part).map_err(|why| wrong(part, format!("({why})")))?.as_nanos() as f64
             }
             _ => units::parse_count(part).map_err(|why| wrong(part, format!("({why})")))? as f64,
         };
-        let may_be_none = matches!(axis, Axis::Cold | Axis::TimeWait | Axis::Delay);
+        let may_be_none = matches!(axis, Axis::Cold | Axis::TimeWait | Axis::Delay | Axis::SlowDown);
         if value <= 0.0 && !may_be_none {
             return Err(wrong(part, "would measure nothing".into()));
         }
         if axis == Axis::Delay && value > record::path::MAX_DELAY_NS as f64 {
             return Err(wrong(part, "is longer than the 10s that a path may delay".into()));
+        }
+        if axis == Axis::SlowDown && value > MAX_SLOW_DOWN_NS as f64 {
+            return Err(wrong(part, format!("is longer than the {}us that a spin may take", MAX_SLOW_DOWN_NS / 1000)));
         }
         if value > MOST && !matches!(axis, Axis::Rate | Axis::PacketRate | Axis::Delay) {
             return Err(wrong(part, format!("is more than {MOST}")));
@@ -171,6 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn places_are_words_and_a_function() {
+        let plan = axis_plan(
+            &FindOptions { places: Some("send, function=main,send".into()), ..options(AxisWord::SlowDown, "5us,0") },
+            &LoadOptions::default(),
+        );
+        let plan = plan.unwrap().unwrap();
+        assert_eq!((plan.values, plan.slowed), (vec![0.0, 5e3], vec![SlowPlace::Send, SlowPlace::Function]));
+        assert_eq!(plan.function.as_deref(), Some("main"));
+    }
+
+    #[test]
     fn nonsense_is_refused_by_name() {
         let none = LoadOptions::default();
         for (options, load, word) in [
@@ -183,6 +235,20 @@ mod tests {
             (FindOptions { axis_values: Some("1".into()), ..Default::default() }, &none, "--axis"),
             (FindOptions { overload: Some("-1x".into()), ..options(AxisWord::Rate, "1") }, &none, "--overload"),
             (FindOptions { overload: Some("2x".into()), ..options(AxisWord::Cold, "1") }, &none, "--overload"),
+            (options(AxisWord::SlowDown, "1ms"), &none, "100us"),
+            (options(AxisWord::SlowDown, "0"), &none, "nothing would be added"),
+            (FindOptions { places: Some("send".into()), ..options(AxisWord::Cold, "1") }, &none, "slow-down only"),
+            (
+                FindOptions { places: Some("disk".into()), ..options(AxisWord::SlowDown, "1us") },
+                &none,
+                "none of receive",
+            ),
+            (
+                FindOptions { places: Some("function".into()), ..options(AxisWord::SlowDown, "1us") },
+                &none,
+                "function=NAME",
+            ),
+            (FindOptions { places: Some("send".into()), ..Default::default() }, &none, "--axis"),
             (options(AxisWord::Cold, "1"), &LoadOptions { cold: Some(Count(3)), ..Default::default() }, "--cold"),
         ] {
             let why = axis_plan(&options, load).unwrap_err().to_string();

@@ -16,15 +16,18 @@ use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
 use record::scenario::{FindRun, ProfileRun};
-use record::{Axis, AxisPlace, DoubtKind, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
+use record::{Axis, AxisPlace, AxisPlan, DoubtKind, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most servers.
 const YARDSTICK_CONNECTIONS: u64 = 8;
 const YARDSTICK_NS: u64 = 300_000_000;
-/// The delay at which the yardstick runs on an axis of delays, so that its work is always the same.
-const UNDELAYED: AxisPlace = AxisPlace { axis: Axis::Delay, value: 0.0 };
+/// Axes that change what is measured, not only with what; the yardstick runs at their value 0, so that its work is always the same.
+fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
+    let axis = axis.filter(|axis| matches!(axis.axis, Axis::Delay | Axis::SlowDown))?.axis;
+    Some(AxisPlace { axis, value: 0.0, slowed: None })
+}
 
 /// How a search ended.
 pub(super) enum Ended {
@@ -254,8 +257,12 @@ impl<'a> Search<'a> {
             load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
         }
         if let Some(axis) = &plan.sweep.axis {
+            if axis.axis == Axis::SlowDown {
+                session.slow_down(drive.target.port, axis)?;
+            }
             if axis.axis == Axis::Delay {
-                session.runner.hold(&session.plan, UNDELAYED, 0.0, &mut session.progress)?;
+                let undelayed = AxisPlace { axis: Axis::Delay, value: 0.0, slowed: None };
+                session.runner.hold(&session.plan, undelayed, 0.0, &mut session.progress)?;
                 let words = |path: record::PathPlan| format!("{}; the delay is varied", path.words());
                 session.path = session.path_plan().map_or(String::new(), words);
             }
@@ -345,11 +352,11 @@ impl<'a> Search<'a> {
 
     fn yardstick(&mut self) -> Result<Option<Ended>> {
         let earlier = self.points().iter().filter(|point| point.sweep == Sweep::Yardstick).count() as u32;
-        let is_delay_varied = self.plan.sweep.axis.as_ref().is_some_and(|axis| axis.axis == Axis::Delay);
+        let rest = rest(self.plan.sweep.axis.as_ref());
         let is_microbenchmark = self.is_microbenchmark();
         let session = self.session()?;
-        if is_delay_varied {
-            session.runner.hold(&session.plan, UNDELAYED, 0.0, &mut session.progress)?;
+        if let Some(rest) = rest {
+            session.runner.hold(&session.plan, rest, 0.0, &mut session.progress)?;
         }
         if is_microbenchmark {
             // Its rate is constant, so its load does not show the machine's speed.

@@ -180,6 +180,8 @@ impl Values {
             until_sure_ratio: None,
             unload: false,
             axis: Some(AxisPlan {
+                slowed: Vec::new(),
+                function: None,
                 axis: self.axis,
                 values: self.values.clone(),
                 overload_ratio,

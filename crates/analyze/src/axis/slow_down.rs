@@ -1,0 +1,180 @@
+//! What a slow-down of one place of the server did, and what a speed-up of it would do.
+//!
+//! The time that was added is measured by the programs that add it. Each point is compared with the points of its repeat in
+//! which nothing was added. A slope is a least-squares line through none, its interval a bootstrap over repeats.
+
+use super::{Median, SEED, estimate};
+use crate::disturbance::quiet_first;
+use crate::point::cpu_us;
+use crate::statistics::{Interval, bootstrap, median};
+use record::{Criteria, Pace, Point, names};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The part of a request's CPU time by which a place is made cheaper in the forecast.
+pub const CHEAPER_RATIO: f64 = 0.2;
+/// Curvature that matters, as a share of the whole effect at the longest slow-down.
+const CURVED: f64 = 0.25;
+/// A smaller gain is told as none.
+const LEAST_GAIN: f64 = 0.02;
+/// Less than this of a request's CPU time cannot be seen in anything.
+const LEAST_ADDED_RATIO: f64 = 0.02;
+
+/// Microseconds of a figure for each microsecond of CPU time that was added to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Slope {
+    /// The slope, microseconds per microsecond.
+    pub us_per_us: f64,
+    /// Lower end of its 95 % interval; absent with fewer than two repeats.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// Repeats.
+    pub n: u64,
+}
+
+/// What slowing down one place did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Effect {
+    /// Times that a request reaches the place.
+    pub reached_per_request: Option<Median>,
+    /// The most CPU time that was added to a request, microseconds.
+    pub most_added_us: f64,
+    /// CPU time of a request without any, microseconds.
+    pub cpu_us_per_request: Option<f64>,
+    /// Time that the server takes for a request, 1 / throughput: 1 where all of the place's cost limits the server, 0 where
+    /// none does. Closed loop alone: the throughput of an open loop is that of its clients.
+    pub time: Option<Slope>,
+    /// 99th percentile of the response time.
+    pub p99: Option<Slope>,
+    /// CPU time of a request: 1 where all of the added time is found again.
+    pub cpu: Option<Slope>,
+    /// Whether the time grows linearly with what is added; absent where too little was measured to tell.
+    pub is_linear: Option<bool>,
+    /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of today's: by the
+    /// line, read backwards. A place cannot save more than it costs.
+    pub gain_ratio: Option<Median>,
+}
+
+impl Effect {
+    /// Whether the forecast is more than chance, and large enough to matter.
+    pub fn is_shown(&self) -> bool {
+        let Some(gain) = self.gain_ratio else { return false };
+        let is_no_chance = gain.low.zip(gain.high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
+        is_no_chance && (gain.median - 1.0).abs() >= LEAST_GAIN
+    }
+}
+
+/// A point's added time and what it took, against nothing added in the same repeat.
+type Pair = (f64, f64);
+
+/// Times that a request reaches the place.
+pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Median> {
+    let reached: Vec<f64> = slowed.iter().filter_map(|point| point.value(names::SLOW_REACHED)).collect();
+    estimate(&reached, criteria)
+}
+
+/// The effect of a place, from its points and those without a slow-down. `None`: too little was added to be seen.
+pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> Option<Effect> {
+    // What was measured once, to find the delays, has nothing to be compared with.
+    let slowed: Vec<&Point> = slowed.iter().copied().filter(|point| point.repeat > 0).collect();
+    let slowed = slowed.as_slice();
+    let added = |point: &Point| point.value(names::SLOW_ADDED);
+    let most_added_us = slowed.iter().filter_map(|point| added(point)).fold(0.0, f64::max);
+    let time_us = |point: &Point| {
+        let is_closed = matches!(point.pace, Pace::Closed);
+        point.value(names::THROUGHPUT).filter(|rate| is_closed && *rate > 0.0).map(|rate| 1e6 / rate)
+    };
+    let of_time = repeats(slowed, plain, &time_us);
+    let costs: Vec<f64> = quiet_first(plain).into_iter().filter_map(cpu_us).collect();
+    let times: Vec<f64> = quiet_first(plain).into_iter().filter_map(time_us).collect();
+    let time = slope(&of_time, criteria);
+    let (cost_us, time_now_us) = (median(&costs), median(&times));
+    if most_added_us <= LEAST_ADDED_RATIO * cost_us.unwrap_or(0.0) {
+        return None;
+    }
+    let gain = |per_us: f64| {
+        let (now_us, saved_us) = (time_now_us?, CHEAPER_RATIO * cost_us?);
+        let then_us = now_us - per_us * saved_us;
+        (then_us > 0.0).then(|| now_us / then_us)
+    };
+    Some(Effect {
+        reached_per_request: reached(slowed, criteria),
+        most_added_us,
+        cpu_us_per_request: cost_us,
+        time,
+        p99: slope(&repeats(slowed, plain, &|point| point.value(names::RESPONSE_P99)), criteria),
+        cpu: slope(&repeats(slowed, plain, &cpu_us), criteria),
+        is_linear: is_linear(&of_time, most_added_us, criteria),
+        gain_ratio: time.and_then(|time| {
+            let (low, high) = (time.low.and_then(gain), time.high.and_then(gain));
+            Some(Median { median: gain(time.us_per_us)?, low, high: low.and(high), n: time.n })
+        }),
+    })
+}
+
+/// The pairs of each repeat that has points without a slow-down.
+fn repeats(slowed: &[&Point], plain: &[&Point], read: &dyn Fn(&Point) -> Option<f64>) -> Vec<Vec<Pair>> {
+    let by_repeat = |points: &[&Point]| {
+        let mut found: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
+        for point in points {
+            found.entry(point.repeat).or_default().push((*point).clone());
+        }
+        found
+    };
+    let plain = by_repeat(plain);
+    let of_repeat = |(repeat, points): (u32, Vec<Point>)| {
+        let plain: Vec<&Point> = plain.get(&repeat)?.iter().collect();
+        let base = median(&quiet_first(&plain).into_iter().filter_map(read).collect::<Vec<_>>())?;
+        let pair = |point: &Point| Some((point.value(names::SLOW_ADDED)?, read(point)? - base));
+        let points: Vec<&Point> = points.iter().collect();
+        let pairs: Vec<Pair> = quiet_first(&points).into_iter().filter_map(pair).collect();
+        (!pairs.is_empty()).then_some(pairs)
+    };
+    by_repeat(slowed).into_iter().filter_map(of_repeat).collect()
+}
+
+/// The line through none with the least squares.
+fn line(repeats: &[Vec<Pair>]) -> Option<f64> {
+    let pairs = || repeats.iter().flatten();
+    let squares: f64 = pairs().map(|(x, _)| x * x).sum();
+    (squares > 0.0).then(|| pairs().map(|(x, y)| x * y).sum::<f64>() / squares)
+}
+
+/// The part of y = a x + b x^2 that is no line, at `most`.
+fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
+    let sum = |power: i32, of: fn(&Pair) -> f64| -> f64 {
+        repeats.iter().flatten().map(|pair| (pair.0 / most).powi(power) * of(pair)).sum()
+    };
+    let (x2, x3, x4) = (sum(2, |_| 1.0), sum(3, |_| 1.0), sum(4, |_| 1.0));
+    let (xy, x2y) = (sum(1, |pair| pair.1), sum(2, |pair| pair.1));
+    let determinant = x2 * x4 - x3 * x3;
+    // Two different delays at least.
+    (determinant > 1e-9 * x2 * x4).then(|| (x2 * x2y - x3 * xy) / determinant)
+}
+
+fn interval(repeats: &[Vec<Pair>], criteria: &Criteria, of: impl Fn(&[Vec<Pair>]) -> Option<f64>) -> Option<Interval> {
+    bootstrap(repeats, criteria.confidence_ratio, SEED, of)
+}
+
+fn slope(repeats: &[Vec<Pair>], criteria: &Criteria) -> Option<Slope> {
+    let found = interval(repeats, criteria, line);
+    Some(Slope {
+        us_per_us: line(repeats)?,
+        low: found.map(|found| found.low),
+        high: found.map(|found| found.high),
+        n: repeats.len() as u64,
+    })
+}
+
+fn is_linear(repeats: &[Vec<Pair>], most: f64, criteria: &Criteria) -> Option<bool> {
+    if repeats.len() < 3 {
+        return None;
+    }
+    let found = interval(repeats, criteria, |repeats| bend(repeats, most))?;
+    let (bent, whole) = (bend(repeats, most)?, line(repeats)? * most);
+    let is_none = found.low <= 0.0 && found.high >= 0.0;
+    Some(is_none || bent.abs() < CURVED * whole.abs())
+}

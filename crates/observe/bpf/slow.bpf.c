@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slow-down experiments: at a place of the server's work, spins for a given time, and counts how often and for how long.
+ * Each program is attached only where its place is asked for. */
+#include "packets.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* The order is that of SlowPlace in crates/record/src/axis.rs. */
+enum place { RECEIVE, SEND, WAKE_UP, REQUEST, ACCEPT, FILE_READ, FUNCTION, PLACES };
+
+/* A bound for what a broken delay could do, by time and by the number of readings of the clock, which take 20 ns and more. */
+#define MOST_NS 100000
+#define MOST_READINGS 8192
+
+struct {
+    __uint(type, MAP_ARRAY);
+    __uint(max_entries, PLACES);
+    __type(key, __u32);
+    __type(value, __u64);
+} delays SEC(".maps");
+
+/* Spins since the load, and the nanoseconds that they took. */
+struct spun {
+    __u64 count;
+    __u64 ns;
+};
+struct {
+    __uint(type, MAP_PERCPU_ARRAY);
+    __uint(max_entries, PLACES);
+    __type(key, __u32);
+    __type(value, struct spun);
+} spun SEC(".maps");
+
+static __always_inline void spin(__u32 place) {
+    struct spun *own = bpf_map_lookup_elem(&spun, &place);
+    __u64 *delay = bpf_map_lookup_elem(&delays, &place);
+    if (!own || !delay)
+        return;
+    own->count++;
+    __u64 delay_ns = *delay;
+    if (!delay_ns)
+        return;
+    if (delay_ns > MOST_NS)
+        delay_ns = MOST_NS;
+    __u64 began_ns = bpf_ktime_get_ns(), ns = 0;
+    for (int i = 0; i < MOST_READINGS && ns < delay_ns; i++)
+        ns = bpf_ktime_get_ns() - began_ns;
+    own->ns += ns;
+}
+
+/* The packets are told apart by packets.h, which counts those that leave while counts_now holds: only the program of packets that
+ * leave is loaded with it. */
+static __always_inline bool counts_now(void) {
+    return 1;
+}
+
+static __always_inline void take_up(struct cpu_row *own, enum side side) {
+    if (side == SIDE_SERVER)
+        spin(RECEIVE);
+}
+
+static __always_inline __u64 hook_begins(void) {
+    return row()->packets[OUT];
+}
+
+static __always_inline void hook_ends(__u64 packets_before) {
+    if (row()->packets[OUT] != packets_before)
+        spin(SEND);
+}
+
+static __always_inline bool is_member(__u32 tgid) {
+    return bpf_map_lookup_elem(&members, &tgid);
+}
+
+/* The time of a switch is the next thread's, whose clock runs already. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(thread_runs, bool preempt, struct task_struct *prev, struct task_struct *next) {
+    if (next->pid && is_member(next->tgid))
+        spin(WAKE_UP);
+    return 0;
+}
+
+/* A thread of the server took data from a connection of the port. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(request_read, struct sock *sk) {
+    if (sk->__sk_common.skc_num == target.port && sk->__sk_common.skc_net.net->ns.inum == target.netns)
+        spin(REQUEST);
+    return 0;
+}
+
+#if defined(__TARGET_ARCH_x86)
+enum { NR_ACCEPT = 43, NR_ACCEPT4 = 288, NR_PREAD64 = 17, NR_PREADV = 295, NR_PREADV2 = 327, NR_SENDFILE = 40 };
+#define NUMBER(regs) ((int)(regs)->orig_ax)
+#elif defined(__TARGET_ARCH_arm64)
+enum { NR_ACCEPT = 202, NR_ACCEPT4 = 242, NR_PREAD64 = 67, NR_PREADV = 69, NR_PREADV2 = 286, NR_SENDFILE = 71 };
+#define NUMBER(regs) ((regs)->syscallno)
+#else
+enum { NR_ACCEPT = -1, NR_ACCEPT4 = -1, NR_PREAD64 = -2, NR_PREADV = -2, NR_PREADV2 = -2, NR_SENDFILE = -2 };
+#define NUMBER(regs) 0
+#endif
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(call_accepts, struct pt_regs *regs, long result) {
+    int number = NUMBER(regs);
+    if ((number == NR_ACCEPT || number == NR_ACCEPT4) && result >= 0 && is_member(bpf_get_current_pid_tgid() >> 32))
+        spin(ACCEPT);
+    return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(call_reads_file, struct pt_regs *regs, long result) {
+    int number = NUMBER(regs);
+    bool is_read =
+        number == NR_PREAD64 || number == NR_PREADV || number == NR_PREADV2 || number == NR_SENDFILE;
+    if (is_read && result > 0 && is_member(bpf_get_current_pid_tgid() >> 32))
+        spin(FILE_READ);
+    return 0;
+}
+
+SEC("uprobe")
+int function_begins(void *context) {
+    if (is_member(bpf_get_current_pid_tgid() >> 32))
+        spin(FUNCTION);
+    return 0;
+}

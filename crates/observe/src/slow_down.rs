@@ -1,0 +1,197 @@
+//! Slow-down experiments: BPF programs at places of a server's work spin for a given time, and count it. What the server then
+//! gives less says what it would give more if that place were cheaper.
+//!
+//! Nothing is pinned: the programs end with this process, however it ends. A spin is bounded in the programs, too.
+
+use crate::ObserveError;
+use crate::bpf::{self, Refusal};
+use crate::group::ServerGroup;
+use crate::listening::server_on_port;
+use crate::processes::ProcessTable;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
+use record::axis::MAX_SLOW_DOWN_NS;
+use record::{Outside, SlowPlace};
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
+
+/// Why a server cannot be slowed down: a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum SlowDownError {
+    /// Nothing listens.
+    #[error("nothing listens on port {port} here")]
+    NoServer {
+        /// The port.
+        port: u16,
+    },
+    /// No right to load programs.
+    #[error("BPF programs are not permitted: run as root, or with cap_bpf and cap_perfmon")]
+    NotPermitted,
+    /// The kernel refused a program.
+    #[error("the kernel refused a program: {0}")]
+    Refused(String),
+    /// No such function.
+    #[error("the server's program has no symbol '{0}': it was inlined or stripped, or lies in a library")]
+    NoFunction(Outside),
+    /// Longer than the bound.
+    #[error("a spin takes {MAX_SLOW_DOWN_NS} ns at most")]
+    TooLong,
+    /// The server cannot be seen.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+}
+
+impl From<Refusal> for SlowDownError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal.is_permission() {
+            true => SlowDownError::NotPermitted,
+            false => SlowDownError::Refused(refusal.to_string()),
+        }
+    }
+}
+
+/// Spins at a place since it was attached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spun {
+    /// How often the place was reached.
+    pub count: u64,
+    /// The time of the spins, nanoseconds.
+    pub ns: u64,
+}
+
+/// Programs at the places of a server.
+pub struct SlowDown {
+    object: Object,
+    links: Vec<Link>,
+    group: ServerGroup,
+    table: ProcessTable,
+    members: HashSet<u32>,
+}
+
+/// The program of a place.
+fn program_of(place: SlowPlace) -> &'static str {
+    match place {
+        SlowPlace::Receive => "packet_received",
+        SlowPlace::Send => "packet_queued",
+        SlowPlace::WakeUp => "thread_runs",
+        SlowPlace::Request => "request_read",
+        SlowPlace::Accept => "call_accepts",
+        SlowPlace::FileRead => "call_reads_file",
+        SlowPlace::Function => "function_begins",
+    }
+}
+
+impl SlowDown {
+    /// Attaches at these places of the server that listens on `port`, without a delay. `netns_pid`: a process of its network
+    /// namespace, if that is another. `function`: a function of the server's program, for its place.
+    ///
+    /// # Errors
+    /// No server, no permission, or a kernel that lacks a hook.
+    pub fn attach(
+        port: u16,
+        netns_pid: Option<u32>,
+        places: &[SlowPlace],
+        function: Option<&str>,
+    ) -> Result<Self, SlowDownError> {
+        let server = server_on_port(port, netns_pid)?.ok_or(SlowDownError::NoServer { port })?;
+        let netns = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
+        let target = bpf::types::profile::Target { port: port.into(), netns, period_ns: 0 };
+        let wanted: Vec<&str> = places.iter().map(|place| program_of(*place)).chain(["process_forked"]).collect();
+        let object = bpf::load(bpf::SLOW, |open| {
+            for mut program in open.progs_mut() {
+                let is_wanted = wanted.iter().any(|name| program.name() == *name);
+                program.set_autoload(is_wanted);
+            }
+            bpf::set_constants(open, ".rodata.target", &target)
+        })?;
+        let roots: Vec<u32> = server.sharing.iter().copied().chain([server.pid]).collect();
+        let mut slow = SlowDown {
+            object,
+            links: Vec::new(),
+            group: ServerGroup::new(roots, None),
+            table: ProcessTable::default(),
+            members: HashSet::new(),
+        };
+        slow.admit()?;
+        for name in wanted {
+            let link = match (name == program_of(SlowPlace::Function), function) {
+                (true, Some(function)) => slow.probe(server.pid, function)?,
+                _ => bpf::attach(&slow.object, name)?,
+            };
+            slow.links.push(link);
+        }
+        Ok(slow)
+    }
+
+    /// A probe at a function of the server's program, in all of its processes.
+    fn probe(&self, pid: u32, function: &str) -> Result<Link, SlowDownError> {
+        let program = bpf::program(&self.object, program_of(SlowPlace::Function))?;
+        let options = UprobeOpts { func_name: Some(function.to_string()), ..UprobeOpts::default() };
+        let path = format!("/proc/{pid}/exe");
+        bpf::logged(|| program.attach_uprobe_with_opts(-1, path, 0, options)).map_err(|refusal| {
+            match refusal.error.kind() {
+                libbpf_rs::ErrorKind::NotFound => SlowDownError::NoFunction(Outside::new(function, 80)),
+                _ => refusal.into(),
+            }
+        })
+    }
+
+    /// Takes in processes that the server has started.
+    fn admit(&mut self) -> Result<(), SlowDownError> {
+        self.table.scan();
+        self.group.admit(&self.table);
+        let map = bpf::map(&self.object, "members")?;
+        for pid in self.group.pids() {
+            if self.members.insert(pid) {
+                map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(Refusal::from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Spins this long at `place` from now on, and nowhere else; `None`: nowhere.
+    ///
+    /// # Errors
+    /// The kernel does not take it, or the time is longer than [`MAX_SLOW_DOWN_NS`].
+    pub fn set(&mut self, place: Option<SlowPlace>, ns: u64) -> Result<(), SlowDownError> {
+        if ns > MAX_SLOW_DOWN_NS {
+            return Err(SlowDownError::TooLong);
+        }
+        self.admit()?;
+        let map = bpf::map(&self.object, "delays")?;
+        for (number, at) in (0u32..).zip(SlowPlace::ALL) {
+            let delay_ns = if Some(at) == place { ns } else { 0 };
+            map.update(&number.to_ne_bytes(), &delay_ns.to_ne_bytes(), MapFlags::ANY).map_err(Refusal::from)?;
+        }
+        Ok(())
+    }
+
+    /// Spins at a place so far.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn spun(&self, place: SlowPlace) -> Result<Spun, SlowDownError> {
+        let number = SlowPlace::ALL.iter().position(|at| *at == place).unwrap_or(0) as u32;
+        let map = bpf::map(&self.object, "spun")?;
+        let of_cpus = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY).map_err(Refusal::from)?;
+        let mut sum = Spun::default();
+        for bytes in of_cpus.into_iter().flatten() {
+            let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+            sum.count += words.next().unwrap_or(0);
+            sum.ns += words.next().unwrap_or(0);
+        }
+        Ok(sum)
+    }
+}
+
+impl Drop for SlowDown {
+    fn drop(&mut self) {
+        // Links refer to programs of the object.
+        self.links.clear();
+    }
+}
+
+impl std::fmt::Debug for SlowDown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SlowDown").field("members", &self.members).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The table of slow-downs: what would help most.
+
+use crate::text::table::Table;
+use crate::text::wrap;
+use analyze::axis::slow_down::{CHEAPER_RATIO, Effect, Slope};
+use analyze::axis::{AxisFindings, Median, effect_words, slowed_words};
+use analyze::zones::percent;
+use record::Axis;
+
+/// A column: heading, unit for the report, and its cell.
+pub(crate) type Column = (&'static str, &'static str, fn(&Effect) -> String);
+
+/// Title of the table and of its section.
+pub(crate) const TITLE: &str = "What would help most";
+
+fn slope(found: Option<Slope>) -> String {
+    let Some(found) = found else { return String::new() };
+    let range = found.low.zip(found.high).map(|(low, high)| format!(" ({low:.1}..{high:.1})")).unwrap_or_default();
+    format!("{:.2}{range}", found.us_per_us)
+}
+
+fn reached(found: Option<Median>) -> String {
+    found.map(|found| format!("{:.2}", found.median)).unwrap_or_default()
+}
+
+/// Columns behind the place.
+pub(crate) const COLUMNS: &[Column] = &[
+    ("reached", "times a request", |effect| reached(effect.reached_per_request)),
+    ("added", "us a request, at most", |effect| format!("{:.1}", effect.most_added_us)),
+    ("time", "us for each us added", |effect| slope(effect.time)),
+    ("p99", "us for each us added", |effect| slope(effect.p99)),
+    ("CPU", "us for each us added", |effect| slope(effect.cpu)),
+    ("linear", "", |effect| match effect.is_linear {
+        Some(true) => "yes".into(),
+        Some(false) => "no".into(),
+        None => String::new(),
+    }),
+];
+
+/// The slow-downs of a run.
+pub(crate) fn of(axes: &[AxisFindings]) -> Vec<&AxisFindings> {
+    axes.iter().filter(|axis| axis.axis == Axis::SlowDown).collect()
+}
+
+/// A line for each place; empty where nothing was slowed down.
+pub(super) fn table(axes: &[AxisFindings]) -> String {
+    let slowed = of(axes);
+    let Some(first) = slowed.first() else { return String::new() };
+    let headings: Vec<&str> = std::iter::once("place").chain(COLUMNS.iter().map(|(name, ..)| *name)).collect();
+    let (mut table, mut forecasts) = (Table::new(&headings, 1), String::new());
+    for axis in &slowed {
+        let Some(place) = axis.slowed else { continue };
+        let cells = |(.., words): &Column| axis.effect.as_ref().map(words).unwrap_or_default();
+        table.row(std::iter::once(place.word().to_string()).chain(COLUMNS.iter().map(cells)).collect());
+        let forecast = format!("{}: {}", slowed_words(place), effect_words(axis.effect.as_ref()));
+        forecasts.push_str(&wrap(&forecast, "  ", "    "));
+    }
+    let title = format!("{TITLE}: if a request cost {} of its CPU time less at", percent(CHEAPER_RATIO));
+    let explained = format!(
+        "\nMeasured, {} repeats: us of each figure for each us of CPU time that was added to a request at the place (95 % interval); time is 1 / throughput",
+        first.repeats
+    );
+    wrap(&title, "", "") + &forecasts + &wrap(&explained, "", "") + &table.lines()
+}
