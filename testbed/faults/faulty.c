@@ -15,7 +15,8 @@
  *   leak        keeps 4 KiB of every request
  *   list        puts every request on a list and looks through all of it
  *   errors      answers 500 where more than 16 connections are open
- *   compute     calls compute(), which takes about 20 us of CPU time, for every request
+ *   compute     calls compute(), which takes 20 to 40 us of CPU time, twice for every request
+ *   planted     the same, and planted(), which takes as long as one of them
  *   descriptors lowers its own limit of open descriptors to 64
  *   filter      attaches a socket filter of 4,000 divisions, which the kernel runs in softirq for every packet that
  *               it receives
@@ -67,6 +68,7 @@ enum fault {
     LIST,
     ERRORS,
     COMPUTE,
+    PLANTED,
     DESCRIPTORS,
     FILTER
 };
@@ -131,12 +133,22 @@ static void log_request(void) {
         die("fdatasync of the log");
 }
 
-/* About 20 us; for DESCRIPTORS so that the server is the bottleneck and not a client on one CPU. */
-static __attribute__((noinline)) void compute(void) {
+static inline __attribute__((always_inline)) void multiply(void) {
     uint32_t at = 1;
     for (int i = 0; i < 20000; i++)
         at = at * 1664525u + 1013904223u;
     sink = at;
+}
+
+/* 20 to 40 us; for DESCRIPTORS so that the server is the bottleneck and not a client on one CPU. */
+static __attribute__((noinline)) void compute(void) {
+    multiply();
+}
+
+/* PLANTED: what a slow-down experiment is to find. */
+static __attribute__((noinline)) void planted(void) {
+    multiply();
+    sink++;
 }
 
 /* LEAK: memory that is never used again. It is written so that it is really allocated. */
@@ -176,7 +188,13 @@ static void work(struct connection *connection) {
     case PIPE_LOG:
         log_request();
         break;
+    case PLANTED:
+        planted();
+        /* fallthrough */
     case COMPUTE:
+        compute();
+        compute();
+        break;
     case DESCRIPTORS:
         compute();
         break;
@@ -448,6 +466,7 @@ static const struct {
     [LIST] = {"list", run_epoll, 0},
     [ERRORS] = {"errors", run_epoll, 0},
     [COMPUTE] = {"compute", run_epoll, 0},
+    [PLANTED] = {"planted", run_epoll, 0},
     [DESCRIPTORS] = {"descriptors", run_epoll, 0},
     [FILTER] = {"filter", run_epoll, 0},
 };

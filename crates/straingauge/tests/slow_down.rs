@@ -40,7 +40,7 @@ fn cpu_work_limits_a_thread_and_a_lock_hides_it() {
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let (faulty, dir) = (faulty.expect("just checked"), open_dir());
     let (out, locked) = (dir.path().join("compute"), dir.path().join("lock"));
-    let Some(said) = find(&faulty, "compute", "request,function=compute,accept", &out) else { return };
+    let Some(said) = find(&faulty, "planted", "request,function=planted,accept", &out) else { return };
     let json = said.exits_with(0).json();
     let axes = member(&json, "axes");
     for name in ["request", "function"] {

@@ -194,7 +194,10 @@ impl Session {
             SlowDown::attach(port, netns_pid, &axis.slowed, axis.function.as_deref()).map_err(|why| why.to_string())
         });
         let slow = attached.map_err(|why| anyhow!("the server cannot be slowed down: {why}"))?;
-        self.runner.join(SlowedServer::with(slow));
+        let of_server = self.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
+        let is_apart = !of_server.is_empty() && !of_server.iter().any(|cpu| self.plan.cpus.contains(cpu));
+        let own: &[usize] = if is_apart { &self.plan.cpus } else { &[] };
+        self.runner.join(SlowedServer::with(slow, own));
         Ok(())
     }
 

@@ -5,6 +5,9 @@ use crate::measured::Measured;
 use anyhow::{Context, Result};
 use observe::slow_down::{SlowDown, Spun};
 use record::{Axis, AxisPlace, Figures, Origin, SlowPlace, names};
+use rustix::thread::CpuSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The programs at the server's places, and the spins of the window.
 pub struct SlowedServer {
@@ -13,16 +16,51 @@ pub struct SlowedServer {
     at: Option<SlowPlace>,
     before: Option<Spun>,
     during: Option<Spun>,
+    _awake: Awake,
 }
 
 impl SlowedServer {
-    /// With programs that are attached.
-    pub fn with(slow: SlowDown) -> SlowedServer {
-        SlowedServer { slow, at: None, before: None, during: None }
+    /// With programs that are attached. `idle_cpus`: the client's own, on which the server does not run.
+    pub fn with(slow: SlowDown, idle_cpus: &[usize]) -> SlowedServer {
+        SlowedServer { slow, at: None, before: None, during: None, _awake: Awake::keep(idle_cpus) }
     }
 
     fn spun(&self) -> Option<Spun> {
         self.slow.spun(self.at?).ok()
+    }
+}
+
+/// Keeps CPUs from halting, by threads that run only where nothing else would. A client that waits for a slower server halts its CPU,
+/// and then it is the server that pays for waking it, which on a virtual machine is dear: the slow-down would seem to cost more
+/// than it does.
+struct Awake(Arc<AtomicBool>);
+
+impl Awake {
+    fn keep(cpus: &[usize]) -> Awake {
+        let is_over = Arc::new(AtomicBool::new(false));
+        for cpu in cpus.iter().copied().filter(|cpu| *cpu < CpuSet::MAX_CPU) {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                let mut set = CpuSet::new();
+                set.set(cpu);
+                let parameter = libc::sched_param { sched_priority: 0 };
+                // SAFETY: a call without memory but a structure that outlives it.
+                let is_idle = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameter) } == 0;
+                // Anywhere else, or with another priority, it would be in the way.
+                if is_idle && rustix::thread::sched_setaffinity(None, &set).is_ok() {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+        }
+        Awake(is_over)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
