@@ -3,8 +3,8 @@
 mod cause;
 mod command;
 mod doubts;
-mod evidence;
-mod growth;
+pub(crate) mod evidence;
+pub(crate) mod growth;
 mod judge;
 pub mod rules;
 mod sure;

@@ -53,6 +53,7 @@ mod server;
 mod simulate;
 mod ssh_workers;
 mod stall;
+mod stingy_check;
 mod text_from_outside;
 mod unload;
 mod wan;

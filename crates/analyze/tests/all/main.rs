@@ -19,6 +19,7 @@ mod rules;
 mod search;
 mod server;
 mod simulation;
+mod stingy;
 mod sure;
 mod unloading;
 
