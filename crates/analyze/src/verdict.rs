@@ -3,9 +3,10 @@
 mod cause;
 mod command;
 mod doubts;
-mod evidence;
-mod growth;
+pub(crate) mod evidence;
+pub(crate) mod growth;
 mod judge;
+pub(crate) mod layout;
 pub mod rules;
 mod sure;
 mod waits;

@@ -66,6 +66,8 @@ pub(crate) struct Connection<F> {
     pub(crate) intended_ns: u64,
     /// First byte of the response under way; 0 = none yet.
     pub(crate) first_byte_ns: u64,
+    /// The last part of the response under way; 0 = none yet, or none is timed.
+    pub(crate) part_ns: u64,
     pub(crate) fd: i32,
     /// Request bytes sent so far while a send was short; `u32::MAX` is beyond any request.
     pub(crate) written: u32,

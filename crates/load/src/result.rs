@@ -93,6 +93,17 @@ impl LoadResult {
         ] {
             timed(&mut figures, name, latency.quantile_ns(quantile), latency);
         }
+        if plan.clients.times_parts {
+            for (name, nanos) in [
+                (names::PART_GAP_P50, times.part_gap.quantile_ns(0.5)),
+                (names::PART_GAP_P99, times.part_gap.quantile_ns(0.99)),
+                (names::PART_GAP_MAX, times.part_gap.max_ns()),
+            ] {
+                let nanos_us = nanos.map(|nanos| nanos as f64 / 1e3);
+                let why_not = "no response came in several parts";
+                figures.found(name, nanos_us, (times.part_gap.len(), Origin::Timed), why_not);
+            }
+        }
         let mean_us = times.response.mean_ns().map(|nanos| nanos / 1e3);
         figures.found(names::RESPONSE_MEAN, mean_us, (times.response.len(), Origin::Timed), NOTHING);
         timed(&mut figures, names::RESPONSE_MAX, times.response.max_ns(), &times.response);

@@ -224,6 +224,14 @@ impl Tally {
         }
     }
 
+    /// A further part of a response, so long after the one before.
+    #[inline]
+    pub(crate) fn part_came(&mut self, intended_ns: u64, now_ns: u64, gap_ns: u64) {
+        if self.belongs(intended_ns, now_ns).is_counted() {
+            self.counts.times.part_gap.record_ns(gap_ns);
+        }
+    }
+
     /// A complete response. `first_byte_ns` 0: it came in one piece.
     #[inline]
     pub(crate) fn completed(

@@ -232,6 +232,44 @@ fn a_response_byte_by_byte_is_one_response() {
 }
 
 #[test]
+fn gaps_between_the_parts_of_a_stream_are_timed_where_that_is_asked_for() {
+    const GAP: Duration = Duration::from_millis(20);
+    let parts: [&[u8]; 3] = [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
+        b"9\r\ndata: b\n\n\r\n",
+        b"9\r\ndata: c\n\n\r\n0\r\n\r\n",
+    ];
+    let server = serve(move |mut stream| {
+        let _ = stream.set_nodelay(true);
+        while read_request(&mut stream).is_some() {
+            for part in parts {
+                if stream.write_all(part).is_err() {
+                    return;
+                }
+                std::thread::sleep(GAP);
+            }
+        }
+    });
+    let mut plan = plan(server.address);
+    for is_asked in [false, true] {
+        plan.clients.times_parts = is_asked;
+        let result = run(&plan);
+        let (outcomes, gaps) = (result.counts.outcomes, &result.counts.times.part_gap);
+        assert!(outcomes.ok > 0 && outcomes.ok == outcomes.sent, "{outcomes:?}");
+        let name = record::names::PART_GAP_P50;
+        let figure = result.figures(&plan).get(name).cloned();
+        if !is_asked {
+            assert!(gaps.is_empty() && figure.is_none(), "{figure:?}");
+            continue;
+        }
+        // Parts that a busy machine reads together are one; none is shorter than the server makes it, all in all.
+        assert!(!gaps.is_empty() && gaps.len() <= 2 * outcomes.ok, "{} gaps of {outcomes:?}", gaps.len());
+        assert!(gaps.max_ns() >= Some(GAP.as_nanos() as u64 * 9 / 10), "{:?}", gaps.max_ns());
+        assert_eq!(figure.and_then(|figure| figure.n), Some(gaps.len()));
+    }
+}
+
+#[test]
 fn a_body_of_a_hundred_megabytes_is_counted_to_the_byte() {
     const SIZE: usize = 100 << 20;
     let server = serve(|mut stream| {

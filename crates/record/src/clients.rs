@@ -16,6 +16,9 @@ pub struct ClientPlan {
     /// The end that closes a connection after its last request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub close_first: Option<CloseFirst>,
+    /// The gaps between the parts of a response are timed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub times_parts: bool,
     /// TLS below HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsPlan>,

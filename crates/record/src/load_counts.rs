@@ -93,6 +93,8 @@ pub struct LoadTimes {
     pub sampled: Latency,
     /// The same without the reap delay, request by request: arrival of the last byte minus intended send.
     pub arrived: Latency,
+    /// Gaps between the parts of a response, where that was asked for: from a read with bytes of its body to the next one.
+    pub part_gap: Latency,
     /// The rest of the lag: the generator's own lateness.
     pub own_lag: Latency,
 }
@@ -129,6 +131,7 @@ tagged! {
     reap: "reap",
     sampled: "response-sampled",
     arrived: "response-arrived",
+    part_gap: "part-gap",
     own_lag: "own-lag",
 }
 
@@ -136,7 +139,7 @@ tagged! {
 const MOST_PAIRS: usize = 1000;
 
 /// Those that the first workers did not send.
-const LATER_TAGS: [&str; 3] = ["reap", "response-sampled", "response-arrived"];
+const LATER_TAGS: [&str; 4] = ["reap", "response-sampled", "response-arrived", "part-gap"];
 
 impl Serialize for LoadTimes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -282,7 +285,7 @@ mod tests {
             json.as_object_mut().unwrap().remove(later);
         }
         let times = &mut counts.times;
-        (times.reap, times.sampled, times.arrived) = Default::default();
+        (times.reap, times.sampled, times.arrived, times.part_gap) = Default::default();
         (counts.arrivals_unknown, counts.dated_ns, counts.dated_times) = (0, 0, 0);
         assert_eq!(serde_json::from_value::<LoadCounts>(json).unwrap(), counts);
     }

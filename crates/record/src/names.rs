@@ -57,6 +57,12 @@ names! {
     SERVICE_P99 = "client.service_p99_us", "us";
     /// Longest service time.
     SERVICE_MAX = "client.service_max_us", "us";
+    /// Median gap between the parts of a response (`--parts`).
+    PART_GAP_P50 = "client.part_gap_p50_us", "us";
+    /// 99th percentile of the gaps between the parts of a response.
+    PART_GAP_P99 = "client.part_gap_p99_us", "us";
+    /// Longest gap between the parts of a response.
+    PART_GAP_MAX = "client.part_gap_max_us", "us";
     /// Times that a request reached the place that is slowed down.
     SLOW_REACHED = "slow.reached_per_request", "1";
     /// CPU time that a slow-down added to a request, as its programs measured it.

@@ -46,7 +46,7 @@ pub fn uncounted_words(lost: &[&Link]) -> Option<String> {
 fn needs_every_request(name: &str) -> bool {
     let of_the_load = [names::THROUGHPUT, names::GOODPUT, names::OFFERED, names::RECEIVED];
     let compared = [names::WATCH_CLIENT_DIFFERENCE, names::WATCH_WHOLE_DIFFERENCE];
-    let is_of_the_server = name.starts_with("server.") || name.starts_with("layer.");
+    let is_of_the_server = ["server.", "layer.", "slow."].iter().any(|of| name.starts_with(of));
     of_the_load.contains(&name) || compared.contains(&name) || (is_of_the_server && name.ends_with("_per_request"))
 }
 

@@ -54,6 +54,7 @@ mod simulate;
 mod slow_down;
 mod ssh_workers;
 mod stall;
+mod stingy_check;
 mod text_from_outside;
 mod unload;
 mod wan;

@@ -79,6 +79,7 @@ fn is_not_run_here(line: &str) -> Option<&'static str> {
         ("straingauge wan", "needs root and other programs: tests/wan.rs"),
         ("straingauge find", "a sweep takes long: tests/find.rs, axis.rs, wan.rs"),
         ("straingauge predict", "needs runs of its own: tests/predict.rs"),
+        ("straingauge stingy-check", "needs runs of its own: tests/stingy_check.rs"),
         ("straingauge compare", "needs runs of its own: tests/predict.rs"),
         ("straingauge runs", "needs runs of its own: tests/runs.rs"),
         ("https:", "needs a server with a certificate: tests/clients.rs"),

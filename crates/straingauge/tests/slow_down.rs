@@ -12,9 +12,7 @@ fn find(server: &Path, fault: &str, places: &str, out: &Path) -> Option<Said> {
     let mut command =
         straingauge(["find", &url, "--axis", "slow-down", "--axis-values", "10us,20us", "--places", places]);
     command.args(["--connections", "4", "--repeats", "3", "--duration", "200ms", "--warmup", "50ms"]);
-    command
-        .args(["--profile", "never", "--isolate", "never", "--detail", "off", "--json", "--quiet", "--out"])
-        .arg(out);
+    command.args(["--profile", "never", "--isolate", "never", "--detail", "off", "--json", "--out"]).arg(out);
     let said = run(command.arg("--").arg(server).args([fault, "--port", &port]));
     if said.code == Some(1) && said.err.contains("the kernel refused") {
         skipped(said.err.trim());
@@ -41,7 +39,9 @@ fn cpu_work_limits_a_thread_and_a_lock_hides_it() {
     let (faulty, dir) = (faulty.expect("just checked"), open_dir());
     let (out, locked) = (dir.path().join("compute"), dir.path().join("lock"));
     let Some(said) = find(&faulty, "planted", "request,function=planted,accept", &out) else { return };
-    let json = said.exits_with(0).json();
+    let said = said.exits_with(0);
+    assert!(said.err.contains("request, function, accept slowed down in turn, 3 repeats: about "), "{}", said.err);
+    let json = said.json();
     let axes = member(&json, "axes");
     for name in ["request", "function"] {
         let effect = &place(axes, name)["effect"];

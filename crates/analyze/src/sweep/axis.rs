@@ -85,6 +85,18 @@ impl AxisSweep {
         self.values.iter().copied().fold(self.search.map_or(0.0, |search| search.high), f64::max)
     }
 
+    /// The time that slow-downs take where every place is reached, nanoseconds.
+    pub fn slow_down_ns(&self) -> u64 {
+        let places = self.axis.slowed.len() as u64;
+        let (tried, delays) = if self.is_tried {
+            (0, self.places.len() as u64 - 2)
+        } else {
+            (places + 2, places * SLOW_DOWN_RATIOS.len() as u64)
+        };
+        let points = tried + u64::from(self.repeats) * (delays + 2);
+        points.saturating_mul(self.schedule.with_warmup_ns(self.schedule.full_ns()))
+    }
+
     fn measure(&mut self, place: AxisPlace) -> Step {
         self.schedule.measure(Load::Place(place), self.repeat, self.schedule.full_ns())
     }

@@ -5,6 +5,7 @@ use super::Certainty;
 use super::command::server_pid;
 use super::evidence::{Evidence, typical};
 use super::judge::{Finding, finding};
+use super::layout::{self, Remedy, Won};
 use super::rules::*;
 use crate::disturbance::is_disturbed;
 use crate::growth;
@@ -60,21 +61,24 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
     Some(UserTime { us, error_us: by_ticks.max(by_points), is_at_most: false })
 }
 
-/// A user time that grew with connections by more than chance, on CPUs that are full at the expensive load.
-struct UserGrowth<'a> {
+/// User time of a request at few and at many connections.
+pub(crate) struct UserGrowth<'a> {
     low: Vec<&'a Point>,
-    high: Vec<&'a Point>,
-    loads: (f64, f64),
-    us: (f64, f64),
+    pub high: Vec<&'a Point>,
+    pub loads: (f64, f64),
+    pub us: (f64, f64),
     /// Whether the former is an upper bound.
     is_at_most: bool,
+    /// Whether the latter is one.
+    pub is_high_at_most: bool,
     /// The least growth, three standard errors below the estimate.
     at_least_us: f64,
 }
 
-fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
+/// User time at the loads up to the cheapest, and at those above it that cost about as much as the most expensive.
+pub(crate) fn user_times<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let closed = evidence.findings.connections.as_ref()?;
-    let cpu = closed.cpu.as_ref().filter(|cpu| cpu.is_growth() && cpu.ratio.min(cpu.fitted_ratio) >= GROWTH_RATIO)?;
+    let cpu = closed.cpu.as_ref()?;
     let loads = (cpu.lowest_load, cpu.highest_load);
     // Few connections have few ticks: all loads up to the cheapest one are used.
     let up_to_cheapest = closed.levels.iter().map(|level| level.load).filter(|load| *load <= loads.0);
@@ -88,16 +92,24 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let dear = closed.levels.iter().filter(is_dear).map(|level| level.load);
     let high: Vec<&Point> = dear.flat_map(|load| evidence.quiet_at(closed.sweep, load)).collect();
     let (before, after) = (user_time(&low)?, user_time(&high)?);
-    let grown = after.us - before.us;
-    let at_least_us = grown - 3.0 * before.error_us.hypot(after.error_us);
-    let is_chance = at_least_us <= 0.0 || after.is_at_most;
-    let is_minor =
-        grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || after.us < USER_GROWTH_RATIO * before.us;
-    // An expensive request is no limit while the server's CPUs are idle.
-    if is_chance || is_minor || evidence.is_saturated(&high) == Some(false) {
+    let at_least_us = after.us - before.us - 3.0 * before.error_us.hypot(after.error_us);
+    let (is_at_most, is_high_at_most) = (before.is_at_most, after.is_at_most);
+    Some(UserGrowth { low, high, loads, us: (before.us, after.us), is_at_most, is_high_at_most, at_least_us })
+}
+
+/// A user time that grew with connections by more than chance, on CPUs that are full at the expensive load.
+fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
+    let cpu = evidence.findings.connections.as_ref()?.cpu.as_ref()?;
+    if !cpu.is_growth() || cpu.ratio.min(cpu.fitted_ratio) < GROWTH_RATIO {
         return None;
     }
-    Some(UserGrowth { low, high, loads, us: (before.us, after.us), is_at_most: before.is_at_most, at_least_us })
+    let times = user_times(evidence)?;
+    let grown = times.us.1 - times.us.0;
+    let is_chance = times.at_least_us <= 0.0 || times.is_high_at_most;
+    let is_minor =
+        grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || times.us.1 < USER_GROWTH_RATIO * times.us.0;
+    // An expensive request is no limit while the server's CPUs are idle.
+    (!is_chance && !is_minor && evidence.is_saturated(&times.high) != Some(false)).then_some(times)
 }
 
 impl UserGrowth<'_> {
@@ -113,18 +125,17 @@ impl UserGrowth<'_> {
         )
     }
 
-    /// How many times the requests a CPU would serve at the expensive load if the server's own code cost what it costs at the
-    /// low one: a bound on what smaller state can win, by the most that the growth may be.
-    fn at_most_won(&self) -> Option<f64> {
+    /// What smaller state can win at the expensive load, within the errors of the growth.
+    pub fn won(&self) -> Option<Won> {
         let cpu_us = typical(&self.high, names::SERVER_CPU)?;
-        let grown = self.us.1 - self.us.0;
-        let most_us = if self.is_at_most { self.us.1 } else { (2.0 * grown - self.at_least_us).min(self.us.1) };
-        (most_us < cpu_us).then(|| cpu_us / (cpu_us - most_us))
+        let grown_us = self.us.1 - self.us.0;
+        let most_us = if self.is_at_most { self.us.1 } else { 2.0 * grown_us - self.at_least_us };
+        Won::of(cpu_us, self.us.1, (self.at_least_us, most_us))
     }
 
     /// Memory that grew with the connections: compared with the earliest visit of the low load, because memory that was
     /// given back later, or never, says nothing about connections.
-    fn memory(&self) -> Option<f64> {
+    pub fn memory(&self) -> Option<f64> {
         let value = |points: &[&Point], first: bool| {
             let known = points.iter().filter_map(|point| Some((point.index, point.value(names::SERVER_MEMORY)?)));
             if first { known.min_by_key(|(index, _)| *index) } else { known.max_by_key(|(index, _)| *index) }
@@ -148,21 +159,29 @@ pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let counted = if misses.is_some() { "; its cache misses, counted by the hardware, grew with it" } else { "" };
+    let won = grown.won();
+    let words =
+        |won: Won| format!(" Without that growth a CPU would serve at most {:.2} times the requests.", won.at_most);
+    let helps = won.is_some_and(|won| layout::remedy(won, Some(memory), None, cache) != Some(Remedy::Neither));
+    let pid = server_pid(evidence.run);
+    let (command, shows) = match helps {
+        true => (
+            "memwalk -p BUILD --report".to_string(),
+            "on its source (BUILD has compile_commands.json) shows what each stage holds for a connection",
+        ),
+        false => (format!("perf top -p {pid}"), "under load shows its most expensive functions"),
+    };
     let cache = cache.map_or("size not known".into(), |bytes| format_bytes(bytes as f64));
-    let won = grown.at_most_won();
-    let won = won.map(|times| format!(" Without that growth a CPU would serve at most {times:.2} times the requests."));
-    let command = "memwalk -p BUILD --report".to_string();
     let mut finding = finding(
         format!(
             "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache ({cache}){counted}.{}",
             grown.words(),
             format_bytes(memory),
-            won.unwrap_or_default()
+            won.map(words).unwrap_or_default()
         ),
         format!(
-            "To distinguish cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {}` under load shows a list that is \
-             searched; `{command}` on its source (BUILD has compile_commands.json) shows what each stage holds for a connection.",
-            server_pid(evidence.run)
+            "To distinguish cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {pid}` under load shows a list that is \
+             searched; `{command}` {shows}."
         ),
         &[command],
     )?;

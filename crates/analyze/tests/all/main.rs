@@ -20,6 +20,7 @@ mod search;
 mod server;
 mod simulation;
 mod slow_down;
+mod stingy;
 mod sure;
 mod unloading;
 

@@ -52,6 +52,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         connection.since_ns = now;
         connection.intended_ns = intended_ns;
         connection.first_byte_ns = 0;
+        connection.part_ns = 0;
         connection.state = State::Busy;
         self.in_flight += 1;
         self.tally.issued(intended_ns);
@@ -89,6 +90,19 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if let Some(classes) = &mut self.classes {
             classes.received(slot, count);
         }
+        self.part_came(slot, now);
+    }
+
+    /// Bytes of a body came: a part of the response, however many events or chunks are in it.
+    #[inline]
+    fn part_came(&mut self, slot: usize, now: u64) {
+        if self.task.plan.clients.times_parts {
+            let connection = &mut self.connections[slot];
+            let before_ns = std::mem::replace(&mut connection.part_ns, now.max(1));
+            if before_ns > 0 {
+                self.tally.part_came(connection.intended_ns, now, now.saturating_sub(before_ns));
+            }
+        }
     }
 
     #[inline]
@@ -97,6 +111,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let fed = self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[..count]);
         if let (Some(classes), Ok(fed)) = (&mut self.classes, &fed) {
             classes.received(slot, fed.body);
+        }
+        if fed.as_ref().is_ok_and(|fed| fed.body > 0) {
+            self.part_came(slot, now);
         }
         match fed {
             Ok(fed) if fed.is_complete => {
@@ -109,6 +126,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 true
             }
             Ok(fed) => {
+                let connection = &mut self.connections[slot];
                 if connection.first_byte_ns == 0 {
                     connection.first_byte_ns = now;
                 }

@@ -164,6 +164,11 @@ const TIMES: &[TimeColumn] = &[
     ),
     ("service", "service", &[("p50", names::SERVICE_P50), ("p99", names::SERVICE_P99), ("max", names::SERVICE_MAX)]),
     ("lag", "lag", &[("p50", names::LAG_P50), ("p99", names::LAG_P99), ("max", names::LAG_MAX)]),
+    (
+        "part gap",
+        "part-gap",
+        &[("p50", names::PART_GAP_P50), ("p99", names::PART_GAP_P99), ("max", names::PART_GAP_MAX)],
+    ),
     ("first byte", "first-byte", &[("p50", names::FIRST_BYTE_P50), ("p99", names::FIRST_BYTE_P99)]),
     ("connect", "connect", &[("p50", names::CONNECT_P50), ("p99", names::CONNECT_P99)]),
     ("reap", "reap", &[("p50", names::REAP_P50), ("p99", names::REAP_P99), ("max", names::REAP_MAX)]),

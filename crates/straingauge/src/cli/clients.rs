@@ -20,6 +20,12 @@ pub struct ClientOptions {
     /// A connection conforms when it gets this bandwidth [default: {demanded_share} of --asked-bandwidth]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub demanded_bandwidth: Option<Bits>,
+    /// Time the gaps between the parts of a response
+    ///
+    /// As of server-sent events, of a language model's answers: from a read with bytes of the body to the next one. Parts that come
+    /// together are one. The time to the first byte is measured in any case.
+    #[arg(long)]
+    pub parts: bool,
     /// With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT [default: the
     /// server, asked by 'Connection: close', or the client where the server does not]
     #[arg(long, value_enum)]
@@ -35,7 +41,7 @@ pub struct ClientOptions {
     pub tls_insecure: bool,
 }
 overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca;
-    switches tls_insecure);
+    switches parts, tls_insecure);
 
 /// Which end closes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]

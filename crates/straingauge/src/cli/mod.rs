@@ -23,6 +23,7 @@ mod runs;
 mod scale;
 mod scenario;
 mod simulate;
+mod stingy_check;
 mod summary;
 mod wan;
 mod watch;
@@ -56,6 +57,7 @@ pub use runs::RunsArgs;
 pub use scale::ScaleArgs;
 pub use scenario::Options;
 pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
+pub use stingy_check::StingyCheckArgs;
 pub use summary::SummaryOptions;
 pub use wan::WanArgs;
 #[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
@@ -227,6 +229,8 @@ pub enum Command {
     Wan(WanArgs),
     /// Run an unmodified select or poll server with scalable select
     Scale(ScaleArgs),
+    /// Bound what a cache-aware memory layout (stingy) could win for a server, from a run of find
+    StingyCheck(StingyCheckArgs),
     /// Show what this machine can and cannot measure, and how to change that
     Doctor(DoctorArgs),
     /// End a server's processes when the straingauge that started it is killed (started by straingauge itself)

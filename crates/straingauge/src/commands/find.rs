@@ -190,6 +190,15 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
         }
         let mut planner = AxisSweep::new(axis, sweep, capacity(search.points()), seed);
         search.highest_value = planner.most();
+        if axis.axis == Axis::SlowDown {
+            search.announce(&[format!(
+                "{} slowed down in turn, {} repeats: about {}, at most {}",
+                axis.slowed.iter().map(|place| place.word()).collect::<Vec<_>>().join(", "),
+                sweep.repeats,
+                format_nanos(planner.slow_down_ns().min(sweep.budget_ns) as f64),
+                format_nanos(sweep.budget_ns as f64)
+            )])?;
+        }
         return search.run(&mut planner);
     }
     search.announce(&announced(plan))?;

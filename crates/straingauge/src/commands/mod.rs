@@ -17,6 +17,7 @@ mod scale;
 mod schemas;
 mod session;
 mod simulate;
+mod stingy_check;
 mod summary;
 mod wan;
 #[cfg(feature = "bpf")]
@@ -63,6 +64,7 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Files(args) => files::run(args),
         Command::Wan(args) => wan::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::StingyCheck(args) => stingy_check::run(&args),
         Command::ColdHelper => match ::load::cold::help() {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => Err(crate::failure::wrong_usage(error.to_string())),

@@ -40,7 +40,8 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
             "--close-first applies to connections that end: give --requests-per-connection too, as in 1",
         ));
     }
-    Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first, tls: tls_plan(options, target)? })
+    let (times_parts, tls) = (options.parts, tls_plan(options, target)?);
+    Ok(ClientPlan { read_bytes_per_sec, bandwidth, close_first, times_parts, tls })
 }
 
 /// Bits per second asked and demanded; both above 0, and no more demanded than asked.

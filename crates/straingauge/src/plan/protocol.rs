@@ -104,6 +104,7 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
         (clients.read_rate.is_some(), "--read-rate"),
         (clients.asked_bandwidth.is_some(), "--asked-bandwidth"),
         (clients.close_first.is_some(), "--close-first"),
+        (clients.parts, "--parts"),
     ];
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
@@ -128,6 +129,7 @@ fn refuse_what_is_https(options: &Options, target: &Target) -> Result<()> {
         (clients.asked_bandwidth.is_some(), "--asked-bandwidth"),
         (clients.demanded_bandwidth.is_some(), "--demanded-bandwidth"),
         (clients.close_first.is_some(), "--close-first"),
+        (clients.parts, "--parts"),
     ];
     let name = target.scheme.word();
     refuse_typed(&typed, |option| format!("{option} is for HTTP, not for {name}: leave it out"))?;

@@ -17,12 +17,14 @@ use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
 use record::scenario::{FindRun, ProfileRun};
 use record::{Axis, AxisPlace, AxisPlan, DoubtKind, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The yardstick's load: enough connections to keep a server busy, few enough to be elastic on most servers.
 const YARDSTICK_CONNECTIONS: u64 = 8;
-const YARDSTICK_NS: u64 = 300_000_000;
+/// Its length: of a point, within these.
+const YARDSTICK_NS: RangeInclusive<u64> = 100_000_000..=300_000_000;
 /// Axes that change what is measured, not only with what; the yardstick runs at their value 0, so that its work is always the same.
 fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
     let axis = axis.filter(|axis| matches!(axis.axis, Axis::Delay | Axis::SlowDown))?.axis;
@@ -353,6 +355,7 @@ impl<'a> Search<'a> {
     fn yardstick(&mut self) -> Result<Option<Ended>> {
         let earlier = self.points().iter().filter(|point| point.sweep == Sweep::Yardstick).count() as u32;
         let rest = rest(self.plan.sweep.axis.as_ref());
+        let duration_ns = self.plan.sweep.point_duration_ns.clamp(*YARDSTICK_NS.start(), *YARDSTICK_NS.end());
         let is_microbenchmark = self.is_microbenchmark();
         let session = self.session()?;
         if let Some(rest) = rest {
@@ -369,7 +372,7 @@ impl<'a> Search<'a> {
         let mut plan = LoadPlan {
             connections: YARDSTICK_CONNECTIONS,
             pace: Pace::Closed,
-            duration_ns: YARDSTICK_NS,
+            duration_ns,
             warmup_ns: 50_000_000,
             threads: 1,
             ..session.plan.clone()

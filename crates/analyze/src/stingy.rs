@@ -1,0 +1,176 @@
+//! What a cache-aware memory layout could win for a server, from a run of `find`, before its source is edited. Meaning
+//! and limits: `docs/stingy.md`.
+//!
+//! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (it stays what it is at few
+//! connections). The second is never above the first.
+
+use crate::verdict::evidence::Evidence;
+use crate::verdict::growth::user_times;
+pub use crate::verdict::layout::{Remedy, Won, remedy};
+use crate::verdict::layout::{SLAB_SHARE, USUAL_CACHE_BYTES};
+use crate::zones;
+use record::{RunDir, RunKind, names};
+use serde::Deserialize;
+
+/// The part of memwalk's report that is used.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Memwalk {
+    program: Program,
+    stages: Vec<Stage>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Program {
+    cache_line_bytes: u32,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Stage {
+    name: String,
+    state: State,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct State {
+    bytes: u64,
+    lines: u64,
+    is_bound: bool,
+}
+
+/// The stage at which a request holds most lines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Largest {
+    /// Its name: text from outside.
+    pub stage: String,
+    /// Bytes of one request.
+    pub bytes: u64,
+    /// Cache lines of one request.
+    pub lines: u64,
+    /// Bytes of these lines.
+    pub lines_bytes: f64,
+    /// Whether it can be no more.
+    pub is_bound: bool,
+    /// Requests whose lines fit in half of the cache.
+    pub fit: f64,
+}
+
+impl Memwalk {
+    /// Reads a report (`memwalk -o`).
+    ///
+    /// # Errors
+    /// The reason why it is none.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let report: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        match report.stages.iter().any(|stage| stage.state.lines > 0) {
+            true => Ok(report),
+            false => Err("no stage of it holds memory of a request".into()),
+        }
+    }
+
+    fn largest(&self, cache_bytes: u64) -> Option<Largest> {
+        let Stage { name, state } = self.stages.iter().max_by_key(|stage| stage.state.lines)?;
+        let lines_bytes = state.lines as f64 * f64::from(self.program.cache_line_bytes);
+        let fit = (SLAB_SHARE * cache_bytes as f64 / lines_bytes.max(1.0)).floor();
+        let (bytes, lines, is_bound) = (state.bytes, state.lines, state.is_bound);
+        Some(Largest { stage: name.clone(), bytes, lines, lines_bytes, is_bound, fit })
+    }
+}
+
+/// The answer, with what it rests on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Check {
+    /// Connections: of the cheap end, and of the expensive end.
+    pub loads: (f64, f64),
+    /// User time of a request there, microseconds.
+    pub user_us: (f64, f64),
+    /// User share of the CPU time of a request at the expensive end.
+    pub user_ratio: f64,
+    /// Points at the expensive end.
+    pub n: usize,
+    /// The gain.
+    pub won: Won,
+    /// What would win it, if that is known.
+    pub remedy: Option<Remedy>,
+    /// Resident memory that grew between the ends, bytes for each connection.
+    pub memory_per_connection: Option<f64>,
+    /// By memwalk.
+    pub largest: Option<Largest>,
+    /// Second-level cache of the machine, bytes.
+    pub cache_bytes: Option<u64>,
+    /// What was not measured, in sentences.
+    pub not_measured: Vec<String>,
+}
+
+/// Why a run has no answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum NotChecked {
+    /// Another kind of run.
+    #[error("this is a run of {0}, not of find: run straingauge find against the server, with many connections")]
+    Kind(&'static str),
+    /// No closed loop.
+    #[error("the run has no sweep over connections: run find with --sweep connections or both")]
+    NoSweep,
+    /// No CPU time.
+    #[error(
+        "the run does not have the server's CPU time at two loads or more: run find on the server's machine, or watch it there"
+    )]
+    NoCpu,
+    /// Too few ticks.
+    #[error("the server's CPU time is too short to be divided into user and system: run find with a longer --duration")]
+    TooShort,
+    /// Only user time, or impossible figures.
+    #[error("the run shows no system time of the server, so its gain has no bound: run find with a longer --duration")]
+    NoBound,
+}
+
+/// Checks a run of `find`.
+///
+/// # Errors
+/// [`NotChecked`]
+pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotChecked> {
+    if !matches!(run.record.scenario.kind, RunKind::Find(_)) {
+        return Err(NotChecked::Kind(run.record.scenario.kind.command()));
+    }
+    let findings = zones::of_run(run);
+    if findings.connections.is_none() {
+        return Err(NotChecked::NoSweep);
+    }
+    let times = user_times(&Evidence { run, findings: &findings }).ok_or(NotChecked::NoCpu)?;
+    if times.is_high_at_most {
+        return Err(NotChecked::TooShort);
+    }
+    let won = times.won().ok_or(NotChecked::NoBound)?;
+    let cache_bytes = run.record.machine.l2_cache_bytes;
+    let grown = times.memory().filter(|bytes| bytes.is_finite());
+    // The most connections at the expensive end, at which most is held.
+    let held = times.high.iter().map(|point| point.connections).max().unwrap_or(0) as f64;
+    let largest = memwalk.and_then(|report| report.largest(cache_bytes.unwrap_or(USUAL_CACHE_BYTES)));
+    let lines_bytes = largest.as_ref().map(|largest| largest.lines_bytes * held);
+    let mut not_measured = vec![
+        "Savings in the kernel (fewer calls of epoll_wait, edge-triggered events): they add to these bounds.".to_string(),
+        "Cache misses. Growth of user time that has another cause, such as a list that is searched, stays: straingauge \
+         simulate counts the misses."
+            .to_string(),
+    ];
+    if memwalk.is_none() {
+        not_measured.push("The lines that a stage holds for a request (--memwalk). Memory that the server allocated at its start does not show as growth.".into());
+    }
+    if grown.is_none() {
+        not_measured.push(format!("Memory for each connection: the run has no {}.", names::SERVER_MEMORY));
+    }
+    if cache_bytes.is_none() {
+        not_measured.push("The size of the second-level cache: 1 MiB is assumed.".into());
+    }
+    Ok(Check {
+        loads: (times.loads.0, held),
+        user_us: times.us,
+        user_ratio: 1.0 - 1.0 / won.amdahl,
+        n: times.high.len(),
+        won,
+        remedy: remedy(won, grown, lines_bytes, cache_bytes),
+        memory_per_connection: grown.map(|bytes| bytes / (held - times.loads.0).max(1.0)),
+        largest,
+        cache_bytes,
+        not_measured,
+    })
+}

@@ -1,0 +1,55 @@
+//! What a cache-aware memory layout could win, as text.
+
+use crate::text::{list, wrap};
+use analyze::stingy::{Check, Remedy};
+use record::text::plain;
+use record::units::{format_bytes, grouped};
+
+/// The answer first, then what it rests on.
+pub fn text(check: &Check) -> String {
+    let Check { loads, user_us, won, .. } = check;
+    let answer = match check.remedy {
+        Some(Remedy::Loop) => "another event loop (admission, cold connections) could win it; the slab alone would not",
+        Some(Remedy::Slab) => {
+            "the slab could win it: all requests fit in it, and the server's memory outgrew the cache"
+        }
+        Some(Remedy::Neither) => "neither loop nor slab is worth it",
+        None => "which of loop and slab would win it is not known",
+    };
+    let mut out = wrap(&format!("{:.2} to {:.2} times the requests: {answer}", won.at_least, won.at_most), "", "  ");
+    let share = format!(
+        "at most {:.2} times by what changes user space alone: {:.0} % of the CPU time of a request is user time (n = {} points)",
+        won.amdahl,
+        check.user_ratio * 100.0,
+        check.n
+    );
+    let growth = format!(
+        "user time {:.2} us at up to {} connections, {:.2} us at up to {}: only this growth, within three standard errors, can be cache misses",
+        user_us.0,
+        grouped(loads.0),
+        user_us.1,
+        grouped(loads.1)
+    );
+    let is_shown = won.at_least > 1.0;
+    let growth = growth + if is_shown { "" } else { "; it is within its errors, so that there may be nothing to win" };
+    let cache = check.cache_bytes.map_or("not known".into(), |bytes| format_bytes(bytes as f64));
+    let mut rests = vec![share, growth, format!("second-level cache: {cache}")];
+    rests.extend(check.memory_per_connection.map(|bytes| {
+        let bytes = format_bytes(bytes.abs());
+        let way = if check.memory_per_connection < Some(0.0) { "less" } else { "more" };
+        format!("resident memory: {bytes} {way} for each further connection")
+    }));
+    rests.extend(check.largest.as_ref().map(|largest| {
+        format!(
+            "memwalk: most at stage {}: {} bytes, {} lines for each request{}; {} requests fit in half of the cache",
+            plain(&largest.stage, 100),
+            largest.bytes,
+            largest.lines,
+            if largest.is_bound { "" } else { " or more" },
+            grouped(largest.fit)
+        )
+    }));
+    out.push_str(&list("rests on", &rests));
+    out.push_str(&list("not measured", &check.not_measured));
+    out
+}

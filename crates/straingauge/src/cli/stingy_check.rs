@@ -1,0 +1,15 @@
+//! `straingauge stingy-check`.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `straingauge stingy-check`.
+#[derive(Debug, Args)]
+pub struct StingyCheckArgs {
+    /// Run directory of find, with a sweep over connections
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Report of memwalk on the server's source (memwalk -o)
+    #[arg(long, value_name = "REPORT.json")]
+    pub memwalk: Option<PathBuf>,
+}
