@@ -340,11 +340,12 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
         ));
     }
     if let Some(level) = levels.iter().find(|level| 2 * level.client_limited > level.points) {
+        let from = value_words(level.value, axis);
         found.push(DoubtKind::ClientSaturated.warning(
-            format!(
-                "from {} on the client was saturated: throughput there is the client's limit",
-                value_words(level.value, axis)
-            ),
+            match axis {
+                Axis::SlowDown => format!("the client was saturated with {from}: throughput there is its limit"),
+                _ => format!("from {from} on the client was saturated: throughput there is the client's limit"),
+            },
             "give the client more CPUs (--cpus) or a separate machine, or offer less",
         ));
     }

@@ -97,9 +97,23 @@ impl Peer {
         }
     }
 
-    /// Whether another request has come already.
+    /// Whether another request has come already, as a whole; other frames may be before it.
     fn has_more(&self) -> bool {
-        !self.received.is_empty()
+        let at = |place: usize| self.received.get(place).map(|byte| usize::from(*byte));
+        let mut begin = 0;
+        while let (Some(high), Some(middle), Some(low), Some(kind)) =
+            (at(begin), at(begin + 1), at(begin + 2), at(begin + 3))
+        {
+            let end = begin + 9 + (high << 16 | middle << 8 | low);
+            if end > self.received.len() {
+                return false;
+            }
+            if kind == usize::from(HEADERS) {
+                return true;
+            }
+            begin = end;
+        }
+        false
     }
 
     fn say(&mut self, bytes: &[u8]) -> Option<()> {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slow-down experiments: at a place of the server's work, spins for a given time, and counts how often and for how long.
- * Each program is attached only where its place is asked for. */
+/* Slow-down experiments: at a place of the server's work, spins for a given time, and counts how often and for how
+ * long. Each program is attached only where its place is asked for. */
 #include "packets.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -8,7 +8,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* The order is that of SlowPlace in crates/record/src/axis.rs. */
 enum place { RECEIVE, SEND, WAKE_UP, REQUEST, ACCEPT, FILE_READ, FUNCTION, PLACES };
 
-/* A bound for what a broken delay could do, by time and by the number of readings of the clock, which take 20 ns and more. */
+/* A bound for what a broken delay could do, by time and by the number of readings of the clock, which take 20 ns and
+ * more. */
 #define MOST_NS 100000
 #define MOST_READINGS 8192
 
@@ -48,8 +49,8 @@ static __always_inline void spin(__u32 place) {
     own->ns += ns;
 }
 
-/* The packets are told apart by packets.h, which counts those that leave while counts_now holds: only the program of packets that
- * leave is loaded with it. */
+/* The packets are told apart by packets.h, which counts those that leave while counts_now holds: only the program of
+ * packets that leave is loaded with it. */
 static __always_inline bool counts_now(void) {
     return 1;
 }
@@ -110,8 +111,7 @@ int BPF_PROG(call_accepts, struct pt_regs *regs, long result) {
 SEC("tp_btf/sys_exit")
 int BPF_PROG(call_reads_file, struct pt_regs *regs, long result) {
     int number = NUMBER(regs);
-    bool is_read =
-        number == NR_PREAD64 || number == NR_PREADV || number == NR_PREADV2 || number == NR_SENDFILE;
+    bool is_read = number == NR_PREAD64 || number == NR_PREADV || number == NR_PREADV2 || number == NR_SENDFILE;
     if (is_read && result > 0 && is_member(bpf_get_current_pid_tgid() >> 32))
         spin(FILE_READ);
     return 0;

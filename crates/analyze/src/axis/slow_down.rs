@@ -5,7 +5,7 @@
 
 use super::{Median, SEED, estimate};
 use crate::disturbance::quiet_first;
-use crate::point::cpu_us;
+use crate::point::{client_limited, cpu_us};
 use crate::statistics::{Interval, bootstrap, median};
 use record::{Criteria, Pace, Point, names};
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,9 @@ pub struct Effect {
     pub cpu: Option<Slope>,
     /// Whether the time grows linearly with what is added; absent where too little was measured to tell.
     pub is_linear: Option<bool>,
+    /// Whether the client was saturated, and the server not, in most points without a slow-down.
+    #[serde(default)]
+    pub is_client_limited: bool,
     /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of today's: by the
     /// line, read backwards. A place cannot save more than it costs.
     pub gain_ratio: Option<Median>,
@@ -91,6 +94,7 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
     let costs: Vec<f64> = quiet_first(plain).into_iter().filter_map(cpu_us).collect();
     let times: Vec<f64> = quiet_first(plain).into_iter().filter_map(time_us).collect();
     let time = slope(&of_time, criteria);
+    let is_client_limited = 2 * plain.iter().filter(|point| client_limited(point, criteria)).count() > plain.len();
     let (cost_us, time_now_us) = (median(&costs), median(&times));
     if most_added_us <= LEAST_ADDED_RATIO * cost_us.unwrap_or(0.0) {
         return None;
@@ -108,7 +112,8 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
         p99: slope(&repeats(slowed, plain, &|point| point.value(names::RESPONSE_P99)), criteria),
         cpu: slope(&repeats(slowed, plain, &cpu_us), criteria),
         is_linear: is_linear(&of_time, most_added_us, criteria),
-        gain_ratio: time.and_then(|time| {
+        is_client_limited,
+        gain_ratio: time.filter(|_| !is_client_limited).and_then(|time| {
             let (low, high) = (time.low.and_then(gain), time.high.and_then(gain));
             Some(Median { median: gain(time.us_per_us)?, low, high: low.and(high), n: time.n })
         }),

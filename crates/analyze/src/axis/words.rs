@@ -51,7 +51,12 @@ pub fn slowed_words(place: SlowPlace) -> &'static str {
 /// `the throughput would be 1.21 times (1.15 to 1.28)`, or why not.
 pub fn effect_words(effect: Option<&Effect>) -> String {
     let Some(effect) = effect else { return "not measured: requests reach it too seldom".into() };
-    let Some(gain) = effect.gain_ratio else { return "not measured: no throughput of a closed loop".into() };
+    let Some(gain) = effect.gain_ratio else {
+        return match effect.is_client_limited {
+            true => "not measured: the client was saturated, not the server".into(),
+            false => "not measured: no throughput of a closed loop".into(),
+        };
+    };
     let range = gain.low.zip(gain.high).map(|(low, high)| format!(" ({low:.2} to {high:.2})")).unwrap_or_default();
     match effect.is_shown() || gain.low.is_none() {
         false => format!("no measurable effect{range}"),

@@ -146,6 +146,18 @@ fn the_throughput_of_an_open_loop_says_nothing_of_the_server() {
 }
 
 #[test]
+fn a_saturated_client_hides_what_limits_the_server() {
+    let mut points = measured(&[5e3, 10e3], &[SlowPlace::Request]);
+    for point in &mut points {
+        point.figures.set(names::CLIENT_UTILISATION, Figure::new(0.99, "ratio", 1, Origin::Timed));
+    }
+    let found = found(&points);
+    let effect = effect(&found, SlowPlace::Request);
+    assert!(effect.is_client_limited && effect.gain_ratio.is_none() && effect.time.is_some(), "{effect:?}");
+    assert!(effect_words(Some(effect)).contains("the client was saturated"));
+}
+
+#[test]
 fn a_server_that_no_place_is_reached_of_ends_the_search() {
     let points = measured(&[], &[SlowPlace::Accept]);
     assert!(points.iter().all(|point| point.repeat == 0), "nothing to vary");

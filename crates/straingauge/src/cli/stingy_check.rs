@@ -10,6 +10,6 @@ pub struct StingyCheckArgs {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Report of memwalk on the server's source (memwalk -o)
-    #[arg(long, value_name = "REPORT.json")]
+    #[arg(long, value_name = "REPORT.json", help_heading = "Evidence")]
     pub memwalk: Option<PathBuf>,
 }
