@@ -16,8 +16,8 @@ pub use words::{headline, load_words};
 
 use crate::disturbance::quiet_first;
 use crate::doubted;
-use crate::predict::regression::student;
 use crate::statistics::Interval;
+use crate::statistics::student;
 use record::{Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};

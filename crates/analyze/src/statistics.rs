@@ -5,6 +5,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Draws of a bootstrap. 400 give the ends of a 95 % interval from ten draws each, enough for two significant digits.
 pub const DRAWS: usize = 400;
@@ -71,6 +72,13 @@ pub fn coefficient_of_variation(values: &[f64]) -> Option<f64> {
     }
     let squares: f64 = finite.iter().map(|value| (value / mean - 1.0).powi(2)).sum();
     Some((squares / (finite.len() - 1) as f64).sqrt()).filter(|cv| cv.is_finite())
+}
+
+/// The quantile of Student's t for a two-sided interval.
+pub fn student(confidence: f64, freedom: f64) -> Option<f64> {
+    let law = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    let quantile = law.inverse_cdf(0.5 + confidence.clamp(0.0, 0.9999) / 2.0);
+    quantile.is_finite().then_some(quantile)
 }
 
 /// Percentile-bootstrap interval of `statistic` over independent repeats (or blocks): draws as many with replacement,

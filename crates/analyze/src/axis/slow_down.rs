@@ -1,11 +1,13 @@
 //! What a slow-down of one place of the server did, and what a speed-up of it would do.
 //!
 //! The time that was added is measured by the programs that add it. Each point is compared with the points of its repeat in
-//! which nothing was added. A slope is a least-squares line through none, its interval a bootstrap over repeats.
+//! which nothing was added. A slope is a least-squares line through none, its interval a bootstrap over repeats, widened by
+//! Student's factor.
 
 use super::{Median, SEED, estimate};
 use crate::disturbance::quiet_first;
 use crate::point::{client_limited, cpu_us};
+use crate::statistics::student;
 use crate::statistics::{Interval, bootstrap, median};
 use record::{Criteria, Pace, Point, names};
 use serde::{Deserialize, Serialize};
@@ -160,8 +162,14 @@ fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
     (determinant > 1e-9 * x2 * x4).then(|| (x2 * x2y - x3 * xy) / determinant)
 }
 
+/// The bootstrap's interval, as much wider as Student's distribution is than the normal one: of few repeats it is too narrow.
 fn interval(repeats: &[Vec<Pair>], criteria: &Criteria, of: impl Fn(&[Vec<Pair>]) -> Option<f64>) -> Option<Interval> {
-    bootstrap(repeats, criteria.confidence_ratio, SEED, of)
+    let confidence = criteria.confidence_ratio;
+    let (found, middle) = (bootstrap(repeats, confidence, SEED, &of)?, of(repeats)?);
+    let n = repeats.len() as f64;
+    let wider = (n / (n - 1.0)).sqrt() * student(confidence, n - 1.0)? / student(confidence, 1e6)?;
+    let end = |end: f64| middle + wider * (end - middle);
+    Some(Interval { low: end(found.low), high: end(found.high), ..found })
 }
 
 fn slope(repeats: &[Vec<Pair>], criteria: &Criteria) -> Option<Slope> {

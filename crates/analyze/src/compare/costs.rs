@@ -4,8 +4,8 @@
 
 use super::{Level, levels, same_load, welch};
 use crate::growth::LAYERS;
-use crate::predict::regression::student;
 use crate::profile::why_no_stacks;
+use crate::statistics::student;
 use crate::statistics::{Interval, mean};
 use record::profile::Folded;
 use record::{Point, RunDir, names};

@@ -8,7 +8,7 @@ use super::{
     Better, Conclusion, Difference, FIGURES, Outcome, conclusion, half_invalid, judge, levels, of_logs, pairs_of,
     same_load, student_pairs,
 };
-use crate::predict::regression::student;
+use crate::statistics::student;
 use crate::statistics::{Interval, mean};
 use record::units::{format_bytes, grouped};
 use record::{Origin, Point, RunDir, names};

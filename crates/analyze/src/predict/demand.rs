@@ -4,8 +4,9 @@
 //! may not stay the same until there; so the x-intercept is printed in addition to the models, not instead of them.
 
 use super::readings::{Reading, levels, typical};
-use super::regression::{Line, line, student};
+use super::regression::{Line, line};
 use crate::statistics::Interval;
+use crate::statistics::student;
 use serde::Serialize;
 
 /// A part of a reading, if it was measured.

@@ -1,11 +1,10 @@
 //! Linear and non-linear least squares with the intervals of their parameters (Student's t).
 
-use crate::statistics::Interval;
+use crate::statistics::{Interval, student};
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
 use nalgebra::{DMatrix, DVector, Dyn};
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A parameter with its standard error and interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -24,13 +23,6 @@ impl Parameter {
     pub fn is_positive(&self) -> bool {
         self.interval.is_some_and(|interval| interval.low > 0.0)
     }
-}
-
-/// The quantile of Student's t for a two-sided interval.
-pub fn student(confidence: f64, freedom: f64) -> Option<f64> {
-    let law = StudentsT::new(0.0, 1.0, freedom).ok()?;
-    let quantile = law.inverse_cdf(0.5 + confidence.clamp(0.0, 0.9999) / 2.0);
-    quantile.is_finite().then_some(quantile)
 }
 
 fn parameter(value: f64, standard_error: f64, freedom: usize, confidence: f64) -> Parameter {

@@ -52,7 +52,7 @@ fn the_ray_tracers_first_points_have_the_errors_that_the_r_package_prints() {
     prints_as(fit.gamma.value, 5, "20.85605");
     // Half the printed intervals' widths over the quantile that the package multiplies errors with: the one-sided one with
     // n - 1 degrees of freedom. Ours is two-sided with n - 3, so our intervals are wider.
-    let quantile = regression::student(0.90, 5.0).unwrap();
+    let quantile = analyze::statistics::student(0.90, 5.0).unwrap();
     prints_as(quantile, 4, "2.0150");
     for (parameter, decimals, low, high) in
         [(fit.alpha, 5, 0.00754, 0.04135), (fit.beta, 5, 0.00110, 0.00215), (fit.gamma, 5, 19.26717, 22.44492)]

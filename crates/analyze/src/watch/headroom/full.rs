@@ -5,7 +5,8 @@
 //! for each request; a cost that falls or rises with the rate as a power of it), and a share for each doubling of the
 //! rate beyond what was seen.
 
-use crate::predict::regression::{Line, line, student};
+use crate::predict::regression::{Line, line};
+use crate::statistics::student;
 use crate::statistics::{mean, quantile};
 use record::units::format_si;
 use record::watch::Range;
