@@ -57,10 +57,12 @@ pub fn effect_words(effect: Option<&Effect>) -> String {
             false => "not measured: no throughput of a closed loop".into(),
         };
     };
-    let range = gain.low.zip(gain.high).map(|(low, high)| format!(" ({low:.2} to {high:.2})")).unwrap_or_default();
-    match effect.is_shown() || gain.low.is_none() {
-        false => format!("no measurable effect{range}"),
-        true => format!("{:.2} times the throughput{range}", gain.median),
+    let Some((low, high)) = gain.low.zip(gain.high) else {
+        return "not measured: too few repeats for an interval".into();
+    };
+    match effect.is_shown() {
+        false => format!("no measurable effect ({low:.2} to {high:.2})"),
+        true => format!("{:.2} times the throughput ({low:.2} to {high:.2})", gain.median),
     }
 }
 

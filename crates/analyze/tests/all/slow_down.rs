@@ -158,6 +158,14 @@ fn a_saturated_client_hides_what_limits_the_server() {
 }
 
 #[test]
+fn one_repeat_is_no_forecast() {
+    let mut points = measured(&[5e3, 10e3], &[SlowPlace::Request]);
+    points.retain(|point| point.repeat == 1);
+    let found = found(&points);
+    assert!(effect_words(Some(effect(&found, SlowPlace::Request))).contains("too few repeats"));
+}
+
+#[test]
 fn a_server_that_no_place_is_reached_of_ends_the_search() {
     let points = measured(&[], &[SlowPlace::Accept]);
     assert!(points.iter().all(|point| point.repeat == 0), "nothing to vary");

@@ -125,7 +125,12 @@ fn multiple(text: &str) -> Result<f64> {
 /// A list of values, sorted, without repetition.
 pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     let wrong = |part: &str, why: String| {
-        wrong_usage(format!("--axis-values: '{}' {why}; write them as 0,750,2k", part.escape_debug()))
+        let example = match axis {
+            Axis::Delay => "0,5ms,20ms",
+            Axis::SlowDown => "0,5us,20us",
+            _ => "0,750,2k",
+        };
+        wrong_usage(format!("--axis-values: '{}' {why}; write them as {example}", part.escape_debug()))
     };
     let mut found = Vec::new();
     for part in text.split(',').map(str::trim) {
