@@ -4,6 +4,7 @@
 //! (what-ifs), [`demand`] (the demand law and the lines), [`open`] (a queue before the open loop); fits: [`usl`], [`regression`].
 //! Meaning, units and assumptions: `docs/predict.md`.
 
+pub mod cheaper;
 pub mod check;
 pub mod curve;
 pub mod demand;
@@ -101,7 +102,6 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     // classes.
     let fitted = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
     let readings = readings::read(fitted)?;
-    let mix = if question.mix.is_empty() { None } else { Some(mix::of_runs(runs, &question.mix)?) };
     let confidence = readings.criteria.confidence_ratio;
     if readings.closed.is_empty() {
         check::enough(&check::typicals(&readings.open), "open-loop")?;
@@ -129,12 +129,17 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     let open_points = open_points::checks(&readings, &choice.server);
     let servers = check::resampled(&readings.closed, &choice.server, check::RESAMPLES);
     let servers: Vec<server::Server> = servers.into_iter().map(|server| open_points::limited(server, limit)).collect();
-    let answer = question::answer(&readings, &choice, &servers, question, mix.as_ref())?;
+    let answer_one = |question: &Question| {
+        let mix = if question.mix.is_empty() { None } else { Some(mix::of_runs(runs, &question.mix)?) };
+        let cheaper =
+            if question.cheaper.is_empty() { None } else { Some(cheaper::of_run(&runs[0], &question.cheaper)?) };
+        question::answer(&readings, &choice, &servers, question, &question::Costs { mix, cheaper })
+    };
+    let answer = answer_one(question)?;
     let answer_kept = |what_if: &WhatIf| {
         let kept = what_if::question(what_if)?;
         if kept.mix.is_empty() && question.mix.is_empty() || runs.len() == 1 {
-            let mix = if kept.mix.is_empty() { None } else { Some(mix::of_runs(runs, &kept.mix)?) };
-            return question::answer(&readings, &choice, &servers, &kept, mix.as_ref());
+            return answer_one(&kept);
         }
         // Runs with different mixes need separate fits.
         of_runs(runs, &kept).map(|prediction| prediction.answer)

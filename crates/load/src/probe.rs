@@ -7,7 +7,7 @@ use crate::http2::{Ended, Session, error_name};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
 use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, grpc_status, http2_requests};
-use record::protocol::Protocol;
+use record::protocol::{ANSWER, Protocol};
 use record::{LoadPlan, Outside, Share};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -62,6 +62,10 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
                     Protocol::Redis(redis) => talk(Redis::new(redis, seed, alone), &to, stream),
                     Protocol::Memcached(memcached) => talk(Memcached::new(memcached, seed, alone), &to, stream),
                     Protocol::Tcp(tcp) => talk(Tcp::new(tcp), &to, stream),
+                    // To be connected is the answer.
+                    Protocol::Connect => {
+                        Ok(asks.then_some(ProbeResponse { status: ANSWER, location: None, error: None }))
+                    }
                 };
             }
             Err(error) => {

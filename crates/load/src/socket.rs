@@ -84,6 +84,12 @@ pub(crate) fn close(fd: i32) {
     unsafe { libc::close(fd) };
 }
 
+/// Lets a later close reset the connection, so that neither side keeps the port.
+pub(crate) fn reset_at_close(fd: i32) {
+    // Without it the port is kept: no error.
+    let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 });
+}
+
 fn set_option<T: Copy>(fd: i32, level: libc::c_int, name: libc::c_int, value: T) -> Result<(), Errno> {
     // SAFETY: `value` lives through the call and its size is given.
     check(unsafe {

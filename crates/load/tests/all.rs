@@ -2,6 +2,7 @@
 //! process, or a child of it, and listens on loopback.
 
 mod cold;
+mod connecting;
 mod framing;
 mod http2;
 mod many_connections;

@@ -21,6 +21,8 @@ pub enum Protocol {
     Memcached(MemcachedPlan),
     /// Bytes over TCP, as described by the plan.
     Tcp(TcpPlan),
+    /// Nothing: a request is a connection, with its TLS handshake, which is closed at once.
+    Connect,
 }
 
 /// How HTTP/2 is used.
@@ -231,7 +233,7 @@ impl Protocol {
         *self == Protocol::Http
     }
 
-    /// As in a URL.
+    /// As in a URL, or in words.
     pub fn scheme(&self) -> &'static str {
         match self {
             Protocol::Http | Protocol::Http2(_) => "http",
@@ -239,13 +241,14 @@ impl Protocol {
             Protocol::Redis(_) => "redis",
             Protocol::Memcached(_) => "memcached",
             Protocol::Tcp(_) => "tcp",
+            Protocol::Connect => "connections alone",
         }
     }
 
     /// The most requests in flight on a connection; at least 1.
     pub fn pipeline(&self) -> u32 {
         match self {
-            Protocol::Http => 1,
+            Protocol::Http | Protocol::Connect => 1,
             Protocol::Http2(plan) => plan.streams.max(1),
             Protocol::Grpc(plan) => plan.streams.max(1),
             Protocol::Redis(plan) => plan.pipeline.max(1),
@@ -254,10 +257,10 @@ impl Protocol {
         }
     }
 
-    /// Sets the most requests in flight on a connection; of HTTP/1.1 it stays 1.
+    /// Sets the most requests in flight on a connection; of HTTP/1.1 and of connections alone it stays 1.
     pub fn set_pipeline(&mut self, depth: u32) {
         match self {
-            Protocol::Http => {}
+            Protocol::Http | Protocol::Connect => {}
             Protocol::Http2(plan) => plan.streams = depth,
             Protocol::Grpc(plan) => plan.streams = depth,
             Protocol::Redis(plan) => plan.pipeline = depth,
@@ -279,6 +282,7 @@ impl Protocol {
         let word = match (self, status) {
             (Protocol::Http | Protocol::Http2(_), _) => None,
             (Protocol::Memcached(_), ANSWER) => Some("hit or stored".into()),
+            (Protocol::Connect, ANSWER) => Some("connected".into()),
             (Protocol::Grpc(_), ANSWER) => Some("OK".into()),
             (Protocol::Grpc(_), _) => error(&GRPC_ERRORS, ""),
             (_, ANSWER) => Some("answer".into()),
@@ -287,7 +291,7 @@ impl Protocol {
             (Protocol::Memcached(_), NOT_STORED) => Some("not stored".into()),
             (Protocol::Redis(_), _) => error(&REDIS_ERRORS, "-"),
             (Protocol::Memcached(_), _) => error(&MEMCACHED_ERRORS, ""),
-            (Protocol::Tcp(_), _) => None,
+            (Protocol::Tcp(_) | Protocol::Connect, _) => None,
         };
         word.unwrap_or_else(|| status.to_string().into())
     }
@@ -316,6 +320,7 @@ impl Protocol {
             }
             Protocol::Memcached(plan) => mix("get", "set", &plan.keyspace),
             Protocol::Tcp(plan) => format!("{} bytes", plan.send.len()),
+            Protocol::Connect => "none, a connection each".into(),
         };
         Some(format!("{what}{}", self.depth_words()))
     }

@@ -210,6 +210,7 @@ pub fn load_plan(
         return Err(wrong_usage("--timeout and --connect-timeout must be at least 1ms"));
     }
     let requests_per_connection = match options.requests_per_connection {
+        _ if protocol == record::protocol::Protocol::Connect => 1,
         Some(Count(0)) => {
             return Err(wrong_usage("--requests-per-connection 0 sends nothing: leave it out for no limit"));
         }

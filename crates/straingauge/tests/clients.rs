@@ -218,6 +218,22 @@ fn sessions_are_resumed_or_not_as_asked() {
     assert_eq!(figure(&off, "client.tls_resumed_ratio"), 0.0, "{off:#}");
 }
 
+/// The handshakes are the requests: nginx counts connections and sees no request but those for its counts.
+#[test]
+fn handshakes_alone_are_counted_as_the_server_counts_them() {
+    needs_tls!();
+    let server = SecureServer::start("127.0.0.1");
+    let json = put_tls_load(&server, &["--connections", "4", "--connect-only", "--tls-resumption", "off"]);
+    let (ok, sent) = (count(&json, "ok"), count(&json, "sent"));
+    assert!(ok > 20 && ok == sent && count(&json, "connects") >= ok, "{json:#}");
+    assert_eq!(json["reply_counts"]["connected"].as_u64(), Some(ok), "{json:#}");
+    assert_eq!(figure(&json, "client.tls_resumed_ratio"), 0.0, "{json:#}");
+    assert_eq!(server.end_and_count().0, 0, "no request was logged");
+    let wrong = ["load", "https://127.0.0.1:1/", "--connect-only", "--method", "PUT"];
+    let refused = run(&mut straingauge(wrong)).exits_with(2);
+    refused.complains_of(&["--method is about requests, and --connect-only sends none"]);
+}
+
 #[test]
 fn a_slow_client_reads_over_tls_at_its_pace() {
     needs_tls!();

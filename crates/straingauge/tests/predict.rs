@@ -87,6 +87,8 @@ fn questions_that_the_run_cannot_answer_are_refused_in_one_sentence() {
         ["--cores", "none"],
         ["--class-shares", "1=90%,2=20%"],
         ["--class-shares", "90%"],
+        ["--cheaper", "tcp"],
+        ["--cheaper", "tcp=120%"],
     ] {
         assert_eq!(predict(&recorded(), &wrong).code, Some(2), "{wrong:?}");
     }

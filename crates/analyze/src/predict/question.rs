@@ -1,6 +1,7 @@
 //! What-ifs: other loads, more CPUs, a longer path, cold connections. Questions that the data cannot answer are
 //! refused.
 
+use super::cheaper::Cheaper;
 use super::check::{Choice, interval, typicals};
 use super::demand::{Shape, shape};
 use super::mix::Mix;
@@ -41,6 +42,8 @@ pub struct Question {
     pub cold: Option<f64>,
     /// With scalable select: no cost that grows with idle connections.
     pub scaled_select: bool,
+    /// Layers and functions that cost less: name, and the share of its cost that is saved.
+    pub cheaper: Vec<(String, f64)>,
     /// Another mix: shares by class, as its label or its number from 1 on. Empty = as measured.
     pub mix: Vec<(String, f64)>,
 }
@@ -75,35 +78,49 @@ pub struct Answer {
     pub assumptions: Vec<String>,
 }
 
+/// What the asked requests cost, where that differs from the measured ones.
+#[derive(Debug, Default)]
+pub struct Costs {
+    /// Another mix.
+    pub mix: Option<Mix>,
+    /// Cheaper layers and functions.
+    pub cheaper: Option<Cheaper>,
+}
+
+impl Costs {
+    /// Demand of a request over that of a measured one.
+    fn demand_ratio(&self) -> f64 {
+        let mix = self.mix.as_ref().map_or(1.0, |mix| mix.demand_ratio);
+        mix * self.cheaper.as_ref().map_or(1.0, Cheaper::demand_ratio)
+    }
+
+    fn assumptions(&self) -> Vec<String> {
+        let of_mix = self.mix.iter().map(|mix| {
+            let class = |(label, share, demand): &(String, f64, f64)| {
+                format!("{:.1} % '{}' at {:.1} us", share * 100.0, record::text::plain(label, 60), demand * 1e6)
+            };
+            let classes: Vec<String> = mix.classes.iter().map(class).collect();
+            format!(
+                "the cost of a request of each class comes from the runs together ({}); the path and the growth with load stay those of the first run",
+                classes.join(", ")
+            )
+        });
+        of_mix.chain(self.cheaper.iter().map(Cheaper::words)).collect()
+    }
+}
+
 /// Answers a question with the chosen model; `resampled` gives the intervals.
 pub fn answer(
     readings: &Readings,
     choice: &Choice,
     resampled: &[Server],
     question: &Question,
-    mix: Option<&Mix>,
+    costs: &Costs,
 ) -> Result<Answer, PredictError> {
     let server = choice.server;
     let mut assumptions = refuse(readings, &server, question)?;
-    if let Some(mix) = mix {
-        let classes: Vec<String> = mix
-            .classes
-            .iter()
-            .map(|(label, share, demand)| {
-                format!("{:.1} % '{}' at {:.1} us", share * 100.0, record::text::plain(label, 60), demand * 1e6)
-            })
-            .collect();
-        assumptions.push(format!(
-            "the cost of a request of each class comes from the runs together ({}); the path and the growth with load stay those of the first run",
-            classes.join(", ")
-        ));
-    }
-    let situation = Situation {
-        readings,
-        question,
-        shapes: shapes(readings),
-        demand_ratio: mix.map_or(1.0, |mix| mix.demand_ratio),
-    };
+    assumptions.extend(costs.assumptions());
+    let situation = Situation { readings, question, shapes: shapes(readings), demand_ratio: costs.demand_ratio() };
     let mut numbers = Vec::new();
     let cold = question.cold.unwrap_or(0.0);
     let too_far = situation.too_far(&server);
@@ -184,7 +201,7 @@ struct Situation<'a> {
     question: &'a Question,
     /// Below and at saturation.
     shapes: (Option<Shape>, Option<Shape>),
-    /// Demand of the asked mix over that of the measured one.
+    /// Demand of an asked request over that of a measured one.
     demand_ratio: f64,
 }
 
@@ -223,8 +240,13 @@ impl Situation<'_> {
 
     /// The rate at which the run itself failed, if the question is about the server as it was, at that rate or more.
     fn failed_at(&self, rate: f64) -> Option<f64> {
-        let Question { cpus, delay_s, cold, scaled_select, mix, .. } = self.question;
-        let is_same = cpus.is_none() && *delay_s == 0.0 && cold.is_none() && !scaled_select && mix.is_empty();
+        let Question { cpus, delay_s, cold, scaled_select, cheaper, mix, .. } = self.question;
+        let is_same = cpus.is_none()
+            && *delay_s == 0.0
+            && cold.is_none()
+            && !scaled_select
+            && mix.is_empty()
+            && cheaper.is_empty();
         open_points::fails_at(self.readings).filter(|fails| is_same && rate >= *fails)
     }
 
@@ -279,6 +301,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         || question.delay_s > 0.0
         || question.rate.is_some()
         || question.scaled_select
+        || !question.cheaper.is_empty()
         || !question.mix.is_empty();
     if server.form == Form::Usl && asks_for_structure {
         return no(
@@ -373,6 +396,9 @@ fn words(question: &Question, rate: Option<f64>) -> String {
     }
     if question.scaled_select {
         parts.push("scalable select".into());
+    }
+    for (name, share) in &question.cheaper {
+        parts.push(format!("{} {:.0} % cheaper", record::text::plain(name, 60), share * 100.0));
     }
     if !question.mix.is_empty() {
         let shares: Vec<String> = question

@@ -1,9 +1,11 @@
 //! Questions that are kept with a scenario, all answered from one fit. A question that cannot be answered has the
 //! reason, and does not affect the others.
 
+use super::cheaper;
 use super::question::{Answer, Question, Rate};
 use super::readings::PredictError;
 use record::WhatIf;
+use record::text::plain;
 use serde::Serialize;
 
 /// The sum of the shares may differ from 1 by this.
@@ -52,6 +54,18 @@ pub fn check(what_if: &WhatIf) -> Result<(), PredictError> {
     if loads.into_iter().filter(|given| *given).count() > 1 {
         return no("connections (closed loop) and rate (open loop) are two questions: ask them separately".into());
     }
+    for (name, share) in &what_if.cheaper {
+        if !(*share > 0.0 && *share <= 1.0) {
+            return no(format!(
+                "cheaper {} by {:.0} %: it is a share of its cost, up to 100 %",
+                plain(name, 60),
+                share * 100.0
+            ));
+        }
+        if what_if.cheaper.iter().filter(|(other, _)| cheaper::is_same(other, name)).count() > 1 {
+            return no(format!("cheaper names {} twice", plain(name, 60)));
+        }
+    }
     let sum: f64 = what_if.mix.iter().map(|(_, share)| share).sum();
     let are_shares = what_if.mix.iter().all(|(_, share)| (0.0..=1.0).contains(share)) && (sum - 1.0).abs() <= ROUNDING;
     if !(what_if.mix.is_empty() || are_shares) {
@@ -73,6 +87,7 @@ pub fn question(what_if: &WhatIf) -> Result<Question, PredictError> {
         delay_s: what_if.delay_ns.unwrap_or(0) as f64 / 1e9,
         cold: what_if.cold.map(|count| count as f64),
         scaled_select: what_if.scaled_select,
+        cheaper: what_if.cheaper.clone(),
         mix: what_if.mix.clone(),
     })
 }

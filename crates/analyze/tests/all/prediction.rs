@@ -268,6 +268,89 @@ fn another_mix_is_answered_from_runs_with_different_mixes() {
     refused(&[measured(&quiet(), &LOADS, 2)], &[("1", 1.0)], "needs runs of one workload with classes");
 }
 
+/// The run of a server whose CPU time is 40 % TCP, 10 % in a function of its own and for the rest elsewhere.
+fn with_layers(server: &Server) -> RunDir {
+    let mut run = measured(server, &LOADS, 3);
+    for point in &mut run.points {
+        let whole = point.value(names::SERVER_CPU).unwrap();
+        for (name, share) in [
+            (names::LAYER_USER, 0.3),
+            (names::LAYER_SYSTEM_CALL, 0.2),
+            (names::LAYER_TCP, 0.4),
+            (names::LAYER_IP, 0.05),
+            (names::LAYER_ETHERNET, 0.0),
+            (names::LAYER_DRIVER, 0.0),
+            (names::LAYER_OTHER, 0.05),
+            (names::LAYER_UNATTRIBUTED, 0.0),
+        ] {
+            point.figures.set(name, Figure::new(share * whole, "us", 100, Origin::Sampled));
+        }
+        point.functions = vec![record::point::FunctionCost {
+            function: "parse".into(),
+            module: Some("server".into()),
+            layer: Some(record::layers::Layer::User),
+            us_per_request: 0.1 * whole,
+            samples: 100,
+        }];
+    }
+    run
+}
+
+#[test]
+fn a_cheaper_layer_or_function_saves_its_share_of_a_request() {
+    let server = quiet();
+    let run = with_layers(&server);
+    let ask = |run: &RunDir, cheaper: &[(&str, f64)]| {
+        let cheaper = cheaper.iter().map(|(name, share)| (name.to_string(), *share)).collect();
+        predict::of_runs(std::slice::from_ref(run), &Question { cheaper, ..Question::default() })
+    };
+    for (cheaper, saved) in [
+        (vec![("TCP", 0.5)], 0.2),
+        (vec![("system-call", 1.0)], 0.2),
+        (vec![("parse", 0.5)], 0.05),
+        (vec![("tcp", 0.25), ("System Call", 0.5)], 0.2),
+    ] {
+        let prediction = ask(&run, &cheaper).unwrap();
+        within(value(&prediction, "capacity"), 1.0 / (server.demand * (1.0 - saved)), 0.03);
+        let words = format!("a request saves {:.1} % of its CPU time", saved * 100.0);
+        let assumed = &prediction.answer.assumptions;
+        assert!(assumed.iter().any(|assumed| assumed.contains(&words)), "{assumed:?}");
+        assert!(prediction.answer.question.contains("% cheaper"), "{}", prediction.answer.question);
+    }
+    // What does not limit the server gains nothing.
+    let mut limited = run.clone();
+    limited.points.retain(|point| point.connections <= 64);
+    for point in &mut limited.points {
+        let n = point.connections as f64;
+        let rate = (n * 100.0).min(1000.0);
+        for (name, value) in [
+            (names::THROUGHPUT, rate),
+            (names::GOODPUT, rate),
+            (names::SERVER_CPU_BUSY, rate * server.demand),
+            (names::SERVER_CPU, server.demand * 1e6),
+            (names::RESPONSE_MEAN, n / rate * 1e6),
+        ] {
+            let unit = names::ALL.iter().find(|(known, ..)| *known == name).map_or("us", |(_, unit, _)| *unit);
+            point.figures.set(name, Figure::new(value, unit, 1, Origin::Counted));
+        }
+    }
+    within(value(&ask(&limited, &[("tcp", 0.5)]).unwrap(), "capacity"), 1000.0, 0.01);
+    let refused = |run: &RunDir, words: &str| {
+        let why = ask(run, &[("nowhere", 0.5)]).unwrap_err().to_string();
+        assert!(why.contains(words), "{why}");
+    };
+    refused(
+        &run,
+        "'nowhere' is no layer (user, system-call, tcp, ip, ethernet, driver, other, unattributed), and none of",
+    );
+    refused(&run, "(parse and others)");
+    refused(&measured(&server, &LOADS, 2), "have no layers");
+    let twice = WhatIf { cheaper: vec![("TCP".into(), 0.1), ("tcp".into(), 0.1)], ..WhatIf::default() };
+    assert!(predict::what_if::check(&twice).unwrap_err().to_string().contains("twice"));
+    let most = WhatIf { cheaper: vec![("tcp".into(), 1.5)], ..WhatIf::default() };
+    assert!(predict::what_if::check(&most).unwrap_err().to_string().contains("up to 100 %"));
+}
+
 #[test]
 fn growth_with_connections_is_found_and_predicted() {
     let server = Server { doubles_at: 4000.0, ..quiet() };

@@ -24,7 +24,7 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
         (!plan.workload.classes.is_empty(), "classes of size"),
         (plan.clients.pace_bytes_per_sec().is_some(), "a limited rate of reading"),
         (plan.clients.close_first.is_some(), "a choice of who closes first"),
-        (plan.clients.tls.is_some() && !is_http_2 && !matches!(plan.protocol, Protocol::Redis(_)), "TLS"),
+        (plan.clients.tls.is_some() && matches!(plan.protocol, Protocol::Memcached(_) | Protocol::Tcp(_)), "TLS"),
     ];
     if let Some((_, what)) = not_for_it.iter().find(|(is_asked, _)| *is_asked) {
         return Err(wrong(format!("{what} is for {only}, not for {name}: leave it out")));
@@ -41,6 +41,10 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     }
     let request_bytes = match &plan.protocol {
         Protocol::Http => 0,
+        Protocol::Connect if plan.requests_per_connection != 1 => {
+            return Err(wrong("of connections alone each is one request: ask for 1 request per connection"));
+        }
+        Protocol::Connect => 0,
         Protocol::Http2(_) | Protocol::Grpc(_) => plan.body.len() as u64 + 1000,
         Protocol::Redis(redis) => {
             if redis.commands.iter().any(|words| words.first().is_none_or(String::is_empty)) {

@@ -1,6 +1,6 @@
 //! The choice of source, transport and protocol, once for each thread.
 
-use super::protocol::{Http1, Http2, InOrder, Memcached, Protocol as Spoken, Redis, Talk, Tcp};
+use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, Protocol as Spoken, Redis, Talk, Tcp};
 use super::source::{Closed, Open, Replay, Source};
 use super::transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport, Unlimited};
 use super::{Report, Task, Worker};
@@ -17,6 +17,7 @@ pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
         Protocol::Http2(_) | Protocol::Grpc(_) => run_any(Http2::new(task.plan), task, poller),
         Protocol::Redis(plan) => run_any(in_order(Redis::new(plan, seed, share), &task), task, poller),
         Protocol::Memcached(plan) => run_plain(in_order(Memcached::new(plan, seed, share), &task), task, poller),
+        Protocol::Connect => run_any(Connect, task, poller),
         Protocol::Tcp(plan) => run_plain(in_order(Tcp::new(plan), &task), task, poller),
     }
 }

@@ -29,7 +29,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Opens closed slots that are to be reopened.
     pub(super) fn reopen(&mut self) {
-        while let Some(slot) = self.to_open.pop() {
+        // Those of now: a connection that only connects may be closed again at once.
+        for _ in 0..self.to_open.len() {
+            let Some(slot) = self.to_open.pop_front() else { return };
             let slot = slot as usize;
             if self.connections[slot].state == State::Closed && (S::IS_SCHEDULED || !self.is_draining()) {
                 self.open(slot, monotonic_ns());

@@ -10,7 +10,7 @@ use super::transport::{Arrival, Pace};
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{HEARD, LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::framing::AtEnd;
-use crate::socket::Errno;
+use crate::socket::{self, Errno};
 use crate::tally::Failure;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
@@ -42,6 +42,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if A::IS_PIPELINED {
             return self.put_request(slot, intended_ns, now);
         }
+        if A::CONNECTS_ONLY {
+            return self.only_connected(slot, intended_ns, now);
+        }
         let requests = self.task.requests;
         let limit = self.task.plan.requests_per_connection;
         let connection = &mut self.connections[slot];
@@ -61,6 +64,23 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         self.transport.pace_mut().request_leaves(slot, connection, now);
         T::send(self, slot, now);
+    }
+
+    /// Counts the connection as an answered request, and resets it: a client that closes first would keep a port for a
+    /// minute.
+    fn only_connected(&mut self, slot: usize, intended_ns: u64, now: u64) {
+        let connection = &mut self.connections[slot];
+        // In a closed loop the attempt is the request.
+        connection.intended_ns = if S::IS_SCHEDULED { intended_ns } else { connection.since_ns };
+        connection.first_byte_ns = now;
+        connection.set(HEARD, connection.has(HEARD) || now >= self.tally.begin_ns);
+        self.in_flight += 1;
+        self.tally.issued(connection.intended_ns);
+        self.count_response(slot, now, false);
+        socket::reset_at_close(self.connections[slot].fd);
+        self.system_calls += 1;
+        self.drop_socket(slot, now, false);
+        S::closed(self, slot);
     }
 
     /// Handles `count` received bytes; true when the connection was closed or has a new request.
@@ -189,6 +209,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             S::IS_SCHEDULED,
         );
         match self.transport.pace_mut().arrival(connection, by_bytes) {
+            _ if A::CONNECTS_ONLY => {}
             None => {}
             Some(Arrival::At(arrived_ns)) => self.tally.arrived(connection.intended_ns, arrived_ns, now),
             Some(Arrival::Unknown) => self.tally.arrival_unknown(connection.intended_ns, now),

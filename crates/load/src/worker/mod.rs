@@ -50,6 +50,7 @@ use protocol::Protocol;
 use record::time::monotonic_ns;
 use record::{LoadPlan, Share};
 use source::Source;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use sweep::Sweep;
@@ -113,7 +114,7 @@ pub(crate) struct Worker<'a, S, T, A: Protocol> {
     poller: Poller,
     connections: Vec<Connection<A::Stream>>,
     /// Slots to reopen; the loop opens them, not the code that closed them, to avoid recursion.
-    to_open: Vec<u32>,
+    to_open: VecDeque<u32>,
     /// Slots whose socket had more bytes than one turn reads.
     unread: Vec<u32>,
     buffer: Box<[u8]>,
@@ -152,7 +153,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
         Worker {
             phase: Phase::Opening,
             poller,
-            to_open: Vec::new(),
+            to_open: VecDeque::new(),
             unread: Vec::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
             // There is no window yet: before the start only connections are counted.

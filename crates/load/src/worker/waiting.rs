@@ -13,7 +13,7 @@ const POLL_AHEAD_NS: u64 = 30_000;
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Waits for events, at most until the next time at which there is work.
     pub(super) fn wait(&mut self, now: u64) -> Result<usize, Errno> {
-        if !self.unread.is_empty() {
+        if !self.unread.is_empty() || !self.to_open.is_empty() {
             self.system_calls += 1;
             return self.poller.wait(0);
         }

@@ -6,6 +6,7 @@ use analyze::axis::slow_down::{CHEAPER_RATIO, Effect, Slope};
 use analyze::axis::{AxisFindings, Median, effect_words, slowed_words};
 use analyze::zones::percent;
 use record::Axis;
+use record::units::format_si;
 
 /// A column: heading, unit for the report, and its cell.
 pub(crate) type Column = (&'static str, &'static str, fn(&Effect) -> String);
@@ -15,8 +16,13 @@ pub(crate) const TITLE: &str = "What would help most";
 
 fn slope(found: Option<Slope>) -> String {
     let Some(found) = found else { return String::new() };
-    let range = found.low.zip(found.high).map(|(low, high)| format!(" ({low:.1}..{high:.1})")).unwrap_or_default();
-    format!("{:.2}{range}", found.us_per_us)
+    let range = found.low.zip(found.high).map(|(low, high)| format!(" ({}..{})", short(low, 1), short(high, 1)));
+    short(found.us_per_us, 2) + &range.unwrap_or_default()
+}
+
+/// What is far beyond any sense needs no digits.
+fn short(value: f64, decimals: usize) -> String {
+    if value.abs() < 100.0 { format!("{value:.decimals$}") } else { format_si(value) }
 }
 
 fn reached(found: Option<Median>) -> String {
@@ -61,4 +67,19 @@ pub(super) fn table(axes: &[AxisFindings]) -> String {
         first.repeats
     );
     wrap(&title, "", "") + &forecasts + &wrap(&explained, "", "") + &table.lines()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slopes_of_noise_alone_do_not_widen_the_table() {
+        let of = |us_per_us: f64, low: f64, high: f64| {
+            slope(Some(Slope { us_per_us, low: Some(low), high: Some(high), n: 3 }))
+        };
+        assert_eq!(of(0.94, 0.9, 1.0), "0.94 (0.9..1.0)");
+        assert_eq!(of(-5097.01, -25_627.5, 123.4), "-5097 (-25.6k..123)");
+        assert!(of(-99.99, -99.9, -99.9).len() <= 24 && of(-9.99e5, -9.99e5, -9.99e5).len() <= 24);
+    }
 }

@@ -18,7 +18,7 @@ pub struct PredictArgs {
     #[command(flatten)]
     pub question: WhatIfOptions,
     /// Read options from a TOML file: the questions in its section predict; without it and without a question, those kept with the run
-    #[arg(long, value_name = "FILE", help_heading = "What if", conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "class_shares"])]
+    #[arg(long, value_name = "FILE", help_heading = "What if", conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "cheaper", "class_shares"])]
     pub scenario: Option<PathBuf>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
@@ -50,6 +50,37 @@ impl FromStr for RateWord {
     }
 }
 
+/// Names with shares as typed: `NAME=20%,OTHER=0.5`.
+fn shares(text: &str) -> Option<Vec<(String, f64)>> {
+    let part = |part: &str| {
+        let (name, share) = part.rsplit_once('=')?;
+        let share = share.trim();
+        let value = match share.strip_suffix('%') {
+            Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+            None => share.parse().ok()?,
+        };
+        let name = name.trim();
+        (!name.is_empty() && (0.0..=1.0).contains(&value)).then(|| (name.to_string(), value))
+    };
+    text.split(',').map(part).collect()
+}
+
+/// Cheaper layers and functions as typed: name, and the share that is saved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheaperWord(pub Vec<(String, f64)>);
+
+impl FromStr for CheaperWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let words =
+            "a list of layers or functions, each with the share of its cost that is saved, such as tcp=20%,user=50%";
+        shares(text).map(CheaperWord).ok_or_else(|| words.to_string())
+    }
+}
+
+read_as_typed!(CheaperWord);
+
 /// A mix as typed: class and share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MixWord(pub Vec<(String, f64)>);
@@ -58,18 +89,8 @@ impl FromStr for MixWord {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let part = |part: &str| {
-            let (class, share) = part.rsplit_once('=')?;
-            let share = share.trim();
-            let value = match share.strip_suffix('%') {
-                Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-                None => share.parse().ok()?,
-            };
-            let class = class.trim();
-            (!class.is_empty() && (0.0..=1.0).contains(&value)).then(|| (class.to_string(), value))
-        };
-        let parts: Option<Vec<(String, f64)>> = text.split(',').map(part).collect();
-        let parts = parts.ok_or_else(|| "a mix is a list of classes with shares, such as 1=90%,2=10%".to_string())?;
+        let parts =
+            shares(text).ok_or_else(|| "a mix is a list of classes with shares, such as 1=90%,2=10%".to_string())?;
         let sum: f64 = parts.iter().map(|(_, share)| share).sum();
         if (sum - 1.0).abs() > 1e-3 {
             return Err(format!("the shares make {:.1} %: they must make 100 %", sum * 100.0));
@@ -105,6 +126,9 @@ pub struct WhatIfOptions {
     /// With scalable select: nothing grows with cold connections (needs runs that show such growth)
     #[arg(long)]
     pub scaled_select: bool,
+    /// Layers (user, system-call, tcp, ip, ethernet, driver, other) or functions that cost a request so much less, as in tcp=20%
+    #[arg(long, value_name = "NAME=SHARE,...")]
+    pub cheaper: Option<CheaperWord>,
     /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
     #[arg(long, value_name = "CLASS=SHARE,...")]
     pub class_shares: Option<MixWord>,
@@ -122,6 +146,7 @@ impl WhatIfOptions {
             delay_ns: self.round_trip.map(Time::nanos),
             cold: self.cold.map(|count| count.0),
             scaled_select: self.scaled_select,
+            cheaper: self.cheaper.map(|cheaper| cheaper.0).unwrap_or_default(),
             mix: self.class_shares.map(|mix| mix.0).unwrap_or_default(),
         }
     }

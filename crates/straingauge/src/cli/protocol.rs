@@ -12,6 +12,11 @@ use std::path::PathBuf;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "HTTP/2, gRPC, Redis, memcached, raw TCP")]
 pub struct ProtocolOptions {
+    /// Only connect, and close at once: a request is a connection, with its TLS handshake
+    ///
+    /// For connections and handshakes per second. The close is a reset, as one in order would keep a port of the client for a minute.
+    #[arg(long)]
+    pub connect_only: bool,
     /// Speak HTTP/2 instead of HTTP/1.1
     ///
     /// https: by ALPN. http: with prior knowledge, as no server answers otherwise.
@@ -71,4 +76,4 @@ pub struct ProtocolOptions {
     pub expect: Option<String>,
 }
 overlay!(ProtocolOptions; grpc, descriptor_set, streams, pipeline, keys, zipf, value_size, read_share, keys_per_get, send, expect; lists command;
-    switches http2);
+    switches connect_only, http2);

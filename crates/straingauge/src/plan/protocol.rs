@@ -12,6 +12,10 @@ use record::protocol::{Expect, GrpcPlan, Http2Plan, Keyspace, MemcachedPlan, Pro
 /// Makes the protocol's part of the engine's plan.
 pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     let asked = &options.protocol;
+    if asked.connect_only {
+        refuse_requests(options, target)?;
+        return Ok(Protocol::Connect);
+    }
     let redis = [(!asked.command.is_empty(), "--command")];
     let memcached = [(asked.keys_per_get.is_some(), "--keys-per-get")];
     let tcp = [(asked.send.is_some(), "--send"), (asked.expect.is_some(), "--expect")];
@@ -62,7 +66,10 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
         (asked.streams.is_some(), "--streams"),
     ];
     refuse(&of_http, "http:// and https://")?;
-    refuse_what_is_https(options, target)?;
+    refuse_what_is_https(options, |option| {
+        format!("{option} is for HTTP, not for {}: leave it out", target.scheme.word())
+    })?;
+    refuse_what_is_tls(options, target)?;
     let pipeline = at_least_one("--pipeline", asked.pipeline, defaults::PIPELINE)?;
     Ok(match target.scheme {
         Scheme::Http => Protocol::Http,
@@ -109,8 +116,36 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
 
+/// Refuses the options of requests, where none are sent.
+fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
+    let ProtocolOptions { connect_only: _, http2, grpc, descriptor_set, streams, .. } = &options.protocol;
+    let ProtocolOptions { command, pipeline, keys, zipf, value_size, read_share, .. } = &options.protocol;
+    let ProtocolOptions { keys_per_get, send, expect, .. } = &options.protocol;
+    let typed = [
+        (*http2, "--http2"),
+        (grpc.is_some(), "--grpc"),
+        (descriptor_set.is_some(), "--descriptor-set"),
+        (streams.is_some(), "--streams"),
+        (!command.is_empty(), "--command"),
+        (pipeline.is_some(), "--pipeline"),
+        (keys.is_some(), "--keys"),
+        (zipf.is_some(), "--zipf"),
+        (value_size.is_some(), "--value-size"),
+        (read_share.is_some(), "--read-share"),
+        (keys_per_get.is_some(), "--keys-per-get"),
+        (send.is_some(), "--send"),
+        (expect.is_some(), "--expect"),
+        (options.load.requests_per_connection.is_some(), "--requests-per-connection"),
+    ];
+    let words =
+        |option: &str| format!("{option} is about requests, and --connect-only sends none: leave one of them out");
+    refuse_typed(&typed, words)?;
+    refuse_what_is_https(options, words)?;
+    refuse_what_is_tls(options, target)
+}
+
 /// Refuses the options that only HTTP has.
-fn refuse_what_is_https(options: &Options, target: &Target) -> Result<()> {
+fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Result<()> {
     let (load, workload, clients) = (&options.load, &options.workload, &options.clients);
     let typed = [
         (load.method.is_some(), "--method"),
@@ -131,8 +166,12 @@ fn refuse_what_is_https(options: &Options, target: &Target) -> Result<()> {
         (clients.close_first.is_some(), "--close-first"),
         (clients.parts, "--parts"),
     ];
-    let name = target.scheme.word();
-    refuse_typed(&typed, |option| format!("{option} is for HTTP, not for {name}: leave it out"))?;
+    refuse_typed(&typed, words)
+}
+
+/// Refuses the options of TLS without it.
+fn refuse_what_is_tls(options: &Options, target: &Target) -> Result<()> {
+    let clients = &options.clients;
     if !target.is_tls {
         let ClientOptions { tls_resumption, tls_ca, tls_insecure, .. } = clients;
         let typed = [
@@ -263,6 +302,8 @@ mod tests {
             ProtocolOptions { send: Some(r"a\x00\r\n\\".into()), expect: Some("u16be".into()), ..Default::default() };
         let expected = TcpPlan { send: b"a\0\r\n\\".to_vec(), expect: Expect::U16be, pipeline: 1 };
         assert_eq!(plan("tcp://127.0.0.1:7", options).unwrap(), Protocol::Tcp(expected));
+        let options = ProtocolOptions { connect_only: true, ..Default::default() };
+        assert_eq!(plan("https://127.0.0.1:7", options).unwrap(), Protocol::Connect);
     }
 
     #[test]
@@ -277,6 +318,7 @@ mod tests {
             ("redis://a", ProtocolOptions { pipeline: Some(Count(0)), ..none() }, "--pipeline 0"),
             ("redis://a/x", none(), "database"),
             ("tcp://a:1", none(), "--send"),
+            ("tcp://a:1", ProtocolOptions { connect_only: true, ..sending("x") }, "--connect-only"),
             ("tcp://a:1", sending(r"\q"), "backslash"),
             ("tcp://a:1", sending(r"\x1"), "backslash"),
             ("tcp://a:1", ProtocolOptions { expect: Some("0".into()), ..sending("x") }, "--expect"),

@@ -5,13 +5,15 @@
 //! - [`Http1`]: one request at a time on a connection; its state is [`Framing`](crate::framing::Framing), inline in the
 //!   connection;
 //! - [`InOrder`]: several requests in flight on a connection, answered in their order: [`Redis`], [`Memcached`], [`Tcp`];
-//! - [`Http2`]: several, answered in any order.
+//! - [`Http2`]: several, answered in any order;
+//! - [`Connect`]: none, a connection alone.
 //!
 //! A connection describes one request under way. Of those in order it is the oldest one, and the later ones are in the
 //! protocol's own part, its [`Stream`]. Of those in any order all are there, and [`Stream::turn`] lets the connection
 //! describe the one that is answered.
 
 mod commands;
+mod connect;
 mod http;
 mod http2;
 mod in_order;
@@ -19,6 +21,7 @@ mod memcached;
 mod redis;
 mod tcp;
 
+pub(crate) use connect::Connect;
 pub(crate) use http::Http1;
 pub(crate) use http2::{Http2, grpc_status, requests as http2_requests};
 pub(crate) use in_order::{InOrder, Reply, Talk};
@@ -131,6 +134,9 @@ pub(crate) trait Protocol: Sized {
 
     /// Such requests are answered in any order, and fail one by one. Bytes come that belong to none of them.
     const IS_MULTIPLEXED: bool = false;
+
+    /// Nothing is sent: a connection that is ready is a request that is answered.
+    const CONNECTS_ONLY: bool = false;
 
     /// The most requests in flight on a connection.
     fn depth(&self) -> usize {

@@ -8,11 +8,16 @@ use record::time::monotonic_ns;
 
 pub(crate) struct Closed {
     choice: Choice,
+    /// Connections are the requests: none is opened before the load begins.
+    connects_only: bool,
 }
 
 impl Closed {
     pub(crate) fn new(task: &Task<'_>) -> Self {
-        Closed { choice: Choice::new(task.requests, task.plan.seed, task.share) }
+        Closed {
+            choice: Choice::new(task.requests, task.plan.seed, task.share),
+            connects_only: task.plan.protocol == record::protocol::Protocol::Connect,
+        }
     }
 }
 
@@ -20,6 +25,9 @@ impl Source for Closed {
     const IS_SCHEDULED: bool = false;
 
     fn begin<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, _start_ns: u64, now: u64) {
+        if A::CONNECTS_ONLY {
+            return worker.to_open.extend(0..worker.connections.len() as u32);
+        }
         let mut now = now;
         for slot in 0..worker.connections.len() {
             if worker.connections[slot].state == State::Idle {
@@ -30,6 +38,10 @@ impl Source for Closed {
     }
 
     fn connected<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize, now: u64) {
+        if A::CONNECTS_ONLY {
+            // Begun before the window's end, it is answered after it.
+            return worker.send_request(slot, now, now);
+        }
         if worker.is_loading() && now < worker.tally.end_ns {
             worker.fill(slot, now);
         }
@@ -45,12 +57,16 @@ impl Source for Closed {
     }
 
     fn closed<T: Transport, A: Protocol>(worker: &mut Worker<'_, Self, T, A>, slot: usize) {
-        worker.to_open.push(slot as u32);
+        worker.to_open.push_back(slot as u32);
     }
 
     #[inline]
     fn target(&mut self, requests: &Requests, _slot: usize) -> usize {
         self.choice.next(requests)
+    }
+
+    fn opens_on_demand(&self) -> bool {
+        self.connects_only
     }
 
     /// The attempt is for the connection's next request.

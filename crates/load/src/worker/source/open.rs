@@ -82,7 +82,8 @@ impl Source for Open<'_> {
         worker.source.last_failure = None;
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
-                worker.tally.left(intended_ns, now, 0);
+                let left_ns = if A::CONNECTS_ONLY { worker.connections[slot].since_ns } else { now };
+                worker.tally.left(intended_ns, left_ns, 0);
                 worker.send_request(slot, intended_ns, now);
                 worker.keep_free(slot);
             }
@@ -102,7 +103,7 @@ impl Source for Open<'_> {
         if worker.source.is_on_demand {
             worker.make_free(slot);
         } else {
-            worker.to_open.push(slot as u32);
+            worker.to_open.push_back(slot as u32);
         }
     }
 

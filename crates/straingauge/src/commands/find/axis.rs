@@ -8,6 +8,7 @@ use crate::failure::wrong_usage;
 use crate::quantity::Time;
 use analyze::axis::value_words;
 use anyhow::Result;
+use record::protocol::Protocol;
 use record::{Axis, AxisPlace, AxisPlan, FixedBandwidth, LoadPlan};
 
 /// The longest delay of an axis of delays without given values.
@@ -42,7 +43,7 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -
             plan.clients.bandwidth =
                 Some(FixedBandwidth { asked_bits_per_sec: 400_000.0, demanded_bits_per_sec: 320_000.0 });
         }
-        Axis::InFlight if plan.protocol.is_http_1() => {
+        Axis::InFlight if plan.protocol.is_http_1() || plan.protocol == Protocol::Connect => {
             return Err(wrong_usage(
                 "--axis in-flight needs several requests in flight on a connection: give --http2, or a URL of another protocol",
             ));

@@ -1,0 +1,124 @@
+//! Layers and functions that cost less: the share of a request's CPU time that is saved, from the samples of a run's points.
+
+use super::readings::PredictError;
+use crate::growth::LAYERS;
+use crate::statistics::median;
+use record::text::plain;
+use record::{Pace, Point, RunDir, names};
+
+/// Points at this share of the highest throughput, and above: what a request costs there decides the capacity.
+const NEAR: f64 = 0.8;
+/// Functions that an error lists.
+const LISTED: usize = 5;
+
+/// What is saved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cheaper {
+    /// Of each layer or function: its name (untrusted text), the share of its cost that is saved, and its cost, microseconds a request.
+    pub parts: Vec<(String, f64, f64)>,
+    /// The share of a request's CPU time that all of them save together.
+    pub saved_ratio: f64,
+    /// Points that this rests on.
+    pub n: usize,
+}
+
+impl Cheaper {
+    /// Demand of a request over today's.
+    pub fn demand_ratio(&self) -> f64 {
+        // A request that costs nothing has no capacity.
+        (1.0 - self.saved_ratio).max(0.01)
+    }
+
+    /// What is assumed.
+    pub fn words(&self) -> String {
+        let part = |(name, share, us): &(String, f64, f64)| {
+            format!("{:.0} % of {us:.1} us of {}", share * 100.0, plain(name, 60))
+        };
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
+        format!(
+            "a request saves {:.1} % of its CPU time ({}; samples of {} points near the highest throughput), and the server gains all of \
+             that: find --axis slow-down measures whether it does",
+            self.saved_ratio * 100.0,
+            parts.join(", "),
+            self.n
+        )
+    }
+}
+
+/// Whether two names mean the same layer or function.
+pub fn is_same(a: &str, b: &str) -> bool {
+    let name = |text: &str| layer(text).map_or(text.trim().to_string(), |(word, _)| word.to_string());
+    name(a) == name(b)
+}
+
+/// The asked layers and functions; layers by their word in any case, with or without hyphens.
+pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictError> {
+    let no = |words: String| Err(PredictError::Unsupported(words));
+    let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed);
+    let highest = closed().filter_map(|point| point.value(names::THROUGHPUT)).fold(0.0, f64::max);
+    let is_near = |point: &&Point| point.value(names::THROUGHPUT).is_some_and(|rate| rate >= NEAR * highest);
+    let near: Vec<(&Point, f64)> =
+        closed().filter(is_near).filter_map(|point| Some((point, whole_us(point)?))).collect();
+    if near.is_empty() {
+        return no(
+            "--cheaper needs to know where a request's CPU time goes, and the points near the highest throughput have no layers: run find as \
+             root on the server's machine"
+                .into(),
+        );
+    }
+    let mut parts = Vec::new();
+    let mut saved_ratio = 0.0;
+    for (name, share) in asked {
+        let costs: Vec<(f64, f64)> =
+            near.iter().filter_map(|(point, whole)| Some((cost_us(point, name)?, *whole))).collect();
+        let of = |value: fn(&(f64, f64)) -> f64| median(&costs.iter().map(value).collect::<Vec<_>>());
+        let Some((cost_us, ratio)) = of(|(us, _)| *us).zip(of(|(us, whole)| us / whole)) else {
+            return no(unknown(name, &near));
+        };
+        saved_ratio += share * ratio;
+        parts.push((name.trim().to_string(), *share, cost_us));
+    }
+    Ok(Cheaper { parts, saved_ratio: saved_ratio.min(1.0), n: near.len() })
+}
+
+fn layer(name: &str) -> Option<(&'static str, &'static str)> {
+    let simple = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    LAYERS.into_iter().find(|(word, _)| simple(word) == simple(name))
+}
+
+/// CPU time of a request in all layers.
+fn whole_us(point: &Point) -> Option<f64> {
+    let layers: Option<Vec<f64>> = LAYERS.iter().map(|(_, figure)| point.value(figure)).collect();
+    layers.map(|layers| layers.iter().sum()).filter(|whole: &f64| whole.is_finite() && *whole > 0.0)
+}
+
+fn cost_us(point: &Point, name: &str) -> Option<f64> {
+    if let Some((_, figure)) = layer(name) {
+        return point.value(figure);
+    }
+    let costs: Vec<f64> = point
+        .functions
+        .iter()
+        .filter(|known| known.function == name.trim())
+        .map(|known| known.us_per_request)
+        .collect();
+    (!costs.is_empty()).then(|| costs.iter().sum())
+}
+
+fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
+    let mut functions: Vec<String> = Vec::new();
+    for function in near.iter().flat_map(|(point, _)| &point.functions) {
+        let known = plain(&function.function, 60).to_string();
+        if functions.len() < LISTED && !functions.contains(&known) {
+            functions.push(known);
+        }
+    }
+    let layers: Vec<String> = LAYERS.iter().map(|(word, _)| word.to_lowercase().replace(' ', "-")).collect();
+    let functions =
+        if functions.is_empty() { "none".to_string() } else { format!("{} and others", functions.join(", ")) };
+    format!(
+        "--cheaper: '{}' is no layer ({}), and none of the functions that cost most in this run ({functions})",
+        plain(name, 60),
+        layers.join(", ")
+    )
+}

@@ -1,0 +1,66 @@
+//! No protocol: a connection that is established is an answered request.
+
+use super::{Protocol, Stream};
+use crate::connection::Connection;
+use crate::framing::{AtEnd, Fed, Malformed};
+use crate::request::Requests;
+use crate::tally::Failure;
+use crate::worker::Source;
+use record::protocol::ANSWER;
+
+/// Connections alone.
+pub(crate) struct Connect;
+
+/// Such a connection has no state of its own.
+#[derive(Default)]
+pub(crate) struct Nothing;
+
+impl Stream for Nothing {
+    fn reset(&mut self) {}
+
+    fn close(&mut self) {}
+
+    fn status(&self) -> u16 {
+        ANSWER
+    }
+
+    fn is_keep_alive(&self) -> bool {
+        false
+    }
+
+    fn at_end(&self) -> AtEnd {
+        AtEnd::Nothing
+    }
+
+    fn carry_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Protocol for Connect {
+    type Stream = Nothing;
+
+    const IS_PIPELINED: bool = false;
+
+    const CONNECTS_ONLY: bool = true;
+
+    fn put<S: Source>(&mut self, _source: &mut S, _requests: &Requests, _slot: usize, _stream: &mut Nothing) -> u32 {
+        0
+    }
+
+    fn bytes<'b, S: Source>(_: &'b S, _: &'b Requests, _: usize, _: &'b Connection<Nothing>) -> &'b [u8] {
+        &[]
+    }
+
+    fn longest<S: Source>(&self, _source: &S, _requests: &Requests) -> usize {
+        0
+    }
+
+    fn feed(&mut self, _stream: &mut Nothing, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+        Ok(Fed { used: bytes.len(), body: 0, is_complete: false })
+    }
+
+    fn failure(malformed: Malformed) -> Failure {
+        Failure::Malformed(malformed.0)
+    }
+}
