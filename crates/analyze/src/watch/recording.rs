@@ -124,7 +124,7 @@ impl Recording {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            match serde_json::from_slice::<Line>(&line) {
+            match Line::parse(&line) {
                 Ok(Line::Watch(beginning)) if number == 1 => {
                     recording.port = beginning.watching.port;
                     recording.classes = beginning.watching.classes;

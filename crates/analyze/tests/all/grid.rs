@@ -159,7 +159,7 @@ impl Law {
 
 #[test]
 fn the_failing_rate_of_a_simulated_bucket_and_thread_lies_within_its_interval() {
-    let seeds = if crate::long_run() { 100 } else { 20 };
+    let seeds = if crate::long_run() { 100 } else { 10 };
     for (name, law) in [("bucket", Law { time: 1.0 / 2000.0 }), ("thread", Law { time: 700e-6 })] {
         let (truth, mut covered, mut widths, mut rows, mut points) = (law.truth(), 0, Vec::new(), Vec::new(), 0);
         for seed in 0..seeds {

@@ -50,7 +50,7 @@ fn judged(points: &[Point], plan: &SweepPlan) -> verdict::Verdict {
 #[test]
 fn intervals_become_as_narrow_as_asked_for_and_still_hold_the_truth() {
     let server = Server { noise: 0.03, drift: 0.02, ..Server::pool(8.0, 5e-3) };
-    let seeds = if crate::long_run() { 20 } else { 4 };
+    let seeds = if crate::long_run() { 20 } else { 2 };
     let mut covered = 0;
     for seed in 0..seeds {
         let plan = wanted(0.08, 3600);

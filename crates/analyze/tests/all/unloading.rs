@@ -9,7 +9,7 @@ use record::scenario::{FindRun, SweepPlan};
 use record::{DoubtKind, Figure, Origin, Point, RunKind, Sweep, names};
 
 fn seeds() -> u64 {
-    if crate::long_run() { 60 } else { 10 }
+    if crate::long_run() { 60 } else { 5 }
 }
 
 /// Asserts a claim of 95 % confidence over all seeds: one in twenty may miss it, of few none. A miss says why.

@@ -15,6 +15,16 @@ pub enum Line {
     Reading(Box<Taken>),
 }
 
+impl Line {
+    /// Reads a line. Here and not where it is called, as reading it is half a megabyte of code.
+    ///
+    /// # Errors
+    /// The text is no line of a watch, or a part of it has another type.
+    pub fn parse(text: &[u8]) -> Result<Line, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+}
+
 /// The first line of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
