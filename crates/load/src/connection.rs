@@ -8,6 +8,7 @@ pub(crate) struct UnderWay {
     pub(crate) intended_ns: u64,
     pub(crate) since_ns: u64,
     pub(crate) first_byte_ns: u64,
+    pub(crate) part_ns: u64,
     pub(crate) target: u32,
 }
 
@@ -96,8 +97,8 @@ impl<F> Connection<F> {
     /// The request that is described here.
     #[inline]
     pub(crate) fn under_way(&self) -> UnderWay {
-        let Connection { intended_ns, since_ns, first_byte_ns, target, .. } = *self;
-        UnderWay { intended_ns, since_ns, first_byte_ns, target }
+        let Connection { intended_ns, since_ns, first_byte_ns, part_ns, target, .. } = *self;
+        UnderWay { intended_ns, since_ns, first_byte_ns, part_ns, target }
     }
 
     /// Describes another request.
@@ -107,6 +108,7 @@ impl<F> Connection<F> {
             intended_ns: self.intended_ns,
             since_ns: self.since_ns,
             first_byte_ns: self.first_byte_ns,
+            part_ns: self.part_ns,
             target: self.target,
         } = request;
     }

@@ -343,6 +343,38 @@ fn a_reset_stream_fails_its_request_only() {
 }
 
 #[test]
+fn gaps_between_the_parts_of_each_stream_are_timed_though_streams_take_turns() {
+    const GAP: Duration = Duration::from_millis(20);
+    // Three parts of each of two responses: the gap of a stream is two pauses, that of the connection one.
+    let server = speaking(|stream, requests| {
+        let _ = stream.set_nodelay(true);
+        let mut peer = Peer::new(stream, &[])?;
+        loop {
+            let streams = [peer.request()?, peer.request()?];
+            requests.fetch_add(2, Ordering::SeqCst);
+            for stream in streams {
+                peer.say(&frame(HEADERS, END_HEADERS, stream, &[0x88]))?;
+            }
+            for part in 0..3 {
+                for stream in streams {
+                    std::thread::sleep(GAP);
+                    let flags = if part == 2 { END_STREAM } else { 0 };
+                    // Two frames, read together: one part.
+                    peer.say(&[frame(DATA, 0, stream, b"data: "), frame(DATA, flags, stream, b"x\n\n")].concat())?;
+                }
+            }
+        }
+    });
+    let mut plan = LoadPlan { connections: 1, ..http2(2, server.address) };
+    plan.clients.times_parts = true;
+    let result = run(&plan);
+    let (outcomes, gaps) = (result.counts.outcomes, &result.counts.times.part_gap);
+    assert!(outcomes.ok > 0 && !gaps.is_empty(), "{outcomes:?} {:?}", result.first_errors);
+    assert!(gaps.len() <= 2 * outcomes.ok, "{} gaps of {outcomes:?}", gaps.len());
+    assert!(gaps.max_ns() >= Some(2 * GAP.as_nanos() as u64 * 9 / 10), "{:?}", gaps.max_ns());
+}
+
+#[test]
 fn requests_beyond_goaway_are_refused_and_the_connection_is_opened_again() {
     let server = speaking(|stream, requests| {
         let mut peer = Peer::new(stream, &[])?;

@@ -13,7 +13,7 @@ pub enum Protocol {
     Http,
     /// HTTP/2.
     Http2(Http2Plan),
-    /// Unary calls of gRPC over HTTP/2. Method, target, header fields and body are those of the plan.
+    /// Calls of gRPC with one message, over HTTP/2. Method, target, header fields and body are those of the plan.
     Grpc(GrpcPlan),
     /// Redis' protocol (RESP2; replies of RESP3 are read too).
     Redis(RedisPlan),
@@ -34,7 +34,7 @@ pub struct Http2Plan {
     pub streams: u32,
 }
 
-/// Unary calls of gRPC.
+/// Calls of gRPC with one message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -98,6 +98,9 @@ pub struct MemcachedPlan {
     pub keyspace: Keyspace,
     /// Keys in each get; at least 1.
     pub keys_per_get: u32,
+    /// Meta commands (`mg`, `ms`) instead of `get` and `set`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_meta: bool,
     /// Requests in flight on a connection; at least 1.
     pub pipeline: u32,
 }

@@ -4,12 +4,14 @@
 //! everything else there. Only what the report needs, in a few hundred lines, instead of a charting library: those draw
 //! nothing without script, or draw raster-minded SVG with fixed colours.
 
+mod bars;
 mod labels;
 mod rows;
 mod scale;
 mod svg;
 
-pub use rows::Row;
+pub use bars::{Bar, bars};
+pub use rows::{Cell, Row};
 
 pub use scale::Scale;
 

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use load::replies::memcached::Memcached;
+use load::replies::memcached::{META, Memcached};
 use load::replies::resp::{MAX_DEPTH, Resp};
 use load::replies::{Fed, Malformed};
 
@@ -47,6 +47,8 @@ fuzz_target!(|data: &[u8]| {
     let (keys, size) = (u32::from(choice & 3), usize::from(choice >> 2).max(1));
     for size in [1, size] {
         assert_eq!(resp(bytes, size), resp(bytes, usize::MAX));
-        assert_eq!(memcached(keys, bytes, size), memcached(keys, bytes, usize::MAX));
+        for asked in [keys, keys | META] {
+            assert_eq!(memcached(asked, bytes, size), memcached(asked, bytes, usize::MAX));
+        }
     }
 });

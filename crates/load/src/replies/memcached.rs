@@ -1,8 +1,10 @@
-//! Replies of memcached's text protocol, as in its `doc/protocol.txt`.
+//! Replies of memcached's text protocol, classic and meta, as in its `doc/protocol.txt`.
 
 use super::{Fed, Line, Malformed, Wanted, first_word, number, of_another_protocol};
 use record::protocol::{ANSWER, MISS, NOT_STORED, memcached_error};
 
+/// In the number of keys asked for: with meta commands, one for each key.
+pub const META: u32 = 1 << 31;
 /// More bytes in a value than any server is set up for.
 const MAX_VALUE_BYTES: u64 = 1 << 30;
 
@@ -24,6 +26,8 @@ pub struct Memcached {
     line: Line,
     /// Values so far.
     values: u32,
+    /// Meta commands that are answered so far.
+    answers: u32,
     status: u16,
     has_started: bool,
 }
@@ -34,6 +38,7 @@ impl Memcached {
         self.step = Step::Line;
         self.line.clear();
         self.values = 0;
+        self.answers = 0;
         self.status = 0;
         self.has_started = false;
     }
@@ -53,9 +58,9 @@ impl Memcached {
         self.line.text()
     }
 
-    /// Takes the next bytes of the connection. `keys`: how many were asked for; 0 for a command that is answered by one
-    /// line. After an error or a complete reply, call [`Memcached::reset`] before the next call.
-    pub fn feed(&mut self, keys: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
+    /// Takes the next bytes of the connection. `asked`: for how many keys; 0 for a command that is answered by one line; with
+    /// [`META`] in meta commands. After an error or a complete reply, call [`Memcached::reset`] before the next call.
+    pub fn feed(&mut self, asked: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
         let mut fed = Fed::default();
         loop {
             let rest = &bytes[fed.used..];
@@ -74,7 +79,7 @@ impl Memcached {
                     let (used, is_complete) = self.line.feed(rest)?;
                     fed.used += used;
                     if is_complete {
-                        self.take_line(keys)?;
+                        self.take_line(asked)?;
                     }
                 }
                 Step::Value(left) => {
@@ -90,16 +95,38 @@ impl Memcached {
                     }
                     fed.used += 1;
                     self.step = if left == 2 { Step::End(1) } else { Step::Line };
+                    if left == 1 && asked & META != 0 {
+                        self.answer(asked & !META, ANSWER);
+                    }
                 }
                 Step::Done => {}
             }
         }
     }
 
-    fn take_line(&mut self, keys: u32) -> Result<(), Malformed> {
+    /// One of the meta commands for `keys` keys is answered. The gravest status of all is that of the reply.
+    fn answer(&mut self, keys: u32, status: u16) {
+        self.answers += 1;
+        self.status = self.status.max(status);
+        self.step = if self.answers >= keys { Step::Done } else { Step::Line };
+        if self.step == Step::Line {
+            self.line.clear();
+        }
+    }
+
+    fn take_line(&mut self, asked: u32) -> Result<(), Malformed> {
+        let (keys, is_meta) = (asked & !META, asked & META != 0);
         let text = self.line.text();
         let status = match first_word(text) {
-            b"VALUE" if keys > 0 => return self.begin_value(keys),
+            b"VA" if is_meta && keys > 0 => return self.begin_value(keys, 1),
+            b"EN" if is_meta && keys > 0 => MISS,
+            b"HD" if is_meta && keys == 0 => ANSWER,
+            b"NF" if is_meta && keys == 0 => MISS,
+            b"NS" | b"EX" if is_meta && keys == 0 => NOT_STORED,
+            word @ (b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR") => memcached_error(word),
+            _ if text.starts_with(b"HTTP/") => return Err(of_another_protocol(b'H', Wanted::Memcached)),
+            _ if is_meta => return Err(of_another_protocol(b'?', Wanted::Memcached)),
+            b"VALUE" if keys > 0 => return self.begin_value(keys, 3),
             b"END" if keys > 0 => {
                 if self.values < keys {
                     MISS
@@ -110,22 +137,25 @@ impl Memcached {
             b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" if keys == 0 => ANSWER,
             b"NOT_FOUND" if keys == 0 => MISS,
             b"NOT_STORED" | b"EXISTS" if keys == 0 => NOT_STORED,
-            word @ (b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR") => memcached_error(word),
-            _ if text.starts_with(b"HTTP/") => return Err(of_another_protocol(b'H', Wanted::Memcached)),
             _ => return Err(of_another_protocol(b'?', Wanted::Memcached)),
         };
-        self.status = status;
-        self.step = Step::Done;
+        if is_meta {
+            self.answer(keys, status);
+        } else {
+            self.status = status;
+            self.step = Step::Done;
+        }
         Ok(())
     }
 
-    /// `VALUE key flags bytes`, with a number for compare-and-swap after it where that was asked for.
-    fn begin_value(&mut self, keys: u32) -> Result<(), Malformed> {
+    /// `VALUE key flags bytes`, with a number for compare-and-swap after it where that was asked for; in meta `VA bytes flags`.
+    /// `place` is that of the bytes.
+    fn begin_value(&mut self, keys: u32, place: usize) -> Result<(), Malformed> {
         // A key has up to 250 bytes, of which the first are kept: a long one hides the length.
         if !self.line.is_whole() {
             return Err(Malformed("a line of the reply is longer than those of the keys that were asked for"));
         }
-        let length = self.line.text().split(|byte| *byte == b' ').nth(3).and_then(number);
+        let length = self.line.text().split(|byte| *byte == b' ').nth(place).and_then(number);
         match length {
             None => return Err(Malformed("the length of a value in the reply is not a number")),
             Some(length) if length > MAX_VALUE_BYTES => {
@@ -175,6 +205,14 @@ mod tests {
             (0, "NOT_STORED\r\n", NOT_STORED),
             (0, "ERROR\r\n", memcached_error(b"ERROR")),
             (1, "SERVER_ERROR out of memory\r\n", memcached_error(b"SERVER_ERROR")),
+            (META | 1, "VA 3\r\nabc\r\n", ANSWER),
+            (META | 1, "VA 0 f30 c7\r\n\r\n", ANSWER),
+            (META | 1, "EN\r\n", MISS),
+            (META | 2, "EN\r\nVA 2\r\nEN\r\n", MISS),
+            (META | 3, "VA 1\r\nx\r\nSERVER_ERROR busy\r\nEN\r\n", memcached_error(b"SERVER_ERROR")),
+            (META, "HD\r\n", ANSWER),
+            (META, "NS\r\n", NOT_STORED),
+            (META, "ERROR\r\n", memcached_error(b"ERROR")),
         ] {
             let used = text.len();
             let (read_to, _, found) = read(keys, text.as_bytes(), usize::MAX).unwrap();
@@ -185,6 +223,10 @@ mod tests {
     #[test]
     fn what_is_no_reply_is_refused_in_words() {
         let endless = "x".repeat(100_000);
+        for text in ["END\r\n", "VALUE a 0 1\r\nx\r\n", "HD\r\n"] {
+            assert!(read(META | 1, text.as_bytes(), 1).is_err(), "no answer to a meta command: {text}");
+        }
+        assert!(read(1, b"EN\r\n", 1).is_err() && read(1, b"VA 1\r\n", 1).is_err());
         for (text, words) in [
             ("HTTP/1.1 400 Bad Request\r\n", "answered HTTP"),
             ("-ERR unknown command\r\n", "Redis"),
@@ -209,6 +251,8 @@ mod tests {
             3 => "[a-z]{0,9}\r\n".prop_map(String::into_bytes),
             2 => Just(b"END\r\n".to_vec()),
             1 => Just(b"STORED\r\n".to_vec()),
+            1 => Just(b"VA 2\r\nab\r\n".to_vec()),
+            1 => Just(b"EN\r\n".to_vec()),
             1 => any::<u8>().prop_map(|byte| vec![byte]),
         ];
         prop::collection::vec(token, 0..20).prop_map(|tokens| tokens.concat())
@@ -216,7 +260,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn splitting_changes_nothing(bytes in likely(), keys in 0u32..3, size in 1usize..9) {
+        fn splitting_changes_nothing(bytes in likely(), keys in 0u32..3, is_meta: bool, size in 1usize..9) {
+            let keys = if is_meta { keys | META } else { keys };
             prop_assert_eq!(read(keys, &bytes, size), read(keys, &bytes, usize::MAX));
         }
     }

@@ -115,11 +115,12 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Bytes of a body came: a part of the response, however many events or chunks are in it.
     #[inline]
-    fn part_came(&mut self, slot: usize, now: u64) {
+    pub(super) fn part_came(&mut self, slot: usize, now: u64) {
         if self.task.plan.clients.times_parts {
             let connection = &mut self.connections[slot];
             let before_ns = std::mem::replace(&mut connection.part_ns, now.max(1));
-            if before_ns > 0 {
+            // What is read together is one part.
+            if before_ns > 0 && before_ns < now {
                 self.tally.part_came(connection.intended_ns, now, now.saturating_sub(before_ns));
             }
         }

@@ -51,7 +51,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let target = self.protocol.put(&mut self.source, self.task.requests, slot, &mut connection.stream);
         connection.requests = connection.requests.wrapping_add(1);
         connection.set(LAST_REQUEST, limit != 0 && u64::from(connection.requests) >= limit);
-        let request = UnderWay { intended_ns, since_ns: now, first_byte_ns: 0, target };
+        let request = UnderWay { intended_ns, since_ns: now, first_byte_ns: 0, part_ns: 0, target };
         if A::IS_MULTIPLEXED || connection.state == State::Busy {
             connection.stream.push(request);
         }
@@ -90,6 +90,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                     at += fed.used;
                     let is_response = !A::IS_MULTIPLEXED || self.turn(slot);
                     self.received(slot, now, fed.used, fed.body);
+                    if fed.body > 0 && is_response {
+                        self.part_came(slot, now);
+                    }
                     if fed.is_complete && is_response {
                         self.request_over(slot, now);
                     } else if is_response && self.connections[slot].first_byte_ns == 0 {

@@ -426,7 +426,7 @@ impl Tracer {
         let traffic = self.traffic.as_mut()?;
         for look in self.programs.looks() {
             let kept = look.head.get(..look.kept as usize).filter(|head| !head.is_empty());
-            super::traffic::add(traffic, kept);
+            super::traffic::add(traffic, kept, look.bytes);
         }
         self.traffic
     }

@@ -30,22 +30,32 @@ pub enum Content {
         /// Commands that begin in it.
         commands: u32,
     },
+    /// memcached.
+    Memcached {
+        /// Commands that begin in it.
+        commands: u32,
+    },
     /// HTTP/2.
-    Http2,
+    Http2 {
+        /// Streams that begin in it.
+        streams: u32,
+    },
     /// TLS.
     Tls,
     /// None of these.
     Other,
 }
 
-/// Adds a read with these first bytes; `None` where they could not be read.
-pub fn add(traffic: &mut Traffic, head: Option<&[u8]>) {
+/// Adds a read of so many bytes with these first ones; `None` where they could not be read.
+pub fn add(traffic: &mut Traffic, head: Option<&[u8]>, bytes: u32) {
     traffic.looked_into += 1;
     let Some(head) = head else {
         traffic.hidden += 1;
         return;
     };
-    match content(head) {
+    let content = content(head);
+    traffic.requests += whole(content.requests(), head.len().min(LOOK_BYTES), bytes as usize);
+    match content {
         Content::Http1 { requests, has_body, expects, is_websocket } => {
             *(if requests > 1 { &mut traffic.pipelined } else { &mut traffic.http1 }) += 1;
             traffic.uploads += u64::from(has_body);
@@ -53,26 +63,49 @@ pub fn add(traffic: &mut Traffic, head: Option<&[u8]>) {
             traffic.websockets += u64::from(is_websocket);
         }
         Content::Redis { commands } => *(if commands > 1 { &mut traffic.pipelined } else { &mut traffic.redis }) += 1,
-        Content::Http2 => traffic.http2 += 1,
+        Content::Memcached { commands } => {
+            *(if commands > 1 { &mut traffic.pipelined } else { &mut traffic.memcached }) += 1;
+        }
+        Content::Http2 { .. } => traffic.http2 += 1,
         Content::Tls => traffic.tls += 1,
         Content::Other => traffic.other += 1,
     }
 }
 
+impl Content {
+    /// Requests, commands or streams that begin in it.
+    fn requests(self) -> u32 {
+        match self {
+            Content::Http1 { requests, .. } => requests,
+            Content::Redis { commands } | Content::Memcached { commands } => commands,
+            Content::Http2 { streams } => streams,
+            Content::Tls | Content::Other => 0,
+        }
+    }
+}
+
+/// How many a whole read holds, if there are so many in its first bytes, of which the last is cut halfway on average.
+fn whole(found: u32, kept: usize, bytes: usize) -> u64 {
+    if kept == 0 || bytes <= kept || found < 2 {
+        return u64::from(found);
+    }
+    ((f64::from(found) - 0.5) * bytes as f64 / kept as f64).round() as u64
+}
+
 /// The meaning of the counts of requests on this port, where they are not those of requests.
 pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
     let of = |count: u64| format!("{count} of {} reads looked into", traffic.looked_into);
+    let about = traffic.requests_per_read().map(|each| format!(", about {each:.1} each")).unwrap_or_default();
+    let streams = format!(
+        "each change of direction counts as a request, whose streams are not told apart{about}; bytes and CPU time are exact: take requests \
+         from the server's log"
+    );
+    let pipelined = format!(
+        "those that one read takes in count as one{about}; bytes and CPU time are exact: take requests from the server's log"
+    );
     let cases = [
-        (
-            traffic.http2,
-            "HTTP/2 is spoken here",
-            "each change of direction counts as a request, streams are not told apart; bytes and CPU time are exact: take requests from the server's log",
-        ),
-        (
-            traffic.pipelined,
-            "requests are pipelined here",
-            "those that one read takes in count as one; bytes and CPU time are exact: take requests from the server's log",
-        ),
+        (traffic.http2, "HTTP/2 is spoken here", streams.as_str()),
+        (traffic.pipelined, "requests are pipelined here", pipelined.as_str()),
         (
             traffic.expecting,
             "uploads wait for leave here (Expect: 100-continue)",
@@ -105,6 +138,10 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
 const METHODS: [&[u8]; 9] =
     [b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"CONNECT ", b"TRACE "];
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+/// Its length with what follows.
+const PREFACE_BYTES: usize = 24;
+/// HEADERS of HTTP/2.
+const HEADERS: u8 = 1;
 /// The begin of version 2 of the PROXY protocol; its length is at 14.
 const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -112,7 +149,8 @@ const PROXY_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 pub fn content(head: &[u8]) -> Content {
     let head = behind_proxy_line(&head[..head.len().min(LOOK_BYTES)]);
     if is_beginning_of(head, PREFACE) {
-        return Content::Http2;
+        let frames = head.get(PREFACE_BYTES..).unwrap_or_default();
+        return Content::Http2 { streams: streams(frames).unwrap_or(0) };
     }
     if METHODS.iter().any(|method| is_beginning_of(head, method)) {
         return requests(head);
@@ -121,8 +159,10 @@ pub fn content(head: &[u8]) -> Content {
         // Content type 20 to 23 and version 3.x (RFC 8446, section 5.1); a server may read no more than that at first.
         [20..=23, 3, 0..=4, ..] => Content::Tls,
         [b'*', b'1'..=b'9', ..] => commands(head).map_or(Content::Other, |commands| Content::Redis { commands }),
-        _ if is_frames(head) => Content::Http2,
-        _ => Content::Other,
+        _ => {
+            let of_memcached = || memcached(head).map(|commands| Content::Memcached { commands });
+            streams(head).map(|streams| Content::Http2 { streams }).or_else(of_memcached).unwrap_or(Content::Other)
+        }
     }
 }
 
@@ -213,10 +253,38 @@ fn commands(head: &[u8]) -> Option<u32> {
     Some(commands)
 }
 
-/// Whether these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte to the last one read.
-fn is_frames(head: &[u8]) -> bool {
+/// Counts commands of memcached's text protocol, the last perhaps cut; `None` where they are something else.
+fn memcached(head: &[u8]) -> Option<u32> {
+    const STORES: [&[u8]; 7] = [b"set", b"add", b"replace", b"append", b"prepend", b"cas", b"ms"];
+    const OTHERS: [&[u8]; 12] =
+        [b"get", b"gets", b"gat", b"gats", b"delete", b"incr", b"decr", b"touch", b"mg", b"md", b"ma", b"mn"];
+    let (mut rest, mut commands) = (head, 0);
+    while !rest.is_empty() {
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let mut words = rest[..end.unwrap_or(rest.len())].trim_ascii_end().split(|byte| *byte == b' ');
+        let name = words.next()?;
+        let stores = STORES.contains(&name);
+        if !stores && !OTHERS.contains(&name) {
+            // A word that is cut.
+            return (end.is_none() && commands > 0).then_some(commands + 1);
+        }
+        commands += 1;
+        let Some(end) = end else { break };
+        rest = &rest[end + 1..];
+        if stores {
+            let length = words.nth(if name == b"ms" { 1 } else { 3 })?;
+            let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
+            // The value, and the end of its line.
+            rest = rest.get(length.checked_add(2)?..).unwrap_or_default();
+        }
+    }
+    (commands > 0).then_some(commands)
+}
+
+/// Counts the streams that begin, if these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte to the last one read.
+fn streams(head: &[u8]) -> Option<u32> {
     let mut rest = head;
-    let mut whole = 0;
+    let (mut whole, mut streams) = (0, 0);
     while let [a, b, c, kind, _, stream @ ..] = rest {
         let Some(stream) = stream.first_chunk::<4>() else { break };
         let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
@@ -233,12 +301,13 @@ fn is_frames(head: &[u8]) -> bool {
             _ => false,
         };
         if !is_sound {
-            return false;
+            return None;
         }
         whole += 1;
+        streams += u32::from(*kind == HEADERS);
         rest = rest.get(9 + length..).unwrap_or_default();
     }
-    whole > 0
+    (whole > 0).then_some(streams)
 }
 
 #[cfg(test)]
@@ -272,10 +341,14 @@ mod tests {
 
     #[test]
     fn other_protocols_are_known_by_their_beginnings() {
-        assert_eq!(content(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Content::Http2);
-        assert_eq!(content(&[0, 0, 0, 4, 1, 0, 0, 0, 0]), Content::Http2, "an acknowledgement of settings");
+        let http2 = |streams| Content::Http2 { streams };
+        assert_eq!(content(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2(0));
+        let opening = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0, 0, 1, 1, 5, 0, 0, 0, 1, 0x82]].concat();
+        assert_eq!(content(&opening), http2(1));
+        assert_eq!(content(&[0, 0, 0, 4, 1, 0, 0, 0, 0]), http2(0), "an acknowledgement of settings");
         let mut request = vec![0, 0, 2, 1, 5, 0, 0, 0, 3, 0x82, 0x86];
-        assert_eq!(content(&request), Content::Http2);
+        assert_eq!(content(&request), http2(1));
+        assert_eq!(content(&request.repeat(5)), http2(5));
         request.extend([0, 0, 1, 77, 0, 0, 0, 0, 0]);
         assert_eq!(content(&request), Content::Other, "no such frame follows");
         assert_eq!(content(&[22, 3, 1, 2, 0, 1]), Content::Tls);
@@ -288,6 +361,12 @@ mod tests {
         assert_eq!(content(b"*1\r\n$4\r\nPINGPONG"), Content::Other);
         assert_eq!(content(b"*1 is no command"), Content::Other);
         assert_eq!(content(b""), Content::Other);
+        let memcached = |commands| Content::Memcached { commands };
+        assert_eq!(content(b"get a b c\r\n"), memcached(1));
+        assert_eq!(content(b"set a 0 0 5\r\nget x\r\nmg b v\r\nms c 1\r\nz\r\nge"), memcached(4), "the last is cut");
+        assert_eq!(content(b"set a 0 0 5000\r\nxxxx"), memcached(1));
+        assert_eq!(content(b"set a 0 0 -5\r\nxxxx"), Content::Other);
+        assert_eq!(content(b"getting somewhere\r\n"), Content::Other);
     }
 
     #[test]
@@ -303,10 +382,10 @@ mod tests {
     #[test]
     fn what_cannot_be_split_is_said_with_its_size() {
         let mut traffic = Traffic::default();
-        add(&mut traffic, Some(b"GET / HTTP/1.1\r\n\r\n"));
+        add(&mut traffic, Some(b"GET / HTTP/1.1\r\n\r\n"), 18);
         assert!(doubts(&traffic).is_empty());
-        add(&mut traffic, Some(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
-        add(&mut traffic, None);
+        add(&mut traffic, Some(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 24);
+        add(&mut traffic, None, 100);
         let doubts = doubts(&traffic);
         assert_eq!(doubts.len(), 1);
         assert_eq!(doubts[0].what, "HTTP/2 is spoken here (1 of 3 reads looked into)");
@@ -317,9 +396,24 @@ mod tests {
         #[test]
         fn any_bytes_are_something(head in prop::collection::vec(any::<u8>(), 0..2000)) {
             let mut traffic = Traffic::default();
-            add(&mut traffic, Some(&head));
-            let parts = traffic.http1 + traffic.redis + traffic.pipelined + traffic.http2 + traffic.tls + traffic.other;
+            add(&mut traffic, Some(&head), head.len() as u32);
+            let parts = traffic.http1 + traffic.redis + traffic.memcached + traffic.pipelined + traffic.http2 + traffic.tls + traffic.other;
             prop_assert_eq!(parts, 1);
+        }
+
+        #[test]
+        fn any_words_after_a_store_are_read(tail in "[0-9a-z \r\n]{0,60}") {
+            let _ = content(format!("set a 0 0 {tail}").as_bytes());
+        }
+
+        #[test]
+        fn commands_beyond_the_first_kibibyte_are_reckoned_in(commands in 1usize..2000, length in 0usize..90) {
+            let one = format!("*2\r\n$3\r\nGET\r\n${length}\r\n{}\r\n", "k".repeat(length));
+            let read = one.repeat(commands);
+            let mut traffic = Traffic::default();
+            add(&mut traffic, Some(&read.as_bytes()[..read.len().min(LOOK_BYTES)]), read.len() as u32);
+            let found = traffic.requests_per_read().expect("it was looked into") / commands as f64;
+            prop_assert!((0.85..1.15).contains(&found), "{} of {}", traffic.requests, commands);
         }
 
         #[test]

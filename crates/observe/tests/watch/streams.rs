@@ -63,6 +63,8 @@ fn a_chunk_of_pipelined_requests_is_one_and_its_bytes_are_exact() {
     let reading = watcher.read();
     let traffic = reading.traffic.expect("reads are looked into");
     assert!(traffic.pipelined > 0 && traffic.pipelined + traffic.http1 == traffic.looked_into, "{traffic:?}");
+    // Four a read, unless one read takes in less or more of them.
+    assert!(traffic.requests_per_read().is_some_and(|each| (3.0..5.0).contains(&each)), "{traffic:?}");
     says(&watcher, "pipelined");
     let all = reading.all();
     assert_eq!(all.requests, 50, "a read is a request: what it holds is not seen");

@@ -411,8 +411,12 @@ pub struct Traffic {
     pub http1: u64,
     /// One command of Redis (RESP), or its beginning.
     pub redis: u64,
-    /// Several requests of HTTP/1 or commands of Redis at once: they count as one.
+    /// One command of memcached, or its beginning.
+    pub memcached: u64,
+    /// Several requests of HTTP/1 or commands at once: they count as one.
     pub pipelined: u64,
+    /// Requests, commands and streams that began in all of these and in `http2`, by their first KiB.
+    pub requests: u64,
     /// Those of `http1` and `pipelined` with a body.
     pub uploads: u64,
     /// Those of `uploads` where the client waits for permission (`Expect: 100-continue`), so each counts twice.
@@ -427,6 +431,15 @@ pub struct Traffic {
     pub other: u64,
     /// Reads whose buffer is not visible, as those of io_uring.
     pub hidden: u64,
+}
+
+impl Traffic {
+    /// How many requests, commands or streams a read holds that is counted as one request: the mean of the reads looked into. `None` where
+    /// most of them could not be read.
+    pub fn requests_per_read(&self) -> Option<f64> {
+        let known = self.http1 + self.redis + self.memcached + self.pipelined + self.http2;
+        (known > 0 && 2 * known >= self.looked_into).then(|| self.requests as f64 / known as f64)
+    }
 }
 
 impl Reading {

@@ -69,12 +69,15 @@ fn requests(out: &mut String, frame: &Screen<'_>) {
         let _ = writeln!(out, "requests  {NOT_MEASURED}: they are not counted");
         return;
     };
-    let pipelined = frame.now.traffic.filter(|traffic| traffic.pipelined > 0);
+    let each = frame.now.traffic.filter(|traffic| traffic.pipelined + traffic.http2 > 0);
+    let each = each.and_then(|traffic| traffic.requests_per_read());
+    let together =
+        each.map(|each| format!(" (about {}/s: {each:.1} in a read)", format_si(each * all.requests_per_sec)));
     let _ = writeln!(
         out,
         "requests  {}/s{}  in {}/s  out {}/s  CPU {} us each",
         format_si(all.requests_per_sec),
-        pipelined.map_or("", |_| " (pipelined: those of one read count as one)"),
+        together.unwrap_or_default(),
         format_bytes(all.bytes_in_per_sec),
         format_bytes(all.bytes_out_per_sec),
         number(all.cpu_us_per_request),

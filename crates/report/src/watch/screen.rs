@@ -360,6 +360,7 @@ fn traffic(out: &mut String, now: &Reading) {
     let kinds = [
         ("HTTP/1", traffic.http1),
         ("Redis", traffic.redis),
+        ("memcached", traffic.memcached),
         ("pipelined", traffic.pipelined),
         ("uploads", traffic.uploads),
         ("of them expecting leave", traffic.expecting),

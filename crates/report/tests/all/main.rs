@@ -9,6 +9,7 @@ mod doubt;
 #[path = "../../../analyze/tests/all/fixture.rs"]
 mod fixture;
 mod golden;
+mod markup;
 mod metrics;
 mod person;
 mod predict;

@@ -24,7 +24,8 @@ pub struct ProtocolOptions {
     pub http2: bool,
     /// Call this method of gRPC, as package.Service/Method
     ///
-    /// Unary. The message is --body or --body-file: JSON with --descriptor-set, else its bytes. [default: an empty message]
+    /// It takes one message and answers with one or a stream (--parts times its gaps). The message is --body or --body-file: JSON with
+    /// --descriptor-set, else its bytes. [default: an empty message]
     #[arg(long, value_name = "METHOD")]
     pub grpc: Option<String>,
     /// gRPC: where the message's type is described
@@ -64,6 +65,9 @@ pub struct ProtocolOptions {
     /// memcached: keys in each get [default: {keys_per_get}]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub keys_per_get: Option<Count>,
+    /// memcached: send meta commands (mg and ms) instead of get and set
+    #[arg(long)]
+    pub meta: bool,
     /// tcp: send this, as 'ping\r\n'
     ///
     /// \r, \n, \t, \0, \\ and \xNN stand for bytes.
@@ -76,4 +80,4 @@ pub struct ProtocolOptions {
     pub expect: Option<String>,
 }
 overlay!(ProtocolOptions; grpc, descriptor_set, streams, pipeline, keys, zipf, value_size, read_share, keys_per_get, send, expect; lists command;
-    switches connect_only, http2);
+    switches connect_only, http2, meta);

@@ -78,8 +78,8 @@ fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
             known.join(", ")
         )));
     };
-    if found.is_client_streaming() || found.is_server_streaming() {
-        return Err(wrong_usage(format!("{method} has a stream of messages: name a unary method")));
+    if found.is_client_streaming() {
+        return Err(wrong_usage(format!("{method} takes a stream of messages: name a method that takes one")));
     }
     Ok(found.input())
 }
@@ -106,7 +106,8 @@ mod tests {
         ServiceDescriptorProto,
     };
 
-    /// `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item) returns (stream Item); }` of the package shop, with
+    /// `service Cart { rpc Add (Item) returns (Item); rpc Watch (Item) returns (stream Item);
+    /// rpc Fill (stream Item) returns (Item); }` of the package shop, with
     /// `message Item { string name = 1; uint32 count = 2; }`.
     fn shop() -> Vec<u8> {
         let field = |name: &str, number, of: Type| FieldDescriptorProto {
@@ -116,11 +117,12 @@ mod tests {
             r#type: Some(of.into()),
             ..Default::default()
         };
-        let method = |name: &str, is_stream| MethodDescriptorProto {
+        let method = |name: &str, takes_stream, gives_stream| MethodDescriptorProto {
             name: Some(name.into()),
             input_type: Some(".shop.Item".into()),
             output_type: Some(".shop.Item".into()),
-            server_streaming: Some(is_stream),
+            client_streaming: Some(takes_stream),
+            server_streaming: Some(gives_stream),
             ..Default::default()
         };
         let item = DescriptorProto {
@@ -130,7 +132,7 @@ mod tests {
         };
         let cart = ServiceDescriptorProto {
             name: Some("Cart".into()),
-            method: vec![method("Add", false), method("Watch", true)],
+            method: vec![method("Add", false, false), method("Watch", false, true), method("Fill", true, false)],
             ..Default::default()
         };
         let file = FileDescriptorProto {
@@ -153,14 +155,15 @@ mod tests {
         let item = || input(&file, "shop.Cart/Add").unwrap();
         assert_eq!(encoded(item(), br#"{"name": "pen", "count": 300}"#).unwrap(), b"\x0a\x03pen\x10\xac\x02");
         assert_eq!(encoded(item(), b"").unwrap(), b"");
+        assert_eq!(input(&file, "shop.Cart/Watch").unwrap().full_name(), "shop.Item", "it is answered by a stream");
         for json in ["{", "[]", r#"{"names": "pen"}"#, r#"{"count": "x"}"#, "{} {}"] {
             let why = encoded(item(), json.as_bytes()).unwrap_err().to_string();
             assert!(why.contains("no shop.Item in JSON") && !why.contains('\n'), "{why}");
         }
         for (file, method, words) in [
             (&file, "shop.Card/Add", "it has shop.Cart"),
-            (&file, "shop.Cart/Ad", "it has Add, Watch"),
-            (&file, "shop.Cart/Watch", "stream"),
+            (&file, "shop.Cart/Ad", "it has Add, Watch, Fill"),
+            (&file, "shop.Cart/Fill", "takes a stream"),
             (&other, "shop.Cart/Add", "descriptor_set_out"),
         ] {
             let why = input(file, method).unwrap_err().to_string();

@@ -17,7 +17,7 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
         return Ok(Protocol::Connect);
     }
     let redis = [(!asked.command.is_empty(), "--command")];
-    let memcached = [(asked.keys_per_get.is_some(), "--keys-per-get")];
+    let memcached = [(asked.keys_per_get.is_some(), "--keys-per-get"), (asked.meta, "--meta")];
     let tcp = [(asked.send.is_some(), "--send"), (asked.expect.is_some(), "--expect")];
     let keyspace = [
         (asked.keys.is_some(), "--keys"),
@@ -89,6 +89,7 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
         Scheme::Memcached => Protocol::Memcached(MemcachedPlan {
             keyspace: keyspace_of(asked)?,
             keys_per_get: at_least_one("--keys-per-get", asked.keys_per_get, defaults::KEYS_PER_GET)?,
+            is_meta: asked.meta,
             pipeline,
         }),
         Scheme::Tcp => {
@@ -111,7 +112,6 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
         (clients.read_rate.is_some(), "--read-rate"),
         (clients.asked_bandwidth.is_some(), "--asked-bandwidth"),
         (clients.close_first.is_some(), "--close-first"),
-        (clients.parts, "--parts"),
     ];
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
@@ -120,7 +120,7 @@ fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
 fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
     let ProtocolOptions { connect_only: _, http2, grpc, descriptor_set, streams, .. } = &options.protocol;
     let ProtocolOptions { command, pipeline, keys, zipf, value_size, read_share, .. } = &options.protocol;
-    let ProtocolOptions { keys_per_get, send, expect, .. } = &options.protocol;
+    let ProtocolOptions { keys_per_get, meta, send, expect, .. } = &options.protocol;
     let typed = [
         (*http2, "--http2"),
         (grpc.is_some(), "--grpc"),
@@ -133,6 +133,7 @@ fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
         (value_size.is_some(), "--value-size"),
         (read_share.is_some(), "--read-share"),
         (keys_per_get.is_some(), "--keys-per-get"),
+        (*meta, "--meta"),
         (send.is_some(), "--send"),
         (expect.is_some(), "--expect"),
         (options.load.requests_per_connection.is_some(), "--requests-per-connection"),

@@ -1,4 +1,4 @@
-//! memcached's text protocol: get and set.
+//! memcached's text protocol: get and set, or mg and ms.
 
 use super::commands::{Draws, put_number};
 use super::in_order::{Reply, Talk};
@@ -11,11 +11,13 @@ use record::protocol::MemcachedPlan;
 pub(crate) struct Memcached {
     draws: Draws,
     keys_per_get: u32,
+    is_meta: bool,
 }
 
 impl Memcached {
     pub(crate) fn new(plan: &MemcachedPlan, seed: u64, share: Share) -> Self {
-        Memcached { draws: Draws::new(&plan.keyspace, seed, share), keys_per_get: plan.keys_per_get.max(1) }
+        let draws = Draws::new(&plan.keyspace, seed, share);
+        Memcached { draws, keys_per_get: plan.keys_per_get.max(1), is_meta: plan.is_meta }
     }
 
     fn put_key(&mut self, out: &mut Vec<u8>) {
@@ -27,23 +29,33 @@ impl Memcached {
 impl Talk for Memcached {
     type Reply = replies::Memcached;
 
-    /// Returns the number of keys of a get; 0 for a set.
+    /// Returns the number of keys of a get; 0 for a set. Meta commands are one for each key.
     #[inline]
     fn put(&mut self, out: &mut Vec<u8>) -> u32 {
-        if self.draws.is_read() {
+        let mark = if self.is_meta { replies::META } else { 0 };
+        let is_read = self.draws.is_read();
+        if is_read && self.is_meta {
+            for _ in 0..self.keys_per_get {
+                out.extend_from_slice(b"mg");
+                self.put_key(out);
+                out.extend_from_slice(b" v\r\n");
+            }
+            return self.keys_per_get | mark;
+        }
+        if is_read {
             out.extend_from_slice(b"get");
             (0..self.keys_per_get).for_each(|_| self.put_key(out));
             out.extend_from_slice(b"\r\n");
             return self.keys_per_get;
         }
-        out.extend_from_slice(b"set");
+        out.extend_from_slice(if self.is_meta { b"ms" } else { b"set" });
         self.put_key(out);
-        out.extend_from_slice(b" 0 0 ");
+        out.extend_from_slice(if self.is_meta { b" " } else { b" 0 0 " });
         put_number(out, self.draws.value.len() as u64);
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.draws.value);
         out.extend_from_slice(b"\r\n");
-        0
+        mark
     }
 
     #[inline]
@@ -87,5 +99,9 @@ mod tests {
         assert_eq!(first(&plan), ("get key:0 key:0\r\n".into(), 2));
         plan.keyspace.read_ratio = 0.0;
         assert_eq!(first(&plan), ("set key:0 0 0 3\r\nxxx\r\n".into(), 0));
+        plan.is_meta = true;
+        assert_eq!(first(&plan), ("ms key:0 3\r\nxxx\r\n".into(), replies::META));
+        plan.keyspace.read_ratio = 1.0;
+        assert_eq!(first(&plan), ("mg key:0 v\r\nmg key:0 v\r\n".into(), 2 | replies::META));
     }
 }
