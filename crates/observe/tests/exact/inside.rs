@@ -32,7 +32,7 @@ pub fn charges_every_layer() {
 }
 
 fn burst_options(port: u16) -> BurstOptions {
-    BurstOptions { port, netns_pid: None, burst: Duration::from_millis(100) }
+    BurstOptions { port, netns_pid: None, burst: Duration::from_millis(50) }
 }
 
 fn known_share() -> Result<String, String> {
@@ -72,8 +72,8 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     // by, and the guest's clock skips what it waits.
     let mut options = ProfileOptions::new(port);
     options.events.clear();
-    // As many samples as of six seconds at the usual frequency.
-    (options.frequency_hz, options.duration) = (1_999, Duration::from_secs(3));
+    // As many samples as of two seconds at the usual frequency.
+    (options.frequency_hz, options.duration) = (1_999, Duration::from_secs(1));
     let mut sampler = Profiler::attach(options).map_err(|error| error.to_string())?;
     print_verified();
     client.go_on();
