@@ -230,3 +230,31 @@ fn without_places(text: &str, places: [&Path; 2]) -> String {
         .iter()
         .fold(text.to_string(), |text, place| text.replace(place.to_str().expect("temporary paths are text"), "RUN"))
 }
+
+#[test]
+fn the_open_loop_holds_no_more_connections_than_the_server_serves() {
+    needs_server!(Kind::Apache);
+    let server = Server::start(Kind::Apache);
+    let dir = open_dir();
+    let url = format!("http://127.0.0.1:{}/1k.bin", server.port);
+    let rates = |name: &str, more: &[&str]| {
+        let out = dir.path().join(name);
+        let mut command = straingauge(["find", &url, "--sweep", "rate", "--budget", "5s", "--json", "--out"]);
+        run(command.arg(&out).args(SMALL).args(more)).exits_with(0).json()
+    };
+    // Of 1,024 idle connections it serves none: those beyond its backlog hold all of its threads.
+    let said = rates("default", &[]);
+    let points = said["points"].as_array().expect("points").iter().filter(|point| point["sweep"] == "rate");
+    let points: Vec<_> =
+        points.map(|point| (point["connections"].as_u64(), point["outcomes"]["ok"].as_u64())).collect();
+    assert!(
+        points.iter().all(|point| point.0 == Some(256)) && points.iter().any(|point| point.1 > Some(5)),
+        "{points:?}"
+    );
+    let doubts = said["record"]["doubts"].to_string();
+    assert!(doubts.contains("answered with 1,024 open") && doubts.contains("with 256 open, which it uses"), "{doubts}");
+    // The number that was typed is taken as it is.
+    let typed = rates("typed", &["--open-connections", "512"]);
+    assert!(typed["points"].to_string().contains("\"connections\":512"), "{typed:#}");
+    assert!(!typed["record"]["doubts"].to_string().contains("which it uses"));
+}

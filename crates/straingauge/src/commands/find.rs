@@ -3,6 +3,7 @@
 mod axis;
 mod conclude;
 mod live;
+mod open_loop;
 mod search;
 mod second;
 

@@ -2,7 +2,7 @@
 
 use super::live::Live;
 use super::second::What;
-use super::{Purpose, SearchPlan, axis};
+use super::{Purpose, SearchPlan, axis, open_loop};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
 use crate::companions::server::is_here;
@@ -16,6 +16,7 @@ use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
 use record::scenario::{FindRun, ProfileRun};
+use record::units::format_si;
 use record::{Axis, AxisPlace, AxisPlan, DoubtKind, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -75,6 +76,8 @@ pub(super) struct Search<'a> {
     agent: Option<Agent>,
     /// The highest value of the axis, as far as it is known.
     pub highest_value: f64,
+    /// Connections of the open loop, once they are known; the same for both sides.
+    open_connections: Option<u64>,
     started: Instant,
 }
 
@@ -93,6 +96,7 @@ impl<'a> Search<'a> {
             session: None,
             agent: None,
             highest_value: 0.0,
+            open_connections: None,
             started,
         };
         search.serve(0)?;
@@ -319,7 +323,11 @@ impl<'a> Search<'a> {
 
     /// Measures the point that a planner asks for.
     fn trial(&mut self, trial: Trial) -> Result<Option<Ended>> {
-        let (arrival, open) = (self.plan.sweep.arrival, self.plan.sweep.open_connections);
+        let arrival = self.plan.sweep.arrival;
+        let open = match trial.load {
+            Load::Rate(_) | Load::Place(AxisPlace { axis: Axis::Rate, .. }) => self.open_connections()?,
+            _ => self.plan.sweep.open_connections,
+        };
         let (is_microbenchmark, base) = (self.is_microbenchmark(), &self.session()?.plan);
         let (mut plan, mut place) = (base.clone(), None);
         match trial.load {
@@ -344,6 +352,40 @@ impl<'a> Search<'a> {
             return Ok(Some(ended));
         }
         self.measure(plan, trial.load.sweep(), trial.repeat, place)
+    }
+
+    /// How many connections the open loop may use: see [`open_loop`]. The number that was typed is taken as it is.
+    fn open_connections(&mut self) -> Result<u64> {
+        let most = self.plan.sweep.open_connections;
+        let is_typed = self.drive.options.find.open_connections.is_some();
+        if is_typed || self.is_microbenchmark() || self.session()?.plan.workload.trace.is_some() {
+            return Ok(most);
+        }
+        if let Some(known) = self.open_connections {
+            return Ok(known);
+        }
+        let session = self.session()?;
+        session.progress.show(&format!("{} connections: whether the server serves so many", format_si(most as f64)));
+        let tried = open_loop::served(&session.plan, most, |plan| session.runner.outcomes_of(plan))?;
+        let connections = match tried {
+            None => most,
+            Some([more, served]) => {
+                let doubt = DoubtKind::SilentConnections.warning(
+                    format!(
+                        "open loop: {}, {}, which it uses",
+                        more.words(),
+                        served.words()
+                    ),
+                    "check how many connections the server serves at a time (its workers, its backlog), or say how many the open \
+                     loop may use (--open-connections)",
+                );
+                session.progress.say(&doubt.what);
+                self.sides[self.now].writer.record_mut().doubts.push(doubt);
+                served.connections
+            }
+        };
+        self.open_connections = Some(connections);
+        Ok(connections)
     }
 
     /// Sets up what an axis needs in addition to the engine's load.
