@@ -11,7 +11,7 @@ use crate::workload::Supplied;
 use anyhow::{Context, Result, bail};
 use load::{LoadResult, microbenchmark};
 use record::units::{format_nanos, format_si};
-use record::{Axis, AxisPlace, DoubtKind, Figures, LoadPlan, Outcomes, Pace, Sweep, names};
+use record::{Axis, AxisPlace, DoubtKind, Figures, LoadPlan, Pace, Sweep, names};
 use remote::{Fleet, leave_out_uncounted};
 use std::collections::BTreeMap;
 
@@ -171,13 +171,6 @@ impl Runner {
         let mut measured = measured(Sweep::Yardstick, repeat, (0, Pace::Closed), result, Figures::default());
         measured.point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
         measured
-    }
-
-    /// Sends a load that is no point, without companions; what became of its requests.
-    pub fn outcomes_of(&mut self, plan: &LoadPlan) -> Result<Outcomes> {
-        struct Unseen;
-        impl load::LoadEvents for Unseen {}
-        Ok(self.sender.send(plan, &self.stop, &mut Unseen)?.0.counts.outcomes)
     }
 
     /// Measures one point.

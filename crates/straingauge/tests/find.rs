@@ -253,6 +253,8 @@ fn the_open_loop_holds_no_more_connections_than_the_server_serves() {
     );
     let doubts = said["record"]["doubts"].to_string();
     assert!(doubts.contains("answered with 1,024 open") && doubts.contains("with 256 open, which it uses"), "{doubts}");
+    // What those did is no point's.
+    assert!(!said["verdict"].to_string().contains("accept queue"), "{:#}", said["verdict"]);
     // The number that was typed is taken as it is.
     let typed = rates("typed", &["--open-connections", "512"]);
     assert!(typed["points"].to_string().contains("\"connections\":512"), "{typed:#}");

@@ -366,7 +366,9 @@ impl<'a> Search<'a> {
         }
         let session = self.session()?;
         session.progress.show(&format!("{} connections: whether the server serves so many", format_si(most as f64)));
-        let tried = open_loop::served(&session.plan, most, |plan| session.runner.outcomes_of(plan))?;
+        // With all that accompanies a point, so that none counts what happened before it.
+        let mut load = |plan: &LoadPlan| session.runner.point(plan, Sweep::Rate, 0, &mut session.progress);
+        let tried = open_loop::served(&session.plan, most, |plan| load(plan).map(|said| said.result.counts.outcomes))?;
         let connections = match tried {
             None => most,
             Some([more, served]) => {
