@@ -350,8 +350,15 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Finding> {
 pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let value = |point: &Point, name| point.value(name).unwrap_or(0.0);
-    let fails = |point: &Point| crate::zones::fails(point, &criteria);
-    // Connections dropped while connections were opened come back after the short window of a search.
+    // Connections dropped while connections were opened come back after a second, perhaps after the short window of a search: where
+    // every request was answered sooner, the point failed of something else.
+    let is_late = |point: &Point| {
+        let outcomes = &point.outcomes;
+        let unanswered =
+            [outcomes.timed_out, outcomes.connect_timed_out, outcomes.connections_silent, outcomes.unfinished];
+        value(point, names::RESPONSE_MAX) >= SYN_RETRY_US || unanswered.iter().any(|count| *count > 0)
+    };
+    let fails = |point: &Point| is_late(point) && crate::zones::fails(point, &criteria);
     let (at, points) = evidence.first_level(|point| {
         value(point, names::TCP_LISTEN_OVERFLOWS) >= LOST_PER_SEC
             || value(point, names::TCP_LISTEN_OVERFLOWS_BEFORE) >= 1.0 && fails(point)

@@ -43,6 +43,8 @@ pub const LOCK_GROWTH: f64 = 0.25;
 pub const DESCRIPTORS_RATIO: f64 = 0.97;
 /// Overflows of the accept queue, or connections that skipped TIME_WAIT, per second.
 pub const LOST_PER_SEC: f64 = 1.0;
+/// The kernel sends a SYN again after a second; response times are kept in buckets of 0.1 %.
+pub const SYN_RETRY_US: f64 = 990_000.0;
 /// The share of the sleeps seen that were in select or poll; with fewer sleeps the rule does not apply.
 pub const SELECT_RATIO: f64 = 0.9;
 /// See [`SELECT_RATIO`].
@@ -309,8 +311,8 @@ pub const RULES: [Rule; 19] = [
     Rule {
         id: "backlog",
         cause: "the listen backlog is too small",
-        evidence: "`tcp.listen_overflows_per_sec`, `tcp.listen_overflows_before_window`, `tcp.accept_queue_limit`, net.core.somaxconn",
-        threshold: "in most points of a load 1 overflow a second or more, or 1 while connections were opened and the point fails",
+        evidence: "`tcp.listen_overflows_per_sec`, `tcp.listen_overflows_before_window`, `tcp.accept_queue_limit`, `client.response_max_us`, net.core.somaxconn",
+        threshold: "in most points of a load 1 overflow a second or more, or 1 while connections were opened, and the point fails with a response of a second or more, or none",
         refuted_by: "a larger backlog leaves the overflows (the server does not accept at all)",
         remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
         source: "listen(2); Banga and Druschel (1997): a full queue drops SYNs, and each costs a second or more",

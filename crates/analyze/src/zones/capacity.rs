@@ -22,10 +22,8 @@ pub(super) fn find(
         return None;
     }
     let answered = |point: &Point| point.value(names::THROUGHPUT).filter(|rate| rate.is_finite() && *rate > 0.0);
-    let is_behind = |point: &&Point| {
-        let offered = failure::offered_per_sec(point);
-        answered(point).zip(offered).is_some_and(|(rate, offered)| rate < criteria.goodput_ratio * offered)
-    };
+    let is_behind =
+        |point: &&Point| answered(point).is_some_and(|rate| failure::behind_ratio(point, rate, criteria).is_some());
     let from = failure_point.held.unwrap_or(0.0);
     let mostly_behind = groups
         .iter()

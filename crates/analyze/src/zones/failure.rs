@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// More connections than this without a byte of an answer count as failure: the 99th percentile is then not served.
 const SILENT_RATIO: f64 = 0.01;
+/// Standard deviations of the number in flight that are chance.
+const CHANCE_DEVIATIONS: f64 = 3.0;
 const RECOVERY_SEED: u64 = 0x5245;
 
 /// Whether a point crossed a criterion of failure; false for a point that cannot be judged.
@@ -56,10 +58,8 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
             grouped(outcomes.connections_used as f64)
         ));
     }
-    if let (Some(offered), Some(goodput)) = (offered_per_sec(point), point.value(names::GOODPUT))
-        && goodput < criteria.goodput_ratio * offered
-    {
-        let (share, limit) = percent_against(goodput / offered, criteria.goodput_ratio);
+    if let Some(share) = point.value(names::GOODPUT).and_then(|goodput| behind_ratio(point, goodput, criteria)) {
+        let (share, limit) = percent_against(share, criteria.goodput_ratio);
         found.push(format!("{share} of the offered load was answered in time (limit {limit})"));
     }
     if let Some(p99_us) = point.value(names::RESPONSE_P99)
@@ -75,6 +75,20 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
 fn server_failures(point: &Point) -> u64 {
     let outcomes = &point.outcomes;
     outcomes.errors().saturating_sub(outcomes.local_limit).saturating_add(outcomes.non_2xx)
+}
+
+/// What was answered (per second) as a share of what was offered, if it is less than the criterion and by more requests than
+/// chance leaves in flight at the end of a window, when fewer were at its begin.
+pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Criteria) -> Option<f64> {
+    let offered_per_sec = offered_per_sec(point)?;
+    let seconds = point.duration_ns as f64 / 1e9;
+    let share = answered_per_sec / offered_per_sec;
+    // Little's law. The number in flight of a server that keeps up varies by its root or more.
+    let response_us = point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50)).unwrap_or(0.0);
+    let in_flight = (answered_per_sec * response_us / 1e6).max(1.0);
+    let chance = CHANCE_DEVIATIONS * (2.0 * in_flight).sqrt();
+    let is_behind = share < criteria.goodput_ratio && (offered_per_sec - answered_per_sec) * seconds > chance;
+    is_behind.then_some(share)
 }
 
 /// The rate really offered: requests issued in the window. With a Poisson schedule it differs from the nominal rate.
@@ -265,6 +279,49 @@ mod tests {
             "outcomes": outcomes, "figures": {}
         }))
         .expect("a point")
+    }
+
+    /// How many of 200 windows of this length are behind, at Poisson arrivals from 50 ms before them; each request takes 30 ms,
+    /// and one in `slots` at a time.
+    fn behind(rate_per_sec: f64, slots: usize, window_s: f64) -> usize {
+        let mut random = random(7);
+        let mut is_behind = || {
+            // Requests take equally long, so the slot that was taken first is free first.
+            let (mut at, mut free) = (-0.05, std::collections::VecDeque::from(vec![f64::MIN; slots]));
+            let (mut sent, mut answered, mut times) = (0u64, 0u64, Vec::new());
+            loop {
+                at -= (1.0 - random.random::<f64>()).ln() / rate_per_sec;
+                if at > window_s {
+                    break;
+                }
+                let done = free.pop_front().expect("one or more").max(at) + 0.03;
+                free.push_back(done);
+                sent += u64::from(at >= 0.0);
+                answered += u64::from((0.0..window_s).contains(&done));
+                times.extend((at >= 0.0).then_some(done - at));
+            }
+            let mean_us = 1e6 * times.iter().sum::<f64>() / times.len().max(1) as f64;
+            let mut point = closed(1024, record::Outcomes { sent, ok: sent, ..Default::default() });
+            point.pace = Pace::Open { rate_per_sec, arrival: record::Arrival::Poisson };
+            point.duration_ns = (window_s * 1e9) as u64;
+            let mean = record::Figure::new(mean_us, "us", sent, record::Origin::Timed);
+            point.figures.set(names::RESPONSE_MEAN, mean);
+            behind_ratio(&point, answered as f64 / window_s, &Criteria::default()).is_some()
+        };
+        (0..200).filter(|_| is_behind()).count()
+    }
+
+    #[test]
+    fn what_is_in_flight_at_the_end_of_a_short_window_is_no_backlog() {
+        for (rate, window_s) in [(50.0, 0.25), (200.0, 0.25), (200.0, 1.0), (2000.0, 0.25), (20_000.0, 0.1)] {
+            let found = behind(rate, 10_000, window_s);
+            assert!(found <= 2, "{found} of 200 windows of {window_s} s at {rate}/s");
+        }
+        // Slots for 333/s.
+        for (rate, window_s, least) in [(400.0, 1.0, 150), (500.0, 0.25, 100), (500.0, 1.0, 198), (360.0, 5.0, 150)] {
+            let found = behind(rate, 10, window_s);
+            assert!(found >= least, "{found} of 200 windows of {window_s} s at {rate}/s");
+        }
     }
 
     #[test]
