@@ -5,7 +5,8 @@ use record::{DoubtKind, Point, Severity, names};
 
 /// The weight of a disturbed point; 1 for others.
 pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
-/// With less other work than this, the server itself kept the client from its CPU: they share it.
+/// With less other work than this, no other program kept the client from its CPU, but the server, if they share it, or the CPU's own
+/// waking up, which takes tens of microseconds on a virtual machine.
 const OTHERS_CPUS: f64 = 0.05;
 
 /// Whether the point's own doubts show that a hypervisor, other work or a client kept waiting disturbed it.
@@ -13,12 +14,16 @@ pub fn is_disturbed(point: &Point) -> bool {
     why(point).is_some()
 }
 
+/// Whether it is known that no other program ran in the window to speak of.
+pub fn is_without_others(point: &Point) -> bool {
+    point.value(names::MACHINE_OTHERS).is_some_and(|cpus| cpus <= OTHERS_CPUS)
+}
+
 /// What disturbed the point, in the words of its doubt.
 pub(crate) fn why(point: &Point) -> Option<&str> {
-    let others = point.value(names::MACHINE_OTHERS);
     let disturbs = |kind: DoubtKind| match kind {
         DoubtKind::Steal | DoubtKind::NoisyNeighbour => true,
-        DoubtKind::SharedCpus => others.is_none_or(|cpus| cpus > OTHERS_CPUS),
+        DoubtKind::SharedCpus => !is_without_others(point),
         _ => false,
     };
     let found = point.doubts.iter().find(|doubt| doubt.severity >= Severity::Warning && disturbs(doubt.kind));

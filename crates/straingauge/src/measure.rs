@@ -8,6 +8,7 @@ use crate::metrics::Loads;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::workload::Supplied;
+use analyze::disturbance::is_without_others;
 use anyhow::{Context, Result, bail};
 use load::{LoadResult, microbenchmark};
 use record::units::{format_nanos, format_si};
@@ -39,6 +40,8 @@ pub struct Runner {
     yardstick_cpu: Option<usize>,
     /// A process of the server's network namespace, if that is a separate one.
     server_pid: Option<u32>,
+    /// Whether the server runs on other CPUs than the client.
+    pub is_apart: bool,
 }
 
 impl Sender {
@@ -79,7 +82,8 @@ impl Sender {
 impl Runner {
     /// Measures with this sender. `server_pid`: a process of the server's network namespace, if that is a separate one.
     pub fn new(sender: Sender, stop: Stop, yardstick_cpu: Option<usize>, server_pid: Option<u32>) -> Self {
-        Runner { sender, companions: Companions::default(), metrics: None, stop, yardstick_cpu, server_pid }
+        let companions = Companions::default();
+        Runner { sender, companions, metrics: None, stop, yardstick_cpu, server_pid, is_apart: false }
     }
 
     /// Adds a companion of every load from now on.
@@ -208,6 +212,10 @@ impl Runner {
         }
         if sweep == Sweep::Yardstick {
             point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
+        }
+        if self.is_apart && !self.has_clients() && is_without_others(point) {
+            // The client's own doubt: it waited for its CPU, but for no program.
+            point.doubts.retain(|doubt| doubt.kind != DoubtKind::SharedCpus);
         }
         if result.interrupted {
             point.doubts.push(DoubtKind::Interrupted.warning(

@@ -101,7 +101,9 @@ impl Session {
             doubts.extend(server.doubts.iter().cloned());
             path = server.path.to_string();
         }
-        doubts.extend(shared_cpus(&plan, &server_cpus));
+        let shared = shared_cpus(&plan, &server_cpus);
+        let is_apart = !server_cpus.is_empty() && !plan.cpus.is_empty() && shared.is_none();
+        doubts.extend(shared);
         let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
@@ -119,6 +121,7 @@ impl Session {
         };
         let netns_pid = server.as_ref().and_then(Server::netns_pid);
         let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
+        runner.is_apart = is_apart;
         if let Some(how) = request_watch {
             progress.show("attaching the watch of requests");
             let (here, why_not) = watch_requests(&how, &mut watch, run.target.port, server.as_ref(), &server_cpus);
