@@ -19,7 +19,7 @@ use crate::text::table::Table;
 use crate::text::wrap;
 use analyze::axis::Median;
 use analyze::compare::{CompareError, Comparison};
-use analyze::verdict::{Cause, Verdict};
+use analyze::verdict::{Cause, Certainty, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::text::plain;
@@ -30,14 +30,16 @@ use std::cmp::Reverse;
 /// Doubts that are printed; the others are counted.
 const MAX_DOUBTS: usize = 5;
 
-/// Headline, causes, the other sentences, a table of levels for each sweep, the gravest doubts, the run's directory.
+/// Headline, causes, the other sentences, what is possible, a table of levels for each sweep, the gravest doubts, the run's directory.
 pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if !verdict.sentences.is_empty() {
         out.push('\n');
     }
-    let causes = verdict.causes.iter().map(Cause::sentence);
-    for sentence in causes.chain(verdict.without_causes().map(String::from)) {
+    let is_possible = |cause: &&Cause| cause.certainty == Certainty::Possibility;
+    let causes = verdict.causes.iter().filter(|cause| !is_possible(cause)).map(Cause::sentence);
+    let possible = verdict.causes.iter().filter(is_possible).map(Cause::sentence);
+    for sentence in causes.chain(verdict.without_causes().map(String::from)).chain(possible) {
         out.push_str(&wrap(&sentence, "- ", "  "));
     }
     for sweep in findings.sweeps() {

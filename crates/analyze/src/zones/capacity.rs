@@ -4,6 +4,7 @@ use super::find::load_words;
 use super::{Place, PointFinding, failure};
 use crate::disturbance::quiet_first;
 use crate::statistics::{bootstrap, median};
+use record::units::format_si;
 use record::{Criteria, Point, Sweep, names};
 use std::collections::BTreeMap;
 
@@ -43,6 +44,22 @@ pub(super) fn find(
     }
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
     let estimate = median(&of_repeats)?;
+    if estimate < criteria.goodput_ratio * from {
+        // Overload takes the server's time: most is answered between the rate that held and the one that did not.
+        let reason = format!(
+            "offered {} it answered more than offered {}, {}/s",
+            load_words(from, sweep),
+            load_words(*lowest, sweep),
+            format_si(estimate)
+        );
+        return Some(PointFinding {
+            place: Place::Within,
+            estimate: Some(from),
+            low: Some(from),
+            high: Some(*lowest),
+            ..PointFinding::none(criteria, of_repeats.len(), reason)
+        });
+    }
     let interval = bootstrap(&of_repeats, criteria.confidence_ratio, SEED, median);
     // A window counts right but for one request at each end, however well windows agree.
     let seconds: Vec<f64> = near.iter().map(|point| point.duration_ns as f64 / 1e9).collect();
@@ -55,4 +72,44 @@ pub(super) fn find(
         high: interval.map(|found| found.high.max(estimate + edge)),
         ..PointFinding::none(criteria, of_repeats.len(), reason)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Points of a second; what was answered of each rate.
+    fn found(answered: &[(f64, f64)], held: f64) -> PointFinding {
+        let points: Vec<(f64, Point)> = answered
+            .iter()
+            .map(|(rate, answered)| {
+                let figure = |value: f64, unit: &str| serde_json::json!({"value": value, "unit": unit, "n": 100, "origin": "counted"});
+                let point = serde_json::json!({
+                    "schema": 1, "index": 0, "sweep": "rate", "repeat": 0, "connections": 256,
+                    "pace": {"loop": "open", "rate_per_sec": rate, "arrival": "constant"}, "started_unix_ms": 0, "warmup_ns": 0,
+                    "duration_ns": 1_000_000_000u64, "outcomes": {"sent": rate.round() as u64, "ok": answered.round() as u64},
+                    "figures": {"client.throughput_per_sec": figure(*answered, "1/s"), "client.response_p50_us": figure(1e3, "us")}
+                });
+                (*rate, serde_json::from_value(point).expect("a point"))
+            })
+            .collect();
+        let groups: Vec<(f64, Vec<&Point>)> = points.iter().map(|(rate, point)| (*rate, vec![point])).collect();
+        let criteria = Criteria::default();
+        let failure = PointFinding { held: Some(held), ..PointFinding::none(&criteria, 1, String::new()) };
+        find(&groups, &failure, Sweep::Rate, &criteria).expect("rates were answered")
+    }
+
+    #[test]
+    fn a_plateau_is_the_capacity() {
+        let capacity = found(&[(8e3, 8e3), (10e3, 10e3), (11e3, 10.1e3), (12e3, 10.1e3)], 10e3);
+        assert_eq!(capacity.estimate, Some(10.1e3));
+    }
+
+    #[test]
+    fn a_server_that_answers_less_when_overloaded_has_at_least_the_capacity_that_held() {
+        // Go's net/http as measured: goroutines wait for the one CPU.
+        let capacity = found(&[(30e3, 30e3), (40.1e3, 40e3), (45.6e3, 21.9e3)], 40.1e3);
+        assert_eq!((capacity.estimate, capacity.low, capacity.high), (Some(40.1e3), Some(40.1e3), Some(45.6e3)));
+        assert!(capacity.reason.contains("21.9k/s"), "{}", capacity.reason);
+    }
 }
