@@ -16,7 +16,9 @@ const FEWEST: u64 = 16;
 const MORE_ANSWERS: u64 = 2;
 /// A moderate load, whose requests are about as many as the connections of most servers with a worker for each.
 const RATE_PER_SEC: f64 = 500.0;
-const DURATION_NS: u64 = 500_000_000;
+const DURATION_NS: u64 = 400_000_000;
+/// Longer is not waited for answers: no try shall take much of the budget.
+const TIMEOUT_NS: u64 = 400_000_000;
 
 /// A number of connections, and what became of the requests over them.
 pub(super) struct Tried {
@@ -38,22 +40,26 @@ impl Tried {
 }
 
 /// The connections for the open loop: the most, or the largest part of them that the server serves where it answers more over
-/// them; then the first try, too. `load` sends a load and returns its outcomes.
+/// them; then the first try, too. `known`: a closed loop got answers over so many, 0 where there was none. `load` sends a load and
+/// returns its outcomes.
 pub(super) fn served<E>(
     plan: &LoadPlan,
     most: u64,
+    known: u64,
     mut load: impl FnMut(&LoadPlan) -> Result<Outcomes, E>,
 ) -> Result<Option<[Tried; 2]>, E> {
     let mut at = |connections: u64| {
         let pace = Pace::Open { rate_per_sec: RATE_PER_SEC, arrival: Arrival::Constant };
-        let tried = LoadPlan { connections, pace, duration_ns: DURATION_NS, warmup_ns: 0, threads: 1, ..plan.clone() };
+        let mut tried =
+            LoadPlan { connections, pace, duration_ns: DURATION_NS, warmup_ns: 0, threads: 1, ..plan.clone() };
+        tried.timeout_ns = plan.timeout_ns.min(TIMEOUT_NS);
         load(&tried).map(|outcomes| Tried { connections, outcomes })
     };
     let first = at(most)?;
     if first.is_served() {
         return Ok(None);
     }
-    let mut connections = most / PART;
+    let mut connections = if known >= FEWEST && known < most { known } else { most / PART };
     while connections >= FEWEST {
         let next = at(connections)?;
         if next.is_served() && next.outcomes.completed() >= MORE_ANSWERS * first.outcomes.completed().max(1) {
@@ -71,19 +77,27 @@ mod tests {
 
     /// What is found of a server that answers this many of 250 requests over so many connections, at most this many of which it
     /// serves; and the numbers that were tried.
-    fn found(most: u64, answered: u64, pool: impl Fn(u64) -> u64) -> (u64, Vec<u64>) {
+    fn found_with(known: u64, most: u64, answered: u64, pool: impl Fn(u64) -> u64) -> (u64, Vec<u64>) {
         let mut tried = Vec::new();
-        let result =
-            served(&LoadPlan::simple(([127, 0, 0, 1], 80).into()), most, |plan| -> Result<Outcomes, Infallible> {
+        let result = served(
+            &LoadPlan::simple(([127, 0, 0, 1], 80).into()),
+            most,
+            known,
+            |plan| -> Result<Outcomes, Infallible> {
                 tried.push(plan.connections);
                 let used = plan.connections.min(250);
                 let heard = used.min(pool(plan.connections));
                 let ok = answered.min(250 * heard / used);
                 let connections_silent = used - heard.min(ok);
                 Ok(Outcomes { sent: 250, ok, connections_used: used, connections_silent, ..Outcomes::default() })
-            });
+            },
+        );
         let found = result.unwrap_or_else(|never| match never {});
         (found.map_or(most, |[_, served]| served.connections), tried)
+    }
+
+    fn found(most: u64, answered: u64, pool: impl Fn(u64) -> u64) -> (u64, Vec<u64>) {
+        found_with(0, most, answered, pool)
     }
 
     #[test]
@@ -96,6 +110,8 @@ mod tests {
         // Apache, which loses its connections where there are more than its backlog, and a pool of 64 processes.
         assert_eq!(found(1024, 250, |held| if held > 512 { 0 } else { held }), (256, vec![1024, 256]));
         assert_eq!(found(1024, 250, |_| 64), (64, vec![1024, 256, 64]));
+        assert_eq!(found_with(64, 1024, 250, |_| 64), (64, vec![1024, 64]), "a closed loop went as far as 64");
+        assert_eq!(found_with(2048, 1024, 250, |_| 64), (64, vec![1024, 256, 64]));
     }
 
     #[test]

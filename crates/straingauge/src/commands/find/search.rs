@@ -364,11 +364,14 @@ impl<'a> Search<'a> {
         if let Some(known) = self.open_connections {
             return Ok(known);
         }
+        let is_heard = |point: &&Point| point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0;
+        let known = self.points().iter().filter(is_heard).map(|point| point.connections).max().unwrap_or(0);
         let session = self.session()?;
         session.progress.show(&format!("{} connections: whether the server serves so many", format_si(most as f64)));
         // With all that accompanies a point, so that none counts what happened before it.
         let mut load = |plan: &LoadPlan| session.runner.point(plan, Sweep::Rate, 0, &mut session.progress);
-        let tried = open_loop::served(&session.plan, most, |plan| load(plan).map(|said| said.result.counts.outcomes))?;
+        let tried =
+            open_loop::served(&session.plan, most, known, |plan| load(plan).map(|said| said.result.counts.outcomes))?;
         let connections = match tried {
             None => most,
             Some([more, served]) => {
