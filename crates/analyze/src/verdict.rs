@@ -13,7 +13,7 @@ mod waits;
 
 use crate::growth::Growth;
 use crate::shown;
-use crate::zones::{Drift, Findings, Level, Place, PointFinding, SweepFindings, Zone, interval, percent};
+use crate::zones::{Drift, Findings, Level, Place, SweepFindings, Zone, estimate_words, percent};
 use record::text::plain;
 use record::units::grouped;
 use record::units::{format_nanos, format_si};
@@ -196,11 +196,10 @@ fn closed_headline(closed: &SweepFindings) -> String {
         let at_least = closed.peak.map(|peak| format!("; the server can do at least {}/s", format_si(peak.per_sec)));
         return format!("The client was the limit, not the server{}.", at_least.unwrap_or_default());
     }
-    let yields = match &closed.yield_point {
-        found @ PointFinding { estimate: Some(estimate), .. } => {
-            format!("Elastic up to about {}{}", words(*estimate, unit), interval(found, unit))
-        }
-        found => match (found.low, closed.levels.first()) {
+    let found = &closed.yield_point;
+    let yields = match estimate_words(found, unit) {
+        Some(words) => format!("Elastic up to about {words}"),
+        None => match (found.low, closed.levels.first()) {
             (None, Some(first)) if closed.failure_point.held.is_none() && closed.failure_point.failed.is_some() => {
                 return format!(
                     "The server failed already at {}: {}.",
@@ -214,11 +213,10 @@ fn closed_headline(closed: &SweepFindings) -> String {
             _ => format!("No yield point: {}", found.reason),
         },
     };
-    let fails = match &closed.failure_point {
-        found @ PointFinding { estimate: Some(estimate), .. } => {
-            format!("; fails from about {}{}", words(*estimate, unit), interval(found, unit))
-        }
-        found => found.held.map(|held| format!("; no failure up to {}", words(held, unit))).unwrap_or_default(),
+    let found = &closed.failure_point;
+    let fails = match estimate_words(found, unit) {
+        Some(words) => format!("; fails from about {words}"),
+        None => found.held.map(|held| format!("; no failure up to {}", words(held, unit))).unwrap_or_default(),
     };
     let peak = closed.peak.map(|peak| format!("; peak {}/s", format_si(peak.per_sec))).unwrap_or_default();
     format!("{yields}{fails}{peak}.")
@@ -227,11 +225,10 @@ fn closed_headline(closed: &SweepFindings) -> String {
 fn open_headline(open: &SweepFindings, is_second: bool) -> String {
     let unit = Sweep::Rate;
     let start = if is_second { "At fixed rates it" } else { "The server" };
-    match &open.failure_point {
-        found @ PointFinding { estimate: Some(estimate), .. } => {
-            format!("{start} fails from about {}{}.", words(*estimate, unit), interval(found, unit))
-        }
-        found => match (found.held, found.failed) {
+    let found = &open.failure_point;
+    match estimate_words(found, unit) {
+        Some(words) => format!("{start} fails from about {words}."),
+        None => match (found.held, found.failed) {
             (Some(held), _) if client_limited(open) => {
                 format!("{start} held {}; the client could not offer more.", words(held, unit))
             }
@@ -323,9 +320,9 @@ fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<Stri
         }
         None => String::new(),
     };
-    let at = match &sweep.efficiency_point {
-        found @ PointFinding { estimate: Some(estimate), .. } if cpu.ratio - 1.0 >= criteria.efficiency_loss_ratio => {
-            format!(" Efficiency is lost from about {}{}.", words(*estimate, sweep.sweep), interval(found, sweep.sweep))
+    let at = match estimate_words(&sweep.efficiency_point, sweep.sweep) {
+        Some(words) if cpu.ratio - 1.0 >= criteria.efficiency_loss_ratio => {
+            format!(" Efficiency is lost from about {words}.")
         }
         _ => String::new(),
     };
@@ -408,21 +405,14 @@ fn open_sentences(open: &SweepFindings, said: &mut Vec<String>) {
         (Some(_), Some(_), Some(_)) => said.push(format!("At fixed rates (open loop) {}.", found.reason)),
         _ => said.push(format!("At fixed rates (open loop) the failure point was {}.", found.reason)),
     }
-    if let Some(found @ PointFinding { estimate: Some(estimate), .. }) = &open.capacity {
-        said.push(format!(
-            "Its capacity is about {}{}: {}.",
-            words(*estimate, Sweep::Rate),
-            interval(found, Sweep::Rate),
-            found.reason
-        ));
+    if let Some(found) = &open.capacity
+        && let Some(words) = estimate_words(found, Sweep::Rate)
+    {
+        said.push(format!("Its capacity is about {words}: {}.", found.reason));
     }
-    match &open.yield_point {
-        point @ PointFinding { estimate: Some(estimate), .. } => said.push(format!(
-            "Its yield point is about {}{}: {}.",
-            words(*estimate, Sweep::Rate),
-            interval(point, Sweep::Rate),
-            point.reason
-        )),
-        point => said.push(format!("Open-loop yield point: {}.", point.reason)),
-    }
+    let point = &open.yield_point;
+    said.push(match estimate_words(point, Sweep::Rate) {
+        Some(words) => format!("Its yield point is about {words}: {}.", point.reason),
+        None => format!("Open-loop yield point: {}.", point.reason),
+    });
 }

@@ -27,7 +27,7 @@ pub use crate::shown::percent;
 pub(crate) use failure::recovery;
 pub use failure::{crossed, fails};
 pub(crate) use find::of_sweep;
-pub use find::{find, interval, load_words, of_run};
+pub use find::{estimate_number, estimate_words, find, interval, load_words, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
 
 use record::{Criteria, Doubt, Sweep};

@@ -21,7 +21,7 @@ use crate::doubt;
 use crate::text::unbroken;
 use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
-use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, interval};
+use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, estimate_number, interval};
 pub(crate) use charts::Figure;
 use frame::Frame;
 use record::units::format_si;
@@ -252,9 +252,8 @@ pub(crate) fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
 
 fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumber {
     let is_rate = sweep == Sweep::Rate;
-    let (value, unit) = match point.estimate {
-        Some(estimate) if is_rate => (format_si(estimate), "/s"),
-        Some(estimate) => (record::units::grouped(estimate), "connections"),
+    let (value, unit) = match estimate_number(point, sweep) {
+        Some(number) => (number, if is_rate { "/s" } else { "connections" }),
         None => ("none".into(), ""),
     };
     let detail = match point.estimate {

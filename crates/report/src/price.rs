@@ -5,7 +5,7 @@ use crate::text::{list, wrap_at};
 use analyze::compare::{Comparison, Own, Price, price_words, server_words};
 use analyze::statistics::Interval;
 use analyze::zones::{self, PointFinding};
-use record::units::{format_bytes, grouped};
+use record::units::format_bytes;
 use record::{RunDir, Sweep};
 
 /// Columns of a terminal.
@@ -64,5 +64,6 @@ pub(crate) fn rows(a: &RunDir, b: &RunDir, price: &Price) -> Vec<Vec<String>> {
 fn yield_words(point: &PointFinding) -> (String, String) {
     let ends = zones::interval(point, Sweep::Connections);
     let ends = ends.trim_start_matches(" (").trim_end_matches(')').to_string();
-    point.estimate.map_or_else(|| ("none".into(), String::new()), |load| (grouped(load), ends))
+    let number = zones::estimate_number(point, Sweep::Connections);
+    number.map_or_else(|| ("none".into(), String::new()), |number| (number, ends))
 }

@@ -78,11 +78,13 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
     let words = (!rest.is_empty()).then(|| {
         let warnings = rest.iter().filter(|doubt| doubt.severity > Severity::Note).count();
-        let what = if warnings == 0 {
-            "notes".into()
-        } else {
-            format!("{warnings} warnings, {} notes", rest.len() - warnings)
+        let so_many = |count: usize, word: &str| match count {
+            0 => None,
+            1 => Some(format!("1 {word}")),
+            _ => Some(format!("{count} {word}s")),
         };
+        let kinds = [so_many(warnings, "warning"), so_many(rest.len() - warnings, "note")];
+        let what = kinds.into_iter().flatten().collect::<Vec<_>>().join(", ");
         format!("and {} more ({what}): report.html and --json have all", rest.len())
     });
     (by_gravity, words)

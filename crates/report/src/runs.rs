@@ -6,7 +6,7 @@ mod trends;
 use crate::json::{Content, Output};
 use crate::text::table::Table;
 use analyze::index::{Index, Row};
-use analyze::zones::{Place, interval};
+use analyze::zones::{Place, estimate_number, interval};
 use record::Sweep;
 use record::text::plain;
 use record::units::{format_nanos, format_si, grouped};
@@ -116,8 +116,9 @@ fn yield_point(row: &Row) -> String {
         Sweep::Rate => format!("{}/s", format_si(load)),
         _ => grouped(load),
     };
-    match (found.estimate, found.place) {
-        (Some(estimate), _) => format!("{}{}", number(estimate), interval(found, sweep)),
+    match (estimate_number(found, sweep), found.place) {
+        (Some(estimate), _) if sweep == Sweep::Rate => format!("{estimate}/s{}", interval(found, sweep)),
+        (Some(estimate), _) => format!("{estimate}{}", interval(found, sweep)),
         (None, Place::Beyond) => found.low.map_or("none".into(), |low| format!("> {}", number(low))),
         (None, Place::Below) => found.high.map_or("none".into(), |high| format!("< {}", number(high))),
         (None, _) => "none".into(),

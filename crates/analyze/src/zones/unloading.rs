@@ -126,12 +126,11 @@ impl Unloading {
             );
         }
         let back = match &self.recovery_point {
-            found @ PointFinding { estimate: Some(estimate), held: Some(held), failed: Some(failed), .. } => format!(
-                "It was back on its loading curve at {}, not yet at {}: the recovery point is about {}{}",
+            found @ PointFinding { estimate: Some(_), held: Some(held), failed: Some(failed), .. } => format!(
+                "It was back on its loading curve at {}, not yet at {}: the recovery point is about {}",
                 load_words(*held, unit),
                 units::grouped(*failed),
-                units::grouped(*estimate),
-                crate::zones::interval(found, unit)
+                crate::zones::estimate_words(found, unit).unwrap_or_default()
             ),
             _ => format!("It does not recover even at {lowest}: the recovery point was not reached"),
         };

@@ -4,10 +4,10 @@ use super::{axis, loads};
 use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
 use analyze::axis::Median;
 use analyze::growth::LAYERS;
-use analyze::zones::interval;
 use analyze::zones::unloading::{Unloading, UnloadingLevel};
-use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us, load_words};
-use record::units::{format_nanos, format_si, grouped};
+use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us};
+use analyze::zones::{estimate_number, estimate_words, interval};
+use record::units::{format_nanos, format_si};
 use record::{Criteria, Origin, Point, RunDir, Sweep, names};
 
 /// A chart with its title and caption.
@@ -93,10 +93,8 @@ pub(super) fn frame(sweep: &SweepFindings, title: &str, y_name: &str, y: Scale) 
 }
 
 fn describe(sweep: &SweepFindings) -> String {
-    let told = |name: &str, point: &PointFinding| match point.estimate {
-        Some(estimate) => {
-            format!("{name}: about {}{}. ", load_words(estimate, sweep.sweep), interval(point, sweep.sweep))
-        }
+    let told = |name: &str, point: &PointFinding| match estimate_words(point, sweep.sweep) {
+        Some(words) => format!("{name}: about {words}. "),
         None => format!("{name}: none, {}. ", point.reason),
     };
     format!("{}{}", told("Yield point", &sweep.yield_point), told("Failure point", &sweep.failure_point))
@@ -136,7 +134,7 @@ fn markers(sweep: &SweepFindings) -> Vec<Marker> {
         .into_iter()
         .filter_map(|(name, point)| {
             let at = point.estimate?;
-            let number = if sweep.sweep == Sweep::Rate { format_si(at) } else { record::units::grouped(at) };
+            let number = estimate_number(point, sweep.sweep)?;
             let label = format!("{name} {number}{}", interval(point, sweep.sweep).replace(" to ", "\u{2013}"));
             Some(Marker { label, at, interval: (point.low, point.high) })
         })
@@ -202,8 +200,8 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     chart.series.push(Series { name: "up".into(), class: "s1", line: up, dots: up_points, ..Series::default() });
     chart.series.push(Series { name: "down".into(), class: "s2", line: down, dots: down_points, ..Series::default() });
     let recovery = &found.recovery_point;
-    if let Some(at) = recovery.estimate {
-        let label = format!("recovery {}{}", grouped(at), interval(recovery, Sweep::Connections));
+    if let Some((at, number)) = recovery.estimate.zip(estimate_number(recovery, Sweep::Connections)) {
+        let label = format!("recovery {number}{}", interval(recovery, Sweep::Connections));
         chart.markers =
             vec![Marker { label: label.replace(" to ", "\u{2013}"), at, interval: (recovery.low, recovery.high) }];
     }

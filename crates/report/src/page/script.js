@@ -376,9 +376,12 @@
         toggle.prepend(swatch);
       }
     }
-    button("+", "Zoom in", () => closer(0.5));
-    button("\u2212", "Zoom out", () => closer(2));
-    button("all", "Whole range", () => zoom(0, 1));
+    // Bars have no range.
+    if (figure.querySelector("svg[data-plot]")) {
+      button("+", "Zoom in", () => closer(0.5));
+      button("\u2212", "Zoom out", () => closer(2));
+      button("all", "Whole range", () => zoom(0, 1));
+    }
     tools.append(copier(table, title, told), told);
     figure.querySelector("figcaption").before(tools);
     figure.append(tip);
