@@ -393,7 +393,7 @@ fn failure_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
     if found.estimate.is_some() {
         said.push(format!("Failure: {}.", found.reason));
     } else if found.failed.is_none() && found.held.is_some() {
-        said.push(format!("No failure was seen: {}.", found.reason));
+        said.push(format!("The failure point was {}.", found.reason));
     } else {
         said.push(format!("No failure point: {}.", found.reason));
     }

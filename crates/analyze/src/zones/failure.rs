@@ -134,6 +134,25 @@ pub(super) fn bracket(trials: &[Trial]) -> Bracket {
     bracket
 }
 
+/// What single trials say against a failure point that was not reached: `, though 1 of 2 trials failed at 8 connections`.
+pub(super) fn some_failed(trials: &[Trial], words: impl Fn(f64) -> String) -> String {
+    let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for trial in trials {
+        // Loads are positive, so their bits are in their order.
+        let (failed, all) = counts.entry(trial.load.to_bits()).or_default();
+        (*failed, *all) = (*failed + u64::from(trial.failed), *all + 1);
+    }
+    let said = counts.iter().filter(|(_, (failed, _))| *failed > 0).map(|(load, (failed, all))| {
+        format!(
+            "{failed} of {all} trial{} failed at {}",
+            if *all == 1 { "" } else { "s" },
+            words(f64::from_bits(*load))
+        )
+    });
+    let said: Vec<String> = said.take(3).collect();
+    if said.is_empty() { String::new() } else { format!(", though {}", said.join(", ")) }
+}
+
 /// Ascending loads with the weighted share of failing trials and the total weight.
 fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
     let mut sorted: Vec<&Trial> = trials.iter().collect();
@@ -263,6 +282,14 @@ mod tests {
         trials[1].failed = true;
         assert_eq!(bracket(&trials), Bracket { lower: Some(42.0), upper: Some(44.0) });
         assert_eq!(inconsistent(&trials), vec![20.0]);
+    }
+
+    #[test]
+    fn trials_that_failed_are_named_where_most_held() {
+        let trials = [trial(8.0, 0, true), trial(8.0, 1, false), trial(4.0, 0, false)];
+        let words = |load: f64| format!("{load} connections");
+        assert_eq!(some_failed(&trials, words), ", though 1 of 2 trials failed at 8 connections");
+        assert_eq!(some_failed(&trials[1..], words), "");
     }
 
     #[test]

@@ -398,7 +398,8 @@ fn failure_point(
         (Some(lower), None) => {
             point.place = Place::Beyond;
             point.low = Some(lower);
-            point.reason = format!("not reached up to {}", load_words(lower, sweep));
+            let some = failure::some_failed(trials, |load| load_words(load, sweep));
+            point.reason = format!("not reached up to {}{some}", load_words(lower, sweep));
         }
         (None, None) => point.reason = "no load could be judged".into(),
     }
