@@ -20,6 +20,7 @@ mod find;
 mod knee;
 mod levels;
 pub mod unloading;
+mod words;
 
 pub use crate::point::{client_is_saturated, cpu_us, server_is_saturated};
 pub(crate) use crate::point::{client_limited, softirq_beside_us};
@@ -27,8 +28,9 @@ pub use crate::shown::percent;
 pub(crate) use failure::recovery;
 pub use failure::{crossed, fails};
 pub(crate) use find::of_sweep;
-pub use find::{estimate_number, estimate_words, find, interval, load_words, of_run};
+pub use find::{find, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
+pub use words::{estimate_number, estimate_words, interval, load_words};
 
 use record::{Criteria, Doubt, Sweep};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The capacity of the open loop, which is its knee: where what is offered meets the most that is answered.
 
-use super::find::load_words;
+use super::words::load_words;
 use super::{Place, PointFinding, failure};
 use crate::disturbance::quiet_first;
 use crate::statistics::{bootstrap, median};

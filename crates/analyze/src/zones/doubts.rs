@@ -1,7 +1,7 @@
 //! Reasons not to trust a sweep's findings.
 
 use super::failure::{self, Trial};
-use super::find::load_words;
+use super::words::load_words;
 use super::{Level, Place, PointFinding, percent};
 use record::{Doubt, DoubtKind, Sweep};
 

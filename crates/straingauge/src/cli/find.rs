@@ -65,6 +65,8 @@ pub struct FindOptions {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_connections: Option<Count>,
     /// Most connections of the open loop [default: {open_connections}]
+    ///
+    /// By default fewer where the server does not serve so many at a time.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub open_connections: Option<Count>,
     /// Time for the whole run [default: {budget}]

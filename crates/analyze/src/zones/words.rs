@@ -1,0 +1,92 @@
+//! Loads and estimates in words.
+
+use super::PointFinding;
+use record::Sweep;
+use record::units::{format_si, grouped};
+
+/// A load with its unit: `64 connections`, `81200/s`.
+pub fn load_words(load: f64, sweep: Sweep) -> String {
+    match sweep {
+        Sweep::Rate => format!("{}/s", format_si(load)),
+        _ if load.round() == 1.0 => "1 connection".into(),
+        _ => format!("{} connections", grouped(load)),
+    }
+}
+
+fn number(load: f64, sweep: Sweep, has_decimal: bool) -> String {
+    match sweep {
+        Sweep::Rate => format_si(load),
+        _ if has_decimal => format!("{load:.1}"),
+        _ => grouped(load),
+    }
+}
+
+/// Whether the estimate would lie outside of its interval if it was rounded.
+fn is_fraction(found: &PointFinding) -> bool {
+    let (Some(estimate), Some(low), Some(high)) = (found.estimate, found.low, found.high) else { return false };
+    !(low..=high).contains(&estimate.round())
+}
+
+/// The estimate: `8`, `1.3`, `12.0k`.
+pub fn estimate_number(found: &PointFinding, sweep: Sweep) -> Option<String> {
+    found.estimate.map(|estimate| number(estimate, sweep, is_fraction(found)))
+}
+
+/// The estimate with its unit and interval: `8 connections (7.8 to 8.3)`.
+pub fn estimate_words(found: &PointFinding, sweep: Sweep) -> Option<String> {
+    let number = estimate_number(found, sweep)?;
+    let unit = match sweep {
+        Sweep::Rate => "/s",
+        _ if number == "1" => " connection",
+        _ => " connections",
+    };
+    Some(format!("{number}{unit}{}", interval(found, sweep)))
+}
+
+/// The interval in brackets: ` (3 to 5)`, ` (3 or more)`.
+pub fn interval(found: &PointFinding, sweep: Sweep) -> String {
+    // Ends that would read alike get a decimal.
+    let is_one_number = found.low.zip(found.high).is_some_and(|(low, high)| grouped(low) == grouped(high));
+    let number = |load: f64| number(load, sweep, is_one_number || is_fraction(found));
+    match (found.low, found.high) {
+        (Some(low), Some(high)) => format!(" ({} to {})", number(low), number(high)),
+        (Some(low), None) => format!(" ({} or more)", number(low)),
+        (None, Some(high)) => format!(" (at most {})", number(high)),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::Criteria;
+
+    fn words(estimate: f64, low: f64, high: f64) -> String {
+        let found = PointFinding {
+            estimate: Some(estimate),
+            low: Some(low),
+            high: Some(high),
+            ..PointFinding::none(&Criteria::default(), 3, "")
+        };
+        estimate_words(&found, Sweep::Connections).expect("an estimate")
+    }
+
+    #[test]
+    fn what_is_printed_lies_in_the_interval_that_is_printed() {
+        assert_eq!(words(8.02, 7.8, 8.3), "8 connections (7.8 to 8.3)");
+        assert_eq!(words(1.0, 1.0, 2.4), "1 connection (1 to 2)");
+        assert_eq!(words(1.35, 1.3, 1.4), "1.4 connections (1.3 to 1.4)", "uvicorn");
+        assert_eq!(words(1500.4, 1448.0, 4096.0), "1,500 connections (1,448 to 4,096)");
+        for tenths in 10..200 {
+            for (below, above) in [(0.05, 0.05), (0.3, 0.1), (0.04, 2.0), (3.0, 0.02)] {
+                let at = f64::from(tenths) / 10.0;
+                let said = words(at, (at - below).max(1.0), at + above);
+                let numbers: Vec<f64> = said
+                    .split(|c: char| !c.is_ascii_digit() && c != '.')
+                    .filter_map(|word| word.parse().ok())
+                    .collect();
+                assert!((numbers[1] - 0.051..=numbers[2] + 0.051).contains(&numbers[0]), "{said}");
+            }
+        }
+    }
+}
