@@ -108,8 +108,11 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let is_chance = times.at_least_us <= 0.0 || times.is_high_at_most;
     let is_minor =
         grown < USER_GROWTH_SHARE * (cpu.highest_us - cpu.lowest_us) || times.us.1 < USER_GROWTH_RATIO * times.us.0;
+    // A server that starts processes as load grows spends user time on that.
+    let processes = |points: &[&Point]| typical(points, names::SERVER_PROCESSES);
+    let starts_some = processes(&times.low).zip(processes(&times.high)).is_some_and(|(low, high)| high > low);
     // An expensive request is no limit while the server's CPUs are idle.
-    (!is_chance && !is_minor && evidence.is_saturated(&times.high) != Some(false)).then_some(times)
+    (!is_chance && !is_minor && !starts_some && evidence.is_saturated(&times.high) != Some(false)).then_some(times)
 }
 
 impl UserGrowth<'_> {

@@ -275,7 +275,7 @@ pub const RULES: [Rule; 19] = [
     Rule {
         id: "spin",
         cause: "threads spin for a lock",
-        evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`",
+        evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`, `server.processes`",
         threshold: "as `memory-bound`, twice the user time, and a wait for a CPU as long as the CPU time; always a possibility",
         refuted_by: "`perf top` shows the time in functions that do work",
         remedy: "`perf top -p PID` names the function; a lock that sleeps",
@@ -288,7 +288,7 @@ pub const RULES: [Rule; 19] = [
         id: "memory-bound",
         cause: "the server's own state outgrew the cache",
         evidence: "user part of CPU per request by load, growth of `server.memory_bytes` with the connections, second-level cache, functions by sampling, cache misses where the hardware counts them",
-        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times and by more than three standard errors (30 requests or more on both sides; where the low loads have less than 20 ticks, all their CPU time counts as user time), the CPU saturated; memory grew by more than the cache; the same functions; without counters a possibility",
+        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times and by more than three standard errors (30 requests or more on both sides; where the low loads have less than 20 ticks, all their CPU time counts as user time), the CPU saturated, no more processes than before; memory grew by more than the cache; the same functions; without counters a possibility",
         refuted_by: "`straingauge simulate` or `perf stat -e LLC-load-misses` counts no more misses per request",
         remedy: "`memwalk -p BUILD --report` on its source; `straingauge simulate` counts the misses",
         source: "Bhatia, Consel and Lawall (2006)",

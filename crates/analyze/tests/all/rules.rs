@@ -449,6 +449,11 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
         ["memory-bound"],
         "nobody waits for a CPU"
     );
+    let forks = judged(grows.clone(), fixture::record(), |point| {
+        spins(0.5)(point);
+        set(point, names::SERVER_PROCESSES, 9.0 + point.connections as f64, 1);
+    });
+    assert!(found(&forks).is_empty(), "new processes cost user time, too (Apache's prefork): {:?}", forks.sentences);
     // So little CPU time at the low loads that ticks do not divide it: all of it bounds what is user time.
     let few = judged(Server { doubles_at: 8.0, ..healthy() }, fixture::record(), |point| {
         spins(0.5)(point);
