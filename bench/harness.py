@@ -110,10 +110,10 @@ def same_conditions(folder, now):
 # ---- The machine and the programs
 
 def first_line(*command):
-    """The first line that a command prints; for versions."""
+    """The first line that a command prints, without an address of its project at the end; for versions."""
     try:
         done = subprocess.run(command, capture_output=True, text=True)
-        return (done.stdout + done.stderr).strip().splitlines()[0]
+        return (done.stdout + done.stderr).strip().splitlines()[0].split(" - http")[0]
     except (OSError, IndexError):
         return f"{command[0]}: not installed"
 

@@ -112,15 +112,14 @@ pub(crate) fn cells(row: &Row) -> [String; 5] {
 /// `64 (50 to 80)`; `> 4,096` where the most that was measured is still elastic.
 fn yield_point(row: &Row) -> String {
     let (Some(found), Some(sweep)) = (&row.yield_point, row.sweep) else { return String::new() };
-    let number = |load: f64| match sweep {
-        Sweep::Rate => format!("{}/s", format_si(load)),
-        _ => grouped(load),
+    let (number, unit): (fn(f64) -> String, _) = match sweep {
+        Sweep::Rate => (format_si, "/s"),
+        _ => (grouped, ""),
     };
     match (estimate_number(found, sweep), found.place) {
-        (Some(estimate), _) if sweep == Sweep::Rate => format!("{estimate}/s{}", interval(found, sweep)),
-        (Some(estimate), _) => format!("{estimate}{}", interval(found, sweep)),
-        (None, Place::Beyond) => found.low.map_or("none".into(), |low| format!("> {}", number(low))),
-        (None, Place::Below) => found.high.map_or("none".into(), |high| format!("< {}", number(high))),
+        (Some(estimate), _) => format!("{estimate}{unit}{}", interval(found, sweep)),
+        (None, Place::Beyond) => found.low.map_or("none".into(), |low| format!("> {}{unit}", number(low))),
+        (None, Place::Below) => found.high.map_or("none".into(), |high| format!("< {}{unit}", number(high))),
         (None, _) => "none".into(),
     }
 }

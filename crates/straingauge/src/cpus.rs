@@ -44,6 +44,11 @@ pub fn format_list(cpus: &[usize]) -> String {
     words.join(",")
 }
 
+/// Whether the server has CPUs, none of which the client uses.
+pub fn are_apart(client: &[usize], server: &[usize]) -> bool {
+    !server.is_empty() && !server.iter().any(|cpu| client.contains(cpu))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -136,28 +136,26 @@ pub(super) fn bracket(trials: &[Trial]) -> Bracket {
 
 /// What single trials say against a failure point that was not reached: `, though 1 of 2 trials failed at 8 connections`.
 pub(super) fn some_failed(trials: &[Trial], words: impl Fn(f64) -> String) -> String {
-    let mut counts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for trial in trials {
-        // Loads are positive, so their bits are in their order.
-        let (failed, all) = counts.entry(trial.load.to_bits()).or_default();
-        (*failed, *all) = (*failed + u64::from(trial.failed), *all + 1);
-    }
-    let said = counts.iter().filter(|(_, (failed, _))| *failed > 0).map(|(load, (failed, all))| {
-        format!(
-            "{failed} of {all} trial{} failed at {}",
-            if *all == 1 { "" } else { "s" },
-            words(f64::from_bits(*load))
-        )
+    let sorted = by_load(trials);
+    let said = sorted.chunk_by(|a, b| a.load == b.load).filter_map(|same| {
+        let (failed, all) = (same.iter().filter(|trial| trial.failed).count(), same.len());
+        let plural = if all == 1 { "" } else { "s" };
+        (failed > 0).then(|| format!("{failed} of {all} trial{plural} failed at {}", words(same[0].load)))
     });
     let said: Vec<String> = said.take(3).collect();
     if said.is_empty() { String::new() } else { format!(", though {}", said.join(", ")) }
 }
 
-/// Ascending loads with the weighted share of failing trials and the total weight.
-fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
+/// The trials by ascending load, those of a load by repeat.
+fn by_load(trials: &[Trial]) -> Vec<&Trial> {
     let mut sorted: Vec<&Trial> = trials.iter().collect();
     sorted.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.repeat.cmp(&b.repeat)));
     sorted
+}
+
+/// Ascending loads with the weighted share of failing trials and the total weight.
+fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
+    by_load(trials)
         .chunk_by(|a, b| a.load == b.load)
         .map(|same| {
             let weight: f64 = same.iter().map(|trial| trial.weight).sum();

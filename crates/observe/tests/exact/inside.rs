@@ -32,7 +32,8 @@ pub fn charges_every_layer() {
 }
 
 fn burst_options(port: u16) -> BurstOptions {
-    BurstOptions { port, netns_pid: None, burst: Duration::from_millis(50) }
+    let burst = Duration::from_millis(if std::env::var_os(LONG).is_some() { 100 } else { 50 });
+    BurstOptions { port, netns_pid: None, burst }
 }
 
 fn known_share() -> Result<String, String> {
@@ -72,8 +73,9 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     // by, and the guest's clock skips what it waits.
     let mut options = ProfileOptions::new(port);
     options.events.clear();
-    // As many samples as of two seconds at the usual frequency.
-    (options.frequency_hz, options.duration) = (1_999, Duration::from_secs(1));
+    // As many samples as of six seconds at the usual frequency, or two.
+    let seconds = if std::env::var_os(LONG).is_some() { 3 } else { 1 };
+    (options.frequency_hz, options.duration) = (1_999, Duration::from_secs(seconds));
     let mut sampler = Profiler::attach(options).map_err(|error| error.to_string())?;
     print_verified();
     client.go_on();

@@ -101,9 +101,8 @@ impl Session {
             doubts.extend(server.doubts.iter().cloned());
             path = server.path.to_string();
         }
-        let shared = shared_cpus(&plan, &server_cpus);
-        let is_apart = !server_cpus.is_empty() && !plan.cpus.is_empty() && shared.is_none();
-        doubts.extend(shared);
+        let is_apart = !plan.cpus.is_empty() && cpus::are_apart(&plan.cpus, &server_cpus);
+        doubts.extend(shared_cpus(&plan, &server_cpus));
         let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
@@ -198,8 +197,7 @@ impl Session {
         });
         let slow = attached.map_err(|why| anyhow!("the server cannot be slowed down: {why}"))?;
         let of_server = self.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
-        let is_apart = !of_server.is_empty() && !of_server.iter().any(|cpu| self.plan.cpus.contains(cpu));
-        let own: &[usize] = if is_apart { &self.plan.cpus } else { &[] };
+        let own: &[usize] = if cpus::are_apart(&self.plan.cpus, of_server) { &self.plan.cpus } else { &[] };
         self.runner.join(SlowedServer::with(slow, own));
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! limit, and not the rate at which the server fails.
 
 use record::units::grouped;
-use record::{Arrival, LoadPlan, Outcomes, Pace};
+use record::{Arrival, Doubt, DoubtKind, LoadPlan, Outcomes, Pace};
 
 /// The share of the connections with a request that may get no byte of a response.
 const SILENT_RATIO: f64 = 0.1;
@@ -31,8 +31,17 @@ impl Tried {
         self.outcomes.silent_ratio().is_none_or(|ratio| ratio <= SILENT_RATIO)
     }
 
+    /// Why the open loop uses these instead of more.
+    pub fn doubt(&self, more: &Tried) -> Doubt {
+        DoubtKind::SilentConnections.warning(
+            format!("open loop: {}, {}, which it uses", more.words(), self.words()),
+            "check how many connections the server serves at a time (its workers, its backlog), or say how many the open loop may \
+             use (--open-connections)",
+        )
+    }
+
     /// What came of it: `0 of 250 connections answered with 1,024 open`.
-    pub fn words(&self) -> String {
+    fn words(&self) -> String {
         let (silent, used) = (self.outcomes.connections_silent, self.outcomes.connections_used);
         let answered = used.saturating_sub(silent);
         format!("{answered} of {used} connections answered with {} open", grouped(self.connections as f64))

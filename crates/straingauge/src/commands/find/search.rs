@@ -6,6 +6,7 @@ use super::{Purpose, SearchPlan, axis, open_loop};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
 use crate::companions::server::is_here;
+use crate::cpus::are_apart;
 use crate::measure::{Sender, label};
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
@@ -375,15 +376,7 @@ impl<'a> Search<'a> {
         let connections = match tried {
             None => most,
             Some([more, served]) => {
-                let doubt = DoubtKind::SilentConnections.warning(
-                    format!(
-                        "open loop: {}, {}, which it uses",
-                        more.words(),
-                        served.words()
-                    ),
-                    "check how many connections the server serves at a time (its workers, its backlog), or say how many the open \
-                     loop may use (--open-connections)",
-                );
+                let doubt = served.doubt(&more);
                 session.progress.say(&doubt.what);
                 self.sides[self.now].writer.record_mut().doubts.push(doubt);
                 served.connections
@@ -494,7 +487,7 @@ fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
 /// How the microbenchmark's sender waits: it polls the clock where it has a CPU to itself.
 fn prepare_sender(session: &mut Session) {
     let cpus = session.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
-    let is_alone = !cpus.is_empty() && !cpus.iter().any(|cpu| session.plan.cpus.contains(cpu));
+    let is_alone = are_apart(&session.plan.cpus, cpus);
     session.runner.sender = Sender::Microbenchmark { polls: is_alone };
     if !is_alone {
         session.doubts.push(DoubtKind::SharedCpus.note(
