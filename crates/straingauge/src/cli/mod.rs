@@ -171,7 +171,8 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
         }
     });
     let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_string()).collect();
-    names.iter().fold(command, |command, name| command.mut_subcommand(name, with_defaults))
+    // Only those of the command that is asked for.
+    names.iter().fold(command, |command, name| command.mut_subcommand(name, |one| one.defer(with_defaults)))
 }
 
 /// The manual page or completions, with all options.
@@ -308,6 +309,13 @@ mod tests {
         }
     }
 
+    /// All commands, with the values of defaults in their help.
+    fn filled() -> clap::Command {
+        let mut all = command(false);
+        all.build();
+        all
+    }
+
     /// Every option of every command that a person may call, with the command.
     fn options(cli: &clap::Command) -> Vec<(String, clap::Arg)> {
         let mut found = Vec::new();
@@ -330,7 +338,7 @@ mod tests {
     fn an_option_has_one_meaning_in_all_commands() {
         let mut kinds = std::collections::BTreeMap::<String, Vec<(String, String)>>::new();
         let mut letters = std::collections::BTreeMap::<char, Vec<(String, String)>>::new();
-        for (command, option) in options(&with_defaults(Cli::command())) {
+        for (command, option) in options(&filled()) {
             let long = option.get_long().unwrap_or_default().to_string();
             let kind = format!(
                 "{:?} {:?} {:?}: {}",
@@ -384,7 +392,7 @@ mod tests {
                 }
             }
         }
-        for (command, option) in options(&with_defaults(Cli::command())) {
+        for (command, option) in options(&filled()) {
             for text in texts(&option) {
                 // Places in a template are typed as they stand.
                 let typed = ["{number}", "{key}", "{value}"];
