@@ -2,10 +2,11 @@
 
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
-use crate::proc_text::parse_tcp_line;
-use crate::sock_diag::{DiagSocket, Listener, PortSockets, Scope};
+use crate::proc_text::{TcpLine, parse_tcp_line};
+use crate::sock_diag::{DiagSocket, ESTABLISHED, Listener, PortSockets, Scope};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
+use std::net::SocketAddr;
 
 /// Lines of /proc/net/tcp have 150 bytes.
 const MAX_LINE_BYTES: u64 = 4096;
@@ -51,6 +52,21 @@ impl PortReader {
         }
     }
 
+    /// Calls `each` with the inode and the other end of every established connection whose local port is another.
+    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(u64, SocketAddr)) -> io::Result<()> {
+        match self {
+            PortReader::Diag(diag) => diag.read_elsewhere(port, each),
+            PortReader::Text(files) => files.iter_mut().try_for_each(|file| {
+                file.rewind()?;
+                each_line(file, |line| {
+                    if line.state == ESTABLISHED && line.local.port() != port {
+                        each(line.inode, line.remote);
+                    }
+                })
+            }),
+        }
+    }
+
     /// How the sockets are read, in words.
     pub fn method(&self) -> &'static str {
         match self {
@@ -62,24 +78,30 @@ impl PortReader {
 
 /// Adds the sockets of `port` in the text of /proc/net/tcp or tcp6.
 pub fn read_text(file: &mut impl BufRead, port: u16, sockets: &mut PortSockets) -> io::Result<()> {
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if io::Read::take(&mut *file, MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
-        }
-        let Some(socket) = parse_tcp_line(&line).filter(|socket| socket.local.port() == port) else { continue };
-        sockets.add(
-            socket.state,
-            Listener {
+    each_line(file, |socket| {
+        if socket.local.port() == port {
+            let listener = Listener {
                 address: socket.local,
                 inode: socket.inode,
                 uid: socket.uid,
                 queue: socket.receive_queue,
                 queue_limit: 0,
                 drops: 0,
-            },
-        );
+            };
+            sockets.add(socket.state, listener);
+        }
+    })
+}
+
+/// The sockets in the text of /proc/net/tcp or tcp6.
+fn each_line(file: &mut impl BufRead, mut each: impl FnMut(TcpLine)) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if io::Read::take(&mut *file, MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        parse_tcp_line(&line).into_iter().for_each(&mut each);
     }
 }
 
@@ -109,6 +131,36 @@ mod tests {
         assert_eq!(by_diag.by_state[1], 5);
         let (diag, text) = (by_diag.listeners[0], by_text.listeners[0]);
         assert_eq!((diag.address, diag.inode, diag.uid, diag.queue), (text.address, text.inode, text.uid, text.queue));
+    }
+
+    #[test]
+    fn connections_that_end_at_other_ports_are_the_same_by_netlink_and_by_text() {
+        let (served, other) = (TcpListener::bind("127.83.7.2:0").unwrap(), TcpListener::bind("127.83.7.3:0").unwrap());
+        let (served, other) = (served.local_addr().map(|at| (served, at)), other.local_addr().map(|at| (other, at)));
+        let ((served, served_at), (_other, other_at)) = (served.unwrap(), other.unwrap());
+        let to_served = TcpStream::connect(served_at).unwrap();
+        let accepted = served.accept().unwrap().0;
+        let to_other: Vec<_> = (0..3).map(|_| TcpStream::connect(other_at).unwrap()).collect();
+        let open = |name: &str| BufReader::new(File::open(format!("/proc/thread-self/net/{name}")).unwrap());
+        let text = PortReader::Text(["tcp", "tcp6"].map(open).into());
+        for mut reader in [PortReader::open(None, served_at.port()).unwrap(), text] {
+            let mut found = std::collections::BTreeSet::new();
+            let keep = |inode, remote| {
+                found.insert((inode, remote));
+            };
+            reader.read_elsewhere(served_at.port(), keep).unwrap();
+            for stream in &to_other {
+                assert!(found.contains(&(inode_of(stream), other_at)), "{}: {found:?}", reader.method());
+            }
+            assert!(found.contains(&(inode_of(&to_served), served_at)), "a client of the port: {found:?}");
+            assert!(found.iter().all(|(inode, _)| *inode != inode_of(&accepted)), "the port's own: {found:?}");
+        }
+    }
+
+    fn inode_of(stream: &TcpStream) -> u64 {
+        let link = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(stream));
+        let link = std::fs::read_link(link).unwrap();
+        crate::proc_text::parse_socket_link(link.as_os_str().as_encoded_bytes()).unwrap()
     }
 
     #[test]

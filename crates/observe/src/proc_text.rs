@@ -363,6 +363,8 @@ pub fn parse_descriptor_limit(text: &[u8]) -> Option<u64> {
 pub struct TcpLine {
     /// Local address and port.
     pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
     /// State number (include/net/tcp_states.h).
     pub state: u8,
     /// Bytes not yet read; of a listener: connections not yet accepted.
@@ -377,10 +379,13 @@ pub struct TcpLine {
 pub fn parse_tcp_line(line: &[u8]) -> Option<TcpLine> {
     let fields: Vec<&[u8]> = words(line).take(10).collect();
     let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();
-    let (address, port) = text(1)?.rsplit_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
+    let end = |index: usize| {
+        let (address, port) = text(index)?.rsplit_once(':')?;
+        Some(SocketAddr::new(parse_hex_address(address)?, u16::from_str_radix(port, 16).ok()?))
+    };
     Some(TcpLine {
-        local: SocketAddr::new(parse_hex_address(address)?, port),
+        local: end(1)?,
+        remote: end(2)?,
         state: u8::from_str_radix(text(3)?, 16).ok()?,
         receive_queue: u32::from_str_radix(text(4)?.split_once(':')?.1, 16).ok()?,
         uid: text(7)?.parse().ok()?,

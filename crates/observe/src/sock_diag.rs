@@ -22,8 +22,10 @@ const REQ_BYTECODE: u16 = 1;
 /// Attribute with a socket's memory and drops (INET_DIAG_SKMEMINFO), and the word of it that counts drops.
 const SKMEMINFO: u16 = 7;
 const DROPS: usize = 8;
+const BC_JMP: u8 = 1;
 const BC_S_GE: u8 = 2;
 const BC_S_LE: u8 = 3;
+pub(crate) const ESTABLISHED: u8 = 1;
 const TCP_LISTEN: u8 = 10;
 const FIN_WAIT_2: u8 = 5;
 /// Length of `struct inet_diag_msg`.
@@ -146,6 +148,8 @@ pub enum Scope {
     TimeWait,
     /// Every state.
     AllStates,
+    /// Established ones of every other port.
+    Elsewhere,
 }
 
 /// How a dump asks.
@@ -186,39 +190,70 @@ impl DiagSocket {
 
     /// The sockets whose local port is `port`, IPv4 and IPv6.
     pub fn read_port(&mut self, port: u16, scope: Scope) -> io::Result<PortSockets> {
+        let mut sockets = PortSockets::default();
+        self.dump(port, scope, |datagram, sequence, filled_ns| {
+            let known = sockets.remnants.len();
+            let progress = read_datagram(datagram, sequence, &mut sockets)?;
+            sockets.remnants[known..].iter_mut().for_each(|remnant| remnant.due_ns += filled_ns);
+            Ok(progress)
+        })?;
+        Ok(sockets)
+    }
+
+    /// Calls `each` with the inode and the other end of every established connection whose local port is another.
+    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(u64, SocketAddr)) -> io::Result<()> {
+        self.dump(port, Scope::Elsewhere, |datagram, sequence, _| {
+            each_socket(datagram, sequence, |body| {
+                if body.len() >= MESSAGE_BYTES && u16::from_be_bytes([body[4], body[5]]) != port {
+                    let remote = SocketAddr::new(address(body, 24), u16::from_be_bytes([body[6], body[7]]));
+                    each(u64::from(u32_at(body, 68)), remote);
+                }
+            })
+        })
+    }
+
+    /// Gives every datagram of the answer to `read`, with its sequence and when the kernel filled it. A request that is
+    /// refused has no datagram but the refusal.
+    fn dump(
+        &mut self,
+        port: u16,
+        scope: Scope,
+        mut read: impl FnMut(&[u8], u32, u64) -> io::Result<Progress>,
+    ) -> io::Result<()> {
         if !self.is_old_interface_refused {
-            let mut sockets = PortSockets::default();
-            match self.dump(port, scope, Interface::BothFamilies, &mut sockets) {
-                Ok(()) => return Ok(sockets),
+            match self.ask(port, scope, Interface::BothFamilies, &mut read) {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP)) => {
                     self.is_old_interface_refused = true;
                 }
-                Err(error) => return Err(error),
+                result => return result,
             }
         }
-        let mut sockets = PortSockets::default();
-        self.dump(port, scope, Interface::OneFamily(libc::AF_INET), &mut sockets)?;
-        match self.dump(port, scope, Interface::OneFamily(libc::AF_INET6), &mut sockets) {
+        self.ask(port, scope, Interface::OneFamily(libc::AF_INET), &mut read)?;
+        match self.ask(port, scope, Interface::OneFamily(libc::AF_INET6), &mut read) {
             // Without IPv6 there are no such sockets.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(sockets),
-            result => result.map(|()| sockets),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
         }
     }
 
-    fn dump(&mut self, port: u16, scope: Scope, interface: Interface, sockets: &mut PortSockets) -> io::Result<()> {
+    fn ask(
+        &mut self,
+        port: u16,
+        scope: Scope,
+        interface: Interface,
+        read: &mut impl FnMut(&[u8], u32, u64) -> io::Result<Progress>,
+    ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         rustix::net::send(&self.socket, &request(port, scope, interface, self.sequence), SendFlags::empty())?;
         // The kernel fills the next datagram before it returns from sending or receiving.
         let mut filled_ns = monotonic_ns();
         loop {
             let (received, length) = rustix::net::recv(&self.socket, &mut self.buffer[..], RecvFlags::TRUNC)?;
-            let (known, this_filled_ns) = (sockets.remnants.len(), std::mem::replace(&mut filled_ns, monotonic_ns()));
+            let this_filled_ns = std::mem::replace(&mut filled_ns, monotonic_ns());
             if length > received {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "inet_diag sent more than a datagram holds"));
             }
-            let progress = read_datagram(&self.buffer[..received], self.sequence, sockets)?;
-            sockets.remnants[known..].iter_mut().for_each(|remnant| remnant.due_ns += this_filled_ns);
-            if progress == Progress::Complete {
+            if read(&self.buffer[..received], self.sequence, this_filled_ns)? == Progress::Complete {
                 return Ok(());
             }
         }
@@ -230,11 +265,14 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
         Scope::Listeners => 1 << TCP_LISTEN,
         Scope::TimeWait => 1 << 6,
         Scope::AllStates => 0xfff,
+        Scope::Elsewhere => 1 << ESTABLISHED,
     };
     let extensions: u8 = if scope == Scope::Listeners { 1 << (SKMEMINFO - 1) } else { 0 };
     // struct inet_diag_sockid: source port first, everything else 0 = any.
     let mut id = [0u8; 48];
-    id[..2].copy_from_slice(&port.to_be_bytes());
+    if scope != Scope::Elsewhere {
+        id[..2].copy_from_slice(&port.to_be_bytes());
+    }
     let mut body = Vec::with_capacity(96);
     let kind = match interface {
         Interface::BothFamilies => {
@@ -251,17 +289,27 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
             SOCK_DIAG_BY_FAMILY
         }
     };
-    // "source port >= port and source port <= port": each operation is followed by its operand; `yes` skips both, `no`
-    // jumps 4 bytes past the end, which rejects. Equality as one operation is not known to kernels before 4.16.
-    let operation = |code: u8, no: u16| {
+    // Each operation on a port is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which rejects.
+    // Equality as one operation is not known to kernels before 4.16.
+    let operation = |code: u8, no: u16, port: u16| {
         let [no_low, no_high] = no.to_ne_bytes();
         let [port_low, port_high] = port.to_ne_bytes();
         [code, 8, no_low, no_high, 0, 0, port_low, port_high]
     };
-    body.extend_from_slice(&20u16.to_ne_bytes());
+    let filter = match scope {
+        // "source port > port, then to the end, or source port < port".
+        Scope::Elsewhere => {
+            let [to_end_low, to_end_high] = 12u16.to_ne_bytes();
+            let above = operation(BC_S_GE, 12, port.saturating_add(1));
+            let below = operation(BC_S_LE, 12, port.saturating_sub(1));
+            [&above[..], &[BC_JMP, 4, to_end_low, to_end_high], &below].concat()
+        }
+        // "source port >= port and source port <= port".
+        _ => [operation(BC_S_GE, 20, port), operation(BC_S_LE, 12, port)].concat(),
+    };
+    body.extend_from_slice(&(4 + filter.len() as u16).to_ne_bytes());
     body.extend_from_slice(&REQ_BYTECODE.to_ne_bytes());
-    body.extend_from_slice(&operation(BC_S_GE, 20));
-    body.extend_from_slice(&operation(BC_S_LE, 12));
+    body.extend_from_slice(&filter);
     Message { kind, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
@@ -274,9 +322,14 @@ pub enum Progress {
     Complete,
 }
 
-/// Reads one datagram of a dump and adds its sockets. Messages of another sequence (an answer that was given up before)
-/// are passed over.
+/// Reads one datagram of a dump and adds its sockets.
 pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) -> io::Result<Progress> {
+    each_socket(datagram, sequence, |body| add_socket(body, sockets))
+}
+
+/// Calls `each` with the body of every socket's message. Messages of another sequence (an answer that was given up
+/// before) are passed over.
+fn each_socket(datagram: &[u8], sequence: u32, mut each: impl FnMut(&[u8])) -> io::Result<Progress> {
     for message in messages(datagram) {
         let Message { kind, sequence: of, body } = message?;
         if of != sequence {
@@ -291,7 +344,7 @@ pub fn read_datagram(datagram: &[u8], sequence: u32, sockets: &mut PortSockets) 
                     _ => Ok(Progress::Complete),
                 };
             }
-            _ if kind == TCPDIAG_GETSOCK || kind == SOCK_DIAG_BY_FAMILY => add_socket(body, sockets),
+            _ if kind == TCPDIAG_GETSOCK || kind == SOCK_DIAG_BY_FAMILY => each(body),
             _ => {}
         }
     }
@@ -352,18 +405,10 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
         return;
     }
     let port = u16::from_be_bytes([message[4], message[5]]);
-    let address = &message[8..24];
-    let ip: IpAddr = if i32::from(message[0]) == libc::AF_INET6 {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(address);
-        Ipv6Addr::from(octets).into()
-    } else {
-        Ipv4Addr::new(address[0], address[1], address[2], address[3]).into()
-    };
     let is_counted = sockets.add(
         message[1],
         Listener {
-            address: SocketAddr::new(ip, port),
+            address: SocketAddr::new(address(message, 8), port),
             queue: u32_at(message, 56),
             queue_limit: u32_at(message, 60),
             uid: u32_at(message, 64),
@@ -384,6 +429,18 @@ fn add_socket(message: &[u8], sockets: &mut PortSockets) {
                 due_ns: u64::from(u32_at(message, 52)) * 1_000_000,
             });
         }
+    }
+}
+
+/// The address at this place of a `struct inet_diag_msg`.
+fn address(message: &[u8], at: usize) -> IpAddr {
+    let words = &message[at..at + 16];
+    if i32::from(message[0]) == libc::AF_INET6 {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(words);
+        Ipv6Addr::from(octets).into()
+    } else {
+        Ipv4Addr::new(words[0], words[1], words[2], words[3]).into()
     }
 }
 
