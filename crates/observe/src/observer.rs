@@ -16,7 +16,7 @@ use crate::sampler::{Sampler, Shared};
 use crate::window::{Beside, Edge, MissingReasons, Window};
 use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,6 +24,12 @@ use std::time::Duration;
 
 /// With a shorter interval the watcher would mostly measure itself.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Most generations between a backend's process that listens and one that works.
+const MAX_DEPTH: usize = 16;
+
+/// Most ports of backends whose processes are searched for.
+const MAX_BACKENDS: usize = 16;
 
 /// Most different files that are kept as waited for.
 const MAX_WAITED_FILES: usize = 32;
@@ -46,6 +52,8 @@ pub struct Observer {
     waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<std::net::SocketAddr>,
+    /// The processes that listen at the ports of backends on this machine.
+    backends: BTreeMap<u16, Vec<u32>>,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
     /// The processes that run beside the server on purpose.
@@ -99,6 +107,7 @@ impl Observer {
             network_before,
             waited_for: BTreeMap::new(),
             backend: None,
+            backends: BTreeMap::new(),
             quota_folder: None,
             beside: None,
         };
@@ -187,6 +196,9 @@ impl Observer {
         if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most) {
             self.backend = Some(remote);
         }
+        if let (Some(outgoing), Some(first)) = (&outgoing, members.first()) {
+            self.find_backends(&outgoing.ports_here, *first);
+        }
         let server_cpus = self.server_cpus(&busy_threads, &end.machine.stat);
         let network_before = std::mem::replace(&mut self.network_before, end.network.clone());
         Ok(Window {
@@ -199,6 +211,7 @@ impl Observer {
             size,
             anonymous_pages: anonymous_pages(&members),
             descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),
+            backends: self.backend_processes(&members),
             members,
             server_cpus,
             client_pid: self.target.client_pid,
@@ -207,6 +220,34 @@ impl Observer {
             missing: self.missing.clone(),
             commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
         })
+    }
+
+    /// Who listens at these ports of the namespace of `member`, where that is not known yet, or has ended.
+    fn find_backends(&mut self, ports: &BTreeSet<u16>, member: u32) {
+        for port in ports {
+            let known = self.backends.get(port);
+            let is_known =
+                known.is_some_and(|pids| pids.is_empty() || pids.iter().any(|pid| self.table.get(*pid).is_some()));
+            if is_known || (known.is_none() && self.backends.len() >= MAX_BACKENDS) {
+                continue;
+            }
+            let found = server_on_port(*port, Some(member)).ok().flatten();
+            self.backends.insert(*port, found.map(|found| found.sharing).unwrap_or_default());
+        }
+    }
+
+    /// The processes of the backends on this machine and what they started, without the server's own.
+    fn backend_processes(&self, members: &[u32]) -> BTreeSet<u32> {
+        let roots: BTreeSet<u32> = self.backends.values().flatten().copied().collect();
+        if roots.is_empty() {
+            return roots;
+        }
+        let parent = |pid: &u32| self.table.get(*pid).map(|origin| origin.parent);
+        let descends = |pid: u32| {
+            std::iter::successors(Some(pid), parent).take(MAX_DEPTH).any(|ancestor| roots.contains(&ancestor))
+        };
+        let is_other = |pid: &u32| members.binary_search(pid).is_err() && *pid != self.target.client_pid;
+        self.table.iter().map(|(pid, _)| pid).filter(|pid| is_other(pid) && descends(*pid)).collect()
     }
 
     /// The CPUs that it was given, or else those that its threads may run on; empty = all.

@@ -3,10 +3,9 @@
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::proc_text::{TcpLine, parse_tcp_line};
-use crate::sock_diag::{DiagSocket, ESTABLISHED, Listener, PortSockets, Scope};
+use crate::sock_diag::{Connection, DiagSocket, ESTABLISHED, Listener, PortSockets, Scope, TCP_LISTEN};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
-use std::net::SocketAddr;
 
 /// Lines of /proc/net/tcp have 150 bytes.
 const MAX_LINE_BYTES: u64 = 4096;
@@ -52,15 +51,16 @@ impl PortReader {
         }
     }
 
-    /// Calls `each` with the inode and the other end of every established connection whose local port is another.
-    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(u64, SocketAddr)) -> io::Result<()> {
+    /// Calls `each` with every established connection whose local port is another, and with every listener of another.
+    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(Connection)) -> io::Result<()> {
         match self {
             PortReader::Diag(diag) => diag.read_elsewhere(port, each),
             PortReader::Text(files) => files.iter_mut().try_for_each(|file| {
                 file.rewind()?;
                 each_line(file, |line| {
-                    if line.state == ESTABLISHED && line.local.port() != port {
-                        each(line.inode, line.remote);
+                    let is_listener = line.state == TCP_LISTEN;
+                    if (is_listener || line.state == ESTABLISHED) && line.local.port() != port {
+                        each(Connection { is_listener, inode: line.inode, local: line.local, remote: line.remote });
                     }
                 })
             }),
@@ -145,15 +145,17 @@ mod tests {
         let text = PortReader::Text(["tcp", "tcp6"].map(open).into());
         for mut reader in [PortReader::open(None, served_at.port()).unwrap(), text] {
             let mut found = std::collections::BTreeSet::new();
-            let keep = |inode, remote| {
-                found.insert((inode, remote));
+            let keep = |connection| {
+                found.insert(connection);
             };
             reader.read_elsewhere(served_at.port(), keep).unwrap();
-            for stream in &to_other {
-                assert!(found.contains(&(inode_of(stream), other_at)), "{}: {found:?}", reader.method());
+            for (stream, remote) in to_other.iter().map(|stream| (stream, other_at)).chain([(&to_served, served_at)]) {
+                let (inode, local) = (inode_of(stream), stream.local_addr().unwrap());
+                let wanted = Connection { is_listener: false, inode, local, remote };
+                assert!(found.contains(&wanted), "{}: {wanted:?} in {found:?}", reader.method());
             }
-            assert!(found.contains(&(inode_of(&to_served), served_at)), "a client of the port: {found:?}");
-            assert!(found.iter().all(|(inode, _)| *inode != inode_of(&accepted)), "the port's own: {found:?}");
+            assert!(found.iter().all(|one| one.inode != inode_of(&accepted)), "the port's own: {found:?}");
+            assert!(found.iter().any(|one| one.is_listener && one.local == other_at), "{found:?}");
         }
     }
 

@@ -26,7 +26,7 @@ const BC_JMP: u8 = 1;
 const BC_S_GE: u8 = 2;
 const BC_S_LE: u8 = 3;
 pub(crate) const ESTABLISHED: u8 = 1;
-const TCP_LISTEN: u8 = 10;
+pub(crate) const TCP_LISTEN: u8 = 10;
 const FIN_WAIT_2: u8 = 5;
 /// Length of `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
@@ -72,6 +72,19 @@ pub struct Listener {
     pub queue_limit: u32,
     /// Connections and SYNs that it dropped since it listens, as a queue was full; wraps.
     pub drops: u32,
+}
+
+/// An established connection, or a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Connection {
+    /// A listener, which has no other end.
+    pub is_listener: bool,
+    /// Inode, as in `/proc/PID/fd`.
+    pub inode: u64,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
 }
 
 /// The sockets of a port at one moment (the walk takes milliseconds with many connections; it is not a snapshot).
@@ -148,7 +161,7 @@ pub enum Scope {
     TimeWait,
     /// Every state.
     AllStates,
-    /// Established ones of every other port.
+    /// Established ones and listeners of every other port.
     Elsewhere,
 }
 
@@ -200,13 +213,17 @@ impl DiagSocket {
         Ok(sockets)
     }
 
-    /// Calls `each` with the inode and the other end of every established connection whose local port is another.
-    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(u64, SocketAddr)) -> io::Result<()> {
+    /// Calls `each` with every established connection whose local port is another, and with every listener of another.
+    pub fn read_elsewhere(&mut self, port: u16, mut each: impl FnMut(Connection)) -> io::Result<()> {
         self.dump(port, Scope::Elsewhere, |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
                 if body.len() >= MESSAGE_BYTES && u16::from_be_bytes([body[4], body[5]]) != port {
-                    let remote = SocketAddr::new(address(body, 24), u16::from_be_bytes([body[6], body[7]]));
-                    each(u64::from(u32_at(body, 68)), remote);
+                    each(Connection {
+                        is_listener: body[1] == TCP_LISTEN,
+                        inode: u64::from(u32_at(body, 68)),
+                        local: SocketAddr::new(address(body, 8), u16::from_be_bytes([body[4], body[5]])),
+                        remote: SocketAddr::new(address(body, 24), u16::from_be_bytes([body[6], body[7]])),
+                    });
                 }
             })
         })
@@ -265,7 +282,7 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
         Scope::Listeners => 1 << TCP_LISTEN,
         Scope::TimeWait => 1 << 6,
         Scope::AllStates => 0xfff,
-        Scope::Elsewhere => 1 << ESTABLISHED,
+        Scope::Elsewhere => 1 << ESTABLISHED | 1 << TCP_LISTEN,
     };
     let extensions: u8 = if scope == Scope::Listeners { 1 << (SKMEMINFO - 1) } else { 0 };
     // struct inet_diag_sockid: source port first, everything else 0 = any.

@@ -14,7 +14,7 @@ use record::doubt::Doubt;
 use record::figure::{Figure, Figures, Origin};
 use record::names;
 use record::watch::CpuQuota;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SHORTER_THAN_A_TICK: &str = "the window was shorter than a tick of the kernel's clock";
 
@@ -81,6 +81,8 @@ pub struct Window {
     pub(crate) members: Vec<u32>,
     /// Established connections of the group to other servers, where they could be read.
     pub(crate) outgoing: Option<u64>,
+    /// Processes of its backends on this machine.
+    pub(crate) backends: BTreeSet<u32>,
     /// Open descriptors and limit of the member that is nearest to it.
     pub(crate) descriptors_used: Option<(u64, u64)>,
     pub(crate) server_cpus: Vec<usize>,
@@ -135,6 +137,19 @@ impl Window {
             + self.begin.edge_cpu_ns
     }
 
+    /// CPUs that a process used, whose clock is this at the end.
+    pub(crate) fn cpus_of(&self, pid: u32, now_ns: u64) -> f64 {
+        // A smaller clock than before is another process with the same number.
+        let earlier_ns = self.begin.clocks.get(&pid).copied().filter(|earlier| *earlier <= now_ns).unwrap_or(0);
+        (now_ns - earlier_ns) as f64 / self.elapsed_ns() as f64
+    }
+
+    /// CPUs that the backends on this machine used.
+    pub(crate) fn backend_cpus(&self) -> f64 {
+        let clock = |pid: &u32| self.end.clocks.get(pid).map(|now_ns| self.cpus_of(*pid, *now_ns));
+        self.backends.iter().filter_map(clock).sum()
+    }
+
     /// CPUs that the processes beside the server used.
     pub(crate) fn beside_cpus(&self) -> f64 {
         let elapsed_ns = self.end.beside_at_ns.saturating_sub(self.begin.beside_at_ns);
@@ -174,6 +189,9 @@ impl Window {
         self.network_figures(&mut figures);
         self.observer_figures(&mut figures);
         self.beside_figures(&mut figures);
+        if !self.backends.is_empty() {
+            figures.measured(names::BACKEND_CPUS, self.backend_cpus(), 2, Origin::Timed);
+        }
         Observation { figures, connection_states: self.connection_states(), doubts: doubts::of(self) }
     }
 

@@ -279,7 +279,7 @@ names! {
     MACHINE_INTERRUPTS = "machine.interrupts_per_sec", "1/s";
     /// Machine: context switches per second.
     MACHINE_SWITCHES = "machine.context_switches_per_sec", "1/s";
-    /// CPU time used by neither the server group, nor the client, nor the watcher, in CPUs.
+    /// CPU time used by neither the server group, nor its backends on this machine, nor the client, nor the watcher, in CPUs.
     MACHINE_OTHERS = "machine.other_cpus_used", "CPUs";
 
     /// TCP segments received per second in the server's network namespace.
@@ -323,6 +323,8 @@ names! {
 
     /// CPU time of the command that ran beside the server (`find --beside`), with all its processes, over the window.
     BESIDE_CPUS = "beside.cpus_used", "CPUs";
+    /// CPU time of the processes of this machine that listen where the server's own connections lead: its backends.
+    BACKEND_CPUS = "backend.cpus_used", "CPUs";
     /// Memory of the same processes at the end of the window: proportional set size, pages that are shared counted in parts.
     BESIDE_MEMORY = "beside.memory_bytes", "bytes";
     /// How many processes they were.

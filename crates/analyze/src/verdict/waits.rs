@@ -111,14 +111,17 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let before = lowest.map(|count| format!(" ({} at the lowest load)", grouped(count))).unwrap_or_default();
     let own =
         evidence.own_typical(&idle.strained).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
+    let used = typical(&idle.strained, names::BACKEND_CPUS)
+        .map(|cpus| format!("; the backend's processes used {cpus:.1} CPUs of this machine"));
     let url = address.map_or("http://BACKEND/".into(), |address| format!("http://{address}/"));
     let command = format!("straingauge find {url}");
     finding(
         format!(
-            "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}. The backend answers {}/s; at \
+            "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}{}. The backend answers {}/s; at \
              {} a request that is {:.1} at once.",
             grouped(outgoing),
             own.unwrap_or_default(),
+            used.unwrap_or_default(),
             format_si(idle.throughput),
             format_nanos(idle.alone_s * 1e9),
             idle.at_once()

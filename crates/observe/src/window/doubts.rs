@@ -225,6 +225,7 @@ mod tests {
             client_pid: 0,
             has_group: true,
             beside: None,
+            backends: Default::default(),
             missing: Default::default(),
             commands: BTreeMap::new(),
         }

@@ -1,4 +1,4 @@
-//! Other work on the machine: what used CPUs beside the server, the client and the watcher.
+//! Other work on the machine: what used CPUs beside the server, its backends, the client and the watcher.
 
 use super::Window;
 use record::Outside;
@@ -18,8 +18,8 @@ impl Neighbours {
     /// The larger of two lower bounds:
     ///
     /// - the CPU clocks of all other living processes, exact, without those that came and went;
-    /// - what the CPUs were busy, less what server, client and watcher used, less interrupts (a part of which is already in
-    ///   the three's time, so it is subtracted too often), less the error of the ticks.
+    /// - what the CPUs were busy, less what server, backends, client and watcher used, less interrupts (a part of which is already in
+    ///   their time, so it is subtracted too often), less the error of the ticks.
     ///
     /// The kernel's ksoftirqd threads are left out: they work for the load.
     pub fn of(window: &Window) -> Option<Self> {
@@ -30,12 +30,10 @@ impl Neighbours {
         let own = std::process::id();
         let mut neighbours = Neighbours { cpus: 0.0, processes: 0, largest: None };
         for (pid, now_ns) in &window.end.clocks {
-            // A smaller clock than before is another process with the same number.
-            let earlier_ns = window.begin.clocks.get(pid).copied().filter(|earlier| earlier <= now_ns).unwrap_or(0);
-            let used = (now_ns - earlier_ns) as f64 / elapsed_ns;
+            let used = window.cpus_of(*pid, *now_ns);
             let (parent, command) = window.commands.get(pid).cloned().unwrap_or_default();
             let is_beside = window.beside.as_ref().is_some_and(|beside| beside.pids.binary_search(pid).is_ok());
-            let is_watched = is_beside || window.members.binary_search(pid).is_ok();
+            let is_watched = is_beside || window.backends.contains(pid) || window.members.binary_search(pid).is_ok();
             let is_ours = *pid == own || *pid == window.client_pid || is_watched;
             let is_softirq_thread = parent == 2 && command.starts_with("ksoftirqd/");
             if used <= 0.0 || is_ours || is_softirq_thread {
@@ -62,7 +60,9 @@ fn remainder(window: &Window) -> Option<f64> {
     };
     // Inside straingauge the watcher's time is part of the client's.
     let observer_ns = if window.client_pid == std::process::id() { 0 } else { window.observer_cpu_ns() };
-    let ours = (window.server_cpu_ns() + client_ns + observer_ns) as f64 / elapsed_ns + window.beside_cpus();
+    let ours = (window.server_cpu_ns() + client_ns + observer_ns) as f64 / elapsed_ns
+        + window.beside_cpus()
+        + window.backend_cpus();
     let interrupts = (machine.times.irq + machine.times.softirq) as f64 / machine.elapsed_ticks;
     let stolen = machine.times.steal as f64 / machine.elapsed_ticks;
     Some(machine.busy_cpus()? - ours - interrupts - stolen - machine.busy_error_cpus())

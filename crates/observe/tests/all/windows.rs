@@ -186,6 +186,34 @@ fn what_runs_beside_the_server_on_purpose_has_its_own_figures_and_is_no_neighbou
     idle.end();
 }
 
+#[test]
+fn a_backend_on_this_machine_has_its_own_figure_and_is_no_neighbour() {
+    let inherited =
+        |end: &dyn std::os::fd::AsFd| rustix::io::fcntl_setfd(end.as_fd(), rustix::io::FdFlags::empty()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    inherited(&listener);
+    let mut backend = Actor::start("burner");
+    drop(listener);
+    inherited(&connection);
+    let server = Actor::start("poller");
+    drop(connection);
+    let mut observer = Observer::start(target(Group::Tree(server.pid())), Duration::from_millis(50)).unwrap();
+    for _ in 0..2 {
+        observer.window_begins().unwrap();
+        backend.ask("burn");
+        let window = observer.window_ends().unwrap();
+        let observation = window.observation(1);
+        assert_eq!(observation.figures.value(names::SERVER_OUTGOING), Some(1.0));
+        let cpus = observation.figures.value(names::BACKEND_CPUS).expect("it is found in the first window");
+        assert!(cpus > 0.0, "{cpus}");
+        let is_named = |doubt: &record::Doubt| doubt.what.contains(&format!("(process {},", backend.pid()));
+        assert!(!observation.doubts.iter().any(is_named), "{:?}", observation.doubts);
+    }
+    backend.end();
+    server.end();
+}
+
 fn resident_bytes(pid: u32) -> f64 {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
     let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
