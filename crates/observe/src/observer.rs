@@ -5,13 +5,13 @@ use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
 use crate::limits::{allowed_cpus, most_descriptors, narrowest_quota, read_quota};
-use crate::listening::server_on_port;
+use crate::listening::{holders_of, server_on_port};
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::outgoing;
 use crate::port_sockets::PortReader;
 use crate::proc_text::MachineStat;
-use crate::processes::{ProcessTable, read_stat};
+use crate::processes::{ProcessTable, all_pids, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Beside, Edge, MissingReasons, Window};
 use record::Outside;
@@ -25,10 +25,10 @@ use std::time::Duration;
 /// With a shorter interval the watcher would mostly measure itself.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Most generations between a backend's process that listens and one that works.
+/// Most generations of a backend's processes.
 const MAX_DEPTH: usize = 16;
 
-/// Most ports of backends whose processes are searched for.
+/// Most backends whose processes are searched for.
 const MAX_BACKENDS: usize = 16;
 
 /// Most different files that are kept as waited for.
@@ -51,9 +51,9 @@ pub struct Observer {
     /// Files that threads were seen waiting for, by call and name.
     waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
-    backend: Option<std::net::SocketAddr>,
-    /// The processes that listen at the ports of backends on this machine.
-    backends: BTreeMap<u16, Vec<u32>>,
+    backend: Option<String>,
+    /// The eldest process of each backend on this machine, by its address.
+    backends: BTreeMap<String, u32>,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
     /// The processes that run beside the server on purpose.
@@ -193,11 +193,11 @@ impl Observer {
             }
         }
         let outgoing = outgoing::read(&members, self.target.port);
-        if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most) {
+        if let Some(remote) = outgoing.as_ref().and_then(|outgoing| outgoing.most.clone()) {
             self.backend = Some(remote);
         }
-        if let (Some(outgoing), Some(first)) = (&outgoing, members.first()) {
-            self.find_backends(&outgoing.ports_here, *first);
+        if let Some(outgoing) = &outgoing {
+            self.find_backends(&outgoing.here);
         }
         let server_cpus = self.server_cpus(&busy_threads, &end.machine.stat);
         let network_before = std::mem::replace(&mut self.network_before, end.network.clone());
@@ -222,32 +222,41 @@ impl Observer {
         })
     }
 
-    /// Who listens at these ports of the namespace of `member`, where that is not known yet, or has ended.
-    fn find_backends(&mut self, ports: &BTreeSet<u16>, member: u32) {
-        for port in ports {
-            let known = self.backends.get(port);
-            let is_known =
-                known.is_some_and(|pids| pids.is_empty() || pids.iter().any(|pid| self.table.get(*pid).is_some()));
-            if is_known || (known.is_none() && self.backends.len() >= MAX_BACKENDS) {
+    /// Finds the processes at these addresses, given the inode of a socket of theirs, where they are not known, or have ended.
+    fn find_backends(&mut self, addresses: &BTreeMap<String, u64>) {
+        for (address, inode) in addresses {
+            let known = self.backends.get(address);
+            let lives = known.is_some_and(|pid| self.table.get(*pid).is_some());
+            if lives || (known.is_none() && self.backends.len() >= MAX_BACKENDS) {
                 continue;
             }
-            let found = server_on_port(*port, Some(member)).ok().flatten();
-            self.backends.insert(*port, found.map(|found| found.sharing).unwrap_or_default());
+            if let Some(holder) = holders_of(&[*inode].into(), &all_pids()).first() {
+                self.backends.insert(address.clone(), self.eldest_of(*holder));
+            }
         }
+    }
+
+    /// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we descend
+    /// from.
+    fn eldest_of(&self, pid: u32) -> u32 {
+        let command = |pid: u32| self.table.get(pid).map(|origin| &origin.command);
+        let ours: BTreeSet<u32> = self.ancestors(std::process::id()).collect();
+        let is_same = |parent: &u32| command(*parent) == command(pid) && !ours.contains(parent);
+        self.ancestors(pid).take_while(is_same).last().unwrap_or(pid)
+    }
+
+    /// The process, its parent, and so on.
+    fn ancestors(&self, pid: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(pid), |pid| self.table.get(*pid).map(|origin| origin.parent)).take(MAX_DEPTH)
     }
 
     /// The processes of the backends on this machine and what they started, without the server's own.
     fn backend_processes(&self, members: &[u32]) -> BTreeSet<u32> {
-        let roots: BTreeSet<u32> = self.backends.values().flatten().copied().collect();
-        if roots.is_empty() {
-            return roots;
-        }
-        let parent = |pid: &u32| self.table.get(*pid).map(|origin| origin.parent);
-        let descends = |pid: u32| {
-            std::iter::successors(Some(pid), parent).take(MAX_DEPTH).any(|ancestor| roots.contains(&ancestor))
-        };
+        let roots: BTreeSet<u32> = self.backends.values().copied().collect();
         let is_other = |pid: &u32| members.binary_search(pid).is_err() && *pid != self.target.client_pid;
-        self.table.iter().map(|(pid, _)| pid).filter(|pid| is_other(pid) && descends(*pid)).collect()
+        let descends = |pid: &u32| self.ancestors(*pid).any(|ancestor| roots.contains(&ancestor));
+        let all = self.table.iter().map(|(pid, _)| pid).filter(|_| !roots.is_empty());
+        all.filter(|pid| is_other(pid) && descends(pid)).collect()
     }
 
     /// The CPUs that it was given, or else those that its threads may run on; empty = all.
@@ -269,8 +278,8 @@ impl Observer {
     pub fn server_facts(&self) -> BTreeMap<String, String> {
         let members = self.shared.group().pids();
         let mut facts = facts::read(&self.target, &members, self.socket_method);
-        if let Some(backend) = self.backend {
-            facts.insert("backend".into(), backend.to_string());
+        if let Some(backend) = &self.backend {
+            facts.insert("backend".into(), backend.clone());
         }
         if let Some(((call, file), _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
             facts.insert(WAITED_CALL.into(), call.to_string());

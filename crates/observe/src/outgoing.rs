@@ -2,24 +2,28 @@
 
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
+use std::{fs, io};
 
 /// Limits: processes whose descriptors are read, descriptors of each, and addresses kept of other connections.
 const MAX_PROCESSES: usize = 64;
 const MAX_DESCRIPTORS: usize = 4096;
 const MAX_ADDRESSES: usize = 65_536;
 
+/// Where the machine's own services listen: what logs, looks up names or talks to systemd has no backend there.
+const SYSTEM_SOCKETS: [&str; 6] =
+    ["/run/systemd/", "/var/run/systemd/", "/run/dbus/", "/var/run/dbus/", "/dev/log", "/run/nscd/"];
+
 /// The connections that were found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outgoing {
     /// Established connections that they opened.
     pub established: u64,
-    /// The most frequent remote address.
-    pub most: Option<SocketAddr>,
-    /// The remote ports that lie in the same network namespace: those of backends on this machine.
-    pub ports_here: BTreeSet<u16>,
+    /// The most frequent remote address: `127.0.0.1:9000`, or `unix:/run/app.sock`.
+    pub most: Option<String>,
+    /// Of each address on this machine that they are connected to: the inode of an other end, which its process holds.
+    pub here: BTreeMap<String, u64>,
 }
 
 /// The connections of these processes that end neither at the served port nor at another where they listen; `None` if they
@@ -37,24 +41,66 @@ pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     if !may_read {
         return None;
     }
-    let (mut own_ports, mut own, mut others) = (HashSet::new(), Vec::new(), HashSet::new());
+    let (mut own_ports, mut own, mut others) = (HashSet::new(), Vec::new(), HashMap::new());
     let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
     let mut reader = PortReader::open(Some(*first), port).ok()?;
     let read = reader.read_elsewhere(port, |one| match (inodes.contains(&one.inode), one.is_listener) {
         (true, true) => own_ports.extend([one.local.port()]),
         (true, false) => own.push((one.local.port(), canonical(one.remote))),
-        (false, false) if others.len() < MAX_ADDRESSES => others.extend([canonical(one.local)]),
+        // One that waits to be accepted is nobody's.
+        (false, false) if others.len() < MAX_ADDRESSES && one.inode != 0 => {
+            others.extend([(canonical(one.local), one.inode)])
+        }
         (false, _) => {}
     });
     read.ok()?;
-    let mut by_remote = BTreeMap::new();
+    let (mut counts, mut here) = (BTreeMap::new(), BTreeMap::new());
     for (_, remote) in own.into_iter().filter(|(local_port, _)| !own_ports.contains(local_port)) {
-        *by_remote.entry(remote).or_insert(0u64) += 1;
+        *counts.entry(remote.to_string()).or_insert(0u64) += 1;
+        // The other end of a connection within the namespace is listed, too.
+        if let Some(inode) = others.get(&remote) {
+            here.insert(remote.to_string(), *inode);
+        }
     }
-    let most = by_remote.iter().max_by_key(|(_, count)| **count).map(|(remote, _)| *remote);
-    // The other end of a connection within the namespace is listed, too.
-    let here = by_remote.keys().filter(|remote| others.contains(remote)).map(SocketAddr::port);
-    Some(Outgoing { established: by_remote.values().sum(), most, ports_here: here.collect() })
+    // A kernel may lack the module that lists them.
+    for (name, (inode, count)) in unix_backends(&mut reader, &inodes).unwrap_or_default() {
+        here.insert(name.clone(), inode);
+        counts.insert(name, count);
+    }
+    let most = counts.iter().max_by_key(|(_, count)| **count).map(|(remote, _)| remote.clone());
+    Some(Outgoing { established: counts.values().sum(), most, here })
+}
+
+/// By path of other processes' Unix sockets: the inode of an end that one of them accepted, and the number of connections.
+fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<BTreeMap<String, (u64, u64)>> {
+    let (mut peers, mut accepted) = (Vec::new(), HashMap::new());
+    reader.read_unix(|socket| match (inodes.contains(&socket.inode), socket.peer) {
+        // An end with a name was accepted.
+        (true, Some(peer)) if socket.name.is_empty() => peers.push(peer),
+        (false, Some(_)) if !socket.name.is_empty() && accepted.len() < MAX_ADDRESSES => {
+            accepted.extend([(socket.inode, name_of(socket.name))]);
+        }
+        _ => {}
+    })?;
+    let mut found = BTreeMap::new();
+    for (peer, name) in peers.iter().filter_map(|peer| Some((peer, accepted.get(peer)?))) {
+        if !SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start)) {
+            found.entry(format!("unix:{name}")).or_insert((*peer, 0)).1 += 1;
+        }
+    }
+    // Which listener has not accepted the others is not said: they are those of the busiest.
+    let waiting = peers.iter().filter(|peer| **peer == 0).count() as u64;
+    if let Some((_, count)) = found.values_mut().max_by_key(|(_, count)| *count) {
+        *count += waiting;
+    }
+    Ok(found)
+}
+
+/// A path ends with a zero byte or without; a name that is no path begins with one, which is usually written as `@`.
+fn name_of(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(name);
+    let text = text.trim_end_matches('\0');
+    text.strip_prefix('\0').map_or_else(|| text.to_string(), |rest| format!("@{rest}"))
 }
 
 #[cfg(test)]
@@ -65,16 +111,17 @@ mod tests {
     #[test]
     fn connections_to_others_are_counted_and_those_of_the_served_port_are_not() {
         let (served, backend) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-        let (port, backend_port) = (served.local_addr().unwrap().port(), backend.local_addr().unwrap().port());
+        let port = served.local_addr().unwrap().port();
         let to_backend: Vec<TcpStream> =
             (0..3).map(|_| TcpStream::connect(backend.local_addr().unwrap()).unwrap()).collect();
+        let address = backend.local_addr().unwrap().to_string();
         let of_us = || read(&[std::process::id()], port).unwrap();
         let established = of_us().established;
         let accepted: Vec<TcpStream> = (0..3).map(|_| backend.accept().unwrap().0).collect();
         let before = of_us();
         assert!(before.established >= 3, "{before:?}");
         assert_eq!(before.established, established, "what is accepted at another port is not opened");
-        assert!(!before.ports_here.contains(&backend_port), "the other ends are nobody else's: {before:?}");
+        assert!(!before.here.contains_key(&address), "the other ends are nobody else's: {before:?}");
         let (client, served) = (TcpStream::connect(served.local_addr().unwrap()).unwrap(), served.accept().unwrap());
         assert_eq!(of_us().established, before.established + 1, "the client's end is ours, too");
         // To another process, as to a backend.
@@ -82,10 +129,51 @@ mod tests {
         let child = sleep.arg("60").stdin(std::os::fd::OwnedFd::from(accepted.into_iter().next().unwrap())).spawn();
         drop(sleep);
         let mut child = child.unwrap();
-        assert!(of_us().ports_here.contains(&backend_port), "{:?}", of_us());
+        assert!(of_us().here.contains_key(&address), "{:?}", of_us());
         child.kill().unwrap();
         child.wait().unwrap();
         drop((client, served, to_backend));
         assert_eq!(read(&[], port), None);
+    }
+
+    #[test]
+    fn names_of_unix_sockets_are_written_as_usual() {
+        assert_eq!(name_of(b"/run/app.sock\0"), "/run/app.sock");
+        assert_eq!(name_of(b"/run/app.sock"), "/run/app.sock");
+        assert_eq!(name_of(b"\0app"), "@app");
+        assert_eq!(name_of(b"\xff\0"), "\u{fffd}");
+    }
+
+    #[test]
+    fn connections_to_a_unix_socket_of_another_process_are_counted() {
+        if let Err(error) = PortReader::open(None, 1).unwrap().read_unix(|_| ()) {
+            return println!("SKIPPED outgoing: this kernel does not list Unix sockets: {error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app.sock");
+        let mut backend = std::process::Command::new("python3")
+            .args([
+                "-c",
+                "import socket, sys, time\nl = socket.socket(socket.AF_UNIX)\nl.bind(sys.argv[1])\nl.listen()\n\
+                print(flush=True)\na, b = l.accept(), l.accept()\nprint(flush=True)\ntime.sleep(60)",
+            ])
+            .arg(&path)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = std::io::BufReader::new(backend.stdout.take().unwrap());
+        let mut next = || std::io::BufRead::read_line(&mut said, &mut String::new()).unwrap();
+        next();
+        let of_us = || read(&[std::process::id()], 1).unwrap();
+        assert_eq!(of_us(), Outgoing::default());
+        let _open: Vec<_> = (0..3).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap()).collect();
+        next();
+        let found = of_us();
+        // Two are accepted, the third waits.
+        assert_eq!((found.established, found.most), (3, Some(format!("unix:{}", path.display()))));
+        let inodes: HashSet<u64> = found.here.into_values().collect();
+        assert_eq!(crate::listening::holders_of(&inodes, &[backend.id()]), [backend.id()].into());
+        backend.kill().unwrap();
+        backend.wait().unwrap();
     }
 }

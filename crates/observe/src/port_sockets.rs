@@ -3,7 +3,7 @@
 use crate::ObserveError;
 use crate::namespace::in_namespace_of;
 use crate::proc_text::{TcpLine, parse_tcp_line};
-use crate::sock_diag::{Connection, DiagSocket, ESTABLISHED, Listener, PortSockets, Scope, TCP_LISTEN};
+use crate::sock_diag::{Connection, DiagSocket, ESTABLISHED, Listener, PortSockets, Scope, TCP_LISTEN, UnixSocket};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 
@@ -64,6 +64,15 @@ impl PortReader {
                     }
                 })
             }),
+        }
+    }
+
+    /// Calls `each` with every Unix socket that is connected or listens; with none where only text can be read, which does
+    /// not say what is connected to what.
+    pub fn read_unix(&mut self, each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
+        match self {
+            PortReader::Diag(diag) => diag.read_unix(each),
+            PortReader::Text(_) => Ok(()),
         }
     }
 

@@ -28,6 +28,10 @@ const BC_S_LE: u8 = 3;
 pub(crate) const ESTABLISHED: u8 = 1;
 pub(crate) const TCP_LISTEN: u8 = 10;
 const FIN_WAIT_2: u8 = 5;
+/// Length of `struct unix_diag_msg`, and its attributes (include/uapi/linux/unix_diag.h).
+const UNIX_MESSAGE_BYTES: usize = 16;
+const UNIX_NAME: u16 = 0;
+const UNIX_PEER: u16 = 2;
 /// Length of `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -85,6 +89,19 @@ pub struct Connection {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
+}
+
+/// A Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnixSocket<'a> {
+    /// It listens.
+    pub is_listener: bool,
+    /// Inode, as in `/proc/PID/fd`.
+    pub inode: u64,
+    /// The inode of the other end; 0 if that is not accepted yet.
+    pub peer: Option<u64>,
+    /// The path that it is bound to, or for an accepted socket its listener; empty for most clients' ends.
+    pub name: &'a [u8],
 }
 
 /// The sockets of a port at one moment (the walk takes milliseconds with many connections; it is not a snapshot).
@@ -229,6 +246,17 @@ impl DiagSocket {
         })
     }
 
+    /// Calls `each` with every connected or listening Unix socket of the namespace (unix_diag, a module of the kernel).
+    pub fn read_unix(&mut self, mut each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
+        self.ask(unix_request, &mut |datagram, sequence, _| {
+            each_socket(datagram, sequence, |body| {
+                if let Some(socket) = unix_socket(body) {
+                    each(socket);
+                }
+            })
+        })
+    }
+
     /// Gives every datagram of the answer to `read`, with its sequence and when the kernel filled it. A request that is
     /// refused has no datagram but the refusal.
     fn dump(
@@ -238,15 +266,15 @@ impl DiagSocket {
         mut read: impl FnMut(&[u8], u32, u64) -> io::Result<Progress>,
     ) -> io::Result<()> {
         if !self.is_old_interface_refused {
-            match self.ask(port, scope, Interface::BothFamilies, &mut read) {
+            match self.ask(|sequence| request(port, scope, Interface::BothFamilies, sequence), &mut read) {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT | libc::EOPNOTSUPP)) => {
                     self.is_old_interface_refused = true;
                 }
                 result => return result,
             }
         }
-        self.ask(port, scope, Interface::OneFamily(libc::AF_INET), &mut read)?;
-        match self.ask(port, scope, Interface::OneFamily(libc::AF_INET6), &mut read) {
+        self.ask(|sequence| request(port, scope, Interface::OneFamily(libc::AF_INET), sequence), &mut read)?;
+        match self.ask(|sequence| request(port, scope, Interface::OneFamily(libc::AF_INET6), sequence), &mut read) {
             // Without IPv6 there are no such sockets.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             result => result,
@@ -255,13 +283,11 @@ impl DiagSocket {
 
     fn ask(
         &mut self,
-        port: u16,
-        scope: Scope,
-        interface: Interface,
+        request: impl FnOnce(u32) -> Vec<u8>,
         read: &mut impl FnMut(&[u8], u32, u64) -> io::Result<Progress>,
     ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        rustix::net::send(&self.socket, &request(port, scope, interface, self.sequence), SendFlags::empty())?;
+        rustix::net::send(&self.socket, &request(self.sequence), SendFlags::empty())?;
         // The kernel fills the next datagram before it returns from sending or receiving.
         let mut filled_ns = monotonic_ns();
         loop {
@@ -462,17 +488,44 @@ fn address(message: &[u8], at: usize) -> IpAddr {
 }
 
 /// The count of drops among a message's attributes; 0 where none was asked for.
-fn drops(mut attributes: &[u8]) -> u32 {
+fn drops(attributes: &[u8]) -> u32 {
+    let memory = attribute(attributes, SKMEMINFO).filter(|memory| memory.len() >= (DROPS + 1) * 4);
+    memory.map_or(0, |memory| u32_at(memory, DROPS * 4))
+}
+
+/// The first attribute of this kind.
+fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
     while attributes.len() >= 4 {
         let length = usize::from(u16::from_ne_bytes([attributes[0], attributes[1]]));
         let kind = u16::from_ne_bytes([attributes[2], attributes[3]]);
         if length < 4 || length > attributes.len() {
-            return 0;
+            return None;
         }
-        if kind == SKMEMINFO && length >= 4 + (DROPS + 1) * 4 {
-            return u32_at(attributes, 4 + DROPS * 4);
+        if kind == wanted {
+            return Some(&attributes[4..length]);
         }
         attributes = &attributes[length.next_multiple_of(4).min(attributes.len())..];
     }
-    0
+    None
+}
+
+/// Asks for the Unix sockets that are connected or listen (`struct unix_diag_req`), with their names and peers.
+fn unix_request(sequence: u32) -> Vec<u8> {
+    let states: u32 = 1 << ESTABLISHED | 1 << TCP_LISTEN;
+    let show: u32 = 1 << UNIX_NAME | 1 << UNIX_PEER;
+    let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
+    body.extend([states, 0, show, !0, !0].iter().flat_map(|word| word.to_ne_bytes()));
+    Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
+}
+
+/// Reads one `struct unix_diag_msg`.
+fn unix_socket(message: &[u8]) -> Option<UnixSocket<'_>> {
+    let attributes = message.get(UNIX_MESSAGE_BYTES..)?;
+    let word = |bytes: &[u8]| (bytes.len() >= 4).then(|| u64::from(u32_at(bytes, 0)));
+    Some(UnixSocket {
+        is_listener: message[2] == TCP_LISTEN,
+        inode: u64::from(u32_at(message, 4)),
+        peer: attribute(attributes, UNIX_PEER).and_then(word),
+        name: attribute(attributes, UNIX_NAME).unwrap_or_default(),
+    })
 }

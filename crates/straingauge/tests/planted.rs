@@ -183,3 +183,78 @@ fn a_second_server_that_cannot_be_is_refused_before_anything_is_measured() {
     with("scale", &["--sweep", "rate", "--", "sleep", "60"]).exits_with(2).complains_of(&["--sweep"]);
     assert_eq!(with("scale", &["--axis", "cold", "--", "sleep", "60"]).code, Some(2));
 }
+
+/// Four workers that take 20 ms for each request, at a Unix socket.
+const BACKEND: &str = r#"
+import os, socket, sys, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+listener.listen(512)
+for _ in range(3):
+    if os.fork() == 0:
+        break
+while True:
+    connection, _ = listener.accept()
+    connection.recv(65536)
+    time.sleep(0.02)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+    connection.close()
+"#;
+
+/// nginx that passes everything on.
+fn proxy(dir: &Path, port: u16, to: &str) -> Vec<String> {
+    let configuration = format!(
+        "daemon off; worker_processes 1; error_log {0}/error.log; pid {0}/nginx.pid; events {{ worker_connections 512; }}\n\
+         http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f; uwsgi_temp_path {0}/u;\n\
+         scgi_temp_path {0}/s; server {{ listen 0.0.0.0:{port}; location / {{ proxy_pass http://{to}; }} }} }}\n",
+        dir.display()
+    );
+    let file = dir.join("proxy.conf");
+    std::fs::write(&file, configuration).expect("our own folder");
+    ["nginx", "-c", file.to_str().expect("a temporary path")].map(String::from).to_vec()
+}
+
+#[test]
+fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
+    skip_unless!(program("nginx").is_some(), "nginx is not installed");
+    let (dir, port) = (open_dir(), free_port());
+    let path = dir.path().join("app.sock");
+    let mut command = Command::new("python3");
+    let mut backend = crate::rig::Running::start(command.args(["-c", BACKEND]).arg(&path));
+    backend.wait_until("the backend listens", || path.exists());
+    let mut command =
+        straingauge(["find", &format!("http://127.0.0.1:{port}/"), "--sweep", "connections", "--json", "--quiet"]);
+    command.args(["--max-connections", "32", "--budget", "10s", "--out"]).arg(dir.path().join("run")).args(SHORT);
+    command.arg("--").args(proxy(dir.path(), port, &format!("unix:{}", path.display())));
+    let said = run(&mut command).exits_with(0);
+    let verdict = said.json()["verdict"].to_string();
+    assert!(rules(&said, |_| true).contains(&"backend".into()) || verdict.contains("not quiet enough"), "{verdict}");
+    let run = dir.path().join("run");
+    assert_eq!(run_record(&run)["server_facts"]["backend"], format!("unix:{}", path.display()));
+    let strained = points(&run).into_iter().filter(|point| point["connections"].as_u64() > Some(8)).collect::<Vec<_>>();
+    assert!(!strained.is_empty(), "{verdict}");
+    for point in strained {
+        let outgoing = point["figures"]["server.outgoing_connections"]["value"].as_f64();
+        // All that are in flight, those that wait to be accepted included, but for what is between two requests.
+        assert!(outgoing.is_some_and(|outgoing| outgoing > 4.0), "{point:#}");
+        assert!(point["figures"]["backend.cpus_used"]["value"].as_f64() > Some(0.0), "{point:#}");
+    }
+}
+
+#[test]
+fn a_server_that_reaches_no_backend_from_its_namespace_is_told_of_the_option() {
+    skip_unless!(crate::rig::is_root(), "needs root, to give the server a network namespace");
+    skip_unless!(program("nginx").is_some(), "nginx is not installed");
+    let (dir, port) = (open_dir(), free_port());
+    let words = proxy(dir.path(), port, &format!("127.0.0.1:{}", free_port()));
+    let url = format!("http://127.0.0.1:{port}/");
+    for (command, wanted) in [("find", "network namespace"), ("load", "network namespace")] {
+        let mut command = straingauge([command, &url, "-d", "200ms", "--isolate", "always", "--"]);
+        run(command.current_dir(dir.path()).args(&words)).exits_with(1).complains_of(&[
+            "502",
+            wanted,
+            "--isolate never",
+        ]);
+    }
+}

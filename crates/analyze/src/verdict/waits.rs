@@ -113,8 +113,10 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
         evidence.own_typical(&idle.strained).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
     let used = typical(&idle.strained, names::BACKEND_CPUS)
         .map(|cpus| format!("; the backend's processes used {cpus:.1} CPUs of this machine"));
+    let unix = address.as_ref().is_some_and(|address| address.starts_with("unix:"));
     let url = address.map_or("http://BACKEND/".into(), |address| format!("http://{address}/"));
-    let command = format!("straingauge find {url}");
+    let command = if unix { "ss -xlp".to_string() } else { format!("straingauge find {url}") };
+    let alone = if unix { "shows how many connections wait for it (Recv-Q)" } else { "measures the backend alone" };
     finding(
         format!(
             "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}{}. The backend answers {}/s; at \
@@ -126,9 +128,7 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
             format_nanos(idle.alone_s * 1e9),
             idle.at_once()
         ),
-        format!(
-            "To try: `{command}` measures the backend alone; then more of it, or fewer and cheaper requests to it."
-        ),
+        format!("To try: `{command}` {alone}; then more of it, or fewer and cheaper requests to it."),
         &[command],
     )
 }

@@ -192,9 +192,10 @@ fn a_backend_on_this_machine_has_its_own_figure_and_is_no_neighbour() {
         |end: &dyn std::os::fd::AsFd| rustix::io::fcntl_setfd(end.as_fd(), rustix::io::FdFlags::empty()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    inherited(&listener);
+    let accepted = listener.accept().unwrap().0;
+    inherited(&accepted);
     let mut backend = Actor::start("burner");
-    drop(listener);
+    drop((listener, accepted));
     inherited(&connection);
     let server = Actor::start("poller");
     drop(connection);

@@ -77,7 +77,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         Some(lost) => Err(anyhow!("{lost}; the figures are those of the other clients until then")),
         None => {
             let (any_status, gone) = (output.any_status, session.server_gone());
-            finish(&measured.point, &measured.result, &checks, any_status, &plan.protocol, gone)
+            finish(&measured.point, &measured.result, &checks, any_status, &session, gone)
         }
     };
     let why = match &ended {
@@ -136,7 +136,7 @@ fn finish(
     result: &load::LoadResult,
     checks: &[(&Limit, Check)],
     any_status: bool,
-    protocol: &Protocol,
+    session: &Session,
     server_gone: Option<String>,
 ) -> Result<ExitCode> {
     if result.interrupted {
@@ -152,8 +152,10 @@ fn finish(
         let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
         bail!("no request was answered{example}");
     }
-    if let Some(why) = useless_answers(&result.counts.status_counts, protocol).filter(|_| !any_status) {
-        bail!("{why}, or pass --any-status");
+    let statuses = &result.counts.status_counts;
+    if let Some(why) = useless_answers(statuses, &session.plan.protocol).filter(|_| !any_status) {
+        let unreached = statuses.keys().find_map(|status| session.out_of_reach(*status));
+        bail!("{why}{}, or pass --any-status", unreached.map(|unreached| format!("; {unreached}")).unwrap_or_default());
     }
     let mut is_crossed = false;
     for (_, check) in checks {

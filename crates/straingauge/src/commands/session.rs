@@ -148,6 +148,15 @@ impl Session {
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
+    /// Why the server may not reach what it needs to answer with this status; nothing where it should.
+    pub fn out_of_reach(&self, status: u16) -> Option<&'static str> {
+        let is_isolated = self.server.as_ref().is_some_and(Server::is_isolated);
+        let is_of_gateway = matches!(status, 502..=504);
+        (is_isolated && is_of_gateway).then_some(
+            "it runs in a network namespace of its own, from which it reaches no backend: pass --isolate never",
+        )
+    }
+
     /// A process in the server's network namespace, if that is not this one; or why the server's layers cannot be sampled here.
     fn sampled_namespace(&self) -> Result<Option<u32>, String> {
         match &self.server {

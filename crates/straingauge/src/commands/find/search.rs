@@ -516,8 +516,9 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
             bail!("the server answers with a redirect (status {status}){to}: name the final URL, or pass --any-status")
         }
         status if !(200..400).contains(&status) => {
+            let why = session.out_of_reach(status).unwrap_or("check the path");
             bail!(
-                "the server answers {} with status {status}: check the path, or pass --any-status",
+                "the server answers {} with status {status}: {why}, or pass --any-status",
                 session.plan.targets[0].path
             )
         }
