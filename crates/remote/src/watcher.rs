@@ -35,21 +35,23 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the command and waits for its hello. `starts_server`: it starts the server first, and stops it at the end.
-    pub fn connect(command: &str, starts_server: bool, stop: &AtomicBool) -> Result<Watcher> {
+    /// Starts the command and waits for its hello. `starts_server`: it starts the server first, which may take so long, and stops
+    /// it at the end.
+    pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
         let mut link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
-        if starts_server {
+        if starts_server.is_some() {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
         keep_leases(std::slice::from_ref(&link));
         let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
-        let until_ns = monotonic_ns() + GREETING_NS;
+        let patience_ns = GREETING_NS + starts_server.map_or(0, |timeout| timeout.as_nanos() as u64);
+        let until_ns = monotonic_ns() + patience_ns;
         while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
             if stop.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted("the watcher was starting"));
             }
-            watcher.pump(GREETING_NS);
+            watcher.pump(patience_ns);
         }
         // A watcher that cannot watch reports it at once, after its hello.
         let until_ns = monotonic_ns() + LEASE_NS;
@@ -66,7 +68,11 @@ impl Watcher {
                 "{} cannot be used: {why}; does the command start 'straingauge watch --worker :PORT' and print nothing else?",
                 watcher.link.name()
             ))),
-            WorkerState::Greeting => Err(unusable(format!("{} did not say hello within 60 s", watcher.link.name()))),
+            WorkerState::Greeting => Err(unusable(format!(
+                "{} did not say hello within {} s",
+                watcher.link.name(),
+                patience_ns / 1_000_000_000
+            ))),
             _ if watcher.is_there() => Ok(watcher),
             _ => Err(unusable(format!(
                 "{} cannot be used: it does not report that it can watch; is it 'watch --worker'?",

@@ -72,9 +72,12 @@ impl RunOptions {
                 "--server-with starts a server on another machine and watches it there: add -- SERVER ..., and leave --watch-with out",
             ));
         }
-        let port = format!(":{}", self.target.port);
-        let words = ["exec", "straingauge", "watch", "--worker", &port, "--"].into_iter();
-        let words = shell::joined(words.chain(self.options.server.command.iter().map(String::as_str)));
+        let (server, port) = (&self.options.server, format!(":{}", self.target.port));
+        let timeout = server.server_timeout.map(|time| crate::defaults::typed(&time.0));
+        let typed = [("--server-cpus", server.server_cpus.as_deref()), ("--server-timeout", timeout.as_deref())];
+        let typed = typed.into_iter().filter_map(|(option, value)| Some([option, value?])).flatten();
+        let words = ["exec", "straingauge", "watch", "--worker", &port].into_iter().chain(typed).chain(["--"]);
+        let words = shell::joined(words.chain(server.command.iter().map(String::as_str)));
         Ok(Some(format!("{elsewhere} {}", shell::quoted(&words))))
     }
 }

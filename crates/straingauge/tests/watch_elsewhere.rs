@@ -153,6 +153,11 @@ fn a_server_that_does_not_start_on_its_machine_is_said_in_one_sentence() {
         |words: &[&str]| run(straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--server-with"]).args(words));
     load(&[&elsewhere, "--", "no-such-server"]).exits_with(1).complains_of(&["watcher", "cannot be used"]);
     load(&["ssh server"]).exits_with(2).complains_of(&["add -- SERVER"]);
+    // Its options go with it, and what it complains of is passed on.
+    let said = load(&[&elsewhere, "--server-cpus", "4095", "--", "sleep"]);
+    assert!(said.code == Some(1) && said.err.contains("watcher: straingauge: --server-cpus"), "{}", said.err);
+    let said = load(&[&elsewhere, "--server-timeout", "200ms", "--", "sleep", "60"]);
+    assert!(said.code == Some(1) && said.err.contains("after 0.2 s"), "{}", said.err);
 }
 
 /// What an older straingauge's `watch --worker` is in the protocol: its hello claims nothing, and messages that came later get no

@@ -65,6 +65,12 @@ pub struct WatchArgs {
     /// In short windows, as phases of a request, where the server has symbols.
     #[arg(long, value_name = "PACK", help_heading = "How closely")]
     pub pack: Option<String>,
+    /// Pin the server to these CPUs
+    #[arg(long, value_name = "LIST", requires = "worker", hide = true, help_heading = "Server")]
+    pub server_cpus: Option<String>,
+    /// Wait this long for the server to accept connections [default: {server_timeout}]
+    #[arg(long, value_name = "TIME", requires = "worker", hide = true, help_heading = "Server")]
+    pub server_timeout: Option<Time>,
     /// With --worker: start this server, watch it, and stop it at the end
     #[arg(last = true, value_name = "SERVER", requires = "worker", conflicts_with_all = ["pid", "netns_of"])]
     pub server: Vec<String>,

@@ -106,7 +106,8 @@ impl Session {
         let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
-                let starts_server = run.options.fleet.server_with.is_some();
+                let timeout = run.options.server.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
+                let starts_server = run.options.fleet.server_with.is_some().then_some(timeout);
                 ServerWatch::elsewhere(Watcher::connect(command, starts_server, stop.flag())?)
             }
             None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
@@ -262,8 +263,9 @@ fn placeholder(target: &Target) -> SocketAddr {
 
 /// The CPUs of server and client: with a server to start, they are kept apart.
 fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
-    let server_typed =
-        run.options.server.server_cpus.as_deref().map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
+    // Those of another machine are for its watcher.
+    let here = run.options.server.server_cpus.as_deref().filter(|_| run.options.fleet.server_with.is_none());
+    let server_typed = here.map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
     let client_typed = run.options.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
     if run.command().is_empty() {
         if server_typed.is_some() || run.options.server.isolate == Some(IsolateWord::Always) {
