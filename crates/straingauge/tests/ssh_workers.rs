@@ -130,3 +130,29 @@ fn a_key_that_is_not_known_is_one_sentence() {
     let said = run(&mut from(&[&client], &["http://127.0.0.1:9/", "--connections", "4"]));
     said.exits_with(1).complains_of(&["client 1 (ssh ", "cannot be used", "exit status: 255"]);
 }
+
+#[test]
+fn a_server_is_started_watched_and_stopped_behind_ssh() {
+    skip_unless!(missing().is_none(), "{}", missing().unwrap_or_default());
+    if let Some(why) = Kind::Nginx.missing() {
+        return crate::rig::skipped(&why);
+    }
+    let (sshd, state, port) = (Sshd::start(), crate::rig::open_dir(), free_port());
+    let folder = Path::new(env!("CARGO_BIN_EXE_straingauge")).parent().expect("it lies in a folder").display();
+    let elsewhere = sshd.client(&format!("PATH={folder}:/usr/sbin:/usr/bin:/bin"));
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let mut command = crate::rig::straingauge(["find", &url, "--server-with", &elsewhere, "--budget", "5s", "--json"]);
+    command.args(["--quiet", "--sweep", "connections", "--max-connections", "4", "--server-timeout", "30s", "--out"]);
+    command.arg(state.path().join("run")).arg("--");
+    // A word that a shell would take apart must arrive whole.
+    let server = crate::server::serve_words(Kind::Nginx, port, &state.path().join("state"), "127.0.0.1");
+    let said = run(command.args(["env", "A=it's \"one\" word; exit 7"]).args(server));
+    assert_eq!(said.code, Some(0), "{}\n{}\n{}", said.out, said.err, sshd.log());
+    let points = crate::rig::points(&state.path().join("run"));
+    assert!(!points.is_empty());
+    for point in points {
+        let cpu = &point["figures"]["server.cpu_us_per_request"]["value"];
+        assert!(cpu.as_f64().is_some_and(|us| us > 0.0), "{point:#}");
+    }
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "it lives on");
+}

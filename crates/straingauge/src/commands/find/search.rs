@@ -228,7 +228,7 @@ impl<'a> Search<'a> {
     fn serve(&mut self, server: usize) -> Result<()> {
         let command = match self.plan.second.as_ref().map(|second| &second.what) {
             Some(What::Server(command)) if server == 1 => command,
-            _ => self.drive.command(),
+            _ => &self.drive.options.server.command,
         };
         let session = self.open(command)?;
         self.turn_to(server, &session)?;
