@@ -2,7 +2,8 @@
 //! lost, is reported in one sentence. The watchers are local commands, as ssh would start them elsewhere.
 
 use crate::rig::{
-    Running, free_port, is_root, needs_server, open_dir, points, repository, run, run_record, skipped, straingauge,
+    Running, free_port, is_root, needs_server, open_dir, points, repository, run, run_record, skip_unless, skipped,
+    straingauge,
 };
 use crate::server::{Kind, Server};
 use crate::workers::{Spoken, doubt_kinds, worker};
@@ -126,6 +127,35 @@ fn a_server_is_started_watched_and_stopped_on_its_machine() {
     let figure = |name: &str| json["point"]["figures"][name].clone();
     assert!(figure("server.cpu_us_per_request")["value"].as_f64().is_some_and(|us| us > 0.0), "{json:#}");
     assert!(figure("watcher.round_trip_us")["value"].is_number(), "by a watcher there: {json:#}");
+    assert!(!accepts(port), "it lives on");
+}
+
+#[test]
+fn two_servers_are_compared_on_their_machine() {
+    let faulty = crate::planted::faulty();
+    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
+    let (dir, port) = (open_dir(), free_port());
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
+    let elsewhere = format!("PATH={}:$PATH sh -c", program.parent().expect("it lies in a folder").display());
+    let server = |fault: &str| format!("{} {fault} --port {port}", faulty.as_ref().expect("just checked").display());
+    let mut command = straingauge(["find", &format!("http://127.0.0.1:{port}/"), "--server-with", &elsewhere]);
+    command.args(["--compare-with", &server("lock"), "--quiet", "--profile", "never", "--max-connections", "1"]);
+    command.args(["--repeats", "2", "--duration", "150ms", "--warmup", "50ms", "--budget", "60s", "--out"]);
+    command.arg(dir.path().join("run")).arg("--").args(server("none").split(' '));
+    let said = run(&mut command);
+    // Better or worse is for other tests to say.
+    assert!(matches!(said.code, Some(0 | 3 | 4)), "{:?}: {}{}", said.code, said.out, said.err);
+    assert!(said.out.contains("B against A"), "{}", said.out);
+    for (place, fault) in [("run", "none"), ("run/with", "lock")] {
+        let run = dir.path().join(place);
+        assert_eq!(crate::rig::run_record(&run)["scenario"]["server"]["argv"][1], fault);
+        let points = crate::rig::points(&run).into_iter().filter(|point| point["sweep"] == "connections");
+        let points: Vec<_> = points.collect();
+        assert_eq!(points.len(), 2, "{place}");
+        for point in points {
+            assert!(point["figures"]["server.cpus_used"]["value"].as_f64() > Some(0.0), "watched there: {point:#}");
+        }
+    }
     assert!(!accepts(port), "it lives on");
 }
 

@@ -66,7 +66,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
         which = SweepWord::Connections;
     }
-    let what = second::what(&options, drive.command())?;
+    let what = second::what(&options, &drive)?;
     let mut profile = options.profile.unwrap_or_default();
     if let Some(What::Beside { .. }) = &what {
         // Probes and samples of our own would hide a part of the price: the second probe at a place costs less than the first.
@@ -89,7 +89,7 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
         (sweep.axis.is_some(), "--axis"),
         (!fleet.client.is_empty(), "--client"),
         (fleet.watch_with.is_some(), "--watch-with"),
-        (fleet.server_with.is_some(), "--server-with"),
+        (second == "--beside" && fleet.server_with.is_some(), "--server-with"),
         (drive.output.metrics.prometheus.is_some(), "--prometheus"),
         (drive.output.metrics.otlp.is_some(), "--otlp"),
     ];

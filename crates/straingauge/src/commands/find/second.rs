@@ -3,6 +3,7 @@
 use crate::cli::FindOptions;
 use crate::defaults;
 use crate::failure::wrong_usage;
+use crate::plan::RunOptions;
 use anyhow::{Context, Result, bail};
 use record::Outside;
 use std::time::Duration;
@@ -29,12 +30,13 @@ pub(super) fn option(options: &FindOptions) -> Option<&'static str> {
 }
 
 /// The second side that the options ask for. `first`: the server's command, empty if it runs already.
-pub(super) fn what(options: &FindOptions, first: &[String]) -> Result<Option<What>> {
+pub(super) fn what(options: &FindOptions, drive: &RunOptions) -> Result<Option<What>> {
+    let (first, is_elsewhere) = (&drive.options.server.command, drive.options.fleet.server_with.is_some());
     Ok(match (&options.compare_with, &options.beside) {
         (Some(_), Some(_)) => {
             return Err(wrong_usage("--compare-with and --beside are two comparisons: leave one of them out"));
         }
-        (Some(with), None) => Some(What::Server(command(with, first)?)),
+        (Some(with), None) => Some(What::Server(command(with, first, is_elsewhere)?)),
         (None, Some(beside)) => {
             let settle = options.settle.map_or(defaults::SETTLE, |time| time.0);
             Some(What::Beside { command: words("--beside", beside, "the words of a command")?, settle })
@@ -54,10 +56,14 @@ fn words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The second server's command: `scale` means the first server under scalable select.
-pub(super) fn command(with: &str, first: &[String]) -> Result<Vec<String>> {
+/// The second server's command: `scale` means the first server under scalable select, which another machine's straingauge
+/// looks for there.
+pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Result<Vec<String>> {
     if first.is_empty() {
         return Err(wrong_usage("--compare-with needs the first server, too: add -- SERVER ..."));
+    }
+    if with.trim() == "scale" && is_elsewhere {
+        return Ok(["straingauge", "scale", "--"].map(String::from).into_iter().chain(first.iter().cloned()).collect());
     }
     if with.trim() == "scale" {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -84,11 +90,12 @@ mod tests {
     #[test]
     fn the_second_server_is_read_as_a_shell_would() {
         let first = vec!["nginx".to_string()];
-        let words = command("nginx -c '/a b/c.conf' -g \"daemon off;\"", &first).unwrap();
+        let words = command("nginx -c '/a b/c.conf' -g \"daemon off;\"", &first, false).unwrap();
         assert_eq!(words, ["nginx", "-c", "/a b/c.conf", "-g", "daemon off;"]);
+        assert_eq!(command("scale", &first, true).unwrap(), ["straingauge", "scale", "--", "nginx"]);
         for wrong in ["", "  ", "nginx 'open"] {
-            assert!(command(wrong, &first).is_err(), "{wrong}");
+            assert!(command(wrong, &first, false).is_err(), "{wrong}");
         }
-        assert!(command("nginx", &[]).unwrap_err().to_string().contains("-- SERVER"));
+        assert!(command("nginx", &[], false).unwrap_err().to_string().contains("-- SERVER"));
     }
 }
