@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slow-down experiments: at a place of the server's work, spins for a given time, and counts how often and for how
  * long. Each program is attached only where its place is asked for. */
+/* Programs that spin are named slow_*: the profile charges their time to the place where they are attached. */
+#define packet_received slow_packet_received
+#define packet_queued slow_packet_queued
 #include "packets.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -75,7 +78,7 @@ static __always_inline bool is_member(__u32 tgid) {
 
 /* The time of a switch is the next thread's, whose clock runs already. */
 SEC("tp_btf/sched_switch")
-int BPF_PROG(thread_runs, bool preempt, struct task_struct *prev, struct task_struct *next) {
+int BPF_PROG(slow_thread_runs, bool preempt, struct task_struct *prev, struct task_struct *next) {
     if (next->pid && is_member(next->tgid))
         spin(WAKE_UP);
     return 0;
@@ -83,7 +86,7 @@ int BPF_PROG(thread_runs, bool preempt, struct task_struct *prev, struct task_st
 
 /* A thread of the server took data from a connection of the port. */
 SEC("tp_btf/tcp_rcv_space_adjust")
-int BPF_PROG(request_read, struct sock *sk) {
+int BPF_PROG(slow_request_read, struct sock *sk) {
     if (sk->__sk_common.skc_num == target.port && sk->__sk_common.skc_net.net->ns.inum == target.netns)
         spin(REQUEST);
     return 0;
@@ -101,7 +104,7 @@ enum { NR_ACCEPT = -1, NR_ACCEPT4 = -1, NR_PREAD64 = -2, NR_PREADV = -2, NR_PREA
 #endif
 
 SEC("tp_btf/sys_exit")
-int BPF_PROG(call_accepts, struct pt_regs *regs, long result) {
+int BPF_PROG(slow_call_accepts, struct pt_regs *regs, long result) {
     int number = NUMBER(regs);
     if ((number == NR_ACCEPT || number == NR_ACCEPT4) && result >= 0 && is_member(bpf_get_current_pid_tgid() >> 32))
         spin(ACCEPT);
@@ -109,7 +112,7 @@ int BPF_PROG(call_accepts, struct pt_regs *regs, long result) {
 }
 
 SEC("tp_btf/sys_exit")
-int BPF_PROG(call_reads_file, struct pt_regs *regs, long result) {
+int BPF_PROG(slow_call_reads_file, struct pt_regs *regs, long result) {
     int number = NUMBER(regs);
     bool is_read = number == NR_PREAD64 || number == NR_PREADV || number == NR_PREADV2 || number == NR_SENDFILE;
     if (is_read && result > 0 && is_member(bpf_get_current_pid_tgid() >> 32))
@@ -118,7 +121,7 @@ int BPF_PROG(call_reads_file, struct pt_regs *regs, long result) {
 }
 
 SEC("uprobe")
-int function_begins(void *context) {
+int slow_function_begins(void *context) {
     if (is_member(bpf_get_current_pid_tgid() >> 32))
         spin(FUNCTION);
     return 0;

@@ -70,13 +70,13 @@ pub struct SlowDown {
 /// The program of a place.
 fn program_of(place: SlowPlace) -> &'static str {
     match place {
-        SlowPlace::Receive => "packet_received",
-        SlowPlace::Send => "packet_queued",
-        SlowPlace::WakeUp => "thread_runs",
-        SlowPlace::Request => "request_read",
-        SlowPlace::Accept => "call_accepts",
-        SlowPlace::FileRead => "call_reads_file",
-        SlowPlace::Function => "function_begins",
+        SlowPlace::Receive => "slow_packet_received",
+        SlowPlace::Send => "slow_packet_queued",
+        SlowPlace::WakeUp => "slow_thread_runs",
+        SlowPlace::Request => "slow_request_read",
+        SlowPlace::Accept => "slow_call_accepts",
+        SlowPlace::FileRead => "slow_call_reads_file",
+        SlowPlace::Function => "slow_function_begins",
     }
 }
 

@@ -54,6 +54,18 @@ impl Stack {
     }
 }
 
+/// What lies between a tracepoint or probe and the program that is attached to it.
+const HOOKS: [&str; 8] = [
+    "bpf_trace_run",
+    "__bpf_trace_",
+    "__traceiter_",
+    "bpf_trampoline_",
+    "bpf_dispatcher_",
+    "__bpf_prog_",
+    "trace_call_bpf",
+    "uprobe_",
+];
+
 /// Functions that receive packets or send them on in a software interrupt: below them the packet decides the owner, not
 /// the process.
 const NETWORK_SOFTIRQ: [&str; 4] = ["net_rx_action", "net_tx_action", "napi_threaded_poll", "run_backlog_napi"];
@@ -142,7 +154,8 @@ fn owner_of(key: &SampleKey, is_network: bool, row: Option<&Row>) -> Owner {
 
 /// The row of a kernel stack, its mode, and whether the packet under way decides the owner.
 fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, bool) {
-    let row = rule.row_of(frames.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
+    let charged = without_slow_down(&frames);
+    let row = rule.row_of(charged.iter().map(|frame| (frame.function.as_str(), frame.module.as_deref()))).cloned();
     let has = |names: &[&str]| frames.iter().any(|frame| names.contains(&frame.function.as_str()));
     let is_network = has(&NETWORK_SOFTIRQ);
     let softirq = frames.iter().position(|frame| SOFTIRQ.contains(&frame.function.as_str()));
@@ -157,6 +170,23 @@ fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, 
     // A device's interrupt during network work does not belong to the packet.
     let is_packets = is_network && mode == Mode::Softirq;
     (frames, row, mode, is_packets)
+}
+
+/// What slows the server down on purpose works for the place where it is attached: the frames from there on. An interrupt that came
+/// meanwhile does not.
+fn without_slow_down(frames: &[Frame]) -> &[Frame] {
+    let is_spin = |frame: &Frame| {
+        let tagged = frame.function.strip_prefix("bpf_prog_").and_then(|rest| rest.split_once('_'));
+        tagged.is_some_and(|(_, name)| name.starts_with("slow_"))
+    };
+    let is_hook = |frame: &Frame| HOOKS.iter().any(|hook| frame.function.starts_with(hook));
+    match frames.iter().position(is_spin) {
+        Some(spin) if !frames[..spin].iter().any(|frame| is_interrupt(&frame.function)) => {
+            let place = &frames[spin + 1..];
+            &place[place.iter().take_while(|frame| is_hook(frame)).count()..]
+        }
+        _ => frames,
+    }
 }
 
 fn is_interrupt(function: &str) -> bool {
@@ -191,4 +221,31 @@ pub fn coverage<'s>(stacks: impl IntoIterator<Item = &'s Stack>, rule: &Rule) ->
     coverage.not_classified = unknown.into_iter().map(|(name, count)| (name.to_string(), count)).collect();
     coverage.not_classified.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     coverage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer_of(functions: &[&str]) -> Option<Layer> {
+        let frame =
+            |function: &&str| Frame { function: record::Outside::from(*function), module: None, is_kernel: true };
+        let (_, row, ..) = classify(functions.iter().map(frame).collect(), Rule::built_in());
+        row.map(|row| row.layer)
+    }
+
+    #[test]
+    fn what_slows_down_on_purpose_is_charged_to_its_place_and_other_programs_are_not() {
+        let slow = "bpf_prog_0123456789abcdef_slow_request_re";
+        let hook = ["bpf_trace_run1", "__traceiter_tcp_rcv_space_adjust"];
+        let at = |inner: &[&'static str], program: &'static str| {
+            layer_of(&[inner, &[program], &hook, &["tcp_recvmsg_locked", "tcp_recvmsg", "inet_recvmsg"]].concat())
+        };
+        assert_eq!(at(&["ktime_get_mono_fast_ns", "bpf_ktime_get_ns"], slow), Some(Layer::Tcp));
+        assert_eq!(at(&[], slow), Some(Layer::Tcp));
+        assert_eq!(at(&["bpf_ktime_get_ns"], "bpf_prog_0123456789abcdef_count_request"), Some(Layer::Other));
+        let interrupted = ["tick_sched_timer", "asm_sysvec_apic_timer_interrupt", "bpf_ktime_get_ns"];
+        assert_eq!(at(&interrupted, slow), Some(Layer::Other), "an interrupt is no part of the place");
+        assert_eq!(layer_of(&["bpf_ktime_get_ns", slow, hook[0]]), None, "a place that cannot be seen");
+    }
 }
