@@ -62,6 +62,9 @@ pub struct Spun {
 pub struct SlowDown {
     object: Object,
     links: Vec<Link>,
+    /// Programs that are attached when a time is set for the first time: after those of a profile that begins meanwhile, which note
+    /// whose packet is under way.
+    late: Vec<&'static str>,
     group: ServerGroup,
     table: ProcessTable,
     members: HashSet<u32>,
@@ -81,7 +84,7 @@ fn program_of(place: SlowPlace) -> &'static str {
 }
 
 impl SlowDown {
-    /// Attaches at these places of the server that listens on `port`, without a delay. `netns_pid`: a process of its network
+    /// Loads the programs for these places of the server that listens on `port`, without a delay. `netns_pid`: a process of its network
     /// namespace, if that is another. `function`: a function of the server's program, for its place.
     ///
     /// # Errors
@@ -95,7 +98,8 @@ impl SlowDown {
         let server = server_on_port(port, netns_pid)?.ok_or(SlowDownError::NoServer { port })?;
         let netns = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
         let target = bpf::types::profile::Target { port: port.into(), netns, period_ns: 0 };
-        let wanted: Vec<&str> = places.iter().map(|place| program_of(*place)).chain(["process_forked"]).collect();
+        let wanted: Vec<&'static str> =
+            places.iter().map(|place| program_of(*place)).chain(["process_forked"]).collect();
         let object = bpf::load(bpf::SLOW, |open| {
             for mut program in open.progs_mut() {
                 let is_wanted = wanted.iter().any(|name| program.name() == *name);
@@ -107,12 +111,18 @@ impl SlowDown {
         let mut slow = SlowDown {
             object,
             links: Vec::new(),
+            late: Vec::new(),
             group: ServerGroup::new(roots, None),
             table: ProcessTable::default(),
             members: HashSet::new(),
         };
         slow.admit()?;
+        let of_packets = [SlowPlace::Receive, SlowPlace::Send].map(program_of);
         for name in wanted {
+            if of_packets.contains(&name) {
+                slow.late.push(name);
+                continue;
+            }
             let link = match (name == program_of(SlowPlace::Function), function) {
                 (true, Some(function)) => slow.probe(server.pid, function)?,
                 _ => bpf::attach(&slow.object, name)?,
@@ -157,6 +167,9 @@ impl SlowDown {
             return Err(SlowDownError::TooLong);
         }
         self.admit()?;
+        for name in std::mem::take(&mut self.late) {
+            self.links.push(bpf::attach(&self.object, name)?);
+        }
         let map = bpf::map(&self.object, "delays")?;
         for (number, at) in (0u32..).zip(SlowPlace::ALL) {
             let delay_ns = if Some(at) == place { ns } else { 0 };
