@@ -28,7 +28,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 /// Most generations of a backend's processes.
 const MAX_DEPTH: usize = 16;
 
-/// Most backends whose processes are searched for.
+/// Most addresses of backends whose processes are searched for.
 const MAX_BACKENDS: usize = 16;
 
 /// Most different files that are kept as waited for.
@@ -52,8 +52,9 @@ pub struct Observer {
     waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<String>,
-    /// The eldest process of each backend on this machine, by its address.
-    backends: BTreeMap<String, u32>,
+    /// The eldest process of each backend on this machine, and the addresses at which they were looked for.
+    backends: BTreeSet<u32>,
+    backend_addresses: BTreeSet<String>,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
     /// The processes that run beside the server on purpose.
@@ -107,7 +108,8 @@ impl Observer {
             network_before,
             waited_for: BTreeMap::new(),
             backend: None,
-            backends: BTreeMap::new(),
+            backends: BTreeSet::new(),
+            backend_addresses: BTreeSet::new(),
             quota_folder: None,
             beside: None,
         };
@@ -222,18 +224,20 @@ impl Observer {
         })
     }
 
-    /// Finds the processes at these addresses, given the inode of a socket of theirs, where they are not known, or have ended.
-    fn find_backends(&mut self, addresses: &BTreeMap<String, u64>) {
-        for (address, inode) in addresses {
-            let known = self.backends.get(address);
-            let lives = known.is_some_and(|pid| self.table.get(*pid).is_some());
-            if lives || (known.is_none() && self.backends.len() >= MAX_BACKENDS) {
-                continue;
-            }
-            if let Some(holder) = holders_of(&[*inode].into(), &all_pids()).first() {
-                self.backends.insert(address.clone(), self.eldest_of(*holder));
-            }
+    /// Finds the processes at these addresses, given the inode of a socket of each: where one is new, or a process has ended.
+    fn find_backends(&mut self, here: &BTreeMap<String, u64>) {
+        let is_new = |address: &String| !self.backend_addresses.contains(address);
+        let room = MAX_BACKENDS.saturating_sub(self.backend_addresses.len());
+        let new: Vec<String> = here.keys().filter(|address| is_new(address)).take(room).cloned().collect();
+        let known = self.backends.len();
+        self.backends.retain(|pid| self.table.get(*pid).is_some());
+        if new.is_empty() && self.backends.len() == known {
+            return;
         }
+        self.backend_addresses.extend(new);
+        let holders = holders_of(&here.values().copied().collect(), &all_pids());
+        let eldest: Vec<u32> = holders.into_iter().map(|pid| self.eldest_of(pid)).collect();
+        self.backends.extend(eldest);
     }
 
     /// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we descend
@@ -252,7 +256,7 @@ impl Observer {
 
     /// The processes of the backends on this machine and what they started, without the server's own.
     fn backend_processes(&self, members: &[u32]) -> BTreeSet<u32> {
-        let roots: BTreeSet<u32> = self.backends.values().copied().collect();
+        let roots = &self.backends;
         let is_other = |pid: &u32| members.binary_search(pid).is_err() && *pid != self.target.client_pid;
         let descends = |pid: &u32| self.ancestors(*pid).any(|ancestor| roots.contains(&ancestor));
         let all = self.table.iter().map(|(pid, _)| pid).filter(|_| !roots.is_empty());
