@@ -239,8 +239,8 @@ pub const RULES: [Rule; 19] = [
     Rule {
         id: "backend",
         cause: "the server waits for its backend",
-        evidence: "`server.outgoing_connections`, idle CPUs, response time at the lowest load",
-        threshold: "one connection or more to another server beyond the yield point, 30 answers or more, no CPU of the server saturated, no rule above",
+        evidence: "`server.outgoing_connections`, `backend.cpus_used`, idle CPUs, response time at the lowest load",
+        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated, no rule above",
         refuted_by: "the backend alone takes more",
         remedy: "`straingauge find http://BACKEND/` measures the backend alone",
         source: "utilisation law: an idle resource is not the bottleneck",

@@ -101,18 +101,26 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
-/// An event loop with idle time, and with connections to another server.
+/// Less CPU time than this for a request, in microseconds: a process that did nothing for it. To read and to answer takes more.
+const ASKED_US: f64 = 3.0;
+
+/// An event loop with idle time, and with connections to another server, which works for the requests if it can be seen to.
 pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = idle(evidence)?;
     let outgoing = typical(&idle.strained, names::SERVER_OUTGOING).filter(|count| *count >= 1.0)?;
     let lowest = typical(&evidence.lowest(), names::SERVER_OUTGOING);
     let address = evidence.run.record.server_facts.get("backend").map(|address| plain(address, 60));
+    let used = typical(&idle.strained, names::BACKEND_CPUS);
+    let is_here =
+        address.as_ref().is_some_and(|at| ["unix:", "127.", "[::1]"].iter().any(|start| at.starts_with(start)));
+    if is_here && used.is_some_and(|cpus| cpus * 1e6 < ASKED_US * idle.throughput) {
+        return None;
+    }
     let named = address.clone().unwrap_or_else(|| "another server".into());
     let before = lowest.map(|count| format!(" ({} at the lowest load)", grouped(count))).unwrap_or_default();
     let own =
         evidence.own_typical(&idle.strained).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
-    let used = typical(&idle.strained, names::BACKEND_CPUS)
-        .map(|cpus| format!("; the backend's processes used {cpus:.1} CPUs of this machine"));
+    let used = used.map(|cpus| format!("; the backend's processes used {cpus:.2} CPUs of this machine"));
     let unix = address.as_ref().is_some_and(|address| address.starts_with("unix:"));
     let url = address.map_or("http://BACKEND/".into(), |address| format!("http://{address}/"));
     let command = if unix { "ss -xlp".to_string() } else { format!("straingauge find {url}") };

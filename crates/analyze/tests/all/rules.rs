@@ -533,6 +533,21 @@ fn a_backend_is_named_where_an_idle_event_loop_has_connections_to_it() {
     assert_eq!(found(&verdict), ["backend"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["straingauge find http://10.0.0.2:8080/"]);
     assert!(judged(eight_at_once(), record.clone(), passes_on(0.0)).causes.is_empty(), "no connection to it");
+    // On this machine it can be seen whether it works for the requests.
+    let beside = |cpu_us: f64| {
+        move |point: &mut Point| {
+            passes_on(64.0)(point);
+            let cpus = point.value(names::THROUGHPUT).unwrap() * cpu_us / 1e6;
+            set(point, names::BACKEND_CPUS, cpus, 2);
+        }
+    };
+    assert_eq!(found(&judged(eight_at_once(), record.clone(), beside(0.1))), ["backend"], "others' CPUs say nothing");
+    record.server_facts.insert("backend".into(), "unix:/run/app.sock".into());
+    let verdict = judged(eight_at_once(), record.clone(), beside(50.0));
+    assert_eq!(found(&verdict), ["backend"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].commands, ["ss -xlp"]);
+    assert!(verdict.causes[0].because.contains("used 0.0"), "{:?}", verdict.causes[0]);
+    assert!(judged(eight_at_once(), record.clone(), beside(0.1)).causes.is_empty(), "it is idle");
     assert!(judged(healthy(), record, passes_on(64.0)).causes.is_empty(), "the proxy itself is full");
 }
 
