@@ -28,6 +28,9 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 /// Most generations of a backend's processes.
 const MAX_DEPTH: usize = 16;
 
+/// Most searches without a result: the processes cannot be seen.
+const MAX_MISSED: usize = 32;
+
 /// Most addresses of backends whose processes are searched for.
 const MAX_BACKENDS: usize = 16;
 
@@ -55,6 +58,8 @@ pub struct Observer {
     /// The eldest process of each backend on this machine, and the addresses at which they were looked for.
     backends: BTreeSet<u32>,
     backend_addresses: BTreeSet<String>,
+    /// Searches that found none, as of connections that had ended.
+    missed_backends: usize,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
     /// The processes that run beside the server on purpose.
@@ -110,6 +115,7 @@ impl Observer {
             backend: None,
             backends: BTreeSet::new(),
             backend_addresses: BTreeSet::new(),
+            missed_backends: 0,
             quota_folder: None,
             beside: None,
         };
@@ -224,18 +230,22 @@ impl Observer {
         })
     }
 
-    /// Finds the processes at these addresses, given the inode of a socket of each: where one is new, or a process has ended.
-    fn find_backends(&mut self, here: &BTreeMap<String, u64>) {
+    /// Finds the processes at these addresses, given inodes of what they hold: where one is new, or a process has ended.
+    fn find_backends(&mut self, here: &BTreeMap<String, Vec<u64>>) {
         let is_new = |address: &String| !self.backend_addresses.contains(address);
         let room = MAX_BACKENDS.saturating_sub(self.backend_addresses.len());
         let new: Vec<String> = here.keys().filter(|address| is_new(address)).take(room).cloned().collect();
         let known = self.backends.len();
         self.backends.retain(|pid| self.table.get(*pid).is_some());
-        if new.is_empty() && self.backends.len() == known {
+        if (new.is_empty() && self.backends.len() == known) || self.missed_backends >= MAX_MISSED {
+            return;
+        }
+        let holders = holders_of(&here.values().flatten().copied().collect(), &all_pids());
+        if holders.is_empty() {
+            self.missed_backends += 1;
             return;
         }
         self.backend_addresses.extend(new);
-        let holders = holders_of(&here.values().copied().collect(), &all_pids());
         let eldest: Vec<u32> = holders.into_iter().map(|pid| self.eldest_of(pid)).collect();
         self.backends.extend(eldest);
     }

@@ -10,6 +10,8 @@ use std::{fs, io};
 const MAX_PROCESSES: usize = 64;
 const MAX_DESCRIPTORS: usize = 4096;
 const MAX_ADDRESSES: usize = 65_536;
+/// Inodes kept of one backend.
+const MAX_HELD: usize = 16;
 
 /// Where the machine's own services listen: what logs, looks up names or talks to systemd has no backend there.
 const SYSTEM_SOCKETS: [&str; 6] =
@@ -22,8 +24,9 @@ pub struct Outgoing {
     pub established: u64,
     /// The most frequent remote address: `127.0.0.1:9000`, or `unix:/run/app.sock`.
     pub most: Option<String>,
-    /// Of each address on this machine that they are connected to: the inode of an other end, which its process holds.
-    pub here: BTreeMap<String, u64>,
+    /// Of each address on this machine that they are connected to: inodes of what its processes hold, some of the other ends and
+    /// the listener where it can be seen.
+    pub here: BTreeMap<String, Vec<u64>>,
 }
 
 /// The connections of these processes that end neither at the served port nor at another where they listen; `None` if they
@@ -41,57 +44,82 @@ pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     if !may_read {
         return None;
     }
-    let (mut own_ports, mut own, mut others) = (HashSet::new(), Vec::new(), HashMap::new());
+    let (mut own_ports, mut own) = (HashSet::new(), Vec::new());
+    let (mut others, mut listeners) = (HashMap::<_, Vec<u64>>::new(), HashMap::new());
     let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
     let mut reader = PortReader::open(Some(*first), port).ok()?;
     let read = reader.read_elsewhere(port, |one| match (inodes.contains(&one.inode), one.is_listener) {
         (true, true) => own_ports.extend([one.local.port()]),
         (true, false) => own.push((one.local.port(), canonical(one.remote))),
+        (false, true) => listeners.extend([(one.local.port(), one.inode)]),
         // One that waits to be accepted is nobody's.
         (false, false) if others.len() < MAX_ADDRESSES && one.inode != 0 => {
-            others.extend([(canonical(one.local), one.inode)])
+            others.entry(canonical(one.local)).or_default().push(one.inode);
         }
-        (false, _) => {}
+        (false, false) => {}
     });
     read.ok()?;
     let (mut counts, mut here) = (BTreeMap::new(), BTreeMap::new());
     for (_, remote) in own.into_iter().filter(|(local_port, _)| !own_ports.contains(local_port)) {
         *counts.entry(remote.to_string()).or_insert(0u64) += 1;
         // The other end of a connection within the namespace is listed, too.
-        if let Some(inode) = others.get(&remote) {
-            here.insert(remote.to_string(), *inode);
+        if let Some(held) = others.get(&remote) {
+            let held = held.iter().take(MAX_HELD).chain(listeners.get(&remote.port()));
+            here.insert(remote.to_string(), held.copied().collect());
         }
     }
     // A kernel may lack the module that lists them.
-    for (name, (inode, count)) in unix_backends(&mut reader, &inodes).unwrap_or_default() {
-        here.insert(name.clone(), inode);
+    let unix = unix_backends(&mut reader, &inodes).unwrap_or_default();
+    for (name, (held, count)) in unix.by_name {
+        here.insert(name.clone(), held);
         counts.insert(name, count);
     }
     let most = counts.iter().max_by_key(|(_, count)| **count).map(|(remote, _)| remote.clone());
-    Some(Outgoing { established: counts.values().sum(), most, here })
+    Some(Outgoing { established: counts.values().sum::<u64>() + unix.waiting, most, here })
 }
 
-/// By path of other processes' Unix sockets: the inode of an end that one of them accepted, and the number of connections.
-fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<BTreeMap<String, (u64, u64)>> {
-    let (mut peers, mut accepted) = (Vec::new(), HashMap::new());
-    reader.read_unix(|socket| match (inodes.contains(&socket.inode), socket.peer) {
-        // An end with a name was accepted.
-        (true, Some(peer)) if socket.name.is_empty() => peers.push(peer),
-        (false, Some(_)) if !socket.name.is_empty() && accepted.len() < MAX_ADDRESSES => {
-            accepted.extend([(socket.inode, name_of(socket.name))]);
+/// Connections to Unix sockets of other processes.
+#[derive(Default)]
+struct UnixBackends {
+    /// By path: inodes of what those processes hold, and the number of connections.
+    by_name: BTreeMap<String, (Vec<u64>, u64)>,
+    /// Connections that wait to be accepted, while none is: it is not said where.
+    waiting: u64,
+}
+
+fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<UnixBackends> {
+    let (mut peers, mut accepted, mut listeners) = (Vec::new(), HashMap::new(), HashMap::new());
+    reader.read_unix(|socket| {
+        let is_kept = accepted.len() + listeners.len() < MAX_ADDRESSES;
+        match (inodes.contains(&socket.inode), socket.is_listener, socket.peer) {
+            // An end with a name was accepted.
+            (true, false, Some(peer)) if socket.name.is_empty() => peers.push(peer),
+            (false, true, _) if is_kept => listeners.extend([(name_of(socket.name), socket.inode)]),
+            (false, false, Some(_)) if is_kept && !socket.name.is_empty() => {
+                accepted.extend([(socket.inode, name_of(socket.name))]);
+            }
+            _ => {}
         }
-        _ => {}
     })?;
-    let mut found = BTreeMap::new();
-    for (peer, name) in peers.iter().filter_map(|peer| Some((peer, accepted.get(peer)?))) {
-        if !SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start)) {
-            found.entry(format!("unix:{name}")).or_insert((*peer, 0)).1 += 1;
+    let mut found = UnixBackends::default();
+    for (peer, name) in peers.iter().filter_map(|peer| Some((*peer, accepted.get(peer)?))) {
+        if SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start)) {
+            continue;
+        }
+        let (held, count) = found.by_name.entry(format!("unix:{name}")).or_default();
+        *count += 1;
+        if held.is_empty() {
+            held.extend(listeners.get(name));
+        }
+        if held.len() < MAX_HELD {
+            held.push(peer);
         }
     }
     // Which listener has not accepted the others is not said: they are those of the busiest.
     let waiting = peers.iter().filter(|peer| **peer == 0).count() as u64;
-    if let Some((_, count)) = found.values_mut().max_by_key(|(_, count)| *count) {
-        *count += waiting;
+    match found.by_name.values_mut().max_by_key(|(_, count)| *count) {
+        Some((_, count)) => *count += waiting,
+        None => found.waiting = waiting,
     }
     Ok(found)
 }
@@ -171,7 +199,8 @@ mod tests {
         let found = of_us();
         // Two are accepted, the third waits.
         assert_eq!((found.established, found.most), (3, Some(format!("unix:{}", path.display()))));
-        let inodes: HashSet<u64> = found.here.into_values().collect();
+        let inodes: HashSet<u64> = found.here.into_values().flatten().collect();
+        assert_eq!(inodes.len(), 3, "the listener and two that are accepted");
         assert_eq!(crate::listening::holders_of(&inodes, &[backend.id()]), [backend.id()].into());
         backend.kill().unwrap();
         backend.wait().unwrap();

@@ -185,7 +185,7 @@ fn a_browser_follows_the_run_and_leaves_open_what_the_reader_opened() {
     let of_report = |what: &str| format!("document.getElementById('report')?.contentDocument?.{what}");
     person.waits_for(&of_report("querySelectorAll('svg').length > 0"));
     let points = "[...document.getElementById('report').contentDocument.querySelectorAll('details')]\
-                  .find((one) => one.querySelector('summary').textContent.startsWith('All '))";
+                  .find((one) => one.querySelector('summary')?.textContent.startsWith('All '))";
     // In one go: between two the report may be loaded anew.
     person.waits_for(&format!(
         "(() => {{ const one = {points}; if (!one) return false; one.open = true; \

@@ -234,12 +234,15 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
     assert_eq!(run_record(&run)["server_facts"]["backend"], format!("unix:{}", path.display()));
     let strained = points(&run).into_iter().filter(|point| point["connections"].as_u64() > Some(8)).collect::<Vec<_>>();
     assert!(!strained.is_empty(), "{verdict}");
+    let mut is_seen = false;
     for point in strained {
-        let outgoing = point["figures"]["server.outgoing_connections"]["value"].as_f64();
+        let figure = |name: &str| point["figures"][name]["value"].as_f64();
         // All that are in flight, those that wait to be accepted included, but for what is between two requests.
-        assert!(outgoing.is_some_and(|outgoing| outgoing > 4.0), "{point:#}");
-        assert!(point["figures"]["backend.cpus_used"]["value"].as_f64() > Some(0.0), "{point:#}");
+        assert!(figure("server.outgoing_connections").is_some_and(|outgoing| outgoing > 4.0), "{point:#}");
+        // From a namespace of its own only the ends that were accepted are seen: they may have ended before they are looked up.
+        is_seen |= figure("backend.cpus_used") > Some(0.0);
     }
+    assert!(is_seen, "{verdict}");
 }
 
 #[test]
