@@ -1,22 +1,23 @@
 //! The observer: watches one server and the machine around it, in windows.
 
+use crate::backends::Backends;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::facts;
 use crate::group::{Group, ServerGroup, Target, anonymous_pages, proportional_memory};
 use crate::limits::{allowed_cpus, most_descriptors, narrowest_quota, read_quota};
-use crate::listening::{holders_of, server_on_port};
+use crate::listening::server_on_port;
 use crate::machine::MachineReader;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::outgoing;
 use crate::port_sockets::PortReader;
 use crate::proc_text::MachineStat;
-use crate::processes::{ProcessTable, all_pids, read_stat};
+use crate::processes::{ProcessTable, read_stat};
 use crate::sampler::{Sampler, Shared};
 use crate::window::{Beside, Edge, MissingReasons, Window};
 use record::Outside;
 use record::machine::{WAITED_CALL, WAITED_FILE};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,15 +25,6 @@ use std::time::Duration;
 
 /// With a shorter interval the watcher would mostly measure itself.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Most generations of a backend's processes.
-const MAX_DEPTH: usize = 16;
-
-/// Most searches without a result: the processes cannot be seen.
-const MAX_MISSED: usize = 32;
-
-/// Most addresses of backends whose processes are searched for.
-const MAX_BACKENDS: usize = 16;
 
 /// Most different files that are kept as waited for.
 const MAX_WAITED_FILES: usize = 32;
@@ -55,11 +47,8 @@ pub struct Observer {
     waited_for: BTreeMap<(&'static str, String), u64>,
     /// The most frequent remote address of the server's own connections, the last time that there were any.
     backend: Option<String>,
-    /// The eldest process of each backend on this machine, and the addresses at which they were looked for.
-    backends: BTreeSet<u32>,
-    backend_addresses: BTreeSet<String>,
-    /// Searches that found none, as of connections that had ended.
-    missed_backends: usize,
+    /// The backends on this machine.
+    backends: Backends,
     /// The control group that limits the server's CPU time.
     quota_folder: Option<PathBuf>,
     /// The processes that run beside the server on purpose.
@@ -113,9 +102,7 @@ impl Observer {
             network_before,
             waited_for: BTreeMap::new(),
             backend: None,
-            backends: BTreeSet::new(),
-            backend_addresses: BTreeSet::new(),
-            missed_backends: 0,
+            backends: Backends::default(),
             quota_folder: None,
             beside: None,
         };
@@ -205,8 +192,10 @@ impl Observer {
             self.backend = Some(remote);
         }
         if let Some(outgoing) = &outgoing {
-            self.find_backends(&outgoing.here);
+            self.backends.find(&outgoing.here, &self.table);
         }
+        let mut backends = self.backends.processes(&self.table);
+        backends.retain(|pid| members.binary_search(pid).is_err() && *pid != self.target.client_pid);
         let server_cpus = self.server_cpus(&busy_threads, &end.machine.stat);
         let network_before = std::mem::replace(&mut self.network_before, end.network.clone());
         Ok(Window {
@@ -219,7 +208,7 @@ impl Observer {
             size,
             anonymous_pages: anonymous_pages(&members),
             descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),
-            backends: self.backend_processes(&members),
+            backends,
             members,
             server_cpus,
             client_pid: self.target.client_pid,
@@ -228,49 +217,6 @@ impl Observer {
             missing: self.missing.clone(),
             commands: self.table.iter().map(|(pid, origin)| (pid, (origin.parent, origin.command.clone()))).collect(),
         })
-    }
-
-    /// Finds the processes at these addresses, given inodes of what they hold: where one is new, or a process has ended.
-    fn find_backends(&mut self, here: &BTreeMap<String, Vec<u64>>) {
-        let is_new = |address: &String| !self.backend_addresses.contains(address);
-        let room = MAX_BACKENDS.saturating_sub(self.backend_addresses.len());
-        let new: Vec<String> = here.keys().filter(|address| is_new(address)).take(room).cloned().collect();
-        let known = self.backends.len();
-        self.backends.retain(|pid| self.table.get(*pid).is_some());
-        if (new.is_empty() && self.backends.len() == known) || self.missed_backends >= MAX_MISSED {
-            return;
-        }
-        let holders = holders_of(&here.values().flatten().copied().collect(), &all_pids());
-        if holders.is_empty() {
-            self.missed_backends += 1;
-            return;
-        }
-        self.backend_addresses.extend(new);
-        let eldest: Vec<u32> = holders.into_iter().map(|pid| self.eldest_of(pid)).collect();
-        self.backends.extend(eldest);
-    }
-
-    /// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we descend
-    /// from.
-    fn eldest_of(&self, pid: u32) -> u32 {
-        let command = |pid: u32| self.table.get(pid).map(|origin| &origin.command);
-        let ours: BTreeSet<u32> = self.ancestors(std::process::id()).collect();
-        let is_same = |parent: &u32| command(*parent) == command(pid) && !ours.contains(parent);
-        self.ancestors(pid).take_while(is_same).last().unwrap_or(pid)
-    }
-
-    /// The process, its parent, and so on.
-    fn ancestors(&self, pid: u32) -> impl Iterator<Item = u32> {
-        std::iter::successors(Some(pid), |pid| self.table.get(*pid).map(|origin| origin.parent)).take(MAX_DEPTH)
-    }
-
-    /// The processes of the backends on this machine and what they started, without the server's own.
-    fn backend_processes(&self, members: &[u32]) -> BTreeSet<u32> {
-        let roots = &self.backends;
-        let is_other = |pid: &u32| members.binary_search(pid).is_err() && *pid != self.target.client_pid;
-        let descends = |pid: &u32| self.ancestors(*pid).any(|ancestor| roots.contains(&ancestor));
-        let all = self.table.iter().map(|(pid, _)| pid).filter(|_| !roots.is_empty());
-        all.filter(|pid| is_other(pid) && descends(pid)).collect()
     }
 
     /// The CPUs that it was given, or else those that its threads may run on; empty = all.
