@@ -46,6 +46,12 @@ pub struct ServerOptions {
     #[arg(last = true, value_name = "SERVER", help_heading = None)]
     pub command: Vec<String>,
 }
+impl ServerOptions {
+    /// The time that the server gets to accept connections.
+    pub fn timeout(&self) -> std::time::Duration {
+        self.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0)
+    }
+}
 overlay!(ServerOptions; isolate, server_cpus, server_timeout; lists command);
 
 /// Options for what is printed and kept.

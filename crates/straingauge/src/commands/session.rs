@@ -106,8 +106,7 @@ impl Session {
         let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
-                let timeout = run.options.server.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
-                let starts_server = run.options.fleet.server_with.is_some().then_some(timeout);
+                let starts_server = run.options.fleet.server_with.is_some().then(|| run.options.server.timeout());
                 ServerWatch::elsewhere(Watcher::connect(command, starts_server, stop.flag())?)
             }
             None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
@@ -326,7 +325,6 @@ fn start_server(
             }
         },
     };
-    let timeout = run.options.server.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     progress.show(&format!("starting {} on CPU {}", run.command()[0], cpus::format_list(server_cpus)));
     let server_plan = ServerPlan {
         argv: run.command(),
@@ -337,7 +335,7 @@ fn start_server(
         is_isolated,
         path,
         single_segments: kind == LoadKind::Microbenchmark,
-        timeout,
+        timeout: run.options.server.timeout(),
         timeout_option: Some("--server-timeout"),
     };
     let server = Server::start(&server_plan, stop)?;
