@@ -88,6 +88,7 @@ def test_totals_of_nodes_in_namespaces_are_those_of_the_log_and_histograms_are_a
         assert offset is not None and uncertain is not None and abs(offset) <= uncertain + 1
 
 
+@pytest.mark.long
 def test_a_log_of_the_driver_and_cold_connections_are_divided_over_nodes(fleet: Fleet, nginx: Nginx) -> None:
     log = fleet.folder / "access.log"
     lines = [
@@ -112,6 +113,7 @@ def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, 
     assert "worker-lost" in said.doubts()
 
 
+@pytest.mark.long
 def test_with_go_on_the_other_nodes_measure_to_the_end(fleet: Fleet, nginx: Nginx) -> None:
     child = fleet.start(load(nginx.url(), "6s", "--on-worker-loss", "go-on"))
     fleet.wait_until_running(1)
@@ -144,6 +146,7 @@ def test_a_driver_killed_outright_leaves_no_load_and_no_helper(fleet: Fleet, ngi
     fleet.leaves_nothing()
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_what_the_nodes_measured(fleet: Fleet, nginx: Nginx) -> None:
     child = fleet.start(load(nginx.url(), "300s"))
     for number in range(1, NODES + 1):
@@ -153,6 +156,7 @@ def test_ctrl_c_keeps_what_the_nodes_measured(fleet: Fleet, nginx: Nginx) -> Non
     assert said.json()["point"]["outcomes"]["ok"] > 0
 
 
+@pytest.mark.long
 def test_find_works_over_a_fleet_as_it_does_alone(fleet: Fleet, nginx: Nginx) -> None:
     kept = fleet.folder / "run"
     what = ["find", nginx.url(), "--sweep", "connections", "--duration", "300ms", "--warmup", "100ms", "--repeats", "1",

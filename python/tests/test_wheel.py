@@ -58,6 +58,7 @@ def installed(built: Path) -> Path:
     return python
 
 
+@pytest.mark.long
 def test_the_installed_wheel_has_types_for_its_users(installed: Path) -> None:
     good = "import straingauge\nfor run in straingauge.runs('x'):\n    n: int = len(run.points)\n"
     folder = installed.parent.parent
