@@ -232,17 +232,19 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
     assert!(rules(&said, |_| true).contains(&"backend".into()) || verdict.contains("not quiet enough"), "{verdict}");
     let run = dir.path().join("run");
     assert_eq!(run_record(&run)["server_facts"]["backend"], format!("unix:{}", path.display()));
-    let strained = points(&run).into_iter().filter(|point| point["connections"].as_u64() > Some(8)).collect::<Vec<_>>();
-    assert!(!strained.is_empty(), "{verdict}");
-    let mut is_seen = false;
+    let strained = points(&run).into_iter().filter(|point| point["connections"].as_u64() > Some(8));
+    let (mut is_counted, mut is_seen) = (false, false);
     for point in strained {
         let figure = |name: &str| point["figures"][name]["value"].as_f64();
-        // All that are in flight, those that wait to be accepted included, but for what is between two requests.
-        assert!(figure("server.outgoing_connections").is_some_and(|outgoing| outgoing > 4.0), "{point:#}");
+        // All that are in flight, those that wait to be accepted included, but for what is between two requests. Beside other work a
+        // window may be over before the first reading.
+        let Some(outgoing) = figure("server.outgoing_connections") else { continue };
+        assert!(outgoing > 4.0, "{point:#}");
+        is_counted = true;
         // From a namespace of its own only the ends that were accepted are seen: they may have ended before they are looked up.
         is_seen |= figure("backend.cpus_used") > Some(0.0);
     }
-    assert!(is_seen, "{verdict}");
+    assert!(is_counted && is_seen, "{verdict}");
 }
 
 #[test]
