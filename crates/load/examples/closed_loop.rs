@@ -1,8 +1,8 @@
 //! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`, and
-//! `redis=PIPELINE` for Redis or `http2=STREAMS` for HTTP/2 instead of HTTP/1.1.
+//! `redis=PIPELINE`, `memcached=PIPELINE` or `http2=STREAMS` for these protocols instead of HTTP/1.1.
 
 use load::{LoadEvents, check, run};
-use record::protocol::{Http2Plan, Protocol, RedisPlan};
+use record::protocol::{Http2Plan, MemcachedPlan, Protocol, RedisPlan};
 use record::{Arrival, LoadPlan, Pace};
 use std::sync::atomic::AtomicBool;
 
@@ -34,6 +34,14 @@ fn main() {
             let mut redis = RedisPlan { pipeline, ..RedisPlan::default() };
             redis.keyspace.read_ratio = 1.0;
             LoadPlan { protocol: Protocol::Redis(redis), targets: Vec::new(), ..plan }
+        }
+    };
+    // Nine gets of a key to a set of 100 bytes.
+    let plan = match arguments.iter().find_map(|text| text.strip_prefix("memcached=")?.parse().ok()) {
+        None => plan,
+        Some(pipeline) => {
+            let memcached = MemcachedPlan { pipeline, keys_per_get: 1, ..MemcachedPlan::default() };
+            LoadPlan { protocol: Protocol::Memcached(memcached), targets: Vec::new(), ..plan }
         }
     };
     let plan = match arguments.iter().find_map(|text| text.strip_prefix("http2=")?.parse().ok()) {

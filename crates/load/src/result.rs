@@ -94,12 +94,14 @@ impl LoadResult {
             timed(&mut figures, name, latency.quantile_ns(quantile), latency);
         }
         if plan.clients.times_parts {
+            let whole = |nanos: Option<u64>| nanos.map(|nanos| nanos as f64);
             for (name, nanos) in [
-                (names::PART_GAP_P50, times.part_gap.quantile_ns(0.5)),
-                (names::PART_GAP_P99, times.part_gap.quantile_ns(0.99)),
-                (names::PART_GAP_MAX, times.part_gap.max_ns()),
+                (names::PART_GAP_MEAN, times.part_gap.mean_ns()),
+                (names::PART_GAP_P50, whole(times.part_gap.quantile_ns(0.5))),
+                (names::PART_GAP_P99, whole(times.part_gap.quantile_ns(0.99))),
+                (names::PART_GAP_MAX, whole(times.part_gap.max_ns())),
             ] {
-                let nanos_us = nanos.map(|nanos| nanos as f64 / 1e3);
+                let nanos_us = nanos.map(|nanos| nanos / 1e3);
                 let why_not = "no response came in several parts";
                 figures.found(name, nanos_us, (times.part_gap.len(), Origin::Timed), why_not);
             }

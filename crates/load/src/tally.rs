@@ -224,11 +224,11 @@ impl Tally {
         }
     }
 
-    /// A further part of a response, so long after the one before.
+    /// So many further parts of a response, each so long after the one before.
     #[inline]
-    pub(crate) fn part_came(&mut self, intended_ns: u64, now_ns: u64, gap_ns: u64) {
-        if self.belongs(intended_ns, now_ns).is_counted() {
-            self.counts.times.part_gap.record_ns(gap_ns);
+    pub(crate) fn parts_came(&mut self, intended_ns: u64, now_ns: u64, gap_ns: u64, parts: u32) {
+        if parts > 0 && self.belongs(intended_ns, now_ns).is_counted() {
+            self.counts.times.part_gap.record_many_ns(gap_ns, u64::from(parts));
         }
     }
 

@@ -12,6 +12,7 @@ enum Verdict {
         status: u16,
         used: usize,
         body: usize,
+        parts: u32,
         is_keep_alive: bool,
     },
     /// The connection ended; body bytes until then.
@@ -24,7 +25,7 @@ enum Verdict {
 /// Feeds `bytes` in pieces of the given sizes (repeated), then ends the connection.
 fn verdict(heads: &mut HeadCache, bytes: &[u8], sizes: &[usize]) -> Verdict {
     let mut framing = Framing::new();
-    let (mut used, mut body) = (0, 0);
+    let (mut used, mut body, mut parts) = (0, 0, 0);
     let mut sizes = sizes.iter().cycle();
     while used < bytes.len() {
         let size = (*sizes.next().unwrap_or(&usize::MAX)).clamp(1, bytes.len() - used);
@@ -33,9 +34,10 @@ fn verdict(heads: &mut HeadCache, bytes: &[u8], sizes: &[usize]) -> Verdict {
             Ok(fed) => {
                 used += fed.used;
                 body += fed.body;
+                parts += fed.parts.unwrap_or(0);
                 if fed.is_complete {
                     let (status, is_keep_alive) = (framing.status(), framing.is_keep_alive());
-                    return Verdict::Complete { status, used, body, is_keep_alive };
+                    return Verdict::Complete { status, used, body, parts, is_keep_alive };
                 }
                 assert_eq!(fed.used, size, "an incomplete response takes every byte");
             }
@@ -54,6 +56,7 @@ struct Known {
     bytes: Vec<u8>,
     status: u16,
     body: usize,
+    parts: u32,
     is_keep_alive: bool,
     until_close: bool,
 }
@@ -65,8 +68,10 @@ fn known() -> impl Strategy<Value = Known> {
     let interim = prop::collection::vec(prop_oneof![Just(100u16), Just(103)], 0..3);
     let chunks = prop::collection::vec(1usize..40, 0..10);
     let noise = prop::collection::vec(("[A-Za-z-]{1,12}", "[ -~]{0,30}"), 0..5);
-    (status, body, framing, interim, chunks, noise, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(status, body, framing, interim, chunks, noise, close, upper, lone_lf)| {
+    let events = prop::option::of(0..6u32);
+    (status, body, events, framing, interim, chunks, noise, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(status, body, events, framing, interim, chunks, noise, close, upper, lone_lf)| {
+            let body = events.map_or(body, |events| b"data: x\n\n".repeat(events as usize));
             let end = if lone_lf { "\n" } else { "\r\n" };
             let case = |name: &str| if upper { name.to_ascii_uppercase() } else { name.to_string() };
             let mut bytes = Vec::new();
@@ -81,6 +86,9 @@ fn known() -> impl Strategy<Value = Known> {
                 bytes.extend(format!("{}: close{end}", case("Connection")).bytes());
             }
             let has_body = !matches!(status, 204 | 304);
+            if events.is_some() {
+                bytes.extend(format!("{}: Text/Event-Stream; a=b{end}", case("Content-Type")).bytes());
+            }
             match framing {
                 0 => bytes.extend(format!("{}: {}{end}", case("Content-Length"), body.len()).bytes()),
                 1 => bytes.extend(format!("{}: chunked{end}", case("Transfer-Encoding")).bytes()),
@@ -108,8 +116,9 @@ fn known() -> impl Strategy<Value = Known> {
             } else if has_body {
                 bytes.extend_from_slice(&body);
             }
+            let parts = events.filter(|_| has_body).unwrap_or(0);
             let body = if has_body { body.len() } else { 0 };
-            Known { bytes, status, body, is_keep_alive: !close && !until_close, until_close }
+            Known { bytes, status, body, parts, is_keep_alive: !close && !until_close, until_close }
         },
     )
 }
@@ -148,8 +157,8 @@ proptest! {
         let expected = if known.until_close {
             Verdict::Ended { at_end: AtEnd::Complete, body: known.body }
         } else {
-            let (status, body, is_keep_alive) = (known.status, known.body, known.is_keep_alive);
-            Verdict::Complete { status, used: known.bytes.len(), body, is_keep_alive }
+            let (status, body, parts, is_keep_alive) = (known.status, known.body, known.parts, known.is_keep_alive);
+            Verdict::Complete { status, used: known.bytes.len(), body, parts, is_keep_alive }
         };
         prop_assert_eq!(&fresh(&bytes, &[usize::MAX]), &expected);
         prop_assert_eq!(&fresh(&bytes, &[1]), &expected);

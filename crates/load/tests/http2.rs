@@ -375,6 +375,31 @@ fn gaps_between_the_parts_of_each_stream_are_timed_though_streams_take_turns() {
 }
 
 #[test]
+fn the_events_of_a_stream_are_counted_by_its_type_in_either_form_of_the_header() {
+    let server = speaking(|stream, requests| {
+        let _ = stream.set_nodelay(true);
+        let mut peer = Peer::new(stream, &[])?;
+        // Kept in the table by the first response, named from there by all others.
+        let mut kind = [&[0x5f, 17][..], b"text/event-stream"].concat();
+        loop {
+            let stream = peer.request()?;
+            requests.fetch_add(1, Ordering::SeqCst);
+            peer.say(&frame(HEADERS, END_HEADERS, stream, &[&[0x88], &kind[..]].concat()))?;
+            kind = vec![0xbe];
+            peer.say(&[frame(DATA, 0, stream, b"data: a\n\nda"), frame(DATA, 0, stream, b"ta: b\n\n")].concat())?;
+            std::thread::sleep(Duration::from_millis(2));
+            peer.say(&frame(DATA, END_STREAM, stream, b"data: c\n\ndata: not ended"))?;
+        }
+    });
+    let mut plan = LoadPlan { connections: 1, ..http2(1, server.address) };
+    plan.clients.times_parts = true;
+    let result = run(&plan);
+    let (outcomes, gaps) = (result.counts.outcomes, &result.counts.times.part_gap);
+    assert!(outcomes.ok > 1 && outcomes.ok == outcomes.sent, "{outcomes:?} {:?}", result.first_errors);
+    assert_eq!(gaps.len(), 2 * outcomes.ok, "{outcomes:?}");
+}
+
+#[test]
 fn requests_beyond_goaway_are_refused_and_the_connection_is_opened_again() {
     let server = speaking(|stream, requests| {
         let mut peer = Peer::new(stream, &[])?;

@@ -270,6 +270,40 @@ fn gaps_between_the_parts_of_a_stream_are_timed_where_that_is_asked_for() {
 }
 
 #[test]
+fn gaps_of_an_event_stream_are_those_between_events_however_they_are_sent() {
+    const GAP: Duration = Duration::from_millis(20);
+    // Two events at once, a comment, and one in two pieces: three gaps, of which one is none and one is two pauses.
+    let parts: [&[u8]; 4] = [
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
+        b"12\r\ndata: b\n\ndata: c\n\n\r\n",
+        b"8\r\n: on\n\nda\r\n",
+        b"7\r\nta: d\n\n\r\n0\r\n\r\n",
+    ];
+    let server = serve(move |mut stream| {
+        let _ = stream.set_nodelay(true);
+        while read_request(&mut stream).is_some() {
+            for part in parts {
+                if stream.write_all(part).is_err() {
+                    return;
+                }
+                std::thread::sleep(GAP);
+            }
+        }
+    });
+    let mut plan = plan(server.address);
+    plan.clients.times_parts = true;
+    let result = run(&plan);
+    let (outcomes, gaps) = (result.counts.outcomes, &result.counts.times.part_gap);
+    assert!(outcomes.ok > 0 && outcomes.ok == outcomes.sent, "{outcomes:?}");
+    assert_eq!(gaps.len(), 3 * outcomes.ok, "{outcomes:?}");
+    let mean_us = result.figures(&plan).get(record::names::PART_GAP_MEAN).and_then(|mean| mean.value).expect("gaps");
+    // Pauses of pieces that a busy machine reads together are not seen.
+    let longest_us = gaps.max_ns().expect("gaps") as f64 / 1e3;
+    assert!(longest_us > 1.5 * GAP.as_micros() as f64, "{longest_us}");
+    assert!(mean_us * gaps.len() as f64 >= 0.99 * longest_us && mean_us < longest_us, "{mean_us} {longest_us}");
+}
+
+#[test]
 fn a_body_of_a_hundred_megabytes_is_counted_to_the_byte() {
     const SIZE: usize = 100 << 20;
     let server = serve(|mut stream| {

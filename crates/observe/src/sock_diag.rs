@@ -6,6 +6,10 @@
 //! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h. Not netlink-packet-sock-diag: its requests carry no
 //! bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
 
+mod unix;
+
+pub use unix::UnixSocket;
+
 use record::time::monotonic_ns;
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -28,10 +32,6 @@ const BC_S_LE: u8 = 3;
 pub(crate) const ESTABLISHED: u8 = 1;
 pub(crate) const TCP_LISTEN: u8 = 10;
 const FIN_WAIT_2: u8 = 5;
-/// Length of `struct unix_diag_msg`, and its attributes (include/uapi/linux/unix_diag.h).
-const UNIX_MESSAGE_BYTES: usize = 16;
-const UNIX_NAME: u16 = 0;
-const UNIX_PEER: u16 = 2;
 /// Length of `struct inet_diag_msg`.
 const MESSAGE_BYTES: usize = 72;
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -89,19 +89,6 @@ pub struct Connection {
     pub local: SocketAddr,
     /// The other end.
     pub remote: SocketAddr,
-}
-
-/// A Unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnixSocket<'a> {
-    /// It listens.
-    pub is_listener: bool,
-    /// Inode, as in `/proc/PID/fd`.
-    pub inode: u64,
-    /// The inode of the other end; 0 if that is not accepted yet.
-    pub peer: Option<u64>,
-    /// The path that it is bound to, or for an accepted socket its listener; empty for most clients' ends.
-    pub name: &'a [u8],
 }
 
 /// The sockets of a port at one moment (the walk takes milliseconds with many connections; it is not a snapshot).
@@ -241,17 +228,6 @@ impl DiagSocket {
                         local: SocketAddr::new(address(body, 8), u16::from_be_bytes([body[4], body[5]])),
                         remote: SocketAddr::new(address(body, 24), u16::from_be_bytes([body[6], body[7]])),
                     });
-                }
-            })
-        })
-    }
-
-    /// Calls `each` with every connected or listening Unix socket of the namespace (unix_diag, a module of the kernel).
-    pub fn read_unix(&mut self, mut each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
-        self.ask(unix_request, &mut |datagram, sequence, _| {
-            each_socket(datagram, sequence, |body| {
-                if let Some(socket) = unix_socket(body) {
-                    each(socket);
                 }
             })
         })
@@ -507,25 +483,4 @@ fn attribute(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
         attributes = &attributes[length.next_multiple_of(4).min(attributes.len())..];
     }
     None
-}
-
-/// Asks for the Unix sockets that are connected or listen (`struct unix_diag_req`), with their names and peers.
-fn unix_request(sequence: u32) -> Vec<u8> {
-    let states: u32 = 1 << ESTABLISHED | 1 << TCP_LISTEN;
-    let show: u32 = 1 << UNIX_NAME | 1 << UNIX_PEER;
-    let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
-    body.extend([states, 0, show, !0, !0].iter().flat_map(|word| word.to_ne_bytes()));
-    Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
-}
-
-/// Reads one `struct unix_diag_msg`.
-fn unix_socket(message: &[u8]) -> Option<UnixSocket<'_>> {
-    let attributes = message.get(UNIX_MESSAGE_BYTES..)?;
-    let word = |bytes: &[u8]| (bytes.len() >= 4).then(|| u64::from(u32_at(bytes, 0)));
-    Some(UnixSocket {
-        is_listener: message[2] == TCP_LISTEN,
-        inode: u64::from(u32_at(message, 4)),
-        peer: attribute(attributes, UNIX_PEER).and_then(word),
-        name: attribute(attributes, UNIX_NAME).unwrap_or_default(),
-    })
 }

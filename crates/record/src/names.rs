@@ -57,7 +57,9 @@ names! {
     SERVICE_P99 = "client.service_p99_us", "us";
     /// Longest service time.
     SERVICE_MAX = "client.service_max_us", "us";
-    /// Median gap between the parts of a response (`--parts`).
+    /// Mean gap between the parts of a response (`--parts`).
+    PART_GAP_MEAN = "client.part_gap_mean_us", "us";
+    /// Median gap between the parts of a response.
     PART_GAP_P50 = "client.part_gap_p50_us", "us";
     /// 99th percentile of the gaps between the parts of a response.
     PART_GAP_P99 = "client.part_gap_p99_us", "us";

@@ -22,6 +22,7 @@ mod exports;
 mod find;
 mod fleet_loads;
 mod fleet_nodes;
+mod grpc;
 mod headroom;
 mod help;
 mod interruption;

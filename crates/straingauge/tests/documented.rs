@@ -84,7 +84,7 @@ fn is_not_run_here(line: &str) -> Option<&'static str> {
         ("straingauge runs", "needs runs of its own: tests/runs.rs"),
         ("https:", "needs a server with a certificate: tests/clients.rs"),
         ("redis:", "needs a Redis server: tests/protocols.rs"),
-        ("--grpc", "needs a gRPC server: plan/grpc.rs, and load/tests/http2.rs"),
+        ("--grpc", "needs a gRPC server: tests/grpc.rs"),
         ("--delay 20ms --loss", "needs root: tests/wan.rs"),
     ];
     rules.iter().find(|(part, _)| line.contains(part)).map(|(_, why)| *why)

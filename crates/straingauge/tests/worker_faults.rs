@@ -2,7 +2,10 @@
 //! that cannot be meant, an ssh that does not get through, a full disk; and `find` over several of them.
 
 use crate::bad_input::unshared;
-use crate::rig::{Said, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge};
+use crate::rig::{
+    Said, free_port, member, needs_server, open_dir, points, program, run, run_record, skip_unless, skipped,
+    straingauge,
+};
 use crate::server::{Kind, Server};
 use crate::workers::{doubt_kinds, from, killed, worker};
 
@@ -165,6 +168,44 @@ fn find_over_workers_leaves_a_run_as_from_one_machine() {
         assert!(done(1) > 0 && done(2) > 0 && done(1) + done(2) == in_window, "{point:#}");
     }
     assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn two_servers_are_compared_over_workers() {
+    let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
+    let (folder, worker, port) = (open_dir(), worker(), free_port().to_string());
+    let out = folder.path().join("run");
+    let words = [redis.to_str().unwrap(), "--port", &port, "--bind", "127.0.0.1", "--save", "''"];
+    let with = format!("{} --maxclients 500", words.join(" "));
+    let more = ["--compare-with", &with, "--max-connections", "2", "--repeats", "2", "--budget", "60s", "--"];
+    let more = [&more[..], &words[..6], &[""]].concat();
+    let mut find =
+        straingauge(["find", &format!("redis://127.0.0.1:{port}"), "--client", &worker, "--client", &worker]);
+    find.args([
+        "--out",
+        out.to_str().unwrap(),
+        "--profile",
+        "never",
+        "--duration",
+        "200ms",
+        "--warmup",
+        "50ms",
+        "--quiet",
+    ]);
+    let said = run(find.args(more));
+    assert!(matches!(said.code, Some(0 | 3 | 4)) && said.out.contains("B against A"), "{}{}", said.out, said.err);
+    for side in [out.clone(), out.join("with")] {
+        assert_eq!(run_record(&side)["status"], "complete");
+        let points = points(&side);
+        let shared: Vec<_> = points.iter().filter(|point| point["connections"] == 2).collect();
+        assert!(!shared.is_empty(), "{points:#?}");
+        for point in shared {
+            for number in 1..=2 {
+                let figure = &point["figures"][format!("worker.{number}.throughput_per_sec")];
+                assert!(figure["value"].as_f64() > Some(0.0), "{point:#}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -9,13 +9,13 @@ use load::framing::{AtEnd, Framing, HeadCache, MAX_HEAD_BYTES};
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Malformed,
-    Complete(u16, usize, usize, bool),
-    Ended(AtEnd, usize),
+    Complete(u16, usize, usize, u32, bool),
+    Ended(AtEnd, usize, u32),
 }
 
 fn verdict(heads: &mut HeadCache, bytes: &[u8], size: usize) -> Verdict {
     let mut framing = Framing::new();
-    let (mut used, mut body) = (0, 0);
+    let (mut used, mut body, mut parts) = (0, 0, 0);
     while used < bytes.len() {
         let piece = &bytes[used..bytes.len().min(used + size)];
         let Ok(fed) = framing.feed(heads, 0, piece) else { return Verdict::Malformed };
@@ -23,12 +23,13 @@ fn verdict(heads: &mut HeadCache, bytes: &[u8], size: usize) -> Verdict {
         assert!(framing.carry_bytes() <= 4 * MAX_HEAD_BYTES);
         used += fed.used;
         body += fed.body;
+        parts += fed.parts.unwrap_or(0);
         if fed.is_complete {
-            return Verdict::Complete(framing.status(), used, body, framing.is_keep_alive());
+            return Verdict::Complete(framing.status(), used, body, parts, framing.is_keep_alive());
         }
         assert_eq!(fed.used, piece.len());
     }
-    Verdict::Ended(framing.at_end(), body)
+    Verdict::Ended(framing.at_end(), body, parts)
 }
 
 // The first byte chooses method and piece size.

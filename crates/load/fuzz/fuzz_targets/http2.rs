@@ -5,13 +5,14 @@
 use libfuzzer_sys::fuzz_target;
 use load::http2::{Ended, Malformed, Requests, Session};
 
-/// The ends of requests in their order; body bytes; bytes put; or the rule that the bytes break.
-type Verdict = (Vec<(Option<usize>, Option<Ended>, u16)>, usize, Result<usize, Malformed>);
+/// The ends of requests in their order; body bytes and parts; bytes put; or the rule that the bytes break.
+type Verdict = (Vec<(Option<usize>, Option<Ended>, u16)>, (usize, u32), Result<usize, Malformed>);
 
-fn verdict(requests: &Requests, bytes: &[u8], size: usize) -> Verdict {
+fn verdict(requests: &Requests, is_grpc: bool, bytes: &[u8], size: usize) -> Verdict {
     let mut session = Session::<u8>::default();
+    session.count_parts(is_grpc);
     session.open(requests, 4);
-    let (mut ends, mut body, mut at) = (Vec::new(), 0, 0);
+    let (mut ends, mut body, mut at) = (Vec::new(), (0, 0), 0);
     while at < bytes.len() || session.has_more() {
         let piece = &bytes[at..bytes.len().min(at.saturating_add(size))];
         let fed = match session.feed(piece) {
@@ -21,7 +22,8 @@ fn verdict(requests: &Requests, bytes: &[u8], size: usize) -> Verdict {
         assert!(fed.used <= piece.len() && fed.body <= fed.used);
         assert!(session.memory_bytes() < 4 << 20);
         at += fed.used;
-        body += fed.body;
+        body.0 += fed.body;
+        body.1 += fed.parts.unwrap_or(0);
         if fed.is_complete {
             let place = session.current();
             ends.push((place, session.ended(), place.map_or(0, |place| session.status(place))));
@@ -36,14 +38,15 @@ fn verdict(requests: &Requests, bytes: &[u8], size: usize) -> Verdict {
     (ends, body, Ok(session.out().len()))
 }
 
-// The first byte chooses the size of pieces. The others follow an empty SETTINGS frame, unless it is even.
+// The first byte chooses the size of pieces and what a part is. The others follow an empty SETTINGS frame, unless it is even.
 fuzz_target!(|data: &[u8]| {
     let Some((choice, bytes)) = data.split_first() else { return };
     let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100]);
     let mut all = if choice & 1 == 0 { Vec::new() } else { vec![0, 0, 0, 4, 0, 0, 0, 0, 0] };
     all.extend_from_slice(bytes);
-    let whole = verdict(&requests, &all, usize::MAX);
+    let is_grpc = choice & 2 != 0;
+    let whole = verdict(&requests, is_grpc, &all, usize::MAX);
     for size in [1, usize::from(choice >> 1).max(1)] {
-        assert_eq!(verdict(&requests, &all, size), whole);
+        assert_eq!(verdict(&requests, is_grpc, &all, size), whole);
     }
 });

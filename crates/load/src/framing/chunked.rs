@@ -31,8 +31,8 @@ pub(super) enum Step {
 }
 
 impl Framing {
-    /// Takes bytes in one step; returns (bytes used, body bytes among them). `bytes` is not empty.
-    pub(super) fn feed_chunked(&mut self, step: Step, bytes: &[u8]) -> Result<(usize, usize), Malformed> {
+    /// Takes bytes in one step; returns how many, and whether they are of the body. `bytes` is not empty.
+    pub(super) fn feed_chunked(&mut self, step: Step, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let next = |framing: &mut Framing, step: Step| framing.phase = Phase::Chunked(step);
         let byte = bytes[0];
         match step {
@@ -46,7 +46,7 @@ impl Framing {
                         b';' | b' ' | b'\t' => next(self, Step::Extension),
                         _ => return Err(Malformed("a chunk size that is not a hexadecimal number")),
                     }
-                    return Ok((1, 0));
+                    return Ok((1, false));
                 };
                 self.count_line_byte(1)?;
                 self.remaining = self
@@ -54,17 +54,17 @@ impl Framing {
                     .checked_mul(16)
                     .and_then(|size| size.checked_add(u64::from(digit)))
                     .ok_or(Malformed("a chunk size of more than 64 bits"))?;
-                Ok((1, 0))
+                Ok((1, false))
             }
             Step::Extension => {
                 // A control character other than tab is not allowed in an extension; CR ends it.
                 let end = bytes.iter().position(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f).unwrap_or(bytes.len());
                 self.count_line_byte(end)?;
                 match bytes.get(end) {
-                    None => Ok((end, 0)),
+                    None => Ok((end, false)),
                     Some(b'\r') => {
                         next(self, Step::SizeLf);
-                        Ok((end + 1, 0))
+                        Ok((end + 1, false))
                     }
                     Some(_) => Err(Malformed("a control character in a chunk extension")),
                 }
@@ -73,7 +73,7 @@ impl Framing {
                 expect_lf(byte)?;
                 self.line_bytes = 0;
                 next(self, if self.remaining == 0 { Step::TrailerStart } else { Step::Data });
-                Ok((1, 0))
+                Ok((1, false))
             }
             Step::Data => {
                 let part = bytes.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
@@ -81,21 +81,21 @@ impl Framing {
                 if self.remaining == 0 {
                     next(self, Step::DataCr);
                 }
-                Ok((part, part))
+                Ok((part, true))
             }
             Step::DataCr if byte == b'\r' => {
                 next(self, Step::DataLf);
-                Ok((1, 0))
+                Ok((1, false))
             }
             Step::DataCr => Err(Malformed("chunk data longer than its size")),
             Step::DataLf => {
                 expect_lf(byte)?;
                 next(self, Step::Size);
-                Ok((1, 0))
+                Ok((1, false))
             }
             Step::TrailerStart if byte == b'\r' => {
                 next(self, Step::EndLf);
-                Ok((1, 0))
+                Ok((1, false))
             }
             Step::TrailerStart | Step::Trailer => {
                 let end = memchr::memchr(b'\n', bytes).map(|at| at + 1);
@@ -105,12 +105,12 @@ impl Framing {
                     return Err(Malformed("trailers of more than 64 KiB"));
                 }
                 next(self, if end.is_some() { Step::TrailerStart } else { Step::Trailer });
-                Ok((used, 0))
+                Ok((used, false))
             }
             Step::EndLf => {
                 expect_lf(byte)?;
                 self.phase = Phase::Done;
-                Ok((1, 0))
+                Ok((1, false))
             }
         }
     }

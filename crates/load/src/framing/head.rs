@@ -1,6 +1,6 @@
 //! Status line and header fields: how they determine the end of the response (RFC 9112 sections 4, 5, 6 and 9).
 
-use super::Malformed;
+use super::{Malformed, Parts};
 
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
@@ -33,6 +33,8 @@ pub struct Head {
     pub body: BodyKind,
     /// Whether the connection stays open after the body.
     pub is_keep_alive: bool,
+    /// What the parts of the body are.
+    pub parts: Parts,
 }
 
 impl Head {
@@ -94,6 +96,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     let (status, is_http_1_0) = parse_status_line(line)?;
     let mut length: Option<u64> = None;
     let mut coding = Coding::Absent;
+    let mut parts = Parts::Reads;
     let (mut says_close, mut says_keep_alive) = (false, false);
     while !rest.is_empty() {
         let (line, behind) = next_line(rest);
@@ -111,6 +114,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
                 length = Some(parse_length(value)?);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => coding.add(value)?,
+            12 if name.eq_ignore_ascii_case(b"content-type") => parts = Parts::of_type(value),
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 for token in tokens(value) {
                     says_close |= token.eq_ignore_ascii_case(b"close");
@@ -142,7 +146,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     if body == BodyKind::UntilClose || status == 101 {
         is_keep_alive = false;
     }
-    Ok(Head { len: bytes.len(), status, body, is_keep_alive })
+    Ok(Head { len: bytes.len(), status, body, is_keep_alive, parts })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,14 +6,18 @@
 //! the bytes differently never changes the result (a property test checks that).
 //!
 //! - [`head`] reads status line and fields, [`HeadCache`] skips that for a head seen just before;
-//! - [`chunked`] walks chunks, extensions and trailers.
+//! - [`chunked`] walks chunks, extensions and trailers;
+//! - [`parts`] counts the parts of a body.
 
 mod chunked;
 mod head;
+mod parts;
 mod template;
 
 pub use head::{BodyKind, Head, parse_head};
 pub(crate) use head::{HTTP_2, is_http_2};
+pub use parts::Parts;
+pub(crate) use parts::{Parted, TYPE_BYTES};
 pub use template::HeadCache;
 
 /// A head (status line and fields) longer than this is malformed: it also bounds the memory of a connection.
@@ -32,6 +36,8 @@ pub struct Fed {
     pub used: usize,
     /// Body bytes among them, framing removed.
     pub body: usize,
+    /// Parts of the body that end in them; `None`: its type does not say what its parts are.
+    pub parts: Option<u32>,
     /// The response is complete.
     pub is_complete: bool,
 }
@@ -78,6 +84,7 @@ pub struct Framing {
     line_bytes: u32,
     status: u16,
     phase: Phase,
+    parted: Parted,
     flags: u8,
     interim: u8,
 }
@@ -125,6 +132,7 @@ impl Framing {
     #[inline]
     pub fn skippable(&self) -> u64 {
         match self.phase {
+            _ if self.parted.counts() => 0,
             // The last byte is left to `feed`, which then completes the response.
             Phase::Fixed => self.remaining - 1,
             Phase::Chunked(chunked::Step::Data) => self.remaining.saturating_sub(1),
@@ -169,25 +177,32 @@ impl Framing {
                 }
                 _ if rest.is_empty() => return Ok(fed),
                 Phase::Head => fed.used += self.feed_head(heads, slot, rest)?,
-                Phase::UntilClose => {
-                    fed.used += rest.len();
-                    fed.body += rest.len();
-                }
+                Phase::UntilClose => self.body_came(rest, &mut fed),
                 Phase::Fixed => {
                     let part = rest.len().min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
                     self.remaining -= part as u64;
-                    fed.used += part;
-                    fed.body += part;
+                    self.body_came(&rest[..part], &mut fed);
                     if self.remaining == 0 {
                         self.phase = Phase::Done;
                     }
                 }
                 Phase::Chunked(step) => {
-                    let (used, body) = self.feed_chunked(step, rest)?;
-                    fed.used += used;
-                    fed.body += body;
+                    let (used, is_body) = self.feed_chunked(step, rest)?;
+                    match is_body {
+                        true => self.body_came(&rest[..used], &mut fed),
+                        false => fed.used += used,
+                    }
                 }
             }
+        }
+    }
+
+    #[inline]
+    fn body_came(&mut self, bytes: &[u8], fed: &mut Fed) {
+        fed.used += bytes.len();
+        fed.body += bytes.len();
+        if self.parted.counts() {
+            fed.parts = Some(fed.parts.unwrap_or(0) + self.parted.take(bytes));
         }
     }
 
@@ -244,6 +259,7 @@ impl Framing {
         }
         self.remaining = 0;
         self.line_bytes = 0;
+        self.parted = Parted::new(head.parts);
         self.phase = match head.body {
             BodyKind::None | BodyKind::Fixed(0) => Phase::Done,
             BodyKind::Fixed(length) => {

@@ -4,6 +4,7 @@
 //! needs: nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
 
 use super::{Malformed, huffman};
+use crate::framing::{Parts, TYPE_BYTES};
 use std::collections::VecDeque;
 
 /// The size of the dynamic table, which both sides begin with; we announce no other.
@@ -22,6 +23,7 @@ static STATIC_NAMES: [u8; 61] = [
 /// The values of `:status` in the static table, from [`FIRST_STATUS`] on.
 static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST_STATUS: usize = 8;
+const CONTENT_TYPE: usize = 31;
 const LOCATION: usize = 46;
 /// The length of the names that matter, as they are and in the Huffman code.
 const NAMES: [(usize, usize); 4] = [(7, 5), (8, 6), (11, 8), (12, 9)];
@@ -41,6 +43,7 @@ enum Name {
     Location,
     GrpcStatus,
     GrpcMessage,
+    ContentType,
 }
 
 /// An entry of the dynamic table.
@@ -51,6 +54,8 @@ struct Entry {
     name: Name,
     /// The value, where it is a status of HTTP or gRPC.
     number: u16,
+    /// What the value says of the body's parts, where it is a type.
+    parts: Parts,
 }
 
 /// What a block of fields says.
@@ -64,12 +69,15 @@ pub(super) struct Fields {
     pub(super) grpc_status: Option<u16>,
     /// The value of `grpc-message`: the server's words about an error.
     pub(super) grpc_message: Option<Box<[u8]>>,
+    /// What `content-type` says of the body's parts, where [`Reader::looks_at_parts`].
+    pub(super) parts: Parts,
 }
 
 impl Fields {
     #[inline]
-    fn note(&mut self, name: Name, number: u16) {
+    fn note(&mut self, name: Name, number: u16, parts: Parts) {
         match name {
+            Name::ContentType => self.parts = parts,
             Name::Status => self.status = number,
             Name::GrpcStatus => self.grpc_status = Some(number),
             _ => {}
@@ -84,11 +92,13 @@ pub(super) struct Reader {
     bytes: u32,
     limit: u32,
     pub(super) keeps_location: bool,
+    /// Whether it matters what the parts of a body are.
+    pub(super) looks_at_parts: bool,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Reader { entries: VecDeque::new(), bytes: 0, limit: TABLE_BYTES, keeps_location: false }
+        Reader { entries: VecDeque::new(), bytes: 0, limit: TABLE_BYTES, keeps_location: false, looks_at_parts: false }
     }
 }
 
@@ -135,6 +145,7 @@ impl Text<'_> {
             b"location" => Name::Location,
             b"grpc-status" => Name::GrpcStatus,
             b"grpc-message" => Name::GrpcMessage,
+            b"content-type" => Name::ContentType,
             _ => Name::Other,
         })
     }
@@ -144,6 +155,18 @@ impl Text<'_> {
             3 if status >= 100 => Ok(status),
             _ => Err(WRONG_STATUS),
         })
+    }
+
+    /// What a type says of the body's parts.
+    fn parts(&self) -> Result<Parts, Malformed> {
+        let (mut begin, mut length) = ([0; TYPE_BYTES], 0);
+        self.decode(|byte| {
+            if let Some(place) = begin.get_mut(length) {
+                *place = byte;
+            }
+            length += 1;
+        })?;
+        Ok(Parts::of_type(&begin[..length.min(TYPE_BYTES)]))
     }
 
     /// A number of at most three digits, and how many it has.
@@ -172,8 +195,8 @@ impl Reader {
         while let Some(&first) = rest.first() {
             if first & 0x80 != 0 {
                 let index = integer(&mut rest, 7)?;
-                let (name, number) = self.indexed(index)?;
-                fields.note(name, number);
+                let (name, number, parts) = self.indexed(index)?;
+                fields.note(name, number, parts);
             } else if first & 0xc0 == 0x40 {
                 let entry = self.literal(&mut rest, 6, &mut fields)?;
                 self.insert(entry);
@@ -191,17 +214,18 @@ impl Reader {
         Ok(fields)
     }
 
-    /// The name and the number of an entry.
-    fn indexed(&self, index: usize) -> Result<(Name, u16), Malformed> {
+    /// The name of an entry, and its number and parts.
+    fn indexed(&self, index: usize) -> Result<(Name, u16, Parts), Malformed> {
         if index == 0 {
             return Err(WRONG_INDEX);
         }
         if index > STATIC_NAMES.len() {
             let entry = self.entries.get(index - STATIC_NAMES.len() - 1).ok_or(WRONG_INDEX)?;
-            return Ok((entry.name, entry.number));
+            return Ok((entry.name, entry.number, entry.parts));
         }
         let status = index.checked_sub(FIRST_STATUS).and_then(|at| STATIC_STATUSES.get(at));
-        Ok(status.map_or((Name::Other, 0), |status| (Name::Status, *status)))
+        let (name, number) = status.map_or((Name::Other, 0), |status| (Name::Status, *status));
+        Ok((name, number, Parts::Reads))
     }
 
     /// Reads a field that is written out, whose name may be an entry's.
@@ -212,6 +236,7 @@ impl Reader {
                 let text = string(rest)?;
                 (text.name()?, if is_kept { text.length()? } else { 0 })
             }
+            index @ CONTENT_TYPE => (Name::ContentType, u32::from(STATIC_NAMES[index - 1])),
             index @ LOCATION => (Name::Location, u32::from(STATIC_NAMES[index - 1])),
             index if index <= STATIC_NAMES.len() => (self.indexed(index)?.0, u32::from(STATIC_NAMES[index - 1])),
             index => {
@@ -220,7 +245,7 @@ impl Reader {
             }
         };
         let value = string(rest)?;
-        let mut number = 0;
+        let (mut number, mut parts) = (0, Parts::Reads);
         match name {
             Name::Other => {}
             Name::Status => number = value.status()?,
@@ -228,11 +253,12 @@ impl Reader {
             Name::GrpcStatus => number = value.number().map_or(u16::MAX, |(code, _)| code),
             Name::GrpcMessage => fields.grpc_message = Some(value.to_vec()?.into()),
             Name::Location if self.keeps_location => fields.location = Some(value.to_vec()?.into()),
-            Name::Location => {}
+            Name::ContentType if self.looks_at_parts => parts = value.parts()?,
+            Name::Location | Name::ContentType => {}
         }
-        fields.note(name, number);
+        fields.note(name, number, parts);
         let bytes = if is_kept { ENTRY_BYTES + name_bytes + value.length()? } else { ENTRY_BYTES };
-        Ok(Entry { bytes, name_bytes, name, number })
+        Ok(Entry { bytes, name_bytes, name, number, parts })
     }
 
     fn insert(&mut self, entry: Entry) {

@@ -9,6 +9,7 @@
 mod frame;
 mod hpack;
 mod huffman;
+mod messages;
 mod requests;
 mod session;
 mod settings;

@@ -1,8 +1,10 @@
-//! A connection: what comes in, frame by frame, and what is to be sent.
+//! A connection: its requests, and what is to be sent; `incoming` takes what comes in, frame by frame.
+
+mod incoming;
 
 use super::frame::*;
 use super::requests::{Coding, Requests};
-use super::settings::{INITIAL_WINDOW_BYTES, MAX_WINDOW_BYTES, Settings, put_opening};
+use super::settings::{INITIAL_WINDOW_BYTES, Settings, put_opening};
 use super::streams::Streams;
 use super::{Fed, Malformed, hpack};
 use std::collections::VecDeque;
@@ -10,39 +12,10 @@ use std::sync::Arc;
 
 /// The window of a stream and of the connection: the server is not to wait for us.
 const WINDOW_BYTES: u32 = 1 << 30;
-/// A longer header is malformed: it also ends an endless one.
-const MAX_HEADER_BYTES: usize = 64 * 1024;
-/// The most frames of a header.
-const MAX_HEADER_FRAMES: u32 = 128;
-/// Interim (1xx) responses before a final one.
-const MAX_INTERIM: u8 = 100;
-/// Frames that demand an answer of ours, without a response among them.
-const MAX_DEMANDS: u32 = 10_000;
 /// Larger buffers are given back when they are empty.
 const KEPT_BYTES: usize = 64 * 1024;
 /// No place.
 const NONE: u32 = u32::MAX;
-
-const HTTP_1: Malformed = Malformed("the server answered HTTP/1.1, not HTTP/2: leave out --http2");
-const TLS: Malformed = Malformed("the server answered TLS: write the URL with https");
-const NOT_HTTP_2: Malformed =
-    Malformed("the server does not speak HTTP/2: its connection does not begin with SETTINGS");
-const TOO_LONG_FRAME: Malformed = Malformed("a frame of HTTP/2 is longer than the 16384 bytes that we allow");
-const WRONG_LENGTH: Malformed = Malformed("a frame of HTTP/2 has a length that its kind does not have");
-const WRONG_STREAM: Malformed = Malformed("a frame of HTTP/2 is of a stream that its kind cannot be of");
-const WRONG_PADDING: Malformed = Malformed("a frame of HTTP/2 has more padding than payload");
-const WRONG_ORDER: Malformed = Malformed("the server interrupts a header by another frame of HTTP/2");
-const TOO_LONG_HEADER: Malformed = Malformed("a header of more than 64 KiB");
-const UNASKED: Malformed = Malformed("the server answers a request that was not sent");
-const NO_STATUS: Malformed = Malformed("a response of HTTP/2 has no status");
-const NO_HEADER: Malformed = Malformed("a response of HTTP/2 has a body before its header");
-const NO_END: Malformed = Malformed("a response of HTTP/2 goes on after its trailers");
-const TOO_MANY_INTERIM: Malformed = Malformed("more than 100 interim (1xx) responses");
-const PUSHED: Malformed = Malformed("the server pushes a response (PUSH_PROMISE), though we do not allow it");
-const OVER_WINDOW: Malformed = Malformed("the server sends more than the window of HTTP/2 allows");
-const WRONG_WINDOW: Malformed = Malformed("the server opens a window of HTTP/2 by nothing, or beyond 2 GiB");
-const FLOOD: Malformed =
-    Malformed("the server sends 10000 frames that demand an answer (PING, SETTINGS), and no response");
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +83,7 @@ pub struct Session<R> {
     out: Vec<u8>,
     location: Option<Box<[u8]>>,
     grpc_message: Option<Box<[u8]>>,
+    counts_messages: bool,
 }
 
 impl<R> Default for Session<R> {
@@ -139,11 +113,18 @@ impl<R> Default for Session<R> {
             out: Vec::new(),
             location: None,
             grpc_message: None,
+            counts_messages: false,
         }
     }
 }
 
 impl<R: Default + Clone> Session<R> {
+    /// Counts the parts of bodies: messages of gRPC, or what their type says.
+    pub fn count_parts(&mut self, is_grpc: bool) {
+        self.fields.looks_at_parts = !is_grpc;
+        self.counts_messages = is_grpc;
+    }
+
     /// Keeps the `location` of responses.
     pub fn keep_location(&mut self) {
         self.fields.keeps_location = true;
@@ -365,409 +346,4 @@ impl<R: Default + Clone> Session<R> {
         }
         Ok(fed)
     }
-
-    fn feed_frames(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        if self.is_refusing && self.refuse() {
-            fed.is_complete = true;
-            return Ok(());
-        }
-        while fed.used < bytes.len() && !fed.is_complete {
-            let rest = &bytes[fed.used..];
-            if self.data.left + self.data.padding > 0 {
-                // Only the first bytes of a slice are the rest of a frame.
-                self.take_data(rest, fed);
-            } else if !self.carry.is_empty() {
-                self.carry_on(rest, fed)?;
-            } else {
-                if !self.has_settings {
-                    check_start(rest)?;
-                }
-                let head = Head::read(rest);
-                let whole = head.map_or(HEAD_BYTES, |head| needed(&head));
-                if rest.len() < whole {
-                    if let Some(head) = &head {
-                        self.check(head)?;
-                    }
-                    self.carry.extend_from_slice(rest);
-                    fed.used = bytes.len();
-                    break;
-                }
-                let Some(head) = head else { break };
-                if self.current != NONE && self.is_of_another(&head) {
-                    break;
-                }
-                self.check(&head)?;
-                fed.used += whole;
-                self.take_frame(&head, &rest[HEAD_BYTES..whole], fed)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a frame belongs to another request than the current one.
-    #[inline]
-    fn is_of_another(&self, head: &Head) -> bool {
-        matches!(head.kind, DATA | HEADERS | RST_STREAM | CONTINUATION)
-            && head.stream != self.streams.get(self.current as usize).id
-    }
-
-    /// Takes the next bytes of a frame that came in part.
-    fn carry_on(&mut self, bytes: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        let before = self.carry.len();
-        let mut used = 0;
-        loop {
-            let head = Head::read(&self.carry);
-            let whole = head.map_or(HEAD_BYTES, |head| needed(&head));
-            let part = (whole - self.carry.len()).min(bytes.len() - used);
-            self.carry.extend_from_slice(&bytes[used..used + part]);
-            used += part;
-            fed.used += part;
-            if before < HEAD_BYTES && !self.has_settings {
-                check_start(&self.carry)?;
-            }
-            if self.carry.len() < whole {
-                return Ok(());
-            }
-            let Some(head) = head else {
-                if let Some(head) = Head::read(&self.carry) {
-                    self.check(&head)?;
-                }
-                continue;
-            };
-            if self.carry.len() < whole {
-                continue;
-            }
-            self.check(&head)?;
-            let mut carry = std::mem::take(&mut self.carry);
-            self.take_frame(&head, &carry[HEAD_BYTES..whole], fed)?;
-            if carry.capacity() <= KEPT_BYTES {
-                carry.clear();
-                self.carry = carry;
-            }
-            return Ok(());
-        }
-    }
-
-    /// Checks what can be known before the payload has come.
-    #[inline]
-    fn check(&self, head: &Head) -> Result<(), Malformed> {
-        if !self.has_settings && (head.kind != SETTINGS || head.has(ACK) || head.stream != 0) {
-            return Err(NOT_HTTP_2);
-        }
-        if head.length > MAX_PAYLOAD_BYTES {
-            return Err(TOO_LONG_FRAME);
-        }
-        if let Some(header) = &self.header
-            && (head.kind != CONTINUATION || head.stream != header.stream)
-        {
-            return Err(WRONG_ORDER);
-        }
-        let is_of_connection = head.stream == 0;
-        let (is_right_length, is_right_stream) = match head.kind {
-            DATA => (!head.has(PADDED) || head.length > 0, !is_of_connection),
-            HEADERS => (true, !is_of_connection),
-            RST_STREAM => (head.length == 4, !is_of_connection),
-            SETTINGS => (!head.has(ACK) || head.length == 0, is_of_connection),
-            PUSH_PROMISE => return Err(PUSHED),
-            PING => (head.length == 8, is_of_connection),
-            GOAWAY => (head.length >= 8, is_of_connection),
-            WINDOW_UPDATE => (head.length == 4, true),
-            CONTINUATION if self.header.is_none() => return Err(WRONG_ORDER),
-            _ => (true, true),
-        };
-        match (is_right_length, is_right_stream) {
-            (false, _) => Err(WRONG_LENGTH),
-            (_, false) => Err(WRONG_STREAM),
-            _ => Ok(()),
-        }
-    }
-
-    #[inline]
-    fn take_frame(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        match head.kind {
-            DATA => self.begin_data(head, payload, fed),
-            HEADERS => self.take_headers(head, payload, fed),
-            CONTINUATION => self.take_continuation(head, payload, fed),
-            RST_STREAM => self.take_reset(head.stream, number(payload), fed),
-            WINDOW_UPDATE => self.open_window(head.stream, number(payload)),
-            SETTINGS if !head.has(ACK) => self.take_settings(payload, fed),
-            PING if !head.has(ACK) => {
-                Head::put(PING, ACK, 0, payload.len(), &mut self.out);
-                self.out.extend_from_slice(payload);
-                self.demanded()
-            }
-            GOAWAY => {
-                self.go_away(number(payload) & 0x7fff_ffff, number(&payload[4..]), fed);
-                Ok(())
-            }
-            // PRIORITY, acknowledgements, and kinds that are not known, which are to be ignored.
-            _ => Ok(()),
-        }
-    }
-
-    /// The place of an open stream; `None` for one that is over.
-    #[inline]
-    fn place_of(&self, stream: u32) -> Result<Option<usize>, Malformed> {
-        match self.streams.find(stream) {
-            None if !self.streams.was_begun(stream) => Err(UNASKED),
-            place => Ok(place),
-        }
-    }
-
-    fn complete(&mut self, place: usize, ended: Ended, fed: &mut Fed) {
-        self.demands = 0;
-        (self.current, self.ended) = (place as u32, Some(ended));
-        fed.is_complete = true;
-    }
-
-    /// Takes the head of a DATA frame, with the length of its padding; its payload follows.
-    #[inline]
-    fn begin_data(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        let place = self.place_of(head.stream)?;
-        let padding = if head.has(PADDED) { u32::from(payload[0]) + 1 } else { 0 };
-        if padding > head.length {
-            return Err(WRONG_PADDING);
-        }
-        self.receive(head.length)?;
-        let is_last = head.has(END_STREAM);
-        if let Some(place) = place {
-            if self.streams.get(place).status == 0 {
-                return Err(NO_HEADER);
-            }
-            self.current = place as u32;
-            self.receive_of(place, head.length, is_last)?;
-        }
-        self.data = Data { left: head.length - padding, padding: padding.saturating_sub(1), place, is_last };
-        if self.data.left + self.data.padding == 0 {
-            self.end_data(fed);
-        }
-        Ok(())
-    }
-
-    /// Counts bytes of the connection's window, and opens it again.
-    #[inline]
-    fn receive(&mut self, bytes: u32) -> Result<(), Malformed> {
-        self.received += bytes;
-        if self.received > self.window_bytes {
-            return Err(OVER_WINDOW);
-        }
-        if self.received >= self.window_bytes.div_ceil(2) {
-            put_number(WINDOW_UPDATE, 0, std::mem::take(&mut self.received), &mut self.out);
-        }
-        Ok(())
-    }
-
-    /// The same of a stream's window; one that is over needs none.
-    #[inline]
-    fn receive_of(&mut self, place: usize, bytes: u32, is_last: bool) -> Result<(), Malformed> {
-        let stream = self.streams.at(place);
-        stream.received += bytes;
-        if stream.received > self.window_bytes {
-            return Err(OVER_WINDOW);
-        }
-        if stream.received >= self.window_bytes.div_ceil(2) && !is_last {
-            put_number(WINDOW_UPDATE, stream.id, std::mem::take(&mut stream.received), &mut self.out);
-        }
-        Ok(())
-    }
-
-    /// Takes the next bytes of the payload of DATA.
-    #[inline]
-    fn take_data(&mut self, bytes: &[u8], fed: &mut Fed) {
-        let part = (self.data.left as usize).min(bytes.len());
-        let padding = (self.data.padding as usize).min(bytes.len() - part);
-        self.data.left -= part as u32;
-        self.data.padding -= padding as u32;
-        fed.used += part + padding;
-        if let Some(place) = self.data.place {
-            self.current = place as u32;
-            fed.body += part;
-        }
-        if self.data.left + self.data.padding == 0 {
-            self.end_data(fed);
-        }
-    }
-
-    fn end_data(&mut self, fed: &mut Fed) {
-        if let Some(place) = self.data.place.take()
-            && self.data.is_last
-        {
-            self.complete(place, Ended::Response, fed);
-        }
-    }
-
-    #[inline]
-    fn take_headers(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        let mut block = payload;
-        if head.has(PADDED) {
-            let (padding, rest) = block.split_first().ok_or(WRONG_PADDING)?;
-            block = rest.len().checked_sub(usize::from(*padding)).map(|length| &rest[..length]).ok_or(WRONG_PADDING)?;
-        }
-        if head.has(PRIORITY) {
-            block = block.get(5..).ok_or(WRONG_LENGTH)?;
-        }
-        let is_last = head.has(END_STREAM);
-        if head.has(END_HEADERS) {
-            return self.take_block(head.stream, is_last, block, fed);
-        }
-        if let Some(place) = self.place_of(head.stream)? {
-            self.current = place as u32;
-        }
-        self.header = Some(Box::new(Header { stream: head.stream, is_last, block: block.to_vec(), frames: 1 }));
-        Ok(())
-    }
-
-    fn take_continuation(&mut self, head: &Head, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        let Some(mut header) = self.header.take() else { return Err(WRONG_ORDER) };
-        header.block.extend_from_slice(payload);
-        header.frames += 1;
-        if header.block.len() > MAX_HEADER_BYTES || header.frames > MAX_HEADER_FRAMES {
-            return Err(TOO_LONG_HEADER);
-        }
-        if head.has(END_HEADERS) {
-            return self.take_block(header.stream, header.is_last, &header.block, fed);
-        }
-        if let Some(place) = self.streams.find(head.stream) {
-            self.current = place as u32;
-        }
-        self.header = Some(header);
-        Ok(())
-    }
-
-    /// Takes a whole header block, which is a header, an interim one, or trailers.
-    #[inline]
-    fn take_block(&mut self, stream: u32, is_last: bool, block: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        // Also of a stream that is over: the table is the connection's.
-        let fields = self.fields.read(block)?;
-        let Some(place) = self.place_of(stream)? else { return Ok(()) };
-        self.current = place as u32;
-        let stream = self.streams.at(place);
-        if fields.grpc_status.is_some() {
-            stream.grpc_status = fields.grpc_status;
-        }
-        if fields.grpc_message.is_some() {
-            self.grpc_message = fields.grpc_message;
-        }
-        match fields.status {
-            _ if stream.status != 0 => {
-                if !is_last {
-                    return Err(NO_END);
-                }
-            }
-            0 => return Err(NO_STATUS),
-            100..=199 => {
-                stream.interim += 1;
-                // HTTP/2 has no 101.
-                return match is_last || fields.status == 101 {
-                    true => Err(NO_STATUS),
-                    false if stream.interim > MAX_INTERIM => Err(TOO_MANY_INTERIM),
-                    false => Ok(()),
-                };
-            }
-            status => stream.status = status,
-        }
-        if fields.location.is_some() {
-            self.location = fields.location;
-        }
-        if is_last {
-            self.complete(place, Ended::Response, fed);
-        }
-        Ok(())
-    }
-
-    fn take_reset(&mut self, stream: u32, code: u32, fed: &mut Fed) -> Result<(), Malformed> {
-        if let Some(place) = self.place_of(stream)? {
-            self.complete(place, Ended::Reset(code), fed);
-        }
-        Ok(())
-    }
-
-    fn open_window(&mut self, stream: u32, bytes: u32) -> Result<(), Malformed> {
-        let bytes = i64::from(bytes & 0x7fff_ffff);
-        let window = match stream {
-            0 => &mut self.send_window,
-            stream => match self.place_of(stream)? {
-                None => return Ok(()),
-                Some(place) => &mut self.streams.at(place).send_window,
-            },
-        };
-        *window += bytes;
-        if bytes == 0 || *window > MAX_WINDOW_BYTES {
-            return Err(WRONG_WINDOW);
-        }
-        self.send_waiting();
-        Ok(())
-    }
-
-    fn take_settings(&mut self, payload: &[u8], fed: &mut Fed) -> Result<(), Malformed> {
-        let before = self.settings.window_bytes;
-        self.settings.take(payload)?;
-        if let Some(limit) = self.settings.table_bytes {
-            self.coding.limit(limit);
-        }
-        let change = i64::from(self.settings.window_bytes) - i64::from(before);
-        if change != 0 {
-            self.streams.each(|stream| stream.send_window += change);
-            if self.streams.position(0, |stream| stream.send_window > MAX_WINDOW_BYTES).is_some() {
-                return Err(WRONG_WINDOW);
-            }
-            self.send_waiting();
-        }
-        Head::put(SETTINGS, ACK, 0, 0, &mut self.out);
-        if !self.has_settings {
-            self.has_settings = true;
-            fed.is_complete = true;
-        }
-        self.demanded()
-    }
-
-    /// Counts a frame that we have answered.
-    fn demanded(&mut self) -> Result<(), Malformed> {
-        self.demands += 1;
-        if self.demands > MAX_DEMANDS { Err(FLOOD) } else { Ok(()) }
-    }
-
-    fn go_away(&mut self, last: u32, code: u32, fed: &mut Fed) {
-        // A server that ends a connection gently first promises all streams.
-        let last = self.going.map_or(last, |(before, _)| before.min(last));
-        self.going = Some((last, code));
-        self.is_refusing = true;
-        fed.is_complete = self.refuse();
-    }
-
-    /// Reports the next request that the server does not process, if there is one.
-    fn refuse(&mut self) -> bool {
-        let (last, code) = self.going.unwrap_or((u32::MAX, 0));
-        let place = self.streams.position(0, |stream| stream.id > last);
-        self.is_refusing = place.is_some();
-        if let Some(place) = place {
-            (self.current, self.ended) = (place as u32, Some(Ended::GoneAway(code)));
-        }
-        place.is_some()
-    }
-}
-
-/// How many bytes of a frame are taken together: all of it, or the head of DATA.
-#[inline]
-fn needed(head: &Head) -> usize {
-    match head.kind {
-        DATA => HEAD_BYTES + usize::from(head.has(PADDED)),
-        _ => HEAD_BYTES + head.length as usize,
-    }
-}
-
-/// Names what speaks another protocol. Of HTTP/2 the first byte is 0: a short SETTINGS frame.
-fn check_start(bytes: &[u8]) -> Result<(), Malformed> {
-    match bytes {
-        [b'H', ..] => Err(HTTP_1),
-        [0x15 | 0x16, ..] => Err(TLS),
-        [0, ..] | [] => Ok(()),
-        _ => Err(NOT_HTTP_2),
-    }
-}
-
-/// The first four bytes, as a number.
-#[inline]
-fn number(payload: &[u8]) -> u32 {
-    payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }

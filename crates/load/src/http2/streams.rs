@@ -3,6 +3,9 @@
 //! A stream lies where the low bits of its number say. Numbers of streams are ours to choose, so long as they grow: one
 //! whose place is taken is left out. So a stream is found in one step, however many there are and whichever ends first.
 
+use super::messages::Messages;
+use crate::framing::Parted;
+
 /// An open stream.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stream<R> {
@@ -18,6 +21,8 @@ pub(super) struct Stream<R> {
     pub(super) status: u16,
     pub(super) interim: u8,
     pub(super) grpc_status: Option<u16>,
+    pub(super) parted: Parted,
+    pub(super) messages: Messages,
     pub(super) request: R,
 }
 

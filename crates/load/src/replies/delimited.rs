@@ -43,12 +43,12 @@ impl Delimited {
             used += 1;
         }
         if self.length < prefix {
-            return Ok(Fed { used, body: 0, is_complete: false });
+            return Ok(Fed { used, body: 0, parts: None, is_complete: false });
         }
         let whole = if let Expect::Bytes(count) = expect { count } else { prefix + self.announced };
         let part = (bytes.len() - used).min(usize::try_from(whole - self.length).unwrap_or(usize::MAX));
         self.length += part as u64;
-        Ok(Fed { used: used + part, body: part, is_complete: self.length == whole })
+        Ok(Fed { used: used + part, body: part, parts: None, is_complete: self.length == whole })
     }
 
     fn feed_line(&mut self, bytes: &[u8]) -> Result<Fed, Malformed> {
@@ -61,7 +61,7 @@ impl Delimited {
         if end.is_none() && self.length > MAX_LINE_BYTES {
             return Err(Malformed("the answer has no end of line within 1 MiB: say with --expect where it ends"));
         }
-        Ok(Fed { used, body: used, is_complete: end.is_some() })
+        Ok(Fed { used, body: used, parts: None, is_complete: end.is_some() })
     }
 }
 

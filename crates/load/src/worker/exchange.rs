@@ -9,7 +9,7 @@ use super::protocol::Stream;
 use super::transport::{Arrival, Pace};
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{HEARD, LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
-use crate::framing::AtEnd;
+use crate::framing::{AtEnd, Fed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 
@@ -110,18 +110,27 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if let Some(classes) = &mut self.classes {
             classes.received(slot, count);
         }
-        self.part_came(slot, now);
+        self.parts_came(slot, now, None);
     }
 
-    /// Bytes of a body came: a part of the response, however many events or chunks are in it.
+    /// Bytes of a body came, in which so many of its parts end; `None`: they are a part.
     #[inline]
-    pub(super) fn part_came(&mut self, slot: usize, now: u64) {
-        if self.task.plan.clients.times_parts {
+    pub(super) fn parts_came(&mut self, slot: usize, now: u64, parts: Option<u32>) {
+        if self.task.plan.clients.times_parts && parts != Some(0) {
             let connection = &mut self.connections[slot];
             let before_ns = std::mem::replace(&mut connection.part_ns, now.max(1));
-            // What is read together is one part.
-            if before_ns > 0 && before_ns < now {
-                self.tally.part_came(connection.intended_ns, now, now.saturating_sub(before_ns));
+            let gap_ns = now.saturating_sub(before_ns);
+            let intended_ns = connection.intended_ns;
+            match parts {
+                // What is read together is one part.
+                None if before_ns == 0 || gap_ns == 0 => {}
+                None => self.tally.parts_came(intended_ns, now, gap_ns, 1),
+                Some(parts) => {
+                    if before_ns > 0 {
+                        self.tally.parts_came(intended_ns, now, gap_ns, 1);
+                    }
+                    self.tally.parts_came(intended_ns, now, 0, parts - 1);
+                }
             }
         }
     }
@@ -133,8 +142,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if let (Some(classes), Ok(fed)) = (&mut self.classes, &fed) {
             classes.received(slot, fed.body);
         }
-        if fed.as_ref().is_ok_and(|fed| fed.body > 0) {
-            self.part_came(slot, now);
+        if let Ok(Fed { body: 1.., parts, .. }) = fed {
+            self.parts_came(slot, now, parts);
         }
         match fed {
             Ok(fed) if fed.is_complete => {

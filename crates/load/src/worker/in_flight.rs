@@ -91,7 +91,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                     let is_response = !A::IS_MULTIPLEXED || self.turn(slot);
                     self.received(slot, now, fed.used, fed.body);
                     if fed.body > 0 && is_response {
-                        self.part_came(slot, now);
+                        self.parts_came(slot, now, fed.parts);
                     }
                     if fed.is_complete && is_response {
                         self.request_over(slot, now);

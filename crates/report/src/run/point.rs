@@ -167,7 +167,12 @@ const TIMES: &[TimeColumn] = &[
     (
         "part gap",
         "part-gap",
-        &[("p50", names::PART_GAP_P50), ("p99", names::PART_GAP_P99), ("max", names::PART_GAP_MAX)],
+        &[
+            ("mean", names::PART_GAP_MEAN),
+            ("p50", names::PART_GAP_P50),
+            ("p99", names::PART_GAP_P99),
+            ("max", names::PART_GAP_MAX),
+        ],
     ),
     ("first byte", "first-byte", &[("p50", names::FIRST_BYTE_P50), ("p99", names::FIRST_BYTE_P99)]),
     ("connect", "connect", &[("p50", names::CONNECT_P50), ("p99", names::CONNECT_P99)]),

@@ -20,10 +20,10 @@ pub struct ClientOptions {
     /// A connection conforms when it gets this bandwidth [default: {demanded_share} of --asked-bandwidth]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub demanded_bandwidth: Option<Bits>,
-    /// Time the gaps between the parts of a response
+    /// Time the gaps between the parts of a response: events, lines of JSON, messages of gRPC
     ///
-    /// As of server-sent events, of a language model's answers: from a read with bytes of the body to the next one. Parts that come
-    /// together are one. The time to the first byte is measured in any case.
+    /// The type of the response says what a part is; where it does not, each read with bytes of the body is one. Events that come in
+    /// one read have no gap between them. The time to the first byte is measured in any case.
     #[arg(long)]
     pub parts: bool,
     /// With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT [default: the

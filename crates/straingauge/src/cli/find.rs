@@ -120,7 +120,7 @@ pub struct FindOptions {
     ///
     /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the
     /// second's command, quoted as for a shell.
-    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "client", "watch_with", "prometheus", "otlp"], group = "turns", help_heading = "Two servers side by side")]
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "watch_with", "prometheus", "otlp"], group = "turns", help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
     /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
     #[arg(long, value_name = "SHARE", requires = "turns", help_heading = "Two servers side by side")]

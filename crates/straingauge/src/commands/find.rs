@@ -87,14 +87,14 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
         (sweep.unload, "--unload"),
         (which.is_some_and(|which| which != SweepWord::Connections), "--sweep"),
         (sweep.axis.is_some(), "--axis"),
-        (!fleet.client.is_empty(), "--client"),
+        (second == "--beside" && !fleet.client.is_empty(), "--client"),
         (fleet.watch_with.is_some(), "--watch-with"),
         (second == "--beside" && fleet.server_with.is_some(), "--server-with"),
         (drive.output.metrics.prometheus.is_some(), "--prometheus"),
         (drive.output.metrics.otlp.is_some(), "--otlp"),
     ];
     refuse_typed(&typed, |option| {
-        format!("{second} measures both sides over connections, from here: leave {option} out")
+        format!("{second} measures both sides over connections, and watches them itself: leave {option} out")
     })
 }
 

@@ -57,7 +57,7 @@ impl Protocol for Connect {
     }
 
     fn feed(&mut self, _stream: &mut Nothing, _target: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
-        Ok(Fed { used: bytes.len(), body: 0, is_complete: false })
+        Ok(Fed { used: bytes.len(), body: 0, parts: None, is_complete: false })
     }
 
     fn failure(malformed: Malformed) -> Failure {

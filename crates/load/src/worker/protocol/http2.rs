@@ -21,6 +21,7 @@ pub(crate) struct Http2 {
     requests: Requests,
     depth: usize,
     is_grpc: bool,
+    counts_parts: bool,
 }
 
 /// The status of a complete response, where it is one to a call of gRPC.
@@ -34,7 +35,8 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 impl Http2 {
     pub(crate) fn new(plan: &LoadPlan) -> Self {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
-        Http2 { requests: requests(plan), depth: plan.protocol.pipeline() as usize, is_grpc }
+        let counts_parts = plan.clients.times_parts;
+        Http2 { requests: requests(plan), depth: plan.protocol.pipeline() as usize, is_grpc, counts_parts }
     }
 }
 
@@ -205,6 +207,9 @@ impl Protocol for Http2 {
 
     fn open(&mut self, stream: &mut Streams) -> u32 {
         stream.is_grpc = self.is_grpc;
+        if self.counts_parts {
+            stream.session.count_parts(self.is_grpc);
+        }
         stream.session.open(&self.requests, self.depth as u32);
         // The server's SETTINGS.
         1

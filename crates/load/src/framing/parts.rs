@@ -1,0 +1,139 @@
+//! The parts of a response's body, where its type says what they are.
+
+/// What a part of a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Parts {
+    /// What is read at once: the type does not say.
+    #[default]
+    Reads,
+    /// A server-sent event with data, up to its blank line.
+    Events,
+    /// A line that is not empty, as of JSON.
+    Lines,
+}
+
+/// Bytes of a type that are looked at.
+pub(crate) const TYPE_BYTES: usize = 24;
+
+impl Parts {
+    /// By the value of `content-type`.
+    pub fn of_type(value: &[u8]) -> Parts {
+        let end = memchr::memchr(b';', value).unwrap_or(value.len());
+        let is = |name: &str| value[..end].trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+        if is("text/event-stream") {
+            Parts::Events
+        } else if is("application/x-ndjson") || is("application/ndjson") || is("application/jsonl") {
+            Parts::Lines
+        } else {
+            Parts::Reads
+        }
+    }
+}
+
+/// The line has bytes.
+const IN_LINE: u8 = 1;
+/// The event has a line of data: without one it is a comment, which keeps a connection open.
+const HAS_DATA: u8 = 2;
+/// A line feed that comes next ends no other line.
+const AFTER_RETURN: u8 = 4;
+
+/// Counts the parts of one body.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Parted {
+    kind: Parts,
+    state: u8,
+}
+
+impl Parted {
+    pub(crate) fn new(kind: Parts) -> Self {
+        Parted { kind, state: 0 }
+    }
+
+    /// Whether the next bytes have to be looked at.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.kind != Parts::Reads
+    }
+
+    /// Takes the next bytes of the body; how many parts end in them.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> u32 {
+        let mut parts = 0;
+        for byte in bytes {
+            let is_second = *byte == b'\n' && self.state & AFTER_RETURN != 0;
+            self.state &= !AFTER_RETURN;
+            match byte {
+                _ if is_second => {}
+                b'\n' | b'\r' => {
+                    parts += u32::from(self.line_ends());
+                    self.state |= if *byte == b'\r' { AFTER_RETURN } else { 0 };
+                }
+                _ => {
+                    // No other field of an event begins with this letter.
+                    if self.state & IN_LINE == 0 && *byte == b'd' {
+                        self.state |= HAS_DATA;
+                    }
+                    self.state |= IN_LINE;
+                }
+            }
+        }
+        parts
+    }
+
+    /// Whether a part ends with the line.
+    fn line_ends(&mut self) -> bool {
+        let (is_empty, has_data) = (self.state & IN_LINE == 0, self.state & HAS_DATA != 0);
+        self.state &= !IN_LINE;
+        match self.kind {
+            Parts::Reads => false,
+            Parts::Lines => !is_empty,
+            Parts::Events => {
+                if is_empty {
+                    self.state &= !HAS_DATA;
+                }
+                is_empty && has_data
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn count(kind: Parts, text: &str) -> u32 {
+        Parted::new(kind).take(text.as_bytes())
+    }
+
+    #[test]
+    fn a_type_is_known_with_parameters_and_in_any_case() {
+        assert_eq!(Parts::of_type(b"Text/Event-Stream; charset=utf-8"), Parts::Events);
+        assert_eq!(Parts::of_type(b"application/x-ndjson"), Parts::Lines);
+        assert_eq!(Parts::of_type(b"text/event-streams"), Parts::Reads);
+        assert_eq!(Parts::of_type(b""), Parts::Reads);
+    }
+
+    #[test]
+    fn an_event_ends_with_its_blank_line_however_lines_end() {
+        for end in ["\n", "\r\n", "\r"] {
+            let text = "id: 1|data: a|data: b||: still there||event: x||data||data: unfinished|".replace('|', end);
+            assert_eq!(count(Parts::Events, &text), 2, "{text:?}");
+        }
+        assert_eq!(count(Parts::Events, "\n\n\n"), 0);
+        assert_eq!(count(Parts::Lines, "{}\r\n\n{\"a\": 1}\nrest"), 2);
+        assert_eq!(count(Parts::Reads, "data: a\n\n"), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(text in "[d:\r\n]{0,60}", at in any::<prop::sample::Index>(), is_events in any::<bool>()) {
+            let kind = if is_events { Parts::Events } else { Parts::Lines };
+            let (first, second) = text.as_bytes().split_at(at.index(text.len() + 1));
+            let mut parted = Parted::new(kind);
+            let in_two = parted.take(first) + parted.take(second);
+            prop_assert_eq!(in_two, count(kind, &text));
+            // Every part has a letter and the end of its line at least.
+            prop_assert!(2 * in_two as usize <= text.len());
+        }
+    }
+}

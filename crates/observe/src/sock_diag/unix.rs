@@ -1,0 +1,56 @@
+//! Unix sockets, by unix_diag over the same netlink socket.
+
+use super::{DiagSocket, ESTABLISHED, Message, SOCK_DIAG_BY_FAMILY, TCP_LISTEN, attribute, each_socket, u32_at};
+use std::io;
+
+/// Length of `struct unix_diag_msg`, and its attributes (include/uapi/linux/unix_diag.h).
+const MESSAGE_BYTES: usize = 16;
+const NAME: u16 = 0;
+const PEER: u16 = 2;
+
+/// A Unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnixSocket<'a> {
+    /// It listens.
+    pub is_listener: bool,
+    /// Inode, as in `/proc/PID/fd`.
+    pub inode: u64,
+    /// The inode of the other end; 0 if that is not accepted yet.
+    pub peer: Option<u64>,
+    /// The path that it is bound to, or for an accepted socket its listener; empty for most clients' ends.
+    pub name: &'a [u8],
+}
+
+impl DiagSocket {
+    /// Calls `each` with every connected or listening Unix socket of the namespace (unix_diag, a module of the kernel).
+    pub fn read_unix(&mut self, mut each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
+        self.ask(request, &mut |datagram, sequence, _| {
+            each_socket(datagram, sequence, |body| {
+                if let Some(socket) = socket(body) {
+                    each(socket);
+                }
+            })
+        })
+    }
+}
+
+/// Asks for the Unix sockets that are connected or listen (`struct unix_diag_req`), with their names and peers.
+fn request(sequence: u32) -> Vec<u8> {
+    let states: u32 = 1 << ESTABLISHED | 1 << TCP_LISTEN;
+    let show: u32 = 1 << NAME | 1 << PEER;
+    let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
+    body.extend([states, 0, show, !0, !0].iter().flat_map(|word| word.to_ne_bytes()));
+    Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
+}
+
+/// Reads one `struct unix_diag_msg`.
+fn socket(message: &[u8]) -> Option<UnixSocket<'_>> {
+    let attributes = message.get(MESSAGE_BYTES..)?;
+    let word = |bytes: &[u8]| (bytes.len() >= 4).then(|| u64::from(u32_at(bytes, 0)));
+    Some(UnixSocket {
+        is_listener: message[2] == TCP_LISTEN,
+        inode: u64::from(u32_at(message, 4)),
+        peer: attribute(attributes, PEER).and_then(word),
+        name: attribute(attributes, NAME).unwrap_or_default(),
+    })
+}
