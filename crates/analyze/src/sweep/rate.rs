@@ -274,7 +274,14 @@ impl Planner for RateSearch {
             (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, (lower, upper), elapsed_ns),
             (Some(lower), None) => self.outward(self.grid.place(lower) + self.steps()),
             (None, Some(upper)) => self.outward(self.grid.place(upper) - self.steps()),
-            (None, None) => self.finish("no trial could be judged".into()),
+            // A window was too short to tell.
+            (None, None) => {
+                match findings.levels.last().filter(|level| !level.client_limited && level.throughput_per_sec.is_some())
+                {
+                    Some(level) => self.outward(self.grid.place(level.load) + self.steps()),
+                    None => self.finish("no trial could be judged".into()),
+                }
+            }
         }
     }
 }

@@ -44,7 +44,15 @@ pub(super) fn find(
     }
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
     let estimate = median(&of_repeats)?;
-    if estimate < criteria.goodput_ratio * from {
+    // What was answered at the rate that held: in a short window that may be less than was offered.
+    let held: Vec<f64> = groups
+        .iter()
+        .filter(|(load, _)| *load == from)
+        .flat_map(|(_, points)| points)
+        .filter_map(|point| answered(point))
+        .collect();
+    let held_per_sec = median(&held).unwrap_or(0.0);
+    if estimate < criteria.goodput_ratio * held_per_sec {
         // Overload takes the server's time: most is answered between the rate that held and the one that did not.
         let reason = format!(
             "offered {} it answered more than offered {}, {}/s",
@@ -54,8 +62,8 @@ pub(super) fn find(
         );
         return Some(PointFinding {
             place: Place::Within,
-            estimate: Some(from),
-            low: Some(from),
+            estimate: Some(held_per_sec),
+            low: Some(held_per_sec),
             high: Some(*lowest),
             ..PointFinding::none(criteria, of_repeats.len(), reason)
         });
@@ -106,10 +114,17 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_seemed_to_hold_is_no_capacity() {
+        // A backlog that a short window does not tell from chance.
+        let capacity = found(&[(950.0, 950.0), (1050.0, 1001.0), (1200.0, 1000.0)], 1050.0);
+        assert_eq!(capacity.estimate, Some(1000.0), "{}", capacity.reason);
+    }
+
+    #[test]
     fn a_server_that_answers_less_when_overloaded_has_at_least_the_capacity_that_held() {
         // Go's net/http as measured: goroutines wait for the one CPU.
         let capacity = found(&[(30e3, 30e3), (40.1e3, 40e3), (45.6e3, 21.9e3)], 40.1e3);
-        assert_eq!((capacity.estimate, capacity.low, capacity.high), (Some(40.1e3), Some(40.1e3), Some(45.6e3)));
+        assert_eq!((capacity.estimate, capacity.low, capacity.high), (Some(40e3), Some(40e3), Some(45.6e3)));
         assert!(capacity.reason.contains("21.9k/s"), "{}", capacity.reason);
     }
 }

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// More connections than this without a byte of an answer count as failure: the 99th percentile is then not served.
 const SILENT_RATIO: f64 = 0.01;
-/// Standard deviations of the number in flight that are chance.
-const CHANCE_DEVIATIONS: f64 = 3.0;
+/// Standard deviations of the number in flight by which a backlog is surely more than chance, and up to which it surely is chance.
+const SURE_DEVIATIONS: f64 = 3.0;
+const CHANCE_DEVIATIONS: f64 = 1.0;
 const RECOVERY_SEED: u64 = 0x5245;
 
 /// Whether a point crossed a criterion of failure; false for a point that cannot be judged.
@@ -80,15 +81,25 @@ fn server_failures(point: &Point) -> u64 {
 /// What was answered (per second) as a share of what was offered, if it is less than the criterion and by more requests than
 /// chance leaves in flight at the end of a window, when fewer were at its begin.
 pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Criteria) -> Option<f64> {
+    let (share, deviations) = shortfall(point, answered_per_sec)?;
+    (share < criteria.goodput_ratio && deviations > SURE_DEVIATIONS).then_some(share)
+}
+
+/// Whether so little was answered that a backlog may have grown, or chance left so much in flight: the window was too short to tell.
+pub(super) fn may_be_behind(point: &Point, criteria: &Criteria) -> bool {
+    let found = point.value(names::GOODPUT).and_then(|goodput| shortfall(point, goodput));
+    found.is_some_and(|(share, deviations)| share < criteria.goodput_ratio && deviations > CHANCE_DEVIATIONS)
+}
+
+/// The share of what was offered that was answered, and by how many standard deviations of the number in flight it is less.
+fn shortfall(point: &Point, answered_per_sec: f64) -> Option<(f64, f64)> {
     let offered_per_sec = offered_per_sec(point)?;
     let seconds = point.duration_ns as f64 / 1e9;
-    let share = answered_per_sec / offered_per_sec;
     // Little's law. The number in flight of a server that keeps up varies by its root or more.
     let response_us = point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50)).unwrap_or(0.0);
     let in_flight = (answered_per_sec * response_us / 1e6).max(1.0);
-    let chance = CHANCE_DEVIATIONS * (2.0 * in_flight).sqrt();
-    let is_behind = share < criteria.goodput_ratio && (offered_per_sec - answered_per_sec) * seconds > chance;
-    is_behind.then_some(share)
+    let lacking = (offered_per_sec - answered_per_sec) * seconds;
+    Some((answered_per_sec / offered_per_sec, lacking / (2.0 * in_flight).sqrt()))
 }
 
 /// The rate really offered: requests issued in the window. With a Poisson schedule it differs from the nominal rate.
@@ -105,9 +116,21 @@ pub(super) struct Trial {
     pub load: f64,
     pub repeat: u32,
     pub failed: bool,
+    /// It neither failed nor held for sure, and counts as half of each.
+    pub is_unclear: bool,
     pub weight: f64,
     /// Requests of a random schedule: the rate that it really asked is known to 1/sqrt of them. `None` of other loads.
     pub random_requests: Option<f64>,
+}
+
+impl Trial {
+    fn failing_ratio(&self) -> f64 {
+        match (self.failed, self.is_unclear) {
+            (true, _) => 1.0,
+            (false, true) => 0.5,
+            (false, false) => 0.0,
+        }
+    }
 }
 
 /// The bounds of the failure point: the highest load that holds and the lowest that fails.
@@ -159,7 +182,7 @@ fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
         .chunk_by(|a, b| a.load == b.load)
         .map(|same| {
             let weight: f64 = same.iter().map(|trial| trial.weight).sum();
-            let failed: f64 = same.iter().filter(|trial| trial.failed).map(|trial| trial.weight).sum();
+            let failed: f64 = same.iter().map(|trial| trial.weight * trial.failing_ratio()).sum();
             (same[0].load, failed / weight, weight)
         })
         .collect()
@@ -167,7 +190,8 @@ fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
 
 /// Loads whose trials disagree, and loads that mostly failed while a higher one mostly held.
 pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
-    let shares = shares(trials);
+    let clear: Vec<Trial> = trials.iter().filter(|trial| trial.failed || !trial.is_unclear).copied().collect();
+    let shares = shares(&clear);
     let highest_held = shares.iter().filter(|(_, failed, _)| *failed < 0.5).map(|(load, ..)| *load).fold(0.0, f64::max);
     shares
         .iter()
@@ -226,6 +250,7 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
         load: *load,
         repeat: *repeat,
         failed: *failed,
+        is_unclear: false,
         weight: 1.0,
         random_requests: None,
     };
@@ -266,7 +291,7 @@ mod tests {
     use crate::shown::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
-        Trial { load, repeat, failed, weight: 1.0, random_requests: None }
+        Trial { load, repeat, failed, is_unclear: false, weight: 1.0, random_requests: None }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::fixture::{axis_plan, axis_point};
 use crate::server::{Bench, Server, disturb, plan};
 use analyze::sweep::{AxisSweep, ConnectionSweep, Load, Planner, RateSearch, Step, Turns};
 use analyze::zones::{self, Findings};
+use record::scenario::SweepPlan;
 use record::{Axis, Criteria, DoubtKind, names};
 
 /// Seeds of each server.
@@ -153,6 +154,28 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
         let width = analyze::statistics::median(&widths).unwrap();
         println!("{name}: covered {covered} of {seeds}, high/low {width:.3}");
         assert!(4 * covered >= 3 * seeds as usize, "{name}: covered {covered} of {seeds}");
+    }
+}
+
+#[test]
+fn a_slow_servers_capacity_and_failing_rate_are_not_those_of_windows_too_short_to_tell() {
+    // A thousandth of a second for a request: a twentieth too much leaves a handful more in flight at the end of a window.
+    for demand in [1.1e-3, 0.7e-3, 0.4e-3] {
+        let server = Server { demand, path: 0.0, drift: 0.002, noise: 0.002, ..Server::default() };
+        let truth = server.capacity();
+        for seed in 0..seeds() {
+            let mut bench = Bench::new(server.clone(), seed);
+            let plan = SweepPlan { point_duration_ns: 250_000_000, ..plan(20) };
+            let reason = bench.search_rate(&plan, Some(0.97 * truth), seed);
+            let found = zones::find(&bench.points, &plan.criteria).rate.unwrap();
+            let (capacity, failing) = (found.capacity.unwrap(), found.failure_point);
+            let estimate = capacity.estimate.unwrap_or_else(|| panic!("{capacity:?} {reason}"));
+            assert!((estimate / truth - 1.0).abs() < 0.015, "{truth:.0}: {capacity:?} {reason}");
+            // Where the 99th percentile is beyond 100 ms, or goodput below 98 %.
+            let (low, high) = (failing.low.unwrap(), failing.high.unwrap());
+            let slow = truth * (1.0 - 4.6 * demand / 0.1);
+            assert!(low <= 1.02 * truth && slow <= high, "{truth:.0}: {failing:?} {reason}");
+        }
     }
 }
 

@@ -194,15 +194,18 @@ impl Bench {
         let load = sent / capacity;
         let cpu_us = self.noisy(self.server.demand * 1e6 / drift, duration_ns);
         let service_us = 1e6 / capacity;
-        let (done, p99_us) = if load < 1.0 {
-            (sent, (service_us * 4.6 / (1.0 - load)).min(seconds * 1e6))
+        let (done, p50_us, p99_us) = if load < 1.0 {
+            let p99_us = (service_us * 4.6 / (1.0 - load)).min(seconds * 1e6);
+            (sent, p99_us / 6.0, p99_us)
         } else {
-            (capacity, (load - 1.0) / load * seconds * 1e6)
+            // The last one waits for all that is in flight.
+            let last_us = (load - 1.0) / load * seconds * 1e6;
+            (capacity, service_us + last_us / 2.0, service_us + last_us)
         };
         let busy = (done * cpu_us / 1e6).min(1.0);
         let pace = Pace::Open { rate_per_sec: rate, arrival: Arrival::Poisson };
         let point = self.push(Sweep::Rate, repeat, 1024, pace, duration_ns);
-        fill(point, done, seconds, cpu_us, busy, p99_us / 6.0, p99_us);
+        fill(point, done, seconds, cpu_us, busy, p50_us, p99_us);
         if left < 1.0 {
             disturb(point);
         }
