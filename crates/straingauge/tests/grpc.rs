@@ -1,7 +1,6 @@
 //! gRPC, on servers of its two most used implementations: gRPC's C core (in Python), and grpc-js (Node).
 
-use crate::rig::{Running, free_port, member, node_package, program, repository, run, skipped, straingauge};
-use serde_json::Value;
+use crate::rig::{Running, Said, free_port, member, node_package, program, repository, run, skipped, straingauge};
 use std::net::TcpStream;
 use std::process::Command;
 
@@ -29,11 +28,11 @@ fn servers() -> [Result<Command, &'static str>; 2] {
     [by_python, by_node]
 }
 
-fn call(port: u16, method: &str) -> Value {
+fn call(port: u16, method: &str) -> Said {
     let url = format!("http://127.0.0.1:{port}");
     let mut command = straingauge(["load", &url, "--grpc", method, "--parts", "--connections", "2", "--streams", "3"]);
     command.args(["--warmup", "0s", "--duration", "300ms", "--quiet", "--json"]);
-    run(&mut command).exits_with(0).json()
+    run(&mut command)
 }
 
 #[test]
@@ -51,7 +50,7 @@ fn calls_are_counted_as_real_servers_count_them_and_each_message_is_a_part() {
         running.wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         let (mut ok, mut sent) = (0, 0);
         for (method, gaps) in [("sg.Test/Unary", 0), ("sg.Test/Stream", 4)] {
-            let json = call(port, method);
+            let json = call(port, method).exits_with(0).json();
             let count = |name: &str| member(&json, "outcomes")[name].as_u64().expect("a count");
             assert!(count("ok") > 0 && count("non_2xx") == 0, "{json:#}");
             (ok, sent) = (ok + count("ok"), sent + count("sent"));
@@ -65,7 +64,7 @@ fn calls_are_counted_as_real_servers_count_them_and_each_message_is_a_part() {
                 assert!(longest["value"].as_f64() > Some(4_000.0), "{longest}");
             }
         }
-        let unknown = call(port, "sg.Test/Missing");
+        let unknown = call(port, "sg.Test/Missing").json();
         assert_eq!(member(&unknown, "outcomes")["ok"], 0, "{unknown:#}");
         assert!(member(&unknown, "reply_counts")["UNIMPLEMENTED"].as_u64() > Some(0), "{unknown:#}");
         running.signal(libc::SIGTERM);
