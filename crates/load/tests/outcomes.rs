@@ -231,25 +231,30 @@ fn a_response_byte_by_byte_is_one_response() {
     }
 }
 
+/// Answers each request with these pieces, a pause after each.
+fn in_pieces<const N: usize>(pieces: [&'static [u8]; N], pause: Duration) -> Server {
+    serve(move |mut stream| {
+        let _ = stream.set_nodelay(true);
+        while read_request(&mut stream).is_some() {
+            for piece in pieces {
+                if stream.write_all(piece).is_err() {
+                    return;
+                }
+                std::thread::sleep(pause);
+            }
+        }
+    })
+}
+
 #[test]
 fn gaps_between_the_parts_of_a_stream_are_timed_where_that_is_asked_for() {
     const GAP: Duration = Duration::from_millis(20);
-    let parts: [&[u8]; 3] = [
+    let parts: [&'static [u8]; 3] = [
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
         b"9\r\ndata: b\n\n\r\n",
         b"9\r\ndata: c\n\n\r\n0\r\n\r\n",
     ];
-    let server = serve(move |mut stream| {
-        let _ = stream.set_nodelay(true);
-        while read_request(&mut stream).is_some() {
-            for part in parts {
-                if stream.write_all(part).is_err() {
-                    return;
-                }
-                std::thread::sleep(GAP);
-            }
-        }
-    });
+    let server = in_pieces(parts, GAP);
     let mut plan = plan(server.address);
     for is_asked in [false, true] {
         plan.clients.times_parts = is_asked;
@@ -273,23 +278,13 @@ fn gaps_between_the_parts_of_a_stream_are_timed_where_that_is_asked_for() {
 fn gaps_of_an_event_stream_are_those_between_events_however_they_are_sent() {
     const GAP: Duration = Duration::from_millis(20);
     // Two events at once, a comment, and one in two pieces: three gaps, of which one is none and one is two pauses.
-    let parts: [&[u8]; 4] = [
+    let parts: [&'static [u8]; 4] = [
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
         b"12\r\ndata: b\n\ndata: c\n\n\r\n",
         b"8\r\n: on\n\nda\r\n",
         b"7\r\nta: d\n\n\r\n0\r\n\r\n",
     ];
-    let server = serve(move |mut stream| {
-        let _ = stream.set_nodelay(true);
-        while read_request(&mut stream).is_some() {
-            for part in parts {
-                if stream.write_all(part).is_err() {
-                    return;
-                }
-                std::thread::sleep(GAP);
-            }
-        }
-    });
+    let server = in_pieces(parts, GAP);
     let mut plan = plan(server.address);
     plan.clients.times_parts = true;
     let result = run(&plan);

@@ -42,6 +42,12 @@ pub struct Fed {
     pub is_complete: bool,
 }
 
+impl Fed {
+    pub(crate) fn add_parts(&mut self, parts: u32) {
+        self.parts = Some(self.parts.unwrap_or(0) + parts);
+    }
+}
+
 /// The effect of a connection's end on the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
@@ -202,7 +208,7 @@ impl Framing {
         fed.used += bytes.len();
         fed.body += bytes.len();
         if self.parted.counts() {
-            fed.parts = Some(fed.parts.unwrap_or(0) + self.parted.take(bytes));
+            fed.add_parts(self.parted.take(bytes));
         }
     }
 

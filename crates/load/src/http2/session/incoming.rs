@@ -269,7 +269,7 @@ impl<R: Default + Clone> Session<R> {
             true => stream.parted.take(bytes),
             false => return,
         };
-        fed.parts = Some(fed.parts.unwrap_or(0) + parts);
+        fed.add_parts(parts);
     }
 
     fn end_data(&mut self, fed: &mut Fed) {
