@@ -115,20 +115,31 @@ pub(super) fn offered_per_sec(point: &Point) -> Option<f64> {
 pub(super) struct Trial {
     pub load: f64,
     pub repeat: u32,
-    pub failed: bool,
-    /// It neither failed nor held for sure, and counts as half of each.
-    pub is_unclear: bool,
+    pub judged: Judged,
     pub weight: f64,
     /// Requests of a random schedule: the rate that it really asked is known to 1/sqrt of them. `None` of other loads.
     pub random_requests: Option<f64>,
 }
 
-impl Trial {
-    fn failing_ratio(&self) -> f64 {
-        match (self.failed, self.is_unclear) {
-            (true, _) => 1.0,
-            (false, true) => 0.5,
-            (false, false) => 0.0,
+/// What a trial says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judged {
+    Held,
+    /// The window was too short to tell: half of each.
+    Unclear,
+    Failed,
+}
+
+impl Judged {
+    pub(super) fn of(failed: bool) -> Self {
+        if failed { Judged::Failed } else { Judged::Held }
+    }
+
+    fn failing_ratio(self) -> f64 {
+        match self {
+            Judged::Held => 0.0,
+            Judged::Unclear => 0.5,
+            Judged::Failed => 1.0,
         }
     }
 }
@@ -161,7 +172,7 @@ pub(super) fn bracket(trials: &[Trial]) -> Bracket {
 pub(super) fn some_failed(trials: &[Trial], words: impl Fn(f64) -> String) -> String {
     let sorted = by_load(trials);
     let said = sorted.chunk_by(|a, b| a.load == b.load).filter_map(|same| {
-        let (failed, all) = (same.iter().filter(|trial| trial.failed).count(), same.len());
+        let (failed, all) = (same.iter().filter(|trial| trial.judged == Judged::Failed).count(), same.len());
         let plural = if all == 1 { "" } else { "s" };
         (failed > 0).then(|| format!("{failed} of {all} trial{plural} failed at {}", words(same[0].load)))
     });
@@ -182,7 +193,7 @@ fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
         .chunk_by(|a, b| a.load == b.load)
         .map(|same| {
             let weight: f64 = same.iter().map(|trial| trial.weight).sum();
-            let failed: f64 = same.iter().map(|trial| trial.weight * trial.failing_ratio()).sum();
+            let failed: f64 = same.iter().map(|trial| trial.weight * trial.judged.failing_ratio()).sum();
             (same[0].load, failed / weight, weight)
         })
         .collect()
@@ -190,7 +201,7 @@ fn shares(trials: &[Trial]) -> Vec<(f64, f64, f64)> {
 
 /// Loads whose trials disagree, and loads that mostly failed while a higher one mostly held.
 pub(super) fn inconsistent(trials: &[Trial]) -> Vec<f64> {
-    let clear: Vec<Trial> = trials.iter().filter(|trial| trial.failed || !trial.is_unclear).copied().collect();
+    let clear: Vec<Trial> = trials.iter().filter(|trial| trial.judged != Judged::Unclear).copied().collect();
     let shares = shares(&clear);
     let highest_held = shares.iter().filter(|(_, failed, _)| *failed < 0.5).map(|(load, ..)| *load).fold(0.0, f64::max);
     shares
@@ -249,8 +260,7 @@ pub(crate) fn recovery(trials: &[(f64, u32, bool)], repeats: usize, criteria: &C
     let trial = |(load, repeat, failed): &(f64, u32, bool)| Trial {
         load: *load,
         repeat: *repeat,
-        failed: *failed,
-        is_unclear: false,
+        judged: Judged::of(*failed),
         weight: 1.0,
         random_requests: None,
     };
@@ -291,7 +301,7 @@ mod tests {
     use crate::shown::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
-        Trial { load, repeat, failed, is_unclear: false, weight: 1.0, random_requests: None }
+        Trial { load, repeat, judged: Judged::of(failed), weight: 1.0, random_requests: None }
     }
 
     #[test]
@@ -302,7 +312,7 @@ mod tests {
                 trials.push(trial(load, repeat, load > 42.0));
             }
         }
-        trials[1].failed = true;
+        trials[1].judged = Judged::Failed;
         assert_eq!(bracket(&trials), Bracket { lower: Some(42.0), upper: Some(44.0) });
         assert_eq!(inconsistent(&trials), vec![20.0]);
     }

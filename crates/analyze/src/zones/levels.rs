@@ -1,6 +1,6 @@
 //! Points grouped by load: the levels of a sweep.
 
-use super::failure::{Trial, crossed, fails, may_be_behind};
+use super::failure::{Judged, Trial, crossed, fails, may_be_behind};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
 use crate::point::{client_limited, cpu_us, is_crowded, reap_of_p99, softirq_beside_us};
@@ -122,8 +122,11 @@ pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<
             let limited = failed && client_limited(point, criteria);
             let is_random = matches!(point.pace, Pace::Open { arrival: Arrival::Poisson, .. });
             let random_requests = is_random.then_some(point.outcomes.sent as f64);
-            let is_unclear = !failed && may_be_behind(point, criteria);
-            (!limited).then_some(Trial { load, repeat: point.repeat, failed, is_unclear, weight, random_requests })
+            let judged = match failed {
+                false if may_be_behind(point, criteria) => Judged::Unclear,
+                _ => Judged::of(failed),
+            };
+            (!limited).then_some(Trial { load, repeat: point.repeat, judged, weight, random_requests })
         })
         .collect()
 }
