@@ -127,7 +127,7 @@ impl SecureServer {
              http {{ log_format counts '$status $bytes_sent'; access_log {at}/access.log counts; root {at};\n\
              client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;\n\
              keepalive_requests 100000; ssl_session_cache shared:s:1m;\n\
-             server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; }} }}\n"
+             server {{ listen 127.0.0.1:{port} ssl http2; ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; }} }}\n"
         );
         std::fs::write(dir.join("nginx.conf"), text).expect("our own folder");
         let mut command = Command::new(program("nginx").expect("looked for before"));
@@ -239,15 +239,18 @@ fn a_slow_client_reads_over_tls_at_its_pace() {
     needs_tls!();
     let server = SecureServer::start("127.0.0.1");
     std::fs::write(server.state.path().join("20k.bin"), vec![b'x'; 20_000]).expect("our own folder");
-    let mut command = straingauge(["load", &server.url().replace("1k.bin", "20k.bin"), "--tls-ca"]);
-    command.arg(server.ca()).args(["--connections", "3", "--read-rate", "40k", "--threads", "1"]);
-    command.args(["--warmup", "0s", "--duration", "1500ms", "--json", "--quiet"]);
-    let json = run(&mut command).exits_with(0).json();
-    let (ok, sent, unfinished) = (count(&json, "ok"), count(&json, "sent"), count(&json, "unfinished"));
-    assert!(ok >= 3, "{json:#}");
-    assert_eq!(ok + unfinished, sent, "nothing failed: {json:#}");
-    // 20 kB at 40 kB/s, a tenth of a second of it at once: no machine is so slow that it would be faster.
-    assert!(figure(&json, "client.response_p50_us") > 300_000.0, "{json:#}");
+    // Two streams share the pace of their connection.
+    for more in [&["--read-rate", "40k"][..], &["--read-rate", "80k", "--http2", "--streams", "2"]] {
+        let mut command = straingauge(["load", &server.url().replace("1k.bin", "20k.bin"), "--tls-ca"]);
+        command.arg(server.ca()).args(["--connections", "3", "--threads", "1"]).args(more);
+        command.args(["--warmup", "0s", "--duration", "1500ms", "--json", "--quiet"]);
+        let json = run(&mut command).exits_with(0).json();
+        let (ok, sent, unfinished) = (count(&json, "ok"), count(&json, "sent"), count(&json, "unfinished"));
+        assert!(ok >= 3, "{json:#}");
+        assert_eq!(ok + unfinished, sent, "nothing failed: {json:#}");
+        // 20 kB at 40 kB/s, a tenth of a second of it at once: no machine is so slow that it would be faster.
+        assert!(figure(&json, "client.response_p50_us") > 300_000.0, "{json:#}");
+    }
 }
 
 #[test]
@@ -266,20 +269,15 @@ fn a_log_is_replayed_over_tls() {
         })
         .collect();
     std::fs::write(&log, lines).expect("our own folder");
-    let mut command = straingauge(["load", server.url().trim_end_matches("/1k.bin"), "--tls-ca"]);
-    command.arg(server.ca()).arg("--trace").arg(&log).args([
-        "--speed",
-        "max",
-        "--connections",
-        "8",
-        "--json",
-        "--quiet",
-    ]);
-    let json = run(&mut command).exits_with(0).json();
-    assert_eq!((count(&json, "sent"), count(&json, "ok"), count(&json, "non_2xx")), (200, 150, 50), "{json:#}");
-    assert!(figure(&json, "client.tls_handshake_p50_us") > 0.0);
+    for http_2 in [None, Some("--http2")] {
+        let mut command = straingauge(["load", server.url().trim_end_matches("/1k.bin"), "--tls-ca"]);
+        command.arg(server.ca()).arg("--trace").arg(&log).args(["--speed", "max", "--connections", "8"]);
+        let json = run(command.args(["--json", "--quiet"]).args(http_2)).exits_with(0).json();
+        assert_eq!((count(&json, "sent"), count(&json, "ok"), count(&json, "non_2xx")), (200, 150, 50), "{json:#}");
+        assert!(figure(&json, "client.tls_handshake_p50_us") > 0.0);
+    }
     let (logged, _) = server.end_and_count();
-    assert_eq!(logged, 150, "as nginx counts them");
+    assert_eq!(logged, 2 * 150, "as nginx counts them");
 }
 
 /// A door to a TLS server: the first connection that says anything (the look before any load) is passed on; to the others

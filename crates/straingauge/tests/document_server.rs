@@ -25,6 +25,7 @@ pub struct Answer {
 pub struct DocumentServer {
     child: Child,
     pub port: u16,
+    http_2_port: u16,
     state: TempDir,
 }
 
@@ -44,7 +45,7 @@ impl DocumentServer {
     #[track_caller]
     pub fn start_at(files: &[&str], address: &str, namespace: Option<&str>) -> DocumentServer {
         let state = open_dir();
-        let port = free_port();
+        let (port, http_2_port) = (free_port(), free_port());
         let documents = state.path().join("files");
         let made = ["files", "--quiet", "--into", documents.to_str().expect("temporary paths are text")];
         run(straingauge(made).args(files)).exits_with(0);
@@ -60,6 +61,7 @@ impl DocumentServer {
              log_format replay escape=none '$connection $status $body_bytes_sent $request_method $request_uri';\n\
              access_log {at}/access.log replay;\nkeepalive_requests 1000000;\nkeepalive_timeout 3600;\nsendfile on;\n\
              default_type text/plain;\ninclude {root}/nginx-map.conf;\nserver {{\nlisten {address}:{port} backlog=4096;\n\
+             listen {address}:{http_2_port} http2;\n\
              merge_slashes off;\nlocation / {{ root {root}/root; try_files $straingauge_file $uri/ =404; }}\n}}\n}}\n"
         );
         let path = state.path().join("nginx.conf");
@@ -71,7 +73,7 @@ impl DocumentServer {
         }
         command.args(["-e", "stderr", "-c"]).arg(&path).stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.process_group(0).spawn().expect("nginx runs");
-        let mut server = DocumentServer { child, port, state };
+        let mut server = DocumentServer { child, port, http_2_port, state };
         let started = Instant::now();
         // It writes its number once it listens.
         let is_there = |server: &DocumentServer| match namespace {
@@ -89,6 +91,11 @@ impl DocumentServer {
     /// The server's root.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    /// The same root over HTTP/2.
+    pub fn http_2_url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.http_2_port)
     }
 
     /// Size of each document by its target, from the manifest.

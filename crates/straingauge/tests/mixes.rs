@@ -13,7 +13,7 @@ macro_rules! needs_documents {
 }
 
 fn load(server: &DocumentServer, options: &[&str]) -> Said {
-    let url = server.url();
+    let url = if options.contains(&"--http2") { server.http_2_url() } else { server.url() };
     let mut command = straingauge(["load", &url, "--warmup", "0s", "--json", "--quiet"]);
     if !options.contains(&"--duration") {
         command.args(["--duration", "700ms"]);
@@ -33,8 +33,20 @@ fn number(row: &Value, name: &str) -> u64 {
 #[test]
 fn a_webstone_mix_follows_table_1_and_is_told_by_size_class() {
     needs_documents!();
+    follows_table_1(&[]);
+}
+
+/// Responses of all sizes come in pieces of each other, on few connections.
+#[test]
+fn a_webstone_mix_over_http_2_follows_it_too() {
+    needs_documents!();
+    follows_table_1(&["--http2", "--streams", "12", "--connections", "4"]);
+}
+
+fn follows_table_1(options: &[&str]) {
     let server = DocumentServer::start(&["--mix", "webstone"]);
-    let json = load(&server, &["--mix", "webstone", "--seed", "7", "--rate", "4k", "--threads", "2"]).json();
+    let mix = ["--mix", "webstone", "--seed", "7", "--rate", "4k", "--threads", "2"];
+    let json = load(&server, &[&mix, options].concat()).json();
     let outcomes = member(&json, "outcomes");
     assert_eq!(number(outcomes, "non_2xx"), 0, "every document of the mix was made: {outcomes:#}");
     let answers = server.end_and_read_log();

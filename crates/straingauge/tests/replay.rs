@@ -154,10 +154,15 @@ fn replays_as_logged(log: &Path, options: &[&str]) {
         return skipped(&why);
     }
     let path = log.to_str().expect("paths of tests are text");
-    let requests = read(log);
+    let is_http_2 = options.contains(&"--http2");
+    let mut requests = read(log);
+    let of_the_log = requests.len() as u64;
+    // HTTP/2 has no request for a whole URL.
+    requests.retain(|request| !is_http_2 || request.target.starts_with(b"/"));
     assert!(requests.len() > 100, "{} requests", requests.len());
     let server = DocumentServer::start(&["--trace", path]);
-    let (url, sizes) = (server.url(), server.sizes());
+    let url = if is_http_2 { server.http_2_url() } else { server.url() };
+    let sizes = server.sizes();
     let mut command = straingauge(["load", &url, "--trace", path, "--json", "--quiet", "--any-status"]);
     let json = run(command.args(options)).exits_with(0).json();
     let answers = server.end_and_read_log();
@@ -198,7 +203,8 @@ fn replays_as_logged(log: &Path, options: &[&str]) {
     let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
     let blank = text.split(|byte| *byte == b'\n').filter(|line| line.trim_ascii().is_empty()).count() as u64 - 1;
     assert_eq!(told("lines"), lines);
-    assert_eq!(told("rejected") + blank + requests.len() as u64, lines, "{replay:#}");
+    assert_eq!(told("rejected") + blank + of_the_log, lines, "{replay:#}");
+    assert_eq!(told("unsendable"), of_the_log - requests.len() as u64);
 }
 
 fn sample() -> PathBuf {
@@ -224,6 +230,12 @@ fn a_sample_log_is_replayed_as_logged_and_as_fast_as_possible() {
 #[test]
 fn a_sample_log_is_replayed_as_logged_and_at_its_own_times() {
     replays_as_logged(&sample(), &["--speed", "2000", "--threads", "2"]);
+}
+
+#[test]
+fn a_sample_log_is_replayed_as_logged_over_http_2() {
+    replays_as_logged(&sample(), &["--http2", "--speed", "max", "--connections", "1000", "--threads", "2"]);
+    replays_as_logged(&sample(), &["--http2", "--speed", "2000", "--threads", "2"]);
 }
 
 /// The log lies on the driver's machine; each worker gets the lines of its clients, at its own times or not.
@@ -279,13 +291,17 @@ fn no_client_is_reordered_by_threads_sessions_or_too_few_connections() {
     std::fs::write(&log, numbered(40, 8)).expect("a temporary file");
     let path = log.to_str().expect("temporary paths are text");
     // Far fewer connections than clients, so that connections are taken from idle clients.
-    for speed in ["max", "1000"] {
+    for (speed, is_http_2) in [("max", false), ("1000", false), ("max", true)] {
         let server = DocumentServer::start(&["--trace", path]);
-        let options = ["--speed", speed, "--connections", "8", "--threads", "2", "--json", "--quiet"];
-        let url = server.url();
-        let json = run(straingauge(["load", &url, "--trace", path]).args(options)).exits_with(0).json();
+        let mut options = vec!["--speed", speed, "--connections", "8", "--threads", "2", "--json", "--quiet"];
+        options.extend(is_http_2.then_some("--http2"));
+        let url = if is_http_2 { server.http_2_url() } else { server.url() };
+        let json = run(straingauge(["load", &url, "--trace", path]).args(&options)).exits_with(0).json();
         assert_eq!(member(&json, "outcomes")["ok"].as_u64(), Some(40 * 24), "speed {speed}");
         assert_eq!(clients_in_order(&server.end_and_read_log()), 40, "speed {speed}");
+        // Several streams are not for a log, whose clients have one request under way.
+        let streams = ["load", &url, "--trace", path, "--http2", "--streams", "2"];
+        run(&mut straingauge(streams)).exits_with(1).complains_of(&["one request under way"]);
     }
 }
 

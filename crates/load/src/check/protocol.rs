@@ -18,11 +18,12 @@ const MAX_PUT_BYTES: u64 = 1 << 30;
 pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     let is_http_2 = plan.protocol.is_over_http_2();
     let (only, name) = if is_http_2 { ("HTTP/1.1", "HTTP/2") } else { ("HTTP", plan.protocol.scheme()) };
+    let is_grpc = matches!(plan.protocol, Protocol::Grpc(_));
     let not_for_it = [
-        (plan.workload.trace.is_some(), "a replayed log"),
+        ((!is_http_2 || is_grpc) && plan.workload.trace.is_some(), "a replayed log"),
         (!is_http_2 && (!plan.workload.weights.is_empty() || !plan.targets.is_empty()), "a list of URLs"),
-        (!plan.workload.classes.is_empty(), "classes of size"),
-        (plan.clients.pace_bytes_per_sec().is_some(), "a limited rate of reading"),
+        (!is_http_2 && !plan.workload.classes.is_empty(), "classes of size"),
+        (!is_http_2 && plan.clients.pace_bytes_per_sec().is_some(), "a limited rate of reading"),
         (plan.clients.close_first.is_some(), "a choice of who closes first"),
         (plan.clients.tls.is_some() && matches!(plan.protocol, Protocol::Memcached(_) | Protocol::Tcp(_)), "TLS"),
     ];
@@ -36,6 +37,9 @@ pub(super) fn check(plan: &LoadPlan) -> Result<(), LoadError> {
         return Err(wrong(format!("the header {field} is for HTTP/1.1, not for HTTP/2: leave it out")));
     }
     let depth = plan.protocol.pipeline();
+    if depth > 1 && plan.workload.trace.is_some() {
+        return Err(wrong("each client of a log has one request under way: ask for 1 stream"));
+    }
     if depth > MAX_PIPELINE {
         return Err(wrong(format!("{depth} requests in flight on a connection are too many: at most {MAX_PIPELINE}")));
     }

@@ -17,5 +17,6 @@ mod streams;
 
 pub use crate::framing::{Fed, Malformed};
 pub(crate) use frame::{REFUSED_STREAM, error_name};
-pub use requests::Requests;
+pub use requests::{Requests, Writer};
 pub use session::{Ended, Session};
+pub(crate) use streams::places;

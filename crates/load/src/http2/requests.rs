@@ -52,6 +52,25 @@ impl Coding {
     }
 }
 
+impl Coding {
+    /// Puts what the next block has to begin with; the table is not used after that, unless it has the shared fields.
+    fn confirm(&mut self, out: &mut Vec<u8>) {
+        match *self {
+            Coding::Kept | Coding::Unused => return,
+            Coding::Fresh(limit) if limit >= TABLE_BYTES => {}
+            Coding::Fresh(limit) | Coding::Shrunk(limit) => put_integer(out, 0x20, 5, limit as usize),
+        }
+        *self = Coding::Unused;
+    }
+
+    /// Appends a block that was written out before.
+    #[inline]
+    pub(super) fn put_block(&mut self, block: &[u8], out: &mut Vec<u8>) {
+        self.confirm(out);
+        out.extend_from_slice(block);
+    }
+}
+
 impl Default for Coding {
     fn default() -> Self {
         Coding::Fresh(TABLE_BYTES)
@@ -129,27 +148,116 @@ impl Requests {
     /// Appends the block of a target's request.
     #[inline]
     pub(super) fn put(&self, target: usize, coding: &mut Coding, out: &mut Vec<u8>) {
-        let shared = match *coding {
+        let before = *coding;
+        coding.confirm(out);
+        let shared = match before {
             Coding::Kept => &self.later,
-            Coding::Unused => &self.plain,
-            Coding::Shrunk(limit) => {
-                put_integer(out, 0x20, 5, limit as usize);
-                *coding = Coding::Unused;
-                &self.plain
+            Coding::Fresh(limit) if self.table_bytes <= limit => {
+                *coding = Coding::Kept;
+                &self.first
             }
-            Coding::Fresh(limit) => {
-                if limit < TABLE_BYTES {
-                    put_integer(out, 0x20, 5, limit as usize);
-                }
-                let fits = self.table_bytes <= limit;
-                *coding = if fits { Coding::Kept } else { Coding::Unused };
-                if fits { &self.first } else { &self.plain }
-            }
+            _ => &self.plain,
         };
         out.extend_from_slice(&shared.before);
         if let Some(path) = self.paths.get(target) {
             out.extend_from_slice(path);
         }
         out.extend_from_slice(&shared.after);
+    }
+}
+
+/// Writes requests out whose method and path are not known before: those of a log. They use no table, so that each can be
+/// sent on any connection.
+#[derive(Debug)]
+pub struct Writer {
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl Writer {
+    /// `headers` without `host`; their names in any case.
+    pub fn new(scheme: &str, authority: &str, headers: &[(String, String)]) -> Self {
+        let mut writer = Writer { before: Vec::new(), after: Vec::new() };
+        put_field(&mut writer.before, Form::Plain, b":scheme", scheme.as_bytes());
+        put_field(&mut writer.before, Form::Plain, b":authority", authority.as_bytes());
+        for (name, value) in headers {
+            let name = name.to_ascii_lowercase();
+            put_field(&mut writer.after, Form::Plain, name.as_bytes(), value.trim().as_bytes());
+        }
+        writer
+    }
+
+    /// The block of a request, for [`Session::put_block`](super::Session::put_block).
+    pub fn block(&self, method: &[u8], path: &[u8], has_length: bool) -> Box<[u8]> {
+        let mut block = Vec::with_capacity(self.before.len() + self.after.len() + path.len() + 40);
+        put_field(&mut block, Form::Plain, b":method", method);
+        block.extend_from_slice(&self.before);
+        put_field(&mut block, Form::Plain, b":path", path);
+        block.extend_from_slice(&self.after);
+        if has_length {
+            put_field(&mut block, Form::Plain, b"content-length", b"0");
+        }
+        block.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn fields(names: &[(&[u8], &[u8])]) -> Fields {
+        names.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+    }
+
+    proptest! {
+        /// httlib-hpack reads the blocks of both kinds, whenever the server makes its table smaller.
+        #[test]
+        fn requests_are_read_by_another_implementation(
+            steps in prop::collection::vec((any::<bool>(), 0..3usize, prop::option::of(0u32..5000)), 1..12),
+            long in 0usize..6000,
+        ) {
+            let headers = [("X-Long".to_string(), "y".repeat(long)), ("Accept".to_string(), "a".to_string())];
+            let paths = ["/a", "/b", "/c"];
+            let requests = Requests::new("GET", "http", "example", &headers, paths.into_iter(), b"");
+            let writer = Writer::new("http", "example", &headers);
+            let (mut coding, mut theirs) = (Coding::default(), httlib_hpack::Decoder::default());
+            for (is_written, target, limit) in steps {
+                if let Some(limit) = limit {
+                    coding.limit(limit);
+                }
+                let mut block = Vec::new();
+                match is_written {
+                    true => coding.put_block(&writer.block(b"GET", paths[target].as_bytes(), false), &mut block),
+                    false => requests.put(target, &mut coding, &mut block),
+                }
+                let mut read = Vec::new();
+                theirs.decode(&mut block, &mut read).unwrap();
+                let mut read: Fields = read.into_iter().map(|(name, value, _)| (name, value)).collect();
+                let mut asked = fields(&[
+                    (b":method", b"GET"),
+                    (b":scheme", b"http"),
+                    (b":authority", b"example"),
+                    (b":path", paths[target].as_bytes()),
+                    (b"x-long", headers[0].1.as_bytes()),
+                    (b"accept", b"a"),
+                ]);
+                prop_assert!(read[..4].iter().all(|(name, _)| name[0] == b':'), "pseudo-fields come first");
+                read.sort();
+                asked.sort();
+                prop_assert_eq!(read, asked);
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_of_a_log_without_a_body_says_so_where_one_is_expected() {
+        let block = Writer::new("https", "example", &[]).block(b"POST", b"/a?b", true);
+        let mut read = Vec::new();
+        httlib_hpack::Decoder::default().decode(&mut block.to_vec(), &mut read).unwrap();
+        let last = read.last().map(|(name, value, _)| (&name[..], &value[..]));
+        assert_eq!(last, Some((&b"content-length"[..], &b"0"[..])));
     }
 }

@@ -142,26 +142,37 @@ impl<R: Default + Clone> Session<R> {
     /// Puts the request for a target. Whether there [is room](Self::has_room) is the caller's to know.
     #[inline]
     pub fn put(&mut self, requests: &Requests, target: usize, request: R) {
+        self.put_header(request, self.body.len() as u32, |coding, out| requests.put(target, coding, out));
+        if !self.body.is_empty() {
+            self.send_body(self.newest as usize);
+        }
+    }
+
+    /// Puts a request without a body whose block was [written out](super::Writer) before.
+    pub fn put_block(&mut self, block: &[u8], request: R) {
+        self.put_header(request, 0, |coding, out| coding.put_block(block, out));
+    }
+
+    /// Begins a stream with the header that `put` appends.
+    #[inline]
+    fn put_header(&mut self, request: R, body_bytes: u32, put: impl FnOnce(&mut Coding, &mut Vec<u8>)) {
         let place = self.streams.begin();
         self.newest = place as u32;
         let stream = self.streams.at(place);
-        stream.unsent = self.body.len() as u32;
+        stream.unsent = body_bytes;
         stream.send_window = i64::from(self.settings.window_bytes);
         stream.request = request;
         let id = stream.id;
-        let end = if self.body.is_empty() { END_STREAM } else { 0 };
+        let end = if body_bytes == 0 { END_STREAM } else { 0 };
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEAD_BYTES]);
-        requests.put(target, &mut self.coding, &mut self.out);
+        put(&mut self.coding, &mut self.out);
         let length = self.out.len() - start - HEAD_BYTES;
         if length > self.settings.frame_bytes as usize {
             self.split_header(start, id, end);
         } else {
             let head = Head { length: length as u32, kind: HEADERS, flags: END_HEADERS | end, stream: id };
             self.out[start..start + HEAD_BYTES].copy_from_slice(&head.bytes());
-        }
-        if !self.body.is_empty() {
-            self.send_body(place);
         }
     }
 

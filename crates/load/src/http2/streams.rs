@@ -26,6 +26,11 @@ pub(super) struct Stream<R> {
     pub(super) request: R,
 }
 
+/// The number of places for so many open streams at most.
+pub(crate) fn places(most: u32) -> usize {
+    (most.max(1) as usize * 2).next_power_of_two()
+}
+
 /// The highest number of a stream at which another one is begun.
 const LAST_ID: u32 = (1 << 31) - (1 << 20);
 
@@ -89,7 +94,7 @@ impl<R: Default + Clone> Streams<R> {
 
     /// Makes places for so many open streams, and as many free ones between them.
     pub(super) fn allot(&mut self, most: u32) {
-        self.places = vec![Stream::default(); (most as usize * 2).next_power_of_two()];
+        self.places = vec![Stream::default(); places(most)];
     }
 
     /// Begins the next stream; returns its place. There is one.

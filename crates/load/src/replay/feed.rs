@@ -6,6 +6,7 @@
 
 use super::Pending;
 use crate::supply::{ReplayRequest, ReplaySource, ReplayStep};
+use crate::worker::protocol::http2_writer;
 use record::LoadPlan;
 use record::workload::ReplayResult;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -102,7 +103,7 @@ impl Feeder<'_> {
         let mut failure = None;
         while let Some(step) = self.source.next_step() {
             match step {
-                Ok(ReplayStep::Request(request)) if request.method == b"CONNECT" => unsendable += 1,
+                Ok(ReplayStep::Request(request)) if !self.writer.can_write(&request) => unsendable += 1,
                 Ok(ReplayStep::Request(request)) => {
                     let class = request.body_bytes.map_or(0, |bytes| self.plan.workload.class_of_size(bytes));
                     let bytes = self.writer.write(&request);
@@ -143,30 +144,47 @@ impl Feeder<'_> {
     }
 }
 
-/// Writes the requests of a log with the plan's Host and header fields.
-struct RequestWriter {
-    /// After the target: version, fields, empty line.
-    rest: Vec<u8>,
-    /// The same for methods that announce a body; a log has no bodies.
-    rest_with_length: Vec<u8>,
+/// Writes the requests of a log with the plan's Host and header fields, as the plan's protocol has them.
+enum RequestWriter {
+    Http1 {
+        /// After the target: version, fields, empty line.
+        rest: Vec<u8>,
+        /// The same for methods that announce a body; a log has no bodies.
+        rest_with_length: Vec<u8>,
+    },
+    Http2(crate::http2::Writer),
 }
 
 impl RequestWriter {
     fn new(plan: &LoadPlan) -> Self {
+        if plan.protocol.is_over_http_2() {
+            return RequestWriter::Http2(http2_writer(plan));
+        }
         let mut fields = format!(" HTTP/1.1\r\nHost: {}\r\n", plan.host);
         for (name, value) in &plan.headers {
             fields.push_str(&format!("{name}: {value}\r\n"));
         }
-        RequestWriter {
+        RequestWriter::Http1 {
             rest: format!("{fields}\r\n").into_bytes(),
             rest_with_length: format!("{fields}Content-Length: 0\r\n\r\n").into_bytes(),
         }
     }
 
+    /// Whether the request can be sent again. HTTP/2 has a path where HTTP/1.1 may have a whole URL.
+    fn can_write(&self, request: &ReplayRequest<'_>) -> bool {
+        let is_path = request.target.starts_with(b"/") || (request.method == b"OPTIONS" && request.target == b"*");
+        request.method != b"CONNECT" && (is_path || matches!(self, RequestWriter::Http1 { .. }))
+    }
+
     fn write(&self, request: &ReplayRequest<'_>) -> Box<[u8]> {
         let has_length = matches!(request.method, b"POST" | b"PUT" | b"PATCH");
-        let rest = if has_length { &self.rest_with_length } else { &self.rest };
-        [request.method, b" ", request.target, rest].concat().into_boxed_slice()
+        match self {
+            RequestWriter::Http1 { rest, rest_with_length } => {
+                let rest = if has_length { rest_with_length } else { rest };
+                [request.method, b" ", request.target, rest].concat().into_boxed_slice()
+            }
+            RequestWriter::Http2(writer) => writer.block(request.method, request.target, has_length),
+        }
     }
 }
 

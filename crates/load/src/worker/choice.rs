@@ -2,7 +2,7 @@
 
 use super::protocol::{Connect, Http1, Http2, InOrder, Memcached, Protocol as Spoken, Redis, Talk, Tcp};
 use super::source::{Closed, Open, Replay, Source};
-use super::transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport, Unlimited};
+use super::transport::{Limited, Pace as ReadPace, Plain, Sampled, Tls, Transport};
 use super::{Report, Task, Worker};
 use crate::poller::Poller;
 use crate::socket::Errno;
@@ -13,8 +13,7 @@ use record::protocol::Protocol;
 pub(crate) fn run(task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     let (seed, share) = (task.plan.seed, task.share);
     match &task.plan.protocol {
-        Protocol::Http => run_http(task, poller),
-        Protocol::Http2(_) | Protocol::Grpc(_) => run_any(Http2::new(task.plan), task, poller),
+        Protocol::Http | Protocol::Http2(_) | Protocol::Grpc(_) => run_http(task, poller),
         Protocol::Redis(plan) => run_any(in_order(Redis::new(plan, seed, share), &task), task, poller),
         Protocol::Memcached(plan) => run_plain(in_order(Memcached::new(plan, seed, share), &task), task, poller),
         Protocol::Connect => run_any(Connect, task, poller),
@@ -50,7 +49,7 @@ fn run_plain<A: Spoken>(protocol: A, task: Task<'_>, poller: Poller) -> Result<R
     run_over(Plain::new(pace), protocol, task, poller, has_no_stamps)
 }
 
-/// Only these sources are compiled for protocols other than HTTP/1.1: `check` refuses logs.
+/// Only these sources are compiled for protocols other than HTTP: `check` refuses logs.
 fn run_over<A: Spoken, T: Transport>(
     transport: T,
     protocol: A,
@@ -73,28 +72,38 @@ fn run_over<A: Spoken, T: Transport>(
 
 fn run_http(mut task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     match (task.feed.take(), task.plan.pace) {
-        (Some(feed), _) => run_from(Replay::new(&task, feed), task, poller),
-        (None, Pace::Open { rate_per_sec, arrival }) => run_from(Open::new(&task, rate_per_sec, arrival), task, poller),
-        (None, Pace::Closed) => run_from(Closed::new(&task), task, poller),
+        (Some(feed), _) => run_http_from(Replay::new(&task, feed), task, poller),
+        (None, Pace::Open { rate_per_sec, arrival }) => {
+            run_http_from(Open::new(&task, rate_per_sec, arrival), task, poller)
+        }
+        (None, Pace::Closed) => run_http_from(Closed::new(&task), task, poller),
     }
 }
 
-fn run_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+fn run_http_from<S: Source>(source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
+    if task.plan.protocol.is_over_http_2() {
+        return run_paced(Http2::new(task.plan), source, task, poller);
+    }
+    run_paced(Http1::new(source.heads(task.requests)), source, task, poller)
+}
+
+fn run_paced<S: Source, A: Spoken>(protocol: A, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
     if let Some(pace) = Limited::new(&task.plan.clients, task.connections) {
         // Such a client leaves bytes unread on purpose.
-        return run_at(pace, source, task, poller);
+        return run_at(pace, protocol, source, task, poller);
     }
-    match Sampled::new(task.plan, task.connections) {
-        Ok(pace) => run_at(pace, source, task, poller),
-        Err(error) => {
-            let report = run_at(Unlimited, source, task, poller)?;
-            Ok(Report { has_no_stamps: Some(error), ..report })
-        }
-    }
+    let (pace, has_no_stamps) = sampled(&task);
+    let report = run_at(pace, protocol, source, task, poller)?;
+    Ok(Report { has_no_stamps, ..report })
 }
 
-fn run_at<S: Source, P: ReadPace>(pace: P, source: S, task: Task<'_>, poller: Poller) -> Result<Report, Errno> {
-    let protocol = Http1::new(source.heads(task.requests));
+fn run_at<S: Source, P: ReadPace, A: Spoken>(
+    pace: P,
+    protocol: A,
+    source: S,
+    task: Task<'_>,
+    poller: Poller,
+) -> Result<Report, Errno> {
     match task.tls {
         None => Worker::new(task, poller, source, Plain::new(pace), protocol).run(),
         Some(tls) => {

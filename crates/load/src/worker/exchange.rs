@@ -107,10 +107,32 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     pub(super) fn skip_response_bytes(&mut self, slot: usize, count: usize, now: u64) {
         self.connections[slot].stream.skip(count as u64);
         self.received(slot, now, count, count);
-        if let Some(classes) = &mut self.classes {
-            classes.received(slot, count);
-        }
+        self.body_came(slot, count);
         self.parts_came(slot, now, None);
+    }
+
+    /// Where the counts by class have the described request of a connection.
+    #[inline]
+    pub(super) fn place(&self, slot: usize) -> usize {
+        slot * self.protocol.places() + self.connections[slot].stream.place()
+    }
+
+    /// Counts bytes of the body of the described request.
+    #[inline]
+    pub(super) fn body_came(&mut self, slot: usize, bytes: usize) {
+        let place = self.place(slot);
+        if let Some(classes) = &mut self.classes {
+            classes.received(place, bytes);
+        }
+    }
+
+    /// Counts the described request of a connection as failed by its class.
+    #[inline]
+    pub(super) fn failed_of_class(&mut self, slot: usize, intended_ns: u64, now: u64) {
+        let place = self.place(slot);
+        if let Some(classes) = &mut self.classes {
+            classes.failed(place, self.tally.belongs(intended_ns, now));
+        }
     }
 
     /// Bytes of a body came, in which so many of its parts end; `None`: they are a part.
@@ -139,10 +161,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     fn take_response_bytes(&mut self, slot: usize, count: usize, now: u64) -> bool {
         let connection = &mut self.connections[slot];
         let fed = self.protocol.feed(&mut connection.stream, connection.target, &self.buffer[..count]);
-        if let (Some(classes), Ok(fed)) = (&mut self.classes, &fed) {
-            classes.received(slot, fed.body);
-        }
-        if let Ok(Fed { body: 1.., parts, .. }) = fed {
+        if let Ok(Fed { body: body @ 1.., parts, .. }) = fed {
+            self.body_came(slot, body);
             self.parts_came(slot, now, parts);
         }
         match fed {
@@ -209,6 +229,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// Counts the complete response to the described request of a connection.
     #[inline]
     pub(super) fn count_response(&mut self, slot: usize, now: u64, by_bytes: bool) {
+        let place = self.place(slot);
         let connection = &mut self.connections[slot];
         self.tally.completed(
             connection.intended_ns,
@@ -227,7 +248,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if let Some(classes) = &mut self.classes {
             let (status, intended_ns) = (connection.stream.status(), connection.intended_ns);
             let (is_ok, belongs) = ((200..400).contains(&status), self.tally.belongs(intended_ns, now));
-            let body_bytes = classes.completed(slot, is_ok, now.saturating_sub(intended_ns), belongs);
+            let body_bytes = classes.completed(place, is_ok, now.saturating_sub(intended_ns), belongs);
             if belongs.is_counted() {
                 self.source.compare(slot, status, body_bytes);
             }
@@ -274,9 +295,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let intended_ns = self.connections[slot].intended_ns;
         self.asked(slot, intended_ns, now);
         self.tally.failed(intended_ns, now, failure);
-        if let Some(classes) = &mut self.classes {
-            classes.failed(slot, self.tally.belongs(intended_ns, now));
-        }
+        self.failed_of_class(slot, intended_ns, now);
         self.in_flight -= 1;
         if A::IS_PIPELINED {
             self.fail_the_others(slot, now, failure);

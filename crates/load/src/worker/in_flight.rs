@@ -2,6 +2,7 @@
 //! opening of such a connection.
 
 use super::protocol::Stream;
+use super::transport::Pace;
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::UnderWay;
 use crate::connection::{CORKED, LAST_REQUEST, PEER_CLOSED, State};
@@ -59,9 +60,14 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             connection.state = State::Busy;
             connection.describe(request);
         }
-        let is_corked = connection.has(CORKED);
+        self.transport.pace_mut().request_leaves(slot, connection, now);
+        let (is_corked, newest) = (connection.has(CORKED), connection.stream.newest());
         self.in_flight += 1;
         self.tally.issued(intended_ns);
+        if let Some(classes) = &mut self.classes {
+            let class = self.source.class(self.task.requests, slot, target as usize);
+            classes.sent(slot * self.protocol.places() + newest, class, self.tally.covers(intended_ns));
+        }
         if !is_corked {
             T::send(self, slot, now);
         }
@@ -91,6 +97,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                     let is_response = !A::IS_MULTIPLEXED || self.turn(slot);
                     self.received(slot, now, fed.used, fed.body);
                     if fed.body > 0 && is_response {
+                        self.body_came(slot, fed.body);
                         self.parts_came(slot, now, fed.parts);
                     }
                     if fed.is_complete && is_response {
@@ -222,6 +229,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         let intended_ns = self.connections[slot].intended_ns;
         self.asked(slot, intended_ns, now);
         self.tally.failed(intended_ns, now, failure);
+        self.failed_of_class(slot, intended_ns, now);
         self.in_flight -= 1;
         let connection = &mut self.connections[slot];
         connection.failures = connection.failures.saturating_add(1);
@@ -262,6 +270,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         while let Some(other) = self.connections[slot].stream.next() {
             self.asked(slot, other.intended_ns, now);
             self.tally.failed(other.intended_ns, now, failure);
+            self.failed_of_class(slot, other.intended_ns, now);
             self.in_flight -= 1;
         }
     }

@@ -158,7 +158,7 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
             buffer: vec![0; BUFFER_BYTES].into(),
             // There is no window yet: before the start only connections are counted.
             tally: Tally::new(u64::MAX / 2, u64::MAX / 2),
-            classes: Classes::new(task.plan, task.connections),
+            classes: Classes::new(task.plan, task.connections * protocol.places()),
             herd: Herd::new(task.plan.connect_rate_per_sec / f64::from(task.thread.of)),
             herd_opened: if source.opens_on_demand() { task.connections } else { 0 },
             established: 0,

@@ -81,15 +81,15 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let connection = &self.connections[slot];
             match connection.state {
                 State::Busy => {
-                    let intended_ns = connection.intended_ns;
-                    self.asked(slot, intended_ns, now);
-                    self.tally.unfinished(intended_ns, now, true);
-                    while let Some(other) = self.connections[slot].stream.next() {
-                        self.asked(slot, other.intended_ns, now);
-                        self.tally.unfinished(other.intended_ns, now, true);
-                    }
-                    if let Some(classes) = &mut self.classes {
-                        classes.unfinished(slot, self.tally.belongs(intended_ns, now));
+                    let mut described = Some(connection.intended_ns);
+                    while let Some(intended_ns) = described {
+                        self.asked(slot, intended_ns, now);
+                        self.tally.unfinished(intended_ns, now, true);
+                        let place = self.place(slot);
+                        if let Some(classes) = &mut self.classes {
+                            classes.unfinished(place, self.tally.belongs(intended_ns, now));
+                        }
+                        described = self.connections[slot].stream.next().map(|other| other.intended_ns);
                     }
                 }
                 State::Connecting | State::Handshaking | State::Opening => {

@@ -36,6 +36,8 @@ fn the_published_schemas_are_those_of_the_types() {
     for (name, title, mut schema) in schemas {
         schema.insert("title".into(), format!("straingauge: {title}").into());
         let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+        // Links of the program's own documentation lead nowhere here.
+        let text = text.replace("[`", "`").replace("`]", "`");
         expect_file![folder.join(format!("{name}.schema.json"))].assert_eq(&format!("{text}\n"));
     }
 }

@@ -32,6 +32,9 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
     let typed = [
         (options.load.method.is_some(), "--method"),
         (options.load.urls.is_some(), "--urls"),
+        (options.workload.mix.is_some(), "--mix"),
+        (options.workload.classes.is_some(), "--classes"),
+        (options.workload.trace.is_some(), "--trace"),
         (options.protocol.http2, "--http2"),
     ];
     refuse_typed(&typed, |option| format!("{option} is not for gRPC, whose calls are POST over HTTP/2: leave it out"))?;

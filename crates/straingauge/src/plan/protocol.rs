@@ -104,15 +104,7 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
 
 /// Refuses the options that HTTP/2 does not have.
 fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
-    let (workload, clients) = (&options.workload, &options.clients);
-    let typed = [
-        (workload.mix.is_some(), "--mix"),
-        (workload.classes.is_some(), "--classes"),
-        (workload.trace.is_some(), "--trace"),
-        (clients.read_rate.is_some(), "--read-rate"),
-        (clients.asked_bandwidth.is_some(), "--asked-bandwidth"),
-        (clients.close_first.is_some(), "--close-first"),
-    ];
+    let typed = [(options.clients.close_first.is_some(), "--close-first")];
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
 

@@ -4,7 +4,7 @@ use super::{Protocol, Stream};
 use crate::connection::Connection;
 use crate::connection::UnderWay;
 use crate::framing::{AtEnd, Fed, Malformed};
-use crate::http2::{Ended, Requests, Session};
+use crate::http2::{Ended, Requests, Session, Writer, places};
 use crate::tally::Failure;
 use crate::worker::Source;
 use record::LoadPlan;
@@ -12,14 +12,23 @@ use record::protocol::Protocol as Spoken;
 
 /// The requests of a plan, as HTTP/2 has them.
 pub(crate) fn requests(plan: &LoadPlan) -> Requests {
-    let scheme = if plan.clients.tls.is_some() { "https" } else { "http" };
     let paths = plan.targets.iter().map(|target| target.path.as_str());
-    Requests::new(&plan.method, scheme, &plan.host, &plan.headers, paths, &plan.body)
+    Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, &plan.body)
+}
+
+/// Writes out the requests of a log.
+pub(crate) fn writer(plan: &LoadPlan) -> Writer {
+    Writer::new(scheme(plan), &plan.host, &plan.headers)
+}
+
+fn scheme(plan: &LoadPlan) -> &'static str {
+    if plan.clients.tls.is_some() { "https" } else { "http" }
 }
 
 pub(crate) struct Http2 {
     requests: Requests,
     depth: usize,
+    places: usize,
     is_grpc: bool,
     counts_parts: bool,
 }
@@ -35,8 +44,14 @@ pub(crate) fn grpc_status<R: Default + Clone>(session: &Session<R>, place: usize
 impl Http2 {
     pub(crate) fn new(plan: &LoadPlan) -> Self {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
-        let counts_parts = plan.clients.times_parts;
-        Http2 { requests: requests(plan), depth: plan.protocol.pipeline() as usize, is_grpc, counts_parts }
+        let depth = plan.protocol.pipeline();
+        Http2 {
+            requests: requests(plan),
+            depth: depth as usize,
+            places: places(depth),
+            is_grpc,
+            counts_parts: plan.clients.times_parts,
+        }
     }
 }
 
@@ -117,6 +132,16 @@ impl Stream for Streams {
         let place = self.session.find(from, |_| true)?;
         self.described = Some(place);
         Some(*self.session.request(place))
+    }
+
+    #[inline]
+    fn place(&self) -> usize {
+        self.described.unwrap_or(0)
+    }
+
+    #[inline]
+    fn newest(&self) -> usize {
+        self.session.newest()
     }
 
     #[inline]
@@ -205,6 +230,11 @@ impl Protocol for Http2 {
         self.depth
     }
 
+    #[inline]
+    fn places(&self) -> usize {
+        self.places
+    }
+
     fn open(&mut self, stream: &mut Streams) -> u32 {
         stream.is_grpc = self.is_grpc;
         if self.counts_parts {
@@ -224,7 +254,10 @@ impl Protocol for Http2 {
         stream: &mut Streams,
     ) -> u32 {
         let target = source.target(requests, slot);
-        stream.session.put(&self.requests, target, UnderWay::default());
+        match source.block(slot) {
+            None => stream.session.put(&self.requests, target, UnderWay::default()),
+            Some(block) => stream.session.put_block(block, UnderWay::default()),
+        }
         target as u32
     }
 

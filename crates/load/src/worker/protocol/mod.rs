@@ -23,7 +23,7 @@ mod tcp;
 
 pub(crate) use connect::Connect;
 pub(crate) use http::Http1;
-pub(crate) use http2::{Http2, grpc_status, requests as http2_requests};
+pub(crate) use http2::{Http2, grpc_status, requests as http2_requests, writer as http2_writer};
 pub(crate) use in_order::{InOrder, Reply, Talk};
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
@@ -76,6 +76,18 @@ pub(crate) trait Stream: Default {
     /// other.
     fn next(&mut self) -> Option<UnderWay> {
         None
+    }
+
+    /// In any order: the place of the request that the connection describes, less than [`Protocol::places`].
+    #[inline]
+    fn place(&self) -> usize {
+        0
+    }
+
+    /// In any order: the place of the request that was put last.
+    #[inline]
+    fn newest(&self) -> usize {
+        0
     }
 
     /// In any order: lets the connection describe the request that the last bytes belong to. False: they belong to none.
@@ -140,6 +152,12 @@ pub(crate) trait Protocol: Sized {
 
     /// The most requests in flight on a connection.
     fn depth(&self) -> usize {
+        1
+    }
+
+    /// The most places for requests that a connection has.
+    #[inline]
+    fn places(&self) -> usize {
         1
     }
 

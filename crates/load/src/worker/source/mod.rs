@@ -61,6 +61,11 @@ pub(crate) trait Source: Sized {
         requests.of(connection)
     }
 
+    /// The request under way on `slot` as a block of HTTP/2, where the source has written it out.
+    fn block(&self, _slot: usize) -> Option<&[u8]> {
+        None
+    }
+
     /// The length of the longest possible request.
     fn longest(&self, requests: &Requests) -> usize {
         requests.longest()

@@ -73,6 +73,8 @@ struct Slot {
     session: u64,
     /// How often it was used; identifies stale entries of the idle queue.
     visits: u32,
+    /// The visit after which it was last put into the idle queue.
+    rested: Option<u32>,
     under_way: Option<Box<Pending>>,
 }
 
@@ -172,6 +174,10 @@ impl Source for Replay {
 
     fn bytes<'b, F>(&'b self, _requests: &'b Requests, slot: usize, _connection: &Connection<F>) -> &'b [u8] {
         self.under_way(slot).map_or(&[], |request| &request.bytes)
+    }
+
+    fn block(&self, slot: usize) -> Option<&[u8]> {
+        self.under_way(slot).map(|request| &*request.bytes)
     }
 
     fn longest(&self, _requests: &Requests) -> usize {

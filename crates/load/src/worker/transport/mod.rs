@@ -5,7 +5,7 @@ mod plain;
 mod reap;
 mod tls;
 
-pub(crate) use pace::{Limited, Pace, Unlimited};
+pub(crate) use pace::{Limited, Pace};
 pub(crate) use plain::Plain;
 pub(crate) use reap::{Arrival, Sampled};
 pub(crate) use tls::Tls;

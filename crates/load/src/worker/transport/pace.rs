@@ -91,13 +91,6 @@ pub(crate) trait Pace {
     fn report(&self, _report: &mut Report) {}
 }
 
-/// Reads as fast as the socket has bytes.
-pub(crate) struct Unlimited;
-
-impl Pace for Unlimited {
-    const IS_LIMITED: bool = false;
-}
-
 /// Reads at a number of bytes a second.
 pub(crate) struct Limited {
     bytes_per_sec: f64,
@@ -240,8 +233,10 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(in crate::worker) fn read_rested(&mut self, now: u64) {
         while let Some(slot) = self.transport.pace_mut().take_due(now) {
-            // Responses may have ended, and connections with them, since the timer was set.
-            if self.connections[slot].state == State::Busy {
+            // Responses may have ended, and connections with them, since the timer was set; of several streams in any
+            // order there may be bytes that belong to none.
+            let state = self.connections[slot].state;
+            if state == State::Busy || (A::IS_MULTIPLEXED && state == State::Idle) {
                 T::receive(self, slot, now);
             }
         }

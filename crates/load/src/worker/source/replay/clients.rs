@@ -87,7 +87,11 @@ impl Replay {
 
     /// Marks `slot` as idle from now on.
     pub(super) fn rests(&mut self, slot: u32) {
-        let visits = self.slots[slot as usize].visits;
+        let entry = &mut self.slots[slot as usize];
+        let visits = entry.visits;
+        if entry.rested.replace(visits) == Some(visits) {
+            return;
+        }
         self.idle.push_back((slot, visits));
         if self.idle.len() > 2 * self.slots.len() + 64 {
             let slots = &self.slots;
