@@ -111,7 +111,6 @@ fn a_known_share_of_user_time_is_recovered() {
     options.frequency_hz = 3989;
     let mut profiler = profile::Profiler::attach(options).unwrap();
     profiler.begin().unwrap();
-    let began = Instant::now();
     let truth: f64 = std::thread::scope(|scope| {
         let working = scope.spawn(|| server.ask("work"));
         while !working.is_finished() {
@@ -120,7 +119,6 @@ fn a_known_share_of_user_time_is_recovered() {
         }
         working.join().unwrap().parse().unwrap()
     });
-    let waited = (1.0 - 3.0 / began.elapsed().as_secs_f64()).max(0.0);
     let profile = profiler.end(None).unwrap();
     let share = profile.layer(Some(Layer::User)).unwrap().share_ratio.unwrap();
     let (user, half) = (share.value, share.plus_minus.unwrap());
@@ -131,11 +129,22 @@ fn a_known_share_of_user_time_is_recovered() {
         half * 100.0,
         profile.samples.server()
     );
-    // Within 1 point on a quiet machine; what other processes do to it shows in the interval.
     assert!(profile.samples.server() > 5000, "{}", profile.samples.server());
-    // A server that works for 3 s and has to wait for its CPU is interrupted all the time, which is the kernel's work.
-    let allowed = 0.01 + 0.2 * waited + half;
-    assert!((user - truth).abs() < allowed, "{user} instead of {truth}, +-{half}");
+    // On a busy machine the server is interrupted all the time. That is the kernel's work, but the server's clock counts it
+    // for what it interrupts. On a quiet one it is next to nothing.
+    let interrupts: u64 = profile
+        .layers
+        .iter()
+        .filter(|row| row.layer == Some(Layer::Other) && ["interrupts", "scheduler"].contains(&row.part.as_str()))
+        .map(|row| row.samples)
+        .sum();
+    let interrupted = interrupts as f64 / profile.samples.server() as f64;
+    let allowed = 0.01 + half;
+    assert!(
+        user - allowed < truth && truth < user + interrupted + allowed,
+        "{user} to {} instead of {truth}, +-{half}",
+        user + interrupted
+    );
     let sum: u64 = profile.layers.iter().filter(|row| row.part.is_empty()).map(|row| row.samples).sum();
     assert_eq!(sum, profile.samples.server(), "the layers and what is unattributed are the whole");
 }
