@@ -35,6 +35,8 @@ mod rig;
 mod secure;
 #[path = "watch/servers.rs"]
 mod servers;
+#[path = "watch/slow_places.rs"]
+mod slow_places;
 #[path = "watch/streams.rs"]
 mod streams;
 #[path = "watch/unprivileged.rs"]

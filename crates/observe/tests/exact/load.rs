@@ -16,7 +16,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Starts a role: `server`, `client PORT`, `share`, `idle`.
+    /// Starts a role: `server`, `places`, `client PORT`, `share`, `idle`.
     pub fn start(role: &str) -> Actor {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "exact::load::role_of_an_actor", "--nocapture"])
@@ -82,6 +82,7 @@ fn role_of_an_actor() {
     wake_without_preempting();
     match role.split_once(' ') {
         None if role == "server" => serve(),
+        None if role == "places" => serve_places(),
         None if role == "share" => share(),
         None if role == "idle" => idle(),
         Some(("client", port)) => ask(port.parse().unwrap()),
@@ -116,6 +117,30 @@ fn serve() {
             compute(random.next() % 4_000);
             std::hint::black_box(std::fs::metadata("/proc/self/exe").is_ok());
             if stream.write_all(&response).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// A place of its own in the server.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn straingauge_test_place() {
+    compute(10);
+}
+
+/// Answers a request after one call of that function, and one read of a file at a place in it.
+fn serve_places() {
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    for stream in listen().incoming() {
+        let mut stream = stream.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut bytes = [0; 100];
+        while stream.read_exact(&mut bytes).is_ok() {
+            straingauge_test_place();
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+            if stream.write_all(&bytes).is_err() {
                 break;
             }
         }

@@ -2,5 +2,5 @@
 //! it is measured and compared with the sampled one, on a clock that counts instructions.
 
 pub mod inside;
-mod load;
+pub mod load;
 mod refusal;

@@ -2,7 +2,7 @@
 //! in its functions, as the exact profile needs them. One boot for both.
 
 use crate::boot::{DONE, Guest, INSIDE, LONG, run};
-use crate::{exact, older_kernel};
+use crate::{exact, older_kernel, slow_places};
 use libbpf_rs::query::ProgInfoIter;
 use record::watch::Mode;
 use std::collections::BTreeMap;
@@ -93,6 +93,7 @@ fn inside() {
             || holds("requests, bytes and states are counted", || older_kernel::counts_every_request(Mode::Counts)),
         holds("every request has its phases", || older_kernel::counts_every_request(Mode::Exact)),
         holds("layers by samples and by hooks agree", exact::inside::charges_every_layer),
+        holds("time can be added at every place", || assert!(slow_places::adds_time_at_every_place().is_none())),
     ];
     assert!(claims.iter().all(|holds| *holds));
     println!("{DONE}");

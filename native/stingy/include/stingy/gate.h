@@ -79,6 +79,9 @@ void stingy_gate_park(struct stingy_gate *gate, int fd, bool has_more, uint64_t 
 /* Call before the server closes a connection. */
 void stingy_gate_forget(struct stingy_gate *gate, int fd);
 
+/* The smallest descriptor above `fd` whose connection the gate has; -1: none. From -1 on, these are all. */
+int stingy_gate_after(const struct stingy_gate *gate, int fd);
+
 struct stingy_gate_stats {
     uint64_t accepted, bound, bound_without_room, evicted, expired, disarmed, accept_failures;
     uint32_t idle, ready, busy, waiting; /* now */

@@ -332,6 +332,13 @@ void stingy_gate_forget(struct stingy_gate *gate, int fd) {
     epoll_ctl(gate->config.epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
+int stingy_gate_after(const struct stingy_gate *gate, int fd) {
+    for (fd++; (uint32_t)fd < gate->size; fd++)
+        if (known(gate, fd))
+            return fd;
+    return NOBODY;
+}
+
 struct stingy_gate_stats stingy_gate_stats(const struct stingy_gate *gate) {
     struct stingy_gate_stats stats = gate->stats;
     stats.idle = gate->lists[IDLE].count, stats.ready = gate->lists[READY].count;

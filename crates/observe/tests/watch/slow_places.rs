@@ -1,0 +1,73 @@
+//! Time is added at the place that was asked for, as much as was asked for, and nowhere else: here, and in the guest.
+
+use crate::exact::load::Actor;
+use crate::guest::print_verified;
+use observe::slow_down::{SlowDown, SlowDownError, Spun};
+use record::SlowPlace;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+const CONNECTIONS: u64 = 5;
+const REQUESTS_EACH: u64 = 8;
+const REQUESTS: u64 = CONNECTIONS * REQUESTS_EACH;
+const ADDED_NS: u64 = 50_000;
+
+/// Requests to the server of the places.
+fn ask(port: u16) {
+    for _ in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the server accepts");
+        stream.set_nodelay(true).expect("a socket");
+        let mut answer = [0; 100];
+        for _ in 0..REQUESTS_EACH {
+            stream.write_all(&[1; 100]).expect("the server reads");
+            stream.read_exact(&mut answer).expect("the server answers");
+        }
+    }
+}
+
+/// How often these requests reach a place: at least, and at most.
+fn reached(place: SlowPlace) -> (u64, u64) {
+    match place {
+        SlowPlace::Accept => (CONNECTIONS, CONNECTIONS),
+        SlowPlace::Request | SlowPlace::FileRead | SlowPlace::Function => (REQUESTS, REQUESTS),
+        // With what opens, ends and acknowledges.
+        SlowPlace::Receive | SlowPlace::Send => (REQUESTS + CONNECTIONS, 6 * REQUESTS),
+        // A server that is always busy is not woken.
+        SlowPlace::WakeUp => (1, 20 * REQUESTS),
+    }
+}
+
+/// Fails unless each place is reached, and slowed down alone. Says why where programs are not permitted.
+pub fn adds_time_at_every_place() -> Option<SlowDownError> {
+    let mut server = Actor::start("places");
+    let port = server.port();
+    let mut slow = match SlowDown::attach(port, None, &SlowPlace::ALL, Some("straingauge_test_place")) {
+        Err(why @ SlowDownError::NotPermitted) => return Some(why),
+        attached => attached.expect("the kernel has every hook"),
+    };
+    for place in SlowPlace::ALL {
+        slow.set(Some(place), ADDED_NS).expect("less than the bound");
+        let all = |slow: &SlowDown| SlowPlace::ALL.map(|at| slow.spun(at).expect("the kernel says"));
+        let before = all(&slow);
+        ask(port);
+        for (at, (before, after)) in SlowPlace::ALL.into_iter().zip(before.into_iter().zip(all(&slow))) {
+            let spun = Spun { count: after.count - before.count, ns: after.ns - before.ns };
+            let (least, most) = reached(at);
+            assert!((least..=most).contains(&spun.count), "{at:?} slows {place:?} down: {spun:?}");
+            match at == place {
+                // A spin that is interrupted lasts longer.
+                true => assert!(spun.ns >= spun.count * ADDED_NS, "{place:?}: {spun:?}"),
+                false => assert_eq!(spun.ns, 0, "{at:?} while {place:?} is slowed down"),
+            }
+        }
+    }
+    print_verified();
+    None
+}
+
+#[test]
+fn time_is_added_at_the_place_that_was_asked_for() {
+    if let Some(why) = adds_time_at_every_place() {
+        eprintln!("SKIPPED time_is_added_at_the_place_that_was_asked_for: {why}");
+    }
+}
