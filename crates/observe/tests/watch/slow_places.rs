@@ -6,6 +6,7 @@ use observe::slow_down::{SlowDown, SlowDownError, Spun};
 use record::SlowPlace;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
 
 const CONNECTIONS: u64 = 5;
 const REQUESTS_EACH: u64 = 8;
@@ -50,6 +51,8 @@ pub fn adds_time_at_every_place() -> Option<SlowDownError> {
         let all = |slow: &SlowDown| SlowPlace::ALL.map(|at| slow.spun(at).expect("the kernel says"));
         let before = all(&slow);
         ask(port);
+        // Until the last connection has ended.
+        std::thread::sleep(Duration::from_millis(50));
         for (at, (before, after)) in SlowPlace::ALL.into_iter().zip(before.into_iter().zip(all(&slow))) {
             let spun = Spun { count: after.count - before.count, ns: after.ns - before.ns };
             let (least, most) = reached(at);
