@@ -6,7 +6,7 @@ use crate::framing::{AtEnd, Framing, HTTP_2, HeadCache, Malformed, parse_head};
 use crate::http2::{Ended, Session, error_name};
 use crate::request::Requests;
 use crate::tls::{TlsSetting, words};
-use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, grpc_status, http2_requests};
+use crate::worker::protocol::{Memcached, Redis, Reply, Talk, Tcp, grpc_status};
 use record::protocol::{ANSWER, Protocol};
 use record::{LoadPlan, Outside, Share};
 use std::io::{self, ErrorKind, Read, Write};
@@ -290,7 +290,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
     let foreign = |why: String| LoadError::Foreign { address, why };
     let begun = Instant::now();
     exchange.socket.set_write_timeout(Some(timeout)).map_err(network)?;
-    let requests = http2_requests(plan);
+    let requests = crate::request::http_2(plan);
     let mut session = Session::<()>::default();
     session.keep_location();
     session.open(&requests, 1);

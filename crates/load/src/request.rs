@@ -2,6 +2,7 @@
 //! written here and nowhere else; text from outside is checked by [`crate::check()`] before it gets here.
 
 use crate::connection::{Connection, LAST_REQUEST};
+use crate::http2;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Distribution;
@@ -119,6 +120,21 @@ fn encode(plan: &LoadPlan, path: &str, is_last: bool) -> Vec<u8> {
     let mut bytes = text.into_bytes();
     bytes.extend_from_slice(&plan.body);
     bytes
+}
+
+/// The requests of a plan, as HTTP/2 has them.
+pub(crate) fn http_2(plan: &LoadPlan) -> http2::Requests {
+    let paths = plan.targets.iter().map(|target| target.path.as_str());
+    http2::Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, &plan.body)
+}
+
+/// Writes out the requests of a log for HTTP/2.
+pub(crate) fn http_2_writer(plan: &LoadPlan) -> http2::Writer {
+    http2::Writer::new(scheme(plan), &plan.host, &plan.headers)
+}
+
+fn scheme(plan: &LoadPlan) -> &'static str {
+    if plan.clients.tls.is_some() { "https" } else { "http" }
 }
 
 #[cfg(test)]

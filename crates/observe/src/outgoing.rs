@@ -2,6 +2,7 @@
 
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
+use crate::sock_diag::UnixSocket;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::{fs, io};
@@ -69,7 +70,7 @@ pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
         }
     }
     // A kernel may lack the module that lists them.
-    let unix = unix_backends(&mut reader, &inodes).unwrap_or_default();
+    let unix = unix_backends(&mut reader, &inodes, *first).unwrap_or_default();
     for (name, (held, count)) in unix.by_name {
         here.insert(name.clone(), held);
         counts.insert(name, count);
@@ -87,7 +88,8 @@ struct UnixBackends {
     waiting: u64,
 }
 
-fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<UnixBackends> {
+/// Of the descriptors of processes, the first of which is `first`.
+fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>, first: u32) -> io::Result<UnixBackends> {
     let (mut peers, mut accepted, mut listeners) = (Vec::new(), HashMap::new(), HashMap::new());
     reader.read_unix(|socket| {
         let is_kept = accepted.len() + listeners.len() < MAX_ADDRESSES;
@@ -109,7 +111,9 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
         let (held, count) = found.by_name.entry(format!("unix:{name}")).or_default();
         *count += 1;
         if held.is_empty() {
-            held.extend(listeners.get(name));
+            // A listener is listed where it was bound, which may be outside of the server's network namespace.
+            let elsewhere = || listener_here(name).filter(|_| sees_our_files(first));
+            held.extend(listeners.get(name).copied().or_else(elsewhere));
         }
         if held.len() < MAX_HELD {
             held.push(peer);
@@ -122,6 +126,21 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<U
         None => found.waiting = waiting,
     }
     Ok(found)
+}
+
+/// The inode of what listens at a path, in our network namespace.
+fn listener_here(name: &str) -> Option<u64> {
+    let mut found = None;
+    let mut reader = PortReader::open(None, 0).ok()?;
+    let is_it = |socket: &UnixSocket<'_>| socket.is_listener && name_of(socket.name) == name;
+    reader.read_unix(|socket| found = found.or(is_it(&socket).then_some(socket.inode))).ok()?;
+    found
+}
+
+/// Whether a path of the process is the same file as ours.
+fn sees_our_files(pid: u32) -> bool {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    namespace("self").is_some_and(|ours| namespace(&pid.to_string()) == Some(ours))
 }
 
 /// A path ends with a zero byte or without; a name that is no path begins with one, which is usually written as `@`.

@@ -241,7 +241,7 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
         let Some(outgoing) = figure("server.outgoing_connections") else { continue };
         assert!(outgoing > 4.0, "{point:#}");
         is_counted = true;
-        // From a namespace of its own only the ends that were accepted are seen: they may have ended before they are looked up.
+        // The listener is found by its path, outside of the namespace of the server.
         is_seen |= figure("backend.cpus_used") > Some(0.0);
     }
     assert!(is_counted && is_seen, "{verdict}");

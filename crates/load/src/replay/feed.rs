@@ -5,8 +5,8 @@
 //! request text. A reader that is ahead waits; an engine thread that is ahead retries after a moment.
 
 use super::Pending;
+use crate::request::http_2_writer;
 use crate::supply::{ReplayRequest, ReplaySource, ReplayStep};
-use crate::worker::protocol::http2_writer;
 use record::LoadPlan;
 use record::workload::ReplayResult;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -158,7 +158,7 @@ enum RequestWriter {
 impl RequestWriter {
     fn new(plan: &LoadPlan) -> Self {
         if plan.protocol.is_over_http_2() {
-            return RequestWriter::Http2(http2_writer(plan));
+            return RequestWriter::Http2(http_2_writer(plan));
         }
         let mut fields = format!(" HTTP/1.1\r\nHost: {}\r\n", plan.host);
         for (name, value) in &plan.headers {

@@ -4,26 +4,12 @@ use super::{Protocol, Stream};
 use crate::connection::Connection;
 use crate::connection::UnderWay;
 use crate::framing::{AtEnd, Fed, Malformed};
-use crate::http2::{Ended, Requests, Session, Writer, places};
+use crate::http2::{Ended, Requests, Session, places};
+use crate::request::http_2;
 use crate::tally::Failure;
 use crate::worker::Source;
 use record::LoadPlan;
 use record::protocol::Protocol as Spoken;
-
-/// The requests of a plan, as HTTP/2 has them.
-pub(crate) fn requests(plan: &LoadPlan) -> Requests {
-    let paths = plan.targets.iter().map(|target| target.path.as_str());
-    Requests::new(&plan.method, scheme(plan), &plan.host, &plan.headers, paths, &plan.body)
-}
-
-/// Writes out the requests of a log.
-pub(crate) fn writer(plan: &LoadPlan) -> Writer {
-    Writer::new(scheme(plan), &plan.host, &plan.headers)
-}
-
-fn scheme(plan: &LoadPlan) -> &'static str {
-    if plan.clients.tls.is_some() { "https" } else { "http" }
-}
 
 pub(crate) struct Http2 {
     requests: Requests,
@@ -46,7 +32,7 @@ impl Http2 {
         let is_grpc = matches!(plan.protocol, Spoken::Grpc(_));
         let depth = plan.protocol.pipeline();
         Http2 {
-            requests: requests(plan),
+            requests: http_2(plan),
             depth: depth as usize,
             places: places(depth),
             is_grpc,

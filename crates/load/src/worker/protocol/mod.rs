@@ -23,7 +23,7 @@ mod tcp;
 
 pub(crate) use connect::Connect;
 pub(crate) use http::Http1;
-pub(crate) use http2::{Http2, grpc_status, requests as http2_requests, writer as http2_writer};
+pub(crate) use http2::{Http2, grpc_status};
 pub(crate) use in_order::{InOrder, Reply, Talk};
 pub(crate) use memcached::Memcached;
 pub(crate) use redis::Redis;
