@@ -4,6 +4,7 @@
 //! that no sample disappears.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{
     IntervalLogHistogram, IntervalLogIterator, IntervalLogWriterBuilder, LogEntry, Tag,
@@ -12,6 +13,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 use std::time::Duration;
 
 /// The largest value that is distinguished: one hour.
@@ -19,6 +21,14 @@ pub const MAX_NS: u64 = 3_600_000_000_000;
 
 /// An `.hlog` may not be larger than this when it is read back: 64 MiB is far beyond what a point can write.
 const MAX_LOG_BYTES: usize = 64 << 20;
+
+/// A histogram may not be larger than this without compression: more than ten bytes for each of its counts.
+const MAX_INFLATED: usize = 4 << 20;
+/// The first word of HdrHistogram's V2 encoding, and of its compressed form.
+const PLAIN: u32 = 0x1c84_9313;
+const COMPRESSED: u32 = 0x1c84_9314;
+/// What precedes the counts.
+const HEADER_BYTES: usize = 40;
 
 /// A histogram in JSON: HdrHistogram's V2 compressed encoding in base64.
 #[derive(Serialize, Deserialize)]
@@ -231,14 +241,55 @@ fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
     let raw = BASE64_STANDARD
         .decode(encoded)
         .map_err(|error| LogError::Decode(format!("a histogram is not base64: {error}")))?;
-    let decoded: Histogram<u64> =
-        Deserializer::new().deserialize(&mut raw.as_slice()).map_err(|error| LogError::Decode(format!("{error:?}")))?;
+    let plain = inflated(&raw)?;
+    let decoded: Histogram<u64> = Deserializer::new()
+        .deserialize(&mut plain.as_slice())
+        .map_err(|error| LogError::Decode(format!("{error:?}")))?;
     let mut latency = Latency::new();
     if decoded.high() > MAX_NS.next_power_of_two() * 2 || decoded.sigfig() != 3 {
         return Err(LogError::Decode("a histogram has a range that straingauge does not write".into()));
     }
     latency.histogram.add(&decoded).map_err(|error| LogError::Decode(format!("{error:?}")))?;
     Ok(latency)
+}
+
+/// The encoding without its compression, with what the library does not check: it reserves what a header claims, up to 4 GiB, and
+/// negates any number of zeros.
+fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
+    let broken = |why: String| LogError::Decode(why);
+    let word = |bytes: &[u8], at: usize| {
+        let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+        word.map(u32::from_be_bytes).ok_or_else(|| broken("a histogram ends in its header".into()))
+    };
+    let mut plain = Vec::new();
+    if word(raw, 0)? == COMPRESSED {
+        let coded = raw.get(8..).unwrap_or_default();
+        let mut reader = ZlibDecoder::new(coded).take(MAX_INFLATED as u64 + 1);
+        reader
+            .read_to_end(&mut plain)
+            .map_err(|error| broken(format!("a histogram's compression is broken: {error}")))?;
+    } else {
+        plain.extend_from_slice(raw);
+    }
+    if plain.len() > MAX_INFLATED {
+        return Err(LogError::TooLarge(plain.len()));
+    }
+    if word(&plain, 0)? != PLAIN {
+        return Err(broken("a histogram is not in HdrHistogram's V2 encoding".into()));
+    }
+    let (claimed, there) = (word(&plain, 4)?, plain.len().saturating_sub(HEADER_BYTES));
+    if claimed as usize > there {
+        return Err(broken(format!("a histogram claims {claimed} bytes of counts, and has {there}")));
+    }
+    // Numbers of seven bits a byte, the ninth of eight. All ones stand for as many zeros as cannot be negated.
+    let mut ones = 0;
+    for byte in plain.iter().skip(HEADER_BYTES) {
+        ones = if *byte == 0xff { ones + 1 } else { 0 };
+        if ones == 9 {
+            return Err(broken("a histogram has more zeros than can be counted".into()));
+        }
+    }
+    Ok(plain)
 }
 
 #[cfg(test)]
@@ -283,6 +334,39 @@ mod tests {
         assert_eq!(Latency::from_base64(&latency.to_base64().unwrap(), latency.clamped()).unwrap(), latency);
         let empty = Latency::new();
         assert_eq!(Latency::from_base64(&empty.to_base64().unwrap(), 0).unwrap().len(), 0);
+    }
+
+    /// A histogram whose header claims so many bytes of counts, and what follows it, with its checks of compression in order.
+    fn made(claimed: u32, counts: &[u8]) -> String {
+        use std::io::Write;
+        let mut plain = Vec::new();
+        for word in [PLAIN, claimed, 0, 3] {
+            plain.extend(word.to_be_bytes());
+        }
+        plain.extend([1, MAX_NS].iter().flat_map(|bound| bound.to_be_bytes()));
+        plain.extend(1f64.to_be_bytes());
+        plain.extend(counts);
+        let mut coder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        coder.write_all(&plain).unwrap();
+        let coded = coder.finish().unwrap();
+        let mut raw = COMPRESSED.to_be_bytes().to_vec();
+        raw.extend((coded.len() as u32).to_be_bytes());
+        raw.extend(coded);
+        BASE64_STANDARD.encode(raw)
+    }
+
+    #[test]
+    fn what_a_header_claims_reserves_no_memory_and_no_number_overflows() {
+        let of = |claimed: u32, counts: &[u8]| Latency::from_base64(&made(claimed, counts), 0);
+        // One value of 5 ns and one of 7, after five and one zeros.
+        assert_eq!(of(4, &[9, 2, 1, 2]).unwrap().len(), 2);
+        assert!(of(u32::MAX, &[9, 2]).unwrap_err().to_string().contains("claims 4294967295 bytes"));
+        // As many zeros as no number can count.
+        let most = [0xff; 9];
+        assert!(of(9, &most).unwrap_err().to_string().contains("zeros"));
+        assert!(of(3, &[0xff; 3]).is_err(), "a number that breaks off");
+        let bomb = vec![0; MAX_INFLATED + 1];
+        assert!(matches!(of(1 << 20, &bomb), Err(LogError::TooLarge(_))));
     }
 
     #[test]
