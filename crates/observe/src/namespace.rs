@@ -17,6 +17,7 @@ pub fn in_namespace_of<T: Send>(pid: Option<u32>, open: impl FnOnce() -> T + Sen
     {
         return Ok(open());
     }
+    record::fault::step().map_err(refused)?;
     let namespace = File::open(path).map_err(refused)?;
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()

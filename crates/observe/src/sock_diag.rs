@@ -201,6 +201,7 @@ pub(crate) fn socket() -> rustix::io::Result<OwnedFd> {
 impl DiagSocket {
     /// Opens the socket. Needs no privilege.
     pub fn connect() -> io::Result<Self> {
+        record::fault::step()?;
         let socket = socket()?;
         Ok(DiagSocket { socket, buffer: vec![0; BUFFER_BYTES], sequence: 0, is_old_interface_refused: false })
     }

@@ -94,6 +94,7 @@ impl TimeWaitSockets {
     }
 
     fn end(&mut self, body: &[u8; 56]) -> io::Result<()> {
+        record::fault::step()?;
         let message = Message { kind: SOCK_DESTROY, sequence: 2, body }.bytes(libc::NLM_F_ACK);
         rustix::net::send(&self.socket, &message, SendFlags::empty())?;
         let mut buffer = [0; 4096];

@@ -15,6 +15,8 @@ mod counts;
 mod disk;
 #[path = "exact/mod.rs"]
 mod exact;
+#[path = "watch/failing_steps.rs"]
+mod failing_steps;
 #[path = "watch/faults.rs"]
 mod faults;
 #[path = "watch/guest.rs"]

@@ -11,17 +11,26 @@ pub const VARIABLE: &str = "STRAINGAUGE_FAULT";
 /// The error of a step that fails on purpose: one that no room treats in a particular way.
 pub const ERROR: i32 = libc::EIO;
 
+/// Steps so far, where a fault was asked for.
+#[cfg(any(test, feature = "faults"))]
+static STEPS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// How many steps were made so far, where a fault was asked for: number 0 is none.
+#[cfg(any(test, feature = "faults"))]
+pub fn steps() -> u64 {
+    STEPS.load(std::sync::atomic::Ordering::Relaxed)
+}
+
 /// A step is about to be made. An error means that it is not to be made, as if the kernel had refused it.
 #[cfg(any(test, feature = "faults"))]
 pub fn step() -> io::Result<()> {
     use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::Ordering;
     static WANTED: LazyLock<Option<(bool, u64)>> = LazyLock::new(|| {
         let text = std::env::var(VARIABLE).ok()?;
         let (how, number) = text.split_once(':')?;
         Some((how == "kill", number.parse().ok()?))
     });
-    static STEPS: AtomicU64 = AtomicU64::new(0);
     let Some((is_kill, wanted)) = *WANTED else { return Ok(()) };
     if STEPS.fetch_add(1, Ordering::Relaxed) + 1 != wanted {
         return Ok(());

@@ -111,6 +111,7 @@ pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> 
     /// libbpf has one receiver of messages for the whole process.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     static LOG: Mutex<String> = Mutex::new(String::new());
+    record::fault::step().map_err(Error::from)?;
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
@@ -142,6 +143,7 @@ pub fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, Refusal> {
 /// A map in this process's memory, of `len` values; 0 = all of them.
 pub fn mapped<T: Shared>(object: &Object, name: &str, len: usize) -> Result<Mapped<T>, Refusal> {
     use std::os::fd::AsFd;
+    record::fault::step().map_err(Error::from)?;
     let map = map(object, name)?;
     if map.value_size() as usize != size_of::<T>() {
         return Err(Refusal::missing(name));

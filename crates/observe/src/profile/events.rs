@@ -68,6 +68,7 @@ pub struct Event(OwnedFd);
 impl Event {
     /// Opens the event for all code that runs on `cpu`.
     pub fn open(kind: EventKind, cpu: usize) -> io::Result<Event> {
+        record::fault::step()?;
         const TIMES: u64 = 3; // PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING
         const DISABLED: u64 = 1;
         let attributes = Attributes {

@@ -86,14 +86,15 @@ fn inside() {
         return;
     }
     println!();
-    // The second way of the hooks includes the first.
+    // The second way of the hooks includes the first, and time is added at the places of this machine's kernel by a test of its own.
     let is_long = std::env::var_os(LONG).is_some();
     let claims = [
         !is_long
             || holds("requests, bytes and states are counted", || older_kernel::counts_every_request(Mode::Counts)),
         holds("every request has its phases", || older_kernel::counts_every_request(Mode::Exact)),
         holds("layers by samples and by hooks agree", exact::inside::charges_every_layer),
-        holds("time can be added at every place", || assert!(slow_places::adds_time_at_every_place().is_none())),
+        !is_long
+            || holds("time can be added at every place", || assert!(slow_places::adds_time_at_every_place().is_none())),
     ];
     assert!(claims.iter().all(|holds| *holds));
     println!("{DONE}");
