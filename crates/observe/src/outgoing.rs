@@ -5,6 +5,7 @@ use crate::proc_text::parse_socket_link;
 use crate::sock_diag::UnixSocket;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 use std::{fs, io};
 
 /// Limits: processes whose descriptors are read, descriptors of each, and addresses kept of other connections.
@@ -30,9 +31,26 @@ pub struct Outgoing {
     pub here: BTreeMap<String, Vec<u64>>,
 }
 
+/// Descriptors are listed first, connections then. Where more time passes between, connections may have been opened meanwhile, and it is
+/// done again, so often at most.
+const SOON: Duration = Duration::from_millis(10);
+const MAX_TRIES: usize = 3;
+
 /// The connections of these processes that end neither at the served port nor at another where they listen; `None` if they
 /// cannot be read.
 pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
+    let mut tries = (0..MAX_TRIES).map_while(|_| read_once(members, port));
+    let mut last = tries.next()?;
+    while last.1 > SOON
+        && let Some(next) = tries.next()
+    {
+        last = next;
+    }
+    Some(last.0)
+}
+
+/// The same once, and how long after the listing of descriptors the connections were known.
+fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, Duration)> {
     let first = members.first()?;
     let mut inodes = HashSet::new();
     let mut may_read = false;
@@ -45,6 +63,7 @@ pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     if !may_read {
         return None;
     }
+    let listed = Instant::now();
     let (mut own_ports, mut own) = (HashSet::new(), Vec::new());
     let (mut others, mut listeners) = (HashMap::<_, Vec<u64>>::new(), HashMap::new());
     let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
@@ -76,7 +95,8 @@ pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
         counts.insert(name, count);
     }
     let most = counts.iter().max_by_key(|(_, count)| **count).map(|(remote, _)| remote.clone());
-    Some(Outgoing { established: counts.values().sum::<u64>() + unix.waiting, most, here })
+    let established = counts.values().sum::<u64>() + unix.waiting;
+    Some((Outgoing { established, most, here }, listed.elapsed()))
 }
 
 /// Connections to Unix sockets of other processes.

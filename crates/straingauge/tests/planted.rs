@@ -237,10 +237,8 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
     for point in strained {
         let figure = |name: &str| point["figures"][name]["value"].as_f64();
         // All that are in flight, those that wait to be accepted included, but for what is between two requests. Beside other work a
-        // window may be over before the first reading.
-        let Some(outgoing) = figure("server.outgoing_connections") else { continue };
-        assert!(outgoing > 4.0, "{point:#}");
-        is_counted = true;
+        // window may be over before the first reading, and all connections be others since their descriptors were listed.
+        is_counted |= figure("server.outgoing_connections") > Some(4.0);
         // The listener is found by its path, outside of the namespace of the server.
         is_seen |= figure("backend.cpus_used") > Some(0.0);
     }

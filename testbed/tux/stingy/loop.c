@@ -26,13 +26,13 @@ static struct tux_request *request_of(struct stingy_task *task) {
     return (struct tux_request *)((char *)task - offsetof(struct tux_request, loop.task));
 }
 
-#define ATOMS(DO)                                                                                      \
-    DO(parse_request)                                                                                  \
-    DO(http_lookup_vhost)                                                                              \
-    DO(http_process_message)                                                                           \
-    DO(http_dirlist_head)                                                                              \
-    DO(list_directory) DO(http_dirlist_tail) DO(http_send_header) DO(http_send_body) DO(flush_request) \
-        DO(linger_request)
+#define ATOMS(DO)            \
+    DO(parse_request)        \
+    DO(http_lookup_vhost)    \
+    DO(http_process_message) \
+    DO(http_dirlist_head)    \
+    DO(list_directory)       \
+    DO(http_dirlist_tail) DO(http_send_header) DO(http_send_body) DO(flush_request) DO(linger_request)
 #define STAGE(atom)                                                   \
     static void run_##atom(struct stingy_task *task, void *context) { \
         (void)context;                                                \

@@ -15,8 +15,8 @@
  *     stingy_loop_next    answered: the request's memory is given back, the connection stays
  *     stingy_loop_close   the connection is closed
  *
- * Before it waits, or is done with input left, a stage reads until it gets less than it asked for, or EAGAIN: descriptors
- * are watched edge-triggered (stingy/gate.h). One loop belongs to one thread. */
+ * Before it waits, or is done with input left, a stage reads until it gets less than it asked for, or EAGAIN:
+ * descriptors are watched edge-triggered (stingy/gate.h). One loop belongs to one thread. */
 #ifndef STINGY_LOOP_H
 #define STINGY_LOOP_H
 
@@ -43,8 +43,8 @@ struct stingy_loop_config {
     struct stingy_request *(*begin)(void *context, int fd);
     /* Gives a request's memory back. The connection is the loop's to close. */
     void (*end)(void *context, struct stingy_request *request);
-    /* Moves a request that waits for its client out of the slab (stingy_evict); where it lies then. NULL: it cannot be moved.
-     * May be NULL itself. */
+    /* Moves a request that waits for its client out of the slab (stingy_evict); where it lies then. NULL: it cannot be
+     * moved. May be NULL itself. */
     struct stingy_request *(*move)(void *context, struct stingy_request *request);
     /* An event of a descriptor that the server has added to stingy_loop_epoll. May be NULL. */
     void (*event)(void *context, const struct epoll_event *event);
@@ -56,9 +56,10 @@ struct stingy_loop_config {
     uint32_t most_requests;    /* at once; 0: as many as there is room for */
     uint32_t most_connections; /* 0: 1,000,000 */
     uint32_t resume_room;      /* with so much room the listener is watched again; 0: 1 */
-    uint32_t idle_ms, waiting_ms; /* a connection between requests, and a request for its client, lasts so long; 0: 15,000 */
-    size_t request_offset;        /* of the stingy_request in the server's request */
-    size_t prefetch_bytes;        /* of the server's request, from its beginning; 0: none */
+    uint32_t idle_ms,
+        waiting_ms;        /* a connection between requests, and a request for its client, lasts so long; 0: 15,000 */
+    size_t request_offset; /* of the stingy_request in the server's request */
+    size_t prefetch_bytes; /* of the server's request, from its beginning; 0: none */
 };
 
 struct stingy_loop;
@@ -67,8 +68,8 @@ struct stingy_loop;
 struct stingy_loop *stingy_loop_new(const struct stingy_loop_config *config);
 /* Ends all requests and closes all connections; not the listener. */
 void stingy_loop_delete(struct stingy_loop *loop);
-/* Serves until `is_ended`, which it looks at twice a second at least and after each signal. Runs on the part of the slab that
- * the map keeps for the stack, if any. */
+/* Serves until `is_ended`, which it looks at twice a second at least and after each signal. Runs on the part of the
+ * slab that the map keeps for the stack, if any. */
 void stingy_loop_run(struct stingy_loop *loop, const volatile sig_atomic_t *is_ended);
 
 /* What a stage ends with. Afterwards the request is the loop's. */

@@ -2,7 +2,8 @@
  *
  * usage: lines [PORT] [MOST_REQUESTS]
  *
- * It allocates with malloc, so there is no room to keep within; MOST_REQUESTS stands for it. With a map that stingygen has made,
+ * It allocates with malloc, so there is no room to keep within; MOST_REQUESTS stands for it. With a map that stingygen
+ * has made,
  * `.room = stingy_room, .admission_stage = STINGY_STAGE_read_line` does that. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -63,7 +64,8 @@ static void send_answer(struct stingy_task *task, void *context) {
     (void)context;
     struct request *request = (struct request *)task;
     while (request->sent < request->answered) {
-        ssize_t sent = send(request->loop.fd, request->answer + request->sent, request->answered - request->sent, MSG_NOSIGNAL);
+        ssize_t sent =
+            send(request->loop.fd, request->answer + request->sent, request->answered - request->sent, MSG_NOSIGNAL);
         if (sent < 0 && errno == EAGAIN)
             return stingy_loop_wait(loop, &request->loop, SEND_ANSWER);
         if (sent < 0)
@@ -112,10 +114,15 @@ int main(int count, char **arguments) {
     }
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_signal}, NULL);
     sigaction(SIGINT, &(struct sigaction){.sa_handler = on_signal}, NULL);
-    loop = stingy_loop_new(&(struct stingy_loop_config){
-        .listener = listener, .stages = stages, .stage_count = STAGES, .begin = begin, .end = end,
-        .most_requests = count > 2 ? (uint32_t)strtoul(arguments[2], NULL, 10) : 0,
-        .request_offset = offsetof(struct request, loop), .prefetch_bytes = 256});
+    loop = stingy_loop_new(
+        &(struct stingy_loop_config){.listener = listener,
+                                     .stages = stages,
+                                     .stage_count = STAGES,
+                                     .begin = begin,
+                                     .end = end,
+                                     .most_requests = count > 2 ? (uint32_t)strtoul(arguments[2], NULL, 10) : 0,
+                                     .request_offset = offsetof(struct request, loop),
+                                     .prefetch_bytes = 256});
     if (!loop) {
         perror("lines");
         return 1;
@@ -126,7 +133,8 @@ int main(int count, char **arguments) {
     fflush(stdout);
     stingy_loop_run(loop, &is_ended);
     struct stingy_gate_stats gate = stingy_loop_gate_stats(loop);
-    fprintf(stderr, "%llu connections, %llu requests\n", (unsigned long long)gate.accepted, (unsigned long long)gate.bound);
+    fprintf(stderr, "%llu connections, %llu requests\n", (unsigned long long)gate.accepted,
+            (unsigned long long)gate.bound);
     stingy_loop_delete(loop);
     return 0;
 }

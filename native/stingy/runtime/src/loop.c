@@ -31,8 +31,9 @@ static uint64_t clock_ms(void) {
 static uint32_t admits(void *context) {
     const struct stingy_loop *loop = context;
     const struct stingy_loop_config *config = &loop->config;
-    uint32_t room = config->room && config->admission_stage != STINGY_NO_STAGE ? config->room(config->admission_stage) : UINT32_MAX;
-    uint32_t most = config->most_requests == 0              ? UINT32_MAX
+    uint32_t room =
+        config->room && config->admission_stage != STINGY_NO_STAGE ? config->room(config->admission_stage) : UINT32_MAX;
+    uint32_t most = config->most_requests == 0               ? UINT32_MAX
                     : config->most_requests > loop->requests ? config->most_requests - loop->requests
                                                              : 0;
     return room < most ? room : most;
@@ -55,7 +56,8 @@ static bool has_place(struct stingy_loop *loop, uint32_t fd) {
 
 static bool bind_request(void *context, int fd) {
     struct stingy_loop *loop = context;
-    struct stingy_request *request = has_place(loop, (uint32_t)fd) ? loop->config.begin(loop->config.context, fd) : NULL;
+    struct stingy_request *request =
+        has_place(loop, (uint32_t)fd) ? loop->config.begin(loop->config.context, fd) : NULL;
     if (!request)
         return false;
     stingy_task_init(&request->task);

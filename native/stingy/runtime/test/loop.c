@@ -42,7 +42,8 @@ static void read_stage(struct stingy_task *task, void *context) {
     while (!memchr(request->line, '\n', request->used)) {
         ssize_t got = recv(request->loop.fd, request->line + request->used, LONGEST - request->used, 0);
         if (got < 0 && errno == EAGAIN)
-            return request->used > 0 ? stingy_loop_wait(loop, &request->loop, READ) : stingy_loop_next(loop, &request->loop, false);
+            return request->used > 0 ? stingy_loop_wait(loop, &request->loop, READ)
+                                     : stingy_loop_next(loop, &request->loop, false);
         if (got <= 0)
             return stingy_loop_close(loop, &request->loop);
         request->used += (size_t)got;
@@ -260,7 +261,8 @@ static void events_of_the_servers_own_descriptors_are_handed_to_it(void) {
 static void what_is_no_configuration_is_refused(void) {
     CHECK(stingy_loop_new(NULL) == NULL && errno == EINVAL);
     CHECK(stingy_loop_new(&(struct stingy_loop_config){.begin = begin}) == NULL && errno == EINVAL);
-    struct stingy_loop_config no_listener = {.listener = 1000000, .stages = stages, .stage_count = STAGES, .begin = begin, .end = end};
+    struct stingy_loop_config no_listener = {
+        .listener = 1000000, .stages = stages, .stage_count = STAGES, .begin = begin, .end = end};
     CHECK(stingy_loop_new(&no_listener) == NULL && errno == EBADF);
     stingy_loop_delete(NULL);
 }
