@@ -1,9 +1,10 @@
 /* The gate; see stingy/gate.h. */
 #define _GNU_SOURCE
+#include "by_fd.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <stingy/gate.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -132,17 +133,10 @@ void stingy_gate_delete(struct stingy_gate *gate) {
 bool stingy_gate_adopt(struct stingy_gate *gate, int fd, uint64_t now_ms) {
     if (fd < 0 || connections(gate) >= gate->config.most_connections)
         return false;
-    if ((uint32_t)fd >= gate->size) {
-        uint32_t size = gate->size ? gate->size : 256;
-        while (size <= (uint32_t)fd)
-            size *= 2;
-        struct record *larger = realloc(gate->records, size * sizeof *larger);
-        if (!larger)
-            return false;
-        memset(larger + gate->size, 0, (size - gate->size) * sizeof *larger);
-        gate->records = larger;
-        gate->size = size;
-    }
+    struct record *records = with_place_for(gate->records, &gate->size, (uint32_t)fd, sizeof *records);
+    if (!records)
+        return false;
+    gate->records = records;
     struct epoll_event event = {.events = ALL_EVENTS, .data.fd = fd};
     if (gate->records[fd].state != NONE || epoll_ctl(gate->config.epoll, EPOLL_CTL_ADD, fd, &event) != 0)
         return false;

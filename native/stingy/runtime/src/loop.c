@@ -1,10 +1,11 @@
 /* The loop; see stingy/loop.h. */
 #define _GNU_SOURCE
+#include "by_fd.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <stingy/loop.h>
 #include <stingy/runtime.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,18 +41,10 @@ static uint32_t admits(void *context) {
 }
 
 static bool has_place(struct stingy_loop *loop, uint32_t fd) {
-    if (fd < loop->size)
-        return true;
-    uint32_t size = loop->size ? loop->size : 256;
-    while (size <= fd)
-        size *= 2;
-    struct stingy_request **larger = realloc(loop->request_of, size * sizeof(struct stingy_request *));
-    if (!larger)
-        return false;
-    memset(larger + loop->size, 0, (size - loop->size) * sizeof *larger);
-    loop->request_of = larger;
-    loop->size = size;
-    return true;
+    struct stingy_request **table = with_place_for(loop->request_of, &loop->size, fd, sizeof *table);
+    if (table)
+        loop->request_of = table;
+    return table != NULL;
 }
 
 static bool bind_request(void *context, int fd) {

@@ -1,0 +1,25 @@
+/* Tables whose index is a descriptor. */
+#ifndef BY_FD_H
+#define BY_FD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Makes place for `fd` in a table of `size` entries of `each` bytes; new ones are zero. NULL: no memory, nothing changed. */
+static inline void *with_place_for(void *table, uint32_t *size, uint32_t fd, size_t each) {
+    uint32_t larger = *size ? *size : 256;
+    if (fd < *size)
+        return table;
+    while (larger <= fd)
+        larger *= 2;
+    char *grown = realloc(table, larger * each);
+    if (!grown)
+        return NULL;
+    memset(grown + *size * each, 0, (larger - *size) * each);
+    *size = larger;
+    return grown;
+}
+
+#endif
