@@ -1,11 +1,12 @@
 //! Connections of the server to other servers: its backends, which it may wait for.
 
+use crate::cpu_clock;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
 use crate::sock_diag::UnixSocket;
+use record::time::monotonic_ns;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 use std::{fs, io};
 
 /// Limits: processes whose descriptors are read, descriptors of each, and addresses kept of other connections.
@@ -31,26 +32,20 @@ pub struct Outgoing {
     pub here: BTreeMap<String, Vec<u64>>,
 }
 
-/// Descriptors are listed first, connections then. Where more time passes between, connections may have been opened meanwhile, and it is
-/// done again, so often at most.
-const SOON: Duration = Duration::from_millis(10);
-const MAX_TRIES: usize = 3;
+/// Descriptors are listed first, connections then. Where this thread has waited longer for its CPU between, connections may have been
+/// opened meanwhile, and it is done again.
+const SOON_NS: u64 = 10_000_000;
 
 /// The connections of these processes that end neither at the served port nor at another where they listen; `None` if they
 /// cannot be read.
 pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
-    let mut tries = (0..MAX_TRIES).map_while(|_| read_once(members, port));
-    let mut last = tries.next()?;
-    while last.1 > SOON
-        && let Some(next) = tries.next()
-    {
-        last = next;
-    }
-    Some(last.0)
+    let (found, waited_ns) = read_once(members, port)?;
+    let again = (waited_ns > SOON_NS).then(|| read_once(members, port)).flatten();
+    Some(again.map_or(found, |(again, _)| again))
 }
 
-/// The same once, and how long after the listing of descriptors the connections were known.
-fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, Duration)> {
+/// The same once, and how long it waited for its CPU after the listing of descriptors.
+fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let first = members.first()?;
     let mut inodes = HashSet::new();
     let mut may_read = false;
@@ -63,7 +58,8 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, Duration)> {
     if !may_read {
         return None;
     }
-    let listed = Instant::now();
+    let waiting_ns = || monotonic_ns().saturating_sub(cpu_clock::of_this_thread());
+    let waited_before_ns = waiting_ns();
     let (mut own_ports, mut own) = (HashSet::new(), Vec::new());
     let (mut others, mut listeners) = (HashMap::<_, Vec<u64>>::new(), HashMap::new());
     let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
@@ -96,7 +92,7 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, Duration)> {
     }
     let most = counts.iter().max_by_key(|(_, count)| **count).map(|(remote, _)| remote.clone());
     let established = counts.values().sum::<u64>() + unix.waiting;
-    Some((Outgoing { established, most, here }, listed.elapsed()))
+    Some((Outgoing { established, most, here }, waiting_ns().saturating_sub(waited_before_ns)))
 }
 
 /// Connections to Unix sockets of other processes.
