@@ -29,7 +29,7 @@ test: ## install what the tests need, run every suite, sum up
 	@.ci/suites test
 
 test-long: ## what takes long by nature: soaks, sanitizer builds of everything, many repeats
-	@setup/install test
+	@setup/install test-long
 	@.ci/suites long
 
 test-native: ## the C and C++ rooms only

@@ -26,7 +26,7 @@ def unpacked(name: str, release: str, where: str, packages: list[str]) -> str | 
     if root.is_dir():
         return None
     if shutil.which("debootstrap") is None:
-        return "debootstrap is not installed (setup/install test)"
+        return "debootstrap is not installed (setup/install test-long)"
     KEPT.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(part, ignore_errors=True)
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", release, str(part), where]

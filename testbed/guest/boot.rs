@@ -4,6 +4,9 @@
 //! The kernel package need not be installed: STRAINGAUGE_GUEST_KERNEL may name the folder that
 //! `dpkg -x linux-image-*-amd64_*.deb FOLDER` made. The guest's clock counts instructions and jumps over idle time, so what
 //! happens in it does not depend on how busy this machine is.
+//!
+//! STRAINGAUGE_GUEST_PROGRAM names the same tests as a static program for arm64: they run in a machine with that processor. The
+//! folder of the kernel then has its busybox, too (testbed/arm64).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,14 +42,54 @@ pub struct Guest {
     pub limit: Duration,
 }
 
+/// The emulated machine and what it runs.
+struct Machine {
+    qemu: &'static str,
+    package: &'static str,
+    options: &'static [&'static str],
+    console: &'static str,
+    busybox: Option<PathBuf>,
+    program: PathBuf,
+}
+
+fn machine() -> Machine {
+    match std::env::var_os("STRAINGAUGE_GUEST_PROGRAM") {
+        None => Machine {
+            qemu: "qemu-system-x86_64",
+            package: "qemu-system-x86",
+            options: &["-cpu", "max"],
+            console: "ttyS0",
+            busybox: tool("busybox"),
+            program: std::env::current_exe().expect("it runs"),
+        },
+        Some(program) => Machine {
+            qemu: "qemu-system-aarch64",
+            package: "qemu-system-arm",
+            options: &["-machine", "virt", "-cpu", "cortex-a72"],
+            console: "ttyAMA0",
+            // Debian 13 and later have /usr/bin only.
+            busybox: ["bin/busybox", "usr/bin/busybox"]
+                .map(|file| kernels().join(file))
+                .into_iter()
+                .find(|file| file.is_file()),
+            program: program.into(),
+        },
+    }
+}
+
 struct Kernel {
     image: PathBuf,
     modules: PathBuf,
 }
 
-/// A kernel with the modules: the unpacked one, or an installed one where none is named.
+/// The folder of an unpacked kernel, or that of the installed ones where none is named.
+fn kernels() -> PathBuf {
+    std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map_or("/".into(), PathBuf::from)
+}
+
+/// A kernel with the modules.
 fn kernel(needed: &[&str]) -> Option<Kernel> {
-    let root = std::env::var_os("STRAINGAUGE_GUEST_KERNEL").map_or("/".into(), PathBuf::from);
+    let root = kernels();
     for entry in fs::read_dir(root.join("boot")).ok()?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(version) = name.strip_prefix("vmlinuz-") else { continue };
@@ -78,16 +121,15 @@ fn put(root: &Path, from: &Path, to: &str) {
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).expect("our own file");
 }
 
-/// Busybox, the modules, this program and the libraries that the loader finds for both; packed.
-fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, guest: &Guest) -> PathBuf {
+/// Busybox, the modules, the machine's program and the libraries that the loader finds for both; packed.
+fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, program: &Path, guest: &Guest) -> PathBuf {
     let root = folder.join("root");
     for name in ["proc", "sys", "dev", "run", "tmp"] {
         fs::create_dir_all(root.join(name)).expect("our own folder");
     }
-    let program = std::env::current_exe().expect("it runs");
     put(&root, busybox, "bin/busybox");
-    put(&root, &program, "test");
-    for program in [&program, busybox] {
+    put(&root, program, "test");
+    for program in [program, busybox] {
         let output = Command::new("ldd").arg(program).output().expect("ldd runs");
         for library in String::from_utf8_lossy(&output.stdout).split_whitespace().filter(|word| word.starts_with('/')) {
             put(&root, Path::new(library), library);
@@ -115,8 +157,8 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, guest: &Guest)
     fs::write(root.join("init"), script).expect("our own file");
     let image = folder.join("initramfs");
     let packed = Command::new("sh")
-        .args(["-c", "cd \"$1\" && find . -print0 | \"$2\" cpio -0 -o -H newc > \"$3\" 2>/dev/null", "sh"])
-        .args([root.as_path(), busybox, image.as_path()])
+        .args(["-c", "cd \"$1\" && find . -print0 | busybox cpio -0 -o -H newc > \"$2\" 2>/dev/null", "sh"])
+        .args([root.as_path(), image.as_path()])
         .status()
         .expect("sh runs");
     assert!(packed.success(), "the initramfs could not be packed");
@@ -133,11 +175,12 @@ pub fn run(asked: &Guest) -> Vec<String> {
     if !cfg!(target_arch = "x86_64") {
         return skip("the guest is an x86-64 machine");
     }
-    let Some(qemu) = tool("qemu-system-x86_64") else {
-        return skip("qemu-system-x86_64 is not installed (apt-get install qemu-system-x86)");
+    let machine = machine();
+    let Some(qemu) = tool(machine.qemu) else {
+        return skip(&format!("{} is not installed (apt-get install {})", machine.qemu, machine.package));
     };
-    let Some(busybox) = tool("busybox") else {
-        return skip("busybox is not installed (apt-get install busybox-static)");
+    let (Some(_), Some(busybox)) = (tool("busybox"), machine.busybox) else {
+        return skip("busybox is not there (apt-get install busybox-static)");
     };
     let Some(kernel) = kernel(asked.modules) else {
         return skip(&format!(
@@ -146,13 +189,17 @@ pub fn run(asked: &Guest) -> Vec<String> {
         ));
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let image = make_initramfs(folder.path(), &kernel, &busybox, asked);
+    let image = make_initramfs(folder.path(), &kernel, &busybox, &machine.program, asked);
     let console = folder.path().join("console");
     let mut guest = Command::new(qemu)
-        .args(["-accel", "tcg,thread=single", "-cpu", "max", "-m", &asked.memory_mib.to_string()])
+        .args(machine.options)
+        .args(["-accel", "tcg,thread=single", "-m", &asked.memory_mib.to_string()])
         .args(["-icount", &format!("shift={},sleep=off", asked.instruction_shift)])
         .args(["-display", "none", "-no-reboot", "-nodefaults", "-append"])
-        .arg(format!("console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests {}", asked.parameters))
+        .arg(format!(
+            "console={} quiet panic=-1 mitigations=off cryptomgr.notests {}",
+            machine.console, asked.parameters
+        ))
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         .arg("-kernel")

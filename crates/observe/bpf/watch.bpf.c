@@ -170,9 +170,10 @@ int BPF_PROG(on_copied, struct sock *sk) {
     return 0;
 }
 
-static __always_inline void sent(struct sock *sk, __u32 bytes) {
+/* `sk` of a probe is a number to the verifier, so that what it points at is copied. */
+static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
+    __u32 hash = is_probed ? BPF_CORE_READ(sk, __sk_common.skc_hash) : sk->__sk_common.skc_hash;
     struct task_struct *t;
-    struct tcp_sock *tp;
     struct request *r;
     struct thread *c;
     __u32 slot = 0;
@@ -181,15 +182,22 @@ static __always_inline void sent(struct sock *sk, __u32 bytes) {
     if (!control.window)
         return;
     /* Only known connections, which belong to this namespace. */
-    r = find((__u64)sk, sk->__sk_common.skc_hash, &slot);
+    r = find((__u64)sk, hash, &slot);
     if (!r || !has_phases(r))
         return;
-    tp = bpf_skc_to_tcp_sock(sk);
     t = bpf_get_current_task_btf();
     c = thread_of(t->pid);
-    if (!tp || !c)
+    if (!c)
         return;
-    now_ns = tp->tcp_clock_cache;
+    if (is_probed) {
+        now_ns = BPF_CORE_READ((struct tcp_sock *)sk, tcp_clock_cache);
+    } else {
+        struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+        if (!tp)
+            return;
+        now_ns = tp->tcp_clock_cache;
+    }
     if (r->phase == PHASE_LOG) {
         r->phase = PHASE_PROCESS;
         r->end_ns = 0;
@@ -208,7 +216,7 @@ SEC("?tp_btf/sock_send_length")
 int BPF_PROG(on_send, struct sock *sk, int bytes, int flags) {
     RAN(sends);
     if (sk->__sk_common.skc_num == options.port && bytes > 0)
-        sent(sk, bytes);
+        sent(sk, 0, bytes);
     return 0;
 }
 
@@ -216,7 +224,7 @@ SEC("?fexit/tcp_sendmsg")
 int BPF_PROG(on_sendmsg, struct sock *sk, void *message, unsigned long size, int bytes) {
     RAN(sends);
     if (sk->__sk_common.skc_num == options.port && bytes > 0)
-        sent(sk, bytes);
+        sent(sk, 0, bytes);
     return 0;
 }
 
@@ -224,9 +232,72 @@ SEC("?fexit/tcp_sendpage")
 int BPF_PROG(on_sendpage, struct sock *sk, void *page, int offset, unsigned long size, int flags, int bytes) {
     RAN(sends);
     if (sk->__sk_common.skc_num == options.port && bytes > 0)
-        sent(sk, bytes);
+        sent(sk, 0, bytes);
     return 0;
 }
+
+/* Where functions cannot be hooked (arm64 before Linux 6.4): probes at their begin and their return, which does not
+ * know the socket any more. */
+#if defined(__TARGET_ARCH_x86)
+#define FIRST_ARGUMENT 14
+#define RETURNED 10
+#elif defined(__TARGET_ARCH_arm64)
+#define FIRST_ARGUMENT 0
+#define RETURNED 0
+#endif
+
+#ifdef RETURNED
+/* Threads in a send, by number. */
+struct sending {
+    __u64 sk;
+    __u64 pid;
+};
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, THREADS); /* set by the reader: 1 where nothing is probed */
+    __type(key, __u32);
+    __type(value, struct sending);
+} sending SEC(".maps");
+
+static __always_inline int send_begins(const __u64 *registers) {
+    __u32 pid = bpf_get_current_pid_tgid(), i = pid & (THREADS - 1);
+    struct sock *sk = (struct sock *)registers[FIRST_ARGUMENT];
+    struct sending *s = bpf_map_lookup_elem(&sending, &i);
+
+    RAN(sends);
+    if (!s || BPF_CORE_READ(sk, __sk_common.skc_num) != options.port)
+        return 0;
+    s->sk = (__u64)sk;
+    s->pid = pid;
+    return 0;
+}
+
+static __always_inline int send_ends(const __u64 *registers) {
+    __u32 pid = bpf_get_current_pid_tgid(), i = pid & (THREADS - 1);
+    struct sending *s = bpf_map_lookup_elem(&sending, &i);
+    int bytes = registers[RETURNED];
+
+    RAN(sends);
+    if (!s || s->pid != pid)
+        return 0;
+    s->pid = 0;
+    if (bytes > 0)
+        sent((struct sock *)s->sk, 1, bytes);
+    return 0;
+}
+
+#define PROBED(function)                           \
+    SEC("?kprobe/tcp_" #function)                  \
+    int begin_##function(const __u64 *registers) { \
+        return send_begins(registers);             \
+    }                                              \
+    SEC("?kretprobe/tcp_" #function)               \
+    int end_##function(const __u64 *registers) {   \
+        return send_ends(registers);               \
+    }
+PROBED(sendmsg)
+PROBED(sendpage)
+#endif
 
 /* The log phase ends when the thread goes to sleep, at the latest. */
 SEC("?tp_btf/sched_switch")

@@ -160,7 +160,7 @@ pub fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, Ref
 /// Attaches a program at the hook of its section.
 pub fn attach(object: &Object, name: &str) -> Result<Link, Refusal> {
     let program = program(object, name)?;
-    logged(|| program.attach_trace())
+    logged(|| program.attach())
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let in_window = (median(timing) - median(away_in_window) / 2.0).max(0.0);
     Ok(EventCosts {
         receive_ns: (median(counting) - away_ns).max(0.0),
-        send_ns: in_window / 2.0,
+        send_ns: in_window / 2.0 / f64::from(hooks.runs_per_send()),
         window_receive_ns: in_window / 2.0,
         away_ns,
     })

@@ -1,9 +1,13 @@
 //! Which hooks the running kernel offers, read from its type information (BTF) before anything is loaded.
 
 use super::error::WatchError;
+use crate::bpf;
+use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
 use record::watch::counters::Source;
+
+const ON_SENDMSG: &str = "on_sendmsg";
 
 /// How reads of requests are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,10 +23,12 @@ pub enum ReceiveHook {
 pub enum SendHook {
     /// `sock_send_length` (Linux 6.3).
     Length,
-    /// Return of `tcp_sendmsg` and `tcp_sendpage`: needs a kernel whose functions can be hooked (fentry).
+    /// Return of `tcp_sendmsg` and `tcp_sendpage`.
     Return {
         /// Whether the kernel still has `tcp_sendpage` (before 6.5).
         has_sendpage: bool,
+        /// Seen by probes at their begin and return (kprobes), as the kernel's functions cannot be hooked (fentry).
+        is_probed: bool,
     },
 }
 
@@ -59,7 +65,10 @@ impl KernelHooks {
         let send = if has_event("sock_send_length") {
             SendHook::Length
         } else {
-            SendHook::Return { has_sendpage: types.type_by_name::<Func<'_>>("tcp_sendpage").is_some() }
+            SendHook::Return {
+                has_sendpage: types.type_by_name::<Func<'_>>("tcp_sendpage").is_some(),
+                is_probed: !can_hook_functions(),
+            }
         };
         Ok(KernelHooks {
             receive,
@@ -87,7 +96,8 @@ impl KernelHooks {
         };
         let sends = match self.send {
             SendHook::Length => "sends by sock_send_length",
-            SendHook::Return { .. } => "sends by the return of tcp_sendmsg",
+            SendHook::Return { is_probed: false, .. } => "sends by the return of tcp_sendmsg",
+            SendHook::Return { is_probed: true, .. } => "sends by probes at tcp_sendmsg",
         };
         let others = [
             (self.has_resets, "resets"),
@@ -127,8 +137,29 @@ impl KernelHooks {
     pub fn send_programs(&self) -> Vec<&'static str> {
         match self.send {
             SendHook::Length => vec!["on_send"],
-            SendHook::Return { has_sendpage: true } => vec!["on_sendmsg", "on_sendpage"],
-            SendHook::Return { has_sendpage: false } => vec!["on_sendmsg"],
+            SendHook::Return { has_sendpage: true, is_probed: false } => vec![ON_SENDMSG, "on_sendpage"],
+            SendHook::Return { has_sendpage: false, is_probed: false } => vec![ON_SENDMSG],
+            SendHook::Return { has_sendpage: true, is_probed: true } => {
+                vec!["begin_sendmsg", "end_sendmsg", "begin_sendpage", "end_sendpage"]
+            }
+            SendHook::Return { has_sendpage: false, is_probed: true } => vec!["begin_sendmsg", "end_sendmsg"],
         }
     }
+
+    /// How many programs see one write.
+    pub fn runs_per_send(&self) -> u32 {
+        match self.send {
+            SendHook::Return { is_probed: true, .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Whether programs can be attached to the return of a function (fexit).
+fn can_hook_functions() -> bool {
+    let only = |open: &mut OpenObject| {
+        open.progs_mut().for_each(|mut program| program.set_autoload(program.name() == ON_SENDMSG));
+        Ok(())
+    };
+    bpf::load(bpf::WATCH, only).and_then(|object| bpf::attach(&object, ON_SENDMSG)).is_ok()
 }

@@ -114,6 +114,7 @@ impl Programs {
                     "requests" => map.set_max_entries(slots)?,
                     "marks" if options.has_boundaries => map.set_max_entries(slots)?,
                     "runs" => map.set_max_entries(cpus as u32)?,
+                    "sending" if hooks.runs_per_send() == 1 => map.set_max_entries(1)?,
                     "waiting_clients" => map.set_max_entries(options.waiting_clients.max(1))?,
                     "classes" | "phases" => map.set_max_entries(rows as u32)?,
                     _ => {}

@@ -58,6 +58,7 @@ fn a_stock_kernel_is_watched_and_profiled_exactly_in_a_guest() {
 pub fn print_verified() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
     let series = release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".");
+    let series = if cfg!(target_arch = "x86_64") { series } else { format!("{series}-{}", std::env::consts::ARCH) };
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
     for program in ProgInfoIter::default() {
         // Hooks of the exact profile are numbered copies.
