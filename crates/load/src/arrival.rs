@@ -22,9 +22,10 @@ pub struct Schedule<'a> {
 }
 
 enum Gaps<'a> {
+    /// Neighbouring places of the schedule, then as many in its next round.
     Constant {
-        position: u64,
-        stride: u64,
+        next: u64,
+        share: Share,
         gap_ns: f64,
     },
     Poisson(Poisson),
@@ -62,11 +63,9 @@ impl<'a> Schedule<'a> {
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
-            Arrival::Constant => {
-                Gaps::Constant { position: u64::from(share.index), stride: u64::from(share.of), gap_ns }
-            }
+            Arrival::Constant => Gaps::Constant { next: 0, share, gap_ns },
             Arrival::Poisson | Arrival::Series | Arrival::Trace => {
-                Gaps::Poisson(Poisson::new(gap_ns * f64::from(share.of), seed, u64::from(share.index)))
+                Gaps::Poisson(Poisson::new(gap_ns / share.fraction(), seed, u64::from(share.index)))
             }
         };
         Schedule::of(gaps, start_ns, end_ns)
@@ -82,7 +81,7 @@ impl<'a> Schedule<'a> {
         times: Box<dyn Iterator<Item = u64> + Send + 'a>,
     ) -> Self {
         // A separate stream: the times were drawn from the first ones.
-        let before = Poisson::new(1e9 / rate_per_sec * f64::from(share.of), seed, 1 << 33 | u64::from(share.index));
+        let before = Poisson::new(1e9 / rate_per_sec / share.fraction(), seed, 1 << 33 | u64::from(share.index));
         Schedule::of(Gaps::Given { before: Some(before), begin_ns, times }, start_ns, end_ns)
     }
 
@@ -106,11 +105,11 @@ impl<'a> Schedule<'a> {
 
     fn compute(&mut self) -> Option<u64> {
         let offset_ns = match &mut self.gaps {
-            Gaps::Constant { position, stride, gap_ns } => {
+            Gaps::Constant { next, share, gap_ns } => {
+                let (round, place) = (*next / u64::from(share.parts), *next % u64::from(share.parts));
+                *next += 1;
                 // Multiplied, not added up: rounding must not shift the rate over a long run.
-                let offset = *position as f64 * *gap_ns;
-                *position += *stride;
-                offset
+                (round * u64::from(share.of) + u64::from(share.index) + place) as f64 * *gap_ns
             }
             Gaps::Poisson(poisson) => poisson.next_offset(),
             Gaps::Given { before, begin_ns, times } => {
@@ -159,22 +158,21 @@ mod tests {
     #[test]
     fn threads_together_keep_the_constant_gap() {
         let mut all: Vec<u64> = (0..3)
-            .flat_map(|index| Schedule::new(1000.0, Arrival::Constant, 9, Share { index, of: 3 }, 0, 1_000_000_000))
+            .flat_map(|index| Schedule::new(1000.0, Arrival::Constant, 9, Share::one(index, 3), 0, 1_000_000_000))
             .collect();
         all.sort_unstable();
         let expected: Vec<u64> = (0..1000).map(|n| n * 1_000_000).collect();
         assert_eq!(all, expected);
     }
 
-    /// Machines with different numbers of threads send the schedule that one machine would.
+    /// Unequal machines with different numbers of threads send the schedule that one machine would.
     #[test]
     fn threads_of_several_machines_keep_the_constant_gap_too() {
-        let threads = [1, 3, 2];
-        let machine = |index| Share { index, of: threads.len() as u32 };
+        let machines = Share::by_weight(&[1, 3, 2]);
         let mut all: Vec<u64> = Vec::new();
-        for (index, of) in threads.into_iter().enumerate() {
+        for (machine, of) in machines.into_iter().zip([1, 3, 2]) {
             for thread in 0..of {
-                let share = Share { index: thread, of }.within(machine(index as u32));
+                let share = Share::one(thread, of).within(machine);
                 all.extend(Schedule::new(1000.0, Arrival::Constant, 9, share, 0, 1_000_000_000));
             }
         }
@@ -209,7 +207,7 @@ mod tests {
     #[test]
     fn a_seed_repeats_and_threads_differ() {
         let make = |seed, index| -> Vec<u64> {
-            Schedule::new(100.0, Arrival::Poisson, seed, Share { index, of: 2 }, 0, 1_000_000_000).collect()
+            Schedule::new(100.0, Arrival::Poisson, seed, Share::one(index, 2), 0, 1_000_000_000).collect()
         };
         assert_eq!(make(5, 0), make(5, 0));
         assert_ne!(make(5, 0), make(5, 1));
@@ -222,7 +220,7 @@ mod tests {
             let arrival = if poisson { Arrival::Poisson } else { Arrival::Constant };
             let start = 123_456;
             let mut last = start;
-            for at in Schedule::new(rate, arrival, seed, Share { index, of: 4 }, start, start + span) {
+            for at in Schedule::new(rate, arrival, seed, Share::one(index, 4), start, start + span) {
                 prop_assert!(at >= last && at < start + span);
                 last = at;
             }

@@ -103,7 +103,7 @@ pub fn run_supplied(
         let mut handles = Vec::with_capacity(threads);
         let mut readers = Vec::new();
         for (index, live) in lives.iter().enumerate() {
-            let thread = Share { index: index as u32, of: threads as u32 };
+            let thread = Share::one(index as u32, threads as u32);
             let share = thread.within(plan.share);
             let mut feed = None;
             if plan.workload.trace.is_some()

@@ -54,7 +54,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
             Ok(stream) => {
                 let to = To { plan, address: *address, timeout, asks };
                 let stream = secured(plan, *address, stream, timeout)?;
-                let (seed, alone) = (plan.seed, Share { index: 0, of: 1 });
+                let (seed, alone) = (plan.seed, Share::one(0, 1));
                 return match &plan.protocol {
                     Protocol::Http if asks => exchange(plan, *address, stream, timeout).map(Some),
                     Protocol::Http => Ok(None),

@@ -65,6 +65,8 @@ kinds! {
     WorkerLost,
     /// The clocks of client machines could not be compared well enough for a common start.
     ClockOffset,
+    /// The parts of the client machines changed between points, as one of them could not keep up.
+    SharesMoved,
     /// Parts of a run directory could not be read and were left out.
     Unreadable,
     /// The emulated path delivered late, or differs from what was asked for.

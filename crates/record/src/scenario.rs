@@ -147,7 +147,7 @@ impl LoadPlan {
     pub fn part(&self, share: Share) -> LoadPlan {
         LoadPlan {
             connections: share.part(self.connections),
-            connect_rate_per_sec: self.connect_rate_per_sec / f64::from(share.of),
+            connect_rate_per_sec: self.connect_rate_per_sec * share.fraction(),
             share,
             ..self.clone()
         }
@@ -156,7 +156,7 @@ impl LoadPlan {
     /// The rate that this part of the load offers on average; `None` in a closed loop.
     pub fn offered_per_sec(&self) -> Option<f64> {
         match self.pace {
-            Pace::Open { rate_per_sec, .. } => Some(rate_per_sec / f64::from(self.share.of)),
+            Pace::Open { rate_per_sec, .. } => Some(rate_per_sec * self.share.fraction()),
             Pace::Closed => None,
         }
     }
@@ -438,7 +438,8 @@ mod tests {
     proptest! {
         #[test]
         fn parts_of_a_load_add_up_to_it_and_have_all_else_in_common(
-            connections in 1u64..100_000, rate_per_sec in 0.1f64..1e6, connect_rate in 0.0f64..1e5, of in 1u32..200, seed: u64,
+            connections in 1u64..100_000, rate_per_sec in 0.1f64..1e6, connect_rate in 0.0f64..1e5,
+            weights in prop::collection::vec(1u32..9, 1..100), seed: u64,
         ) {
             let whole = LoadPlan {
                 connections,
@@ -447,7 +448,7 @@ mod tests {
                 seed,
                 ..LoadPlan::simple(([127, 0, 0, 1], 80).into())
             };
-            let parts: Vec<LoadPlan> = (0..of).map(|index| whole.part(Share { index, of })).collect();
+            let parts: Vec<LoadPlan> = Share::by_weight(&weights).into_iter().map(|share| whole.part(share)).collect();
             prop_assert_eq!(parts.iter().map(|part| part.connections).sum::<u64>(), connections);
             let is_whole = |sum: f64, whole: f64| (sum - whole).abs() <= whole * 1e-9;
             prop_assert!(is_whole(parts.iter().filter_map(LoadPlan::offered_per_sec).sum(), rate_per_sec));

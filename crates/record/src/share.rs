@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One of several equal parts.
+/// One of several equal parts, or as many neighbouring ones as `parts` says: a machine that is worth two others has two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
@@ -10,6 +10,17 @@ pub struct Share {
     pub index: u32,
     /// Number of parts, at least 1.
     pub of: u32,
+    /// How many of them these are, from `index` on.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub parts: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(parts: &u32) -> bool {
+    *parts == 1
 }
 
 impl Default for Share {
@@ -20,30 +31,57 @@ impl Default for Share {
 
 impl Share {
     /// The whole.
-    pub const WHOLE: Share = Share { index: 0, of: 1 };
+    pub const WHOLE: Share = Share::one(0, 1);
+
+    /// One of `of` equal parts.
+    pub const fn one(index: u32, of: u32) -> Share {
+        Share { index, of, parts: 1 }
+    }
 
     /// Whether this is the whole.
     pub fn is_whole(&self) -> bool {
         *self == Share::WHOLE
     }
 
-    /// This part of `outer`, as a part of what `outer` is a part of: a thread's share of its machine's share. The inner
+    /// Whether there are such parts.
+    pub fn exists(&self) -> bool {
+        self.parts > 0 && self.index.checked_add(self.parts).is_some_and(|end| end <= self.of)
+    }
+
+    /// The part of the whole that this is.
+    pub fn fraction(self) -> f64 {
+        f64::from(self.parts) / f64::from(self.of.max(1))
+    }
+
+    /// This one part of `outer`, as a part of what `outer` is a part of: a thread's share of its machine's share. The inner
     /// parts hold the keys of the outer one between them, however many there are in each of the others.
     pub fn within(self, outer: Share) -> Share {
-        Share { index: outer.index + outer.of * self.index, of: outer.of * self.of }
+        debug_assert!(self.parts == 1, "threads are equal");
+        Share { index: outer.index + outer.of * self.index, of: outer.of * self.of, parts: outer.parts }
     }
 
     /// This part of `total` things: equal parts, the first ones larger by one if the total does not divide. The parts
     /// add up to the total.
     pub fn part(self, total: u64) -> u64 {
-        let (index, of) = (u64::from(self.index), u64::from(self.of.max(1)));
-        total / of + u64::from(index < total % of)
+        let (index, of, parts) = (u64::from(self.index), u64::from(self.of.max(1)), u64::from(self.parts));
+        total / of * parts + (total % of).saturating_sub(index).min(parts)
     }
 
     /// Whether this part holds the thing with this key. Every key belongs to exactly one part; of the keys below a
     /// total, as many as [`part`](Self::part) gives.
     pub fn holds(self, key: u64) -> bool {
-        key % u64::from(self.of.max(1)) == u64::from(self.index)
+        let place = key % u64::from(self.of.max(1));
+        (u64::from(self.index)..u64::from(self.index) + u64::from(self.parts)).contains(&place)
+    }
+
+    /// Parts that stand to each other as the weights do, in their order, with weights of at least 1.
+    pub fn by_weight(weights: &[u32]) -> Vec<Share> {
+        let of = weights.iter().sum();
+        let ends = weights.iter().scan(0, |end, weight| {
+            *end += weight;
+            Some(*end)
+        });
+        ends.zip(weights).map(|(end, parts)| Share { index: end - parts, of, parts: *parts }).collect()
     }
 }
 
@@ -54,8 +92,31 @@ mod tests {
 
     proptest! {
         #[test]
+        fn unequal_parts_and_their_threads_add_up_to_the_total_and_hold_each_key_once(
+            total in 0u64..3000, machines in prop::collection::vec((1u32..9, 1u32..5), 1..9)
+        ) {
+            let weights: Vec<u32> = machines.iter().map(|(weight, _)| *weight).collect();
+            let shares = Share::by_weight(&weights);
+            prop_assert!(shares.iter().all(Share::exists));
+            prop_assert!((shares.iter().map(|share| share.fraction()).sum::<f64>() - 1.0).abs() < 1e-9);
+            let mut owners = vec![0; total as usize];
+            for (share, (_, threads)) in shares.iter().zip(&machines) {
+                let held = (0..total).filter(|key| share.holds(*key)).count() as u64;
+                prop_assert_eq!(held, share.part(total));
+                let threads = (0..*threads).map(|thread| Share::one(thread, *threads).within(*share));
+                for thread in threads {
+                    prop_assert!(thread.exists());
+                    let keys: Vec<u64> = (0..total).filter(|key| thread.holds(*key)).collect();
+                    prop_assert!(keys.iter().all(|key| share.holds(*key)));
+                    keys.iter().for_each(|key| owners[*key as usize] += 1);
+                }
+            }
+            prop_assert!(owners.iter().all(|owners| *owners == 1));
+        }
+
+        #[test]
         fn parts_are_nearly_equal_and_add_up_to_the_total(total in any::<u64>(), of in 1u32..2000) {
-            let parts: Vec<u64> = (0..of).map(|index| Share { index, of }.part(total)).collect();
+            let parts: Vec<u64> = (0..of).map(|index| Share::one(index, of).part(total)).collect();
             prop_assert_eq!(parts.iter().map(|part| u128::from(*part)).sum::<u128>(), u128::from(total));
             prop_assert!(parts.is_sorted_by(|one, next| one >= next) && parts[0] - parts[parts.len() - 1] <= 1);
         }
@@ -63,9 +124,9 @@ mod tests {
         #[test]
         fn each_key_is_in_one_part_and_a_part_holds_as_many_as_fall_to_it(total in 0u64..3000, of in 1u32..50) {
             let held: Vec<u64> = (0..of)
-                .map(|index| (0..total).filter(|key| Share { index, of }.holds(*key)).count() as u64)
+                .map(|index| (0..total).filter(|key| Share::one(index, of).holds(*key)).count() as u64)
                 .collect();
-            let parts: Vec<u64> = (0..of).map(|index| Share { index, of }.part(total)).collect();
+            let parts: Vec<u64> = (0..of).map(|index| Share::one(index, of).part(total)).collect();
             prop_assert_eq!(held, parts);
         }
 
@@ -76,9 +137,9 @@ mod tests {
             let of = inner.len() as u32;
             let mut owners = 0;
             for (index, threads) in inner.into_iter().enumerate() {
-                let outer = Share { index: index as u32, of };
+                let outer = Share::one(index as u32, of);
                 for thread in 0..threads {
-                    let share = Share { index: thread, of: threads }.within(outer);
+                    let share = Share::one(thread, threads).within(outer);
                     prop_assert!(!share.holds(key) || outer.holds(key));
                     owners += u32::from(share.holds(key));
                 }
@@ -88,7 +149,7 @@ mod tests {
 
         #[test]
         fn any_key_has_one_owner(key in any::<u64>(), of in 1u32..2000) {
-            prop_assert_eq!((0..of).filter(|index| Share { index: *index, of }.holds(key)).count(), 1);
+            prop_assert_eq!((0..of).filter(|index| Share::one(*index, of).holds(key)).count(), 1);
         }
     }
 }

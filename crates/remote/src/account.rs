@@ -101,6 +101,9 @@ pub fn worker_figures(links: &[Link], parts: &[Part]) -> Figures {
             _ => Figure::not_measured("1/s", "it had no share of this load"),
         };
         figures.set(&name("throughput_per_sec"), throughput);
+        if part.is_some() {
+            figures.set(&name("share"), Figure::new(link.share.fraction(), "ratio", 1, Origin::Counted));
+        }
         if let (Some(clock), Some(_)) = (link.clock, part) {
             let us = |nanos: f64| Figure::new(nanos / 1e3, "us", clock.exchanges, Origin::Timed);
             figures.set(&name("clock_offset_us"), us(clock.offset_ns as f64));

@@ -9,12 +9,13 @@ use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
 use crate::protocol::{ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
+use crate::shares::{self, Capacity};
 use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
 use record::time::{monotonic_ns, unix_ms};
-use record::{LoadPlan, Outside, Share};
-use std::collections::HashSet;
+use record::{DoubtKind, LoadPlan, Outside, Share};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -32,6 +33,12 @@ const PROGRESS_NS: u64 = 200_000_000;
 const RESULT_NS: u64 = 30_000_000_000;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
+/// A client's doubts of itself: its machine had too little CPU time, or too little to itself.
+const BEHIND: [DoubtKind; 3] = [DoubtKind::ClientSaturated, DoubtKind::ScheduleLag, DoubtKind::Steal];
+/// What is left of a worker's part where it could not keep up with it.
+const RELIEF: f64 = 0.75;
+/// A worker keeps at least so much of its part.
+const LEAST_WORTH: f64 = 0.25;
 /// How long a worker may take to keep one.
 const PIECE_NS: u64 = 30_000_000_000;
 
@@ -46,6 +53,8 @@ pub struct Fleet {
     told: Vec<bool>,
     /// The most cold connections that were planned for.
     cold_most: u64,
+    /// Workers whose parts are smaller from the next load on.
+    relieved: Option<String>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
     /// Why the requests of the last load are not all counted, if they are not.
@@ -77,6 +86,7 @@ impl Fleet {
             threads,
             told,
             cold_most: 0,
+            relieved: None,
             figures: Figures::default(),
             uncounted: None,
             _nodes: nodes,
@@ -135,6 +145,7 @@ impl Fleet {
             }
             let link = &mut self.links[*index];
             (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
+            link.share = *share;
             link.out().send(text);
         }
         let live: Vec<usize> = live.into_iter().map(|(index, _)| index).collect();
@@ -182,12 +193,12 @@ impl Fleet {
             .collect();
         let nodes: Vec<Node> = live
             .iter()
-            .zip(0..)
-            .map(|(index, place)| Node {
+            .zip(self.shares(&live, plan))
+            .map(|(index, share)| Node {
                 name: self.links[*index].at_host(),
                 place: self.place_of(*index),
                 room: self.links[*index].cold_room.clone().unwrap_or_default(),
-                hot: Share { index: place, of: live.len() as u32 }.part(plan.connections),
+                hot: share.part(plan.connections),
             })
             .collect();
         let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
@@ -283,8 +294,37 @@ impl Fleet {
             return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
         }
         // A load with fewer connections than the fleet has workers uses as many workers as connections.
-        let of = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1) as u32;
-        Ok(live.into_iter().zip(0..of).map(|(worker, index)| (worker, Share { index, of })).collect())
+        let used = live.len().min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
+        let live = &live[..used];
+        Ok(live.iter().copied().zip(self.shares(live, plan)).collect())
+    }
+
+    /// The parts of these workers.
+    fn shares(&self, live: &[usize], plan: &LoadPlan) -> Vec<Share> {
+        // Workers of one machine measured it at the same time: the quickest was disturbed least.
+        let mut speeds: HashMap<&Outside, f64> = HashMap::new();
+        for link in &self.links {
+            let speed = speeds.entry(&link.place.machine).or_default();
+            *speed = speed.max(link.capacity.map_or(0.0, |capacity| capacity.speed_per_sec));
+        }
+        let capacity = |index: &usize| {
+            let link = &self.links[*index];
+            let speed_per_sec = speeds[&link.place.machine];
+            Some(Capacity { speed_per_sec, ..link.capacity? }.total()? * link.worth)
+        };
+        shares::divide(&live.iter().map(capacity).collect::<Vec<_>>(), plan.connections)
+    }
+
+    /// Gives workers that could not keep up a smaller part of the next load, where others could.
+    fn relieve(&mut self, behind: &[usize], parts: usize) {
+        if behind.is_empty() || behind.len() == parts {
+            return;
+        }
+        for index in behind {
+            self.links[*index].worth = (self.links[*index].worth * RELIEF).max(LEAST_WORTH);
+        }
+        let names: Vec<String> = behind.iter().map(|index| self.links[*index].name()).collect();
+        self.relieved = Some(names.join(", "));
     }
 
     /// Sends the plan's file to the workers that do not have their part of it; false if one of them was lost meanwhile.
@@ -301,6 +341,7 @@ impl Fleet {
         if lacking.iter().flatten().next().is_none() {
             return Ok(true);
         }
+        let shares: Vec<Share> = live.iter().map(|(_, share)| *share).collect();
         let mut give = |part: u32, piece: InputPiece| {
             let Some(Some(index)) = lacking.get(part as usize) else { return Ok(()) };
             self.wait_for_room(*index, MOST_PIECES - 1, stop)?;
@@ -309,7 +350,7 @@ impl Fleet {
             link.send(&ToWorker::Input(piece));
             Ok(())
         };
-        inputs.hand_out(live.len() as u32, &mut give).map_err(unusable)?;
+        inputs.hand_out(&shares, &mut give).map_err(unusable)?;
         for (place, index) in lacking.iter().enumerate() {
             let Some(index) = *index else { continue };
             self.wait_for_room(index, 0, stop).map_err(unusable)?;
@@ -590,7 +631,13 @@ impl Conduct<'_> {
     fn gather(self, started_unix_ms: u64, is_cut: bool, cold_before: ColdCounts) -> Result<LoadResult> {
         let (fleet, live) = (self.fleet, self.live);
         let mut doubts = Vec::new();
-        let (mut sum, mut parts) = (merge::Sum::default(), Vec::new());
+        if let Some(names) = fleet.relieved.take() {
+            doubts.push(DoubtKind::SharesMoved.note(
+                format!("from here on {names} gets a smaller part of the load: it could not keep up with its own"),
+                "compare with earlier points only what is the server's own",
+            ));
+        }
+        let (mut sum, mut parts, mut behind) = (merge::Sum::default(), Vec::new(), Vec::new());
         for index in live {
             let link = &mut fleet.links[*index];
             match std::mem::replace(&mut link.state, WorkerState::Idle) {
@@ -605,6 +652,9 @@ impl Conduct<'_> {
                             completed: result.counts.completed_in_window,
                             window_s: result.window_s(),
                         });
+                        if result.doubts.iter().any(|doubt| BEHIND.contains(&doubt.kind)) {
+                            behind.push(*index);
+                        }
                         sum.add(&link.name(), result);
                     }
                     Err(error) => link.lose(error.to_string()),
@@ -621,6 +671,7 @@ impl Conduct<'_> {
                 doubts.push(loss_doubt(link, why, fleet.on_loss));
             }
         }
+        fleet.relieve(&behind, parts.len());
         let uncounted: Vec<&Link> =
             (live.iter().map(|index| &fleet.links[*index])).filter(|link| link.is_lost() && link.has_started).collect();
         fleet.uncounted = uncounted_words(&uncounted);

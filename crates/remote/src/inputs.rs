@@ -3,6 +3,7 @@
 
 use crate::protocol::InputPiece;
 use load::Supply;
+use record::Share;
 use record::workload::ReplayResult;
 
 /// How a file is divided between workers.
@@ -21,11 +22,11 @@ pub trait InputFiles {
     /// How the file is divided.
     fn handing(&self) -> Handing;
 
-    /// Reads the file: `give` gets the number of a part, from 0, and its next piece; the last piece of each part says what
-    /// the file is. Ends with the first error, a sentence.
+    /// Reads the file for these shares of it: `give` gets the number of a share, from 0, and its next piece; the last piece of each
+    /// says what the file is. Ends with the first error, a sentence.
     fn hand_out(
         &mut self,
-        parts: u32,
+        shares: &[Share],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
     ) -> Result<(), String>;
 

@@ -27,6 +27,7 @@ mod requests;
 mod serve;
 mod serve_watch;
 mod session;
+mod shares;
 mod sources;
 mod watcher;
 

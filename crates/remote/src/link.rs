@@ -6,6 +6,7 @@ use crate::process;
 use crate::protocol::{
     ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation, WireResult, line,
 };
+use crate::shares::Capacity;
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
@@ -139,6 +140,12 @@ pub struct Link {
     pub host: Outside,
     /// Where it runs.
     pub place: Place,
+    /// Its part of the load in progress, or of its last one.
+    pub share: Share,
+    /// What its machine can do.
+    pub capacity: Option<Capacity>,
+    /// The part of that which it has shown it can do as a client.
+    pub worth: f64,
     /// Its straingauge's version, as it reports it.
     pub version: Outside,
     /// Its abilities beyond the first messages of the protocol's version.
@@ -210,6 +217,9 @@ impl Link {
             awaits_load: false,
             host: Outside::default(),
             place: Place::default(),
+            share: Share::WHOLE,
+            capacity: None,
+            worth: 1.0,
             version: Outside::default(),
             can: Vec::new(),
             has_started: false,
@@ -288,13 +298,13 @@ impl Link {
             return self.lose("its first message was no hello: it was not its turn".into());
         }
         match message {
-            FromWorker::Hello { protocol, version, host, place, can, .. } => {
+            FromWorker::Hello { protocol, version, host, place, capacity, can, .. } => {
                 if protocol != PROTOCOL {
                     return self.lose(format!(
                         "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
                     ));
                 }
-                (self.host, self.version, self.place) = (host, version, place);
+                (self.host, self.version, self.place, self.capacity) = (host, version, place, capacity);
                 self.can = can.into_iter().take(MOST_WORDS).collect();
                 if matches!(self.state, WorkerState::Greeting) {
                     // A watcher gets ready without a plan.

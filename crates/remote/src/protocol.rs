@@ -3,6 +3,7 @@
 //! One JSON object a line. Messages from the other end are untrusted: lines have a limit, numbers a range, and texts
 //! are made safe ([`record::Outside`]) first. This file depends on nothing else here, so that it can be fuzzed.
 
+use crate::shares::Capacity;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
@@ -180,6 +181,9 @@ pub enum FromWorker {
         pid: u32,
         #[serde(default, flatten)]
         place: Place,
+        /// What a load worker's machine can do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        capacity: Option<Capacity>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         can: Vec<String>,
     },
@@ -369,7 +373,7 @@ impl PlanMessage {
             return unusable("the plan needs an address, a target, a connection and at most 1024 threads".into());
         }
         let share = plan.share;
-        if share.index >= share.of || share.of > MOST_PARTS {
+        if !share.exists() || share.of > MOST_PARTS {
             return unusable(format!("part {} of {} of a load does not exist", share.index, share.of));
         }
         if let Some(offered) = plan.offered_per_sec() {

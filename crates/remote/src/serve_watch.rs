@@ -19,7 +19,9 @@ const MOST_HZ: u32 = 5_000;
 
 /// Serves one driver with observations of the server on this port.
 pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>) -> ExitCode {
-    session::hold(&[CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS], |_, out, orders| obey(port, root, netns_pid, out, orders))
+    session::hold(&[CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS], None, |_, out, orders| {
+        obey(port, root, netns_pid, out, orders)
+    })
 }
 
 /// The server and its observer.

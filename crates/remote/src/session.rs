@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, line};
+use crate::shares::Capacity;
 use record::time::monotonic_ns;
 use record::{machine, sentence};
 use std::io::Write;
@@ -33,8 +34,12 @@ pub struct Lease {
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
 ///
-/// `can`: its abilities beyond the first messages of version 1 of the protocol.
-pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>) -> ExitCode {
+/// `can`: its abilities beyond the first messages of version 1 of the protocol. `capacity`: what its machine can do, of a load worker.
+pub fn hold(
+    can: &[&str],
+    capacity: Option<Capacity>,
+    work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,
+) -> ExitCode {
     machine::raise_descriptor_limit();
     let lease = Arc::new(Lease::default());
     lease.heard_ns.store(monotonic_ns(), Ordering::Release);
@@ -45,6 +50,7 @@ pub fn hold(can: &[&str], work: impl FnOnce(&Lease, &SyncSender<String>, &Receiv
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
         pid: std::process::id(),
         place: Place::here(),
+        capacity,
         can: can.iter().map(ToString::to_string).collect(),
     };
     let _ = out.send(line(&hello));

@@ -24,7 +24,7 @@ pub enum Sender {
     /// The engine of this process, with the rate series or log that the points follow.
     Engine(Supplied),
     /// Workers on other machines instead.
-    Workers(Fleet, Supplied),
+    Workers(Box<Fleet>, Supplied),
     /// The server itself: the microbenchmark's sender; `polls` if it has a CPU to itself.
     Microbenchmark { polls: bool },
 }

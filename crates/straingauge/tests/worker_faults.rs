@@ -8,6 +8,7 @@ use crate::rig::{
 };
 use crate::server::{Kind, Server};
 use crate::workers::{doubt_kinds, from, killed, worker};
+use serde_json::Value;
 
 /// A worker made of shell: it says hello, answers pings with this clock, and says ready to a plan.
 fn made_of_shell(clock: u64) -> String {
@@ -168,6 +169,41 @@ fn find_over_workers_leaves_a_run_as_from_one_machine() {
         assert!(done(1) > 0 && done(2) > 0 && done(1) + done(2) == in_window, "{point:#}");
     }
     assert!(out.join("report.html").exists());
+}
+
+#[test]
+fn a_worker_that_stalls_gets_a_smaller_part_of_the_next_points() {
+    needs_server!(Kind::Nginx);
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let (worker, out) = (worker(), folder.path().join("run"));
+    // Of each third of a second it is stopped for a tenth.
+    let stalls = format!("(while sleep 0.2 && kill -STOP $$; do sleep 0.1; kill -CONT $$; done) & {worker}");
+    let mut find =
+        straingauge(["find", &server.url("1k.bin"), "--axis", "rate", "--axis-values", "200,220,240,260,280"]);
+    find.args([
+        "--connections",
+        "16",
+        "--duration",
+        "700ms",
+        "--warmup",
+        "50ms",
+        "--repeats",
+        "1",
+        "--profile",
+        "never",
+    ]);
+    find.args(["--quiet", "--client", &worker, "--client", &stalls, "--out", out.to_str().unwrap()]);
+    run(&mut find).exits_with(0);
+    let points = points(&out);
+    let share = |point: &Value| point["figures"]["worker.2.share"]["value"].as_f64().unwrap();
+    assert_eq!(share(&points[0]), 0.5, "{:#}", points[0]);
+    let is_marked = |point: &&Value| {
+        let doubts = point["doubts"].as_array().unwrap().iter();
+        let mut moved = doubts.filter(|doubt| doubt["kind"] == "shares-moved");
+        moved.any(|doubt| doubt["what"].to_string().contains("client 2"))
+    };
+    let marked = points.iter().find(is_marked).unwrap_or_else(|| panic!("{points:#?}"));
+    assert!(share(marked) < 0.5, "{marked:#}");
 }
 
 #[test]

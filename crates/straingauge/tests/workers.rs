@@ -1,7 +1,7 @@
 //! Load from several workers: totals equal the server's log, and a worker that is lost, hung, or no worker at all is
 //! said in one sentence. The workers are local commands, as ssh would start them elsewhere.
 
-use crate::rig::{Running, Said, member, needs_server, open_dir, run, straingauge};
+use crate::rig::{Running, Said, member, needs_server, open_dir, run, skipped, straingauge};
 use crate::server::{Kind, Server};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -65,9 +65,31 @@ fn an_open_loop_is_split_over_the_workers() {
     agrees_with_the_log(&["--rate", "900", "--connections", "30"]);
 }
 
+/// A worker that may use one CPU, and one that may use two.
+fn unequal() -> [String; 2] {
+    [format!("exec taskset -c 0 {} load --worker", env!("CARGO_BIN_EXE_straingauge")), worker()]
+}
+
+#[test]
+fn a_worker_gets_what_its_machine_can_do_and_the_sum_is_the_schedules() {
+    needs_server!(Kind::Nginx);
+    if std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) != 2 {
+        return skipped("this machine has not two CPUs");
+    }
+    let server = Server::start(Kind::Nginx);
+    let clients = unequal();
+    let more =
+        [&server.url("1k.bin"), "--rate", "900", "--arrival", "constant", "--connections", "30", "--duration", "1s"];
+    let json = run(&mut from(&clients.each_ref().map(String::as_str), &more)).exits_with(0).json();
+    let figure = |name: String| json["point"]["figures"][name]["value"].as_f64().unwrap();
+    assert_eq!([1, 2].map(|number| figure(format!("worker.{number}.share"))), [1.0 / 3.0, 2.0 / 3.0]);
+    // The last one falls on the end of the window.
+    assert!((900..=901).contains(&count(&json, "sent")), "{json:#}");
+}
+
 fn loses(bad: &str, more: &[&str]) -> Option<Said> {
     if let Some(why) = Kind::Nginx.missing() {
-        crate::rig::skipped(&why);
+        skipped(&why);
         return None;
     }
     let server = Server::start(Kind::Nginx);

@@ -115,7 +115,7 @@ impl Session {
             },
         };
         let sender = match fleet {
-            Some(fleet) => Sender::Workers(fleet, supplied),
+            Some(fleet) => Sender::Workers(Box::new(fleet), supplied),
             None => Sender::Engine(supplied),
         };
         let netns_pid = server.as_ref().and_then(Server::netns_pid);

@@ -92,9 +92,10 @@ impl InputFiles for Supplied {
 
     fn hand_out(
         &mut self,
-        parts: u32,
+        shares: &[Share],
         give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
     ) -> Result<(), String> {
+        let parts = shares.len() as u32;
         let last = |gzip, whole| InputPiece { gzip, whole: Some(whole) };
         if let Some(series) = &self.series {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
@@ -112,7 +113,7 @@ impl InputFiles for Supplied {
         }
         let Some(log) = &self.log else { return Ok(()) };
         let mut reader = TraceReader::open(&log.path, &log.format).map_err(|error| error.to_string())?;
-        let counts = replay::split(&mut reader, parts, PIECE_BYTES, |part, gzip| {
+        let counts = replay::split(&mut reader, shares, PIECE_BYTES, |part, gzip| {
             give(part, InputPiece { gzip, whole: None }).map_err(NotDivided)
         })
         .map_err(|NotDivided(why)| why)?;

@@ -47,10 +47,10 @@ impl RateSeries {
         if plan.duration_ns == 0 {
             return Err(SeriesError::Plan("a rate series cannot be played in 0 s: give a duration".into()));
         }
-        if plan.share.index >= plan.share.of {
+        if !plan.share.exists() {
             return Err(SeriesError::Plan(format!("part {} of {} does not exist", plan.share.index, plan.share.of)));
         }
-        let expected = rate * plan.duration_ns as f64 / 1e9 / f64::from(plan.share.of);
+        let expected = rate * plan.duration_ns as f64 / 1e9 * plan.share.fraction();
         let mut rng = ChaCha8Rng::seed_from_u64(plan.seed);
         rng.set_stream(u64::from(plan.share.index));
         Ok(Arrivals {

@@ -81,7 +81,7 @@ impl Plan {
             return Err(ReplayError::Speed(speed.to_string()));
         }
         let share = options.share;
-        if share.index >= share.of {
+        if !share.exists() {
             return Err(ReplayError::Share { index: share.index, of: share.of });
         }
         Ok(Plan {

@@ -24,7 +24,7 @@ pub struct SplitCounts {
     pub clamped: u64,
 }
 
-/// Divides the log in `reader`: `give` gets the number of a part and some bytes of it, at most about `piece_bytes`, which
+/// Divides the log in `reader` by the shares, which are together the whole: `give` gets the number of a share and some bytes of it, at most about `piece_bytes`, which
 /// together are a log compressed with gzip. A part without clients is empty. Memory is bounded by a piece for each part.
 ///
 /// # Errors
@@ -32,19 +32,21 @@ pub struct SplitCounts {
 /// A log that cannot be read further, or the error of `give`.
 pub fn split<E: From<TraceError>>(
     reader: &mut TraceReader,
-    parts: u32,
+    shares: &[Share],
     piece_bytes: usize,
     mut give: impl FnMut(u32, Vec<u8>) -> Result<(), E>,
 ) -> Result<SplitCounts, E> {
     let options = ReplayOptions::default();
+    // In the order of their places, from 0.
+    let whole_of = shares.first().map_or(1, |share| u64::from(share.of.max(1)));
     let window = || Window::new(options.reorder_ns, options.held_limit);
     let mut whole = window();
-    let mut windows: Vec<Window> = (0..parts.max(1)).map(|_| window()).collect();
+    let mut windows: Vec<Window> = shares.iter().map(|_| window()).collect();
     // The line with the latest time so far.
     let (mut latest_ns, mut latest) = (i64::MIN, Vec::new());
     let mut origin = Origin::new(&options);
     let fast = || GzEncoder::new(Vec::new(), Compression::fast());
-    let mut out: Vec<GzEncoder<Vec<u8>>> = (0..parts.max(1)).map(|_| fast()).collect();
+    let mut out: Vec<GzEncoder<Vec<u8>>> = shares.iter().map(|_| fast()).collect();
     let mut is_empty = vec![true; out.len()];
     // Writing to memory cannot fail.
     let put = |out: &mut GzEncoder<Vec<u8>>, bytes: &[u8]| out.write_all(bytes).unwrap_or_default();
@@ -54,9 +56,9 @@ pub fn split<E: From<TraceError>>(
         if !entry.directives.is_empty() {
             out.iter_mut().for_each(|out| put(out, entry.directives));
         }
-        let index = (stable_hash(entry.client) % u64::from(parts.max(1))) as u32;
-        debug_assert!(Share { index, of: parts.max(1) }.holds(stable_hash(entry.client)));
-        let place = index as usize;
+        let client = stable_hash(entry.client) % whole_of;
+        let place = shares.partition_point(|share| u64::from(share.index) <= client) - 1;
+        debug_assert!(shares[place].holds(client));
         is_empty[place] = false;
         if windows[place].see(entry.time_ns) != time_ns {
             // Moved up, as a line of another client was much later: that line says so in this part, too. No replayer of the
@@ -73,7 +75,7 @@ pub fn split<E: From<TraceError>>(
         put(&mut out[place], entry.text);
         put(&mut out[place], b"\n");
         if out[place].get_ref().len() >= piece_bytes {
-            give(index, std::mem::take(out[place].get_mut()))?;
+            give(place as u32, std::mem::take(out[place].get_mut()))?;
         }
     }
     for (index, (out, is_empty)) in out.into_iter().zip(is_empty).enumerate() {

@@ -131,7 +131,7 @@ proptest! {
         let series = RateSeries { interval_ns: SECOND_NS, counts: vec![3, 0, 9, 1] };
         let plan = SeriesPlan { mean_rate_per_sec: 2000.0, duration_ns: SECOND_NS, seed, share: Share::WHOLE };
         let count: usize = (0..of).map(|index| {
-            series.arrivals(SeriesPlan { share: Share { index, of }, ..plan }).unwrap().count()
+            series.arrivals(SeriesPlan { share: Share::one(index, of), ..plan }).unwrap().count()
         }).sum();
         prop_assert!((count as f64 - 2000.0).abs() < 8.0 * 2000f64.sqrt(), "{count}");
     }

@@ -65,7 +65,7 @@ fn observed_probabilities_are_within_sampling_error_of_table_1() {
 fn draws_repeat_by_seed_and_differ_by_share() {
     let mix = Mix::webstone();
     let draw =
-        |seed, index| -> Vec<usize> { MixSampler::new(&mix, seed, Share { index, of: 2 }).unwrap().take(50).collect() };
+        |seed, index| -> Vec<usize> { MixSampler::new(&mix, seed, Share::one(index, 2)).unwrap().take(50).collect() };
     assert_eq!(draw(1, 0), draw(1, 0));
     assert_ne!(draw(1, 0), draw(1, 1));
     assert_ne!(draw(1, 0), draw(2, 0));

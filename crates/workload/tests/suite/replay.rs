@@ -78,7 +78,7 @@ fn replayers_together_send_every_request_once_and_no_client_twice() {
     let mut owner: HashMap<u64, u32> = HashMap::new();
     let mut sizes = Vec::new();
     for index in 0..4 {
-        let part = requests(&log, ReplayOptions { share: Share { index, of: 4 }, ..Default::default() });
+        let part = requests(&log, ReplayOptions { share: Share::one(index, 4), ..Default::default() });
         sizes.push(part.len());
         let mut last: HashMap<u64, u64> = HashMap::new();
         for request in &part {
@@ -104,11 +104,11 @@ fn replayers_together_send_every_request_once_and_no_client_twice() {
 }
 
 /// The bytes of each part of a log.
-fn parts_of(text: &str, format: &Format, parts: u32) -> (Vec<Vec<u8>>, SplitCounts) {
-    let mut bytes = vec![Vec::new(); parts as usize];
+fn parts_of(text: &str, format: &Format, shares: &[Share]) -> (Vec<Vec<u8>>, SplitCounts) {
+    let mut bytes = vec![Vec::new(); shares.len()];
     let mut reader = TraceReader::from_reader("a log".into(), Box::new(Cursor::new(text.to_string())), format).unwrap();
     // Pieces of a few bytes, so that there are many.
-    let counts = split::<TraceError>(&mut reader, parts, 20, |part, piece| {
+    let counts = split::<TraceError>(&mut reader, shares, 20, |part, piece| {
         bytes[part as usize].extend(piece);
         Ok(())
     });
@@ -136,7 +136,7 @@ proptest! {
     #[test]
     fn a_part_of_a_log_is_replayed_as_it_would_be_from_the_whole(
         lines in prop::collection::vec((0u32..8, prop::sample::select(vec![0u32, 0, 0, 1, 3, 9, 20]), 0u32..12), 1..80),
-        parts in 1u32..5, threads in 1u32..4, seed: u64, is_w3c: bool, speed in prop::sample::select(vec![1.0, 7.0]),
+        weights in prop::collection::vec(1u32..4, 1..5), threads in 1u32..4, seed: u64, is_w3c: bool, speed in prop::sample::select(vec![1.0, 7.0]),
     ) {
         let mut text = String::new();
         let mut second = 300;
@@ -154,11 +154,12 @@ proptest! {
             }
         }
         let format = if is_w3c { Format::W3c } else { Format::Common };
-        let (bytes, counts) = parts_of(&text, &format, parts);
+        let machines = Share::by_weight(&weights);
+        let (bytes, counts) = parts_of(&text, &format, &machines);
         let mut sent = 0;
-        for (index, bytes) in bytes.into_iter().enumerate() {
+        for (machine, bytes) in machines.into_iter().zip(bytes) {
             for thread in 0..threads {
-                let share = Share { index: thread, of: threads }.within(Share { index: index as u32, of: parts });
+                let share = Share::one(thread, threads).within(machine);
                 let options = ReplayOptions { share, seed, pace: Pace::Original { speed }, ..Default::default() };
                 let whole = steps(text.clone().into_bytes(), &format, options.clone());
                 sent += whole.iter().filter(|step| matches!(step, Step::Request(_))).count();
@@ -259,7 +260,7 @@ fn options_that_cannot_be_meant_are_refused() {
         assert!(matches!(Plan::new(reader, options), Err(ReplayError::Speed(_))));
     }
     let reader = TraceReader::open(&data::own("sample.log"), &Format::Auto).unwrap();
-    let options = ReplayOptions { share: Share { index: 4, of: 4 }, ..Default::default() };
+    let options = ReplayOptions { share: Share::one(4, 4), ..Default::default() };
     assert!(matches!(Plan::new(reader, options), Err(ReplayError::Share { .. })));
 }
 

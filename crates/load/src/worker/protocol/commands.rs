@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn draws(keyspace: &Keyspace) -> Draws {
-        Draws::new(keyspace, 1, Share { index: 0, of: 1 })
+        Draws::new(keyspace, 1, Share::one(0, 1))
     }
 
     #[test]

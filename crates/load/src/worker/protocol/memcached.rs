@@ -88,7 +88,7 @@ mod tests {
 
     fn first(plan: &MemcachedPlan) -> (String, u32) {
         let mut out = Vec::new();
-        let target = Memcached::new(plan, 1, Share { index: 0, of: 1 }).put(&mut out);
+        let target = Memcached::new(plan, 1, Share::one(0, 1)).put(&mut out);
         (String::from_utf8(out).unwrap(), target)
     }
 

@@ -138,7 +138,7 @@ mod tests {
 
     fn first(plan: &RedisPlan) -> String {
         let mut out = Vec::new();
-        Redis::new(plan, 1, Share { index: 0, of: 1 }).put(&mut out);
+        Redis::new(plan, 1, Share::one(0, 1)).put(&mut out);
         String::from_utf8(out).unwrap()
     }
 

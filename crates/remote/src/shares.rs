@@ -1,0 +1,95 @@
+//! Which part of a load each worker gets: by what its machine can do.
+
+use record::Share;
+use serde::{Deserialize, Serialize};
+
+/// Parts differ in steps of this part of the smallest one. So machines whose speeds differ by less than an eighth are alike: a
+/// yardstick is no surer than that.
+const STEP: f64 = 0.25;
+/// No part is larger than so many times the smallest.
+const MOST: f64 = 1000.0;
+
+/// What a worker's machine can do.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// CPUs that it may use.
+    pub cpus: u32,
+    /// The yardstick's speed on one of them, iterations per second of CPU time.
+    pub speed_per_sec: f64,
+}
+
+impl Capacity {
+    /// That of this process, measured: a few milliseconds.
+    pub fn here() -> Option<Capacity> {
+        let cpus = u32::try_from(record::machine::allowed_cpus().len()).ok()?;
+        let speed_per_sec = observe::yardstick(None, std::time::Duration::from_millis(5)).value?;
+        Some(Capacity { cpus, speed_per_sec })
+    }
+
+    /// The whole machine's speed; `None` for what no machine can be.
+    pub fn total(self) -> Option<f64> {
+        let total = f64::from(self.cpus) * self.speed_per_sec;
+        (total.is_finite() && total > 0.0).then_some(total)
+    }
+}
+
+/// Parts in proportion to the capacities, in their order; equal ones where a capacity is not known, or where a worker would have
+/// no connection.
+pub fn divide(capacities: &[Option<f64>], connections: u64) -> Vec<Share> {
+    let by_capacity = weights(capacities).map(|weights| Share::by_weight(&weights));
+    by_capacity
+        .filter(|shares| shares.iter().all(|share| share.part(connections) > 0))
+        .unwrap_or_else(|| Share::by_weight(&vec![1; capacities.len()]))
+}
+
+fn weights(capacities: &[Option<f64>]) -> Option<Vec<u32>> {
+    let known = capacities.iter().copied().collect::<Option<Vec<f64>>>()?;
+    let least = known.iter().copied().fold(f64::INFINITY, f64::min);
+    let steps = |capacity: &f64| ((capacity / least).min(MOST) / STEP).round() as u32;
+    let weights: Vec<u32> = known.iter().map(steps).collect();
+    let common = weights.iter().copied().fold(0, greatest_common_divisor);
+    (common > 0).then(|| weights.iter().map(|weight| weight / common).collect())
+}
+
+fn greatest_common_divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fractions(capacities: &[f64], connections: u64) -> Vec<f64> {
+        let known: Vec<Option<f64>> = capacities.iter().copied().map(Some).collect();
+        divide(&known, connections).into_iter().map(Share::fraction).collect()
+    }
+
+    #[test]
+    fn a_machine_gets_what_it_can_do_and_like_ones_get_the_same() {
+        assert_eq!(fractions(&[4e9, 12e9], 100), [0.25, 0.75]);
+        assert_eq!(fractions(&[4.1e9, 3.9e9, 4.2e9], 100), [1.0 / 3.0; 3]);
+        assert_eq!(fractions(&[2e9, 3e9], 100), [0.4, 0.6]);
+        assert_eq!(fractions(&[7e9], 1), [1.0]);
+        assert_eq!(divide(&[Some(7e9)], 1), [Share::WHOLE]);
+        assert_eq!(divide(&[Some(1e9), None], 9), [Share::one(0, 2), Share::one(1, 2)]);
+        // The second one's part has the first connections only from four on.
+        assert_eq!(fractions(&[3e9, 1e9], 2), [0.5, 0.5]);
+        assert_eq!(fractions(&[3e9, 1e9], 4), [0.75, 0.25]);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_workers_say_they_can_do_every_one_gets_a_part_and_the_parts_are_the_whole(
+            capacities in prop::collection::vec((any::<u32>(), any::<f64>()), 1..200), connections in 200u64..1_000_000
+        ) {
+            let totals: Vec<Option<f64>> =
+                capacities.iter().map(|(cpus, speed_per_sec)| Capacity { cpus: *cpus, speed_per_sec: *speed_per_sec }.total()).collect();
+            let shares = divide(&totals, connections);
+            prop_assert_eq!(shares.len(), totals.len());
+            prop_assert!(shares.iter().all(|share| share.exists() && share.part(connections) > 0));
+            prop_assert_eq!(shares.iter().map(|share| share.part(connections)).sum::<u64>(), connections);
+            prop_assert_eq!(shares.iter().map(|share| share.parts).sum::<u32>(), shares[0].of);
+        }
+    }
+}
