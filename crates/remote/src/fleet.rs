@@ -33,8 +33,6 @@ const PROGRESS_NS: u64 = 200_000_000;
 const RESULT_NS: u64 = 30_000_000_000;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
-/// A client's doubts of itself: its machine had too little CPU time, or too little to itself.
-const BEHIND: [DoubtKind; 3] = [DoubtKind::ClientSaturated, DoubtKind::ScheduleLag, DoubtKind::Steal];
 /// What is left of a worker's part where it could not keep up with it.
 const RELIEF: f64 = 0.75;
 /// A worker keeps at least so much of its part.
@@ -315,16 +313,16 @@ impl Fleet {
         shares::divide(&live.iter().map(capacity).collect::<Vec<_>>(), plan.connections)
     }
 
-    /// Gives workers that could not keep up a smaller part of the next load, where others could.
-    fn relieve(&mut self, behind: &[usize], parts: usize) {
-        if behind.is_empty() || behind.len() == parts {
-            return;
+    /// Gives workers that could not keep up a smaller part of the next load, where others could. `late`: each worker's lateness.
+    fn relieve(&mut self, late: &[(usize, f64)]) {
+        let lateness: Vec<f64> = late.iter().map(|(_, lateness)| *lateness).collect();
+        let mut names = Vec::new();
+        for place in shares::behind(&lateness) {
+            let link = &mut self.links[late[place].0];
+            link.worth = (link.worth * RELIEF).max(LEAST_WORTH);
+            names.push(link.name());
         }
-        for index in behind {
-            self.links[*index].worth = (self.links[*index].worth * RELIEF).max(LEAST_WORTH);
-        }
-        let names: Vec<String> = behind.iter().map(|index| self.links[*index].name()).collect();
-        self.relieved = Some(names.join(", "));
+        self.relieved = (!names.is_empty()).then(|| names.join(", "));
     }
 
     /// Sends the plan's file to the workers that do not have their part of it; false if one of them was lost meanwhile.
@@ -637,7 +635,7 @@ impl Conduct<'_> {
                 "compare with earlier points only what is the server's own",
             ));
         }
-        let (mut sum, mut parts, mut behind) = (merge::Sum::default(), Vec::new(), Vec::new());
+        let (mut sum, mut parts, mut late) = (merge::Sum::default(), Vec::new(), Vec::new());
         for index in live {
             let link = &mut fleet.links[*index];
             match std::mem::replace(&mut link.state, WorkerState::Idle) {
@@ -652,9 +650,7 @@ impl Conduct<'_> {
                             completed: result.counts.completed_in_window,
                             window_s: result.window_s(),
                         });
-                        if result.doubts.iter().any(|doubt| BEHIND.contains(&doubt.kind)) {
-                            behind.push(*index);
-                        }
+                        late.push((*index, shares::lateness(&result)));
                         sum.add(&link.name(), result);
                     }
                     Err(error) => link.lose(error.to_string()),
@@ -671,7 +667,7 @@ impl Conduct<'_> {
                 doubts.push(loss_doubt(link, why, fleet.on_loss));
             }
         }
-        fleet.relieve(&behind, parts.len());
+        fleet.relieve(&late);
         let uncounted: Vec<&Link> =
             (live.iter().map(|index| &fleet.links[*index])).filter(|link| link.is_lost() && link.has_started).collect();
         fleet.uncounted = uncounted_words(&uncounted);

@@ -1,11 +1,14 @@
 //! Which part of a load each worker gets: by what its machine can do.
 
-use record::Share;
+use load::LoadResult;
+use record::{DoubtKind, Share};
 use serde::{Deserialize, Serialize};
 
 /// Parts differ in steps of this part of the smallest one. So machines whose speeds differ by less than an eighth are alike: a
 /// yardstick is no surer than that.
 const STEP: f64 = 0.25;
+/// So many times later than another is much later.
+const MUCH: f64 = 3.0;
 /// No part is larger than so many times the smallest.
 const MOST: f64 = 1000.0;
 
@@ -51,6 +54,22 @@ fn weights(capacities: &[Option<f64>]) -> Option<Vec<u32>> {
     (common > 0).then(|| weights.iter().map(|weight| weight / common).collect())
 }
 
+/// How late a client was, nanoseconds: not at all, by its own lateness, or without end where its CPU time ended.
+pub fn lateness(result: &LoadResult) -> f64 {
+    let has = |kind: DoubtKind| result.doubts.iter().any(|doubt| doubt.kind == kind);
+    if has(DoubtKind::ClientSaturated) || has(DoubtKind::Steal) {
+        return f64::INFINITY;
+    }
+    let lag = result.counts.times.own_lag.quantile_ns(0.99).filter(|_| has(DoubtKind::ScheduleLag));
+    lag.unwrap_or(0) as f64
+}
+
+/// Those that could not keep up while others could: much later than the one that was late the least.
+pub fn behind(lateness: &[f64]) -> Vec<usize> {
+    let least = lateness.iter().copied().fold(f64::INFINITY, f64::min);
+    (0..lateness.len()).filter(|place| lateness[*place] > MUCH * least).collect()
+}
+
 fn greatest_common_divisor(one: u32, other: u32) -> u32 {
     if other == 0 { one } else { greatest_common_divisor(other, one % other) }
 }
@@ -76,6 +95,18 @@ mod tests {
         // The second one's part has the first connections only from four on.
         assert_eq!(fractions(&[3e9, 1e9], 2), [0.5, 0.5]);
         assert_eq!(fractions(&[3e9, 1e9], 4), [0.75, 0.25]);
+    }
+
+    #[test]
+    fn behind_is_who_is_late_while_another_is_not() {
+        const NOBODY: [usize; 0] = [];
+        let never = f64::INFINITY;
+        assert_eq!(behind(&[0.0, 0.0]), NOBODY);
+        assert_eq!(behind(&[0.0, 2e6, 0.0, never]), [1, 3]);
+        assert_eq!(behind(&[1e6, 2e6, 9e7]), [2], "all are late on a busy machine");
+        assert_eq!(behind(&[never, never]), NOBODY, "there is nobody else");
+        assert_eq!(behind(&[5e6]), NOBODY);
+        assert_eq!(behind(&[]), NOBODY);
     }
 
     proptest! {
