@@ -54,7 +54,7 @@ def wait_until(what: str, condition: Callable[[], Any], limit_s: float = HANGS_A
 class RayCluster:
     """Three nodes on this machine, in a session folder that goes with them."""
 
-    def __init__(self, nodes: int = NODES) -> None:
+    def __init__(self, nodes: int = NODES, dashboard_port: Optional[int] = None) -> None:
         from ray.cluster_utils import Cluster
 
         # Short: sockets lie in it.
@@ -67,7 +67,10 @@ class RayCluster:
         (self.folder / "ray").mkdir()
         self.cluster = Cluster()
         try:
-            self.add(include_dashboard=False)
+            if dashboard_port is None:
+                self.add(include_dashboard=False)
+            else:
+                self.add(include_dashboard=True, dashboard_host="127.0.0.1", dashboard_port=dashboard_port)
             for _ in range(nodes - 1):
                 self.add()
             self.cluster.wait_for_nodes(timeout=HANGS_AFTER_S)

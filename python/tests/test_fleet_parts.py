@@ -223,3 +223,36 @@ def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:
     assert loss(ActorDiedError("The actor died because its node has died. Node Id: 1")) == "its node is gone from the Ray cluster"
     assert loss(ActorDiedError("The actor died unexpectedly")) == "Ray has lost its process on the node"
     assert "no way" in loss(OSError("no  way"))
+
+
+CLUSTERS = Path(__file__).parent.parent.parent / "docs" / "cluster"
+
+
+def test_the_cluster_for_ray_up_fits_rays_schema() -> None:
+    util = pytest.importorskip("ray.autoscaler._private.util", reason="Ray is not installed: pip install 'straingauge[fleet]'")
+    import yaml
+
+    config = yaml.safe_load((CLUSTERS / "ray-up.yaml").read_text())
+    util.validate_config(util.prepare_config(config))
+    config["available_node_types"]["client"]["no_such_key"] = 1
+    with pytest.raises(Exception, match="no_such_key"):
+        util.validate_config(util.prepare_config(config))
+
+
+def test_the_cluster_for_kubernetes_has_pods_that_fit_its_schema_and_rays_version() -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    import yaml
+
+    cluster = yaml.safe_load((CLUSTERS / "kuberay.yaml").read_text())
+    assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
+    spec = cluster["spec"]
+    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, **group["template"]}
+        validate.validate(pod, "1.30", strict=True)
+        pod["spec"]["no_such_key"] = 1
+        with pytest.raises(validate.ValidationError):
+            validate.validate(pod, "1.30", strict=True)
+    # One version of Ray in both files, and in the image that the comment describes.
+    version = spec["rayVersion"]
+    assert f"rayproject/ray:{version}-" in (CLUSTERS / "kuberay.yaml").read_text()
+    assert f"ray[default]=={version}'" in (CLUSTERS / "ray-up.yaml").read_text()

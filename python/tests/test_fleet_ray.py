@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
-from typing import Iterator, List
+from typing import Any, Iterator, List
 
 import pytest
-from fleet_rig import NODES, Fleet, Namespaces, Nginx, RayCluster, command_lines, finish, is_v2, missing, wait_until
+from fleet_rig import (
+    MARK, NODES, Fleet, Namespaces, Nginx, RayCluster, command_lines, finish, free_port, is_v2, missing, wait_until
+)
 
 import straingauge
 from straingauge import histogram
@@ -203,6 +207,43 @@ def test_without_its_head_a_run_ends_and_no_load_goes_on(tmp_path: Path, nginx: 
         own.cluster.remove_node(own.cluster.head_node, allow_graceful=False)
         said = finish(child).exits_with(1)
         assert "was lost" in said.err, said.err
+        fleet.leaves_nothing()
+        fleet.close()
+    finally:
+        own.close()
+
+
+@pytest.mark.long
+def test_a_job_of_the_cluster_ends_as_its_command_does_and_a_stopped_one_leaves_no_load(tmp_path: Path, nginx: Nginx) -> None:
+    pytest.importorskip("aiohttp_cors", reason="jobs need Ray's dashboard: pip install 'ray[default]'")
+    port = free_port()
+    own = RayCluster(1, dashboard_port=port)
+    try:
+        fleet = Fleet(own.address, tmp_path)
+
+        def job(what: str, *words: str) -> "subprocess.CompletedProcess[str]":
+            ray = [sys.executable, "-m", "ray.scripts.scripts", "job", what, "--address", f"http://127.0.0.1:{port}"]
+            return subprocess.run([*ray, *words], capture_output=True, text=True, timeout=120)
+
+        def script(name: str, what: List[str]) -> List[str]:
+            file = tmp_path / f"{name}.sh"
+            file.write_text(f"export {MARK}={fleet.mark} TMPDIR={fleet.temporary}\n{shlex.join(fleet.command(what))}\n")
+            return ["--", "sh", str(file)]
+
+        def dashboard_answers() -> Any:
+            return job("list").returncode == 0
+
+        wait_until("Ray's dashboard answers", dashboard_answers)
+        good = job("submit", *script("good", load(nginx.url(), "500ms")))
+        assert good.returncode == 0 and '"outcomes"' in good.stdout, good.stdout + good.stderr
+        bad = job("submit", *script("bad", load("http://127.0.0.1:1/", "200ms")))
+        assert bad.returncode == 1 and "refused the connection" in bad.stdout, bad.stdout + bad.stderr
+        for number in fleet.spoken.iterdir():
+            number.unlink()
+        job("submit", "--no-wait", "--submission-id", "stopped", *script("long", load(nginx.url(), "300s")))
+        fleet.wait_until_running(1)
+        stopped = job("stop", "stopped")
+        assert stopped.returncode == 0, stopped.stdout + stopped.stderr
         fleet.leaves_nothing()
         fleet.close()
     finally:

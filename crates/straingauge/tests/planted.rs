@@ -186,13 +186,15 @@ fn a_second_server_that_cannot_be_is_refused_before_anything_is_measured() {
 
 /// Four workers that take 20 ms for each request, at a Unix socket.
 const BACKEND: &str = r#"
-import os, socket, sys, time
+import ctypes, os, socket, sys, time
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(sys.argv[1])
 os.chmod(sys.argv[1], 0o666)
 listener.listen(512)
 for _ in range(3):
     if os.fork() == 0:
+        # PR_SET_PDEATHSIG: it ends with its parent.
+        ctypes.CDLL(None).prctl(1, 9)
         break
 while True:
     connection, _ = listener.accept()
