@@ -1,11 +1,11 @@
-//! Finds the process that listens on a port: from the port to the socket (inet_diag), from the socket to the process
+//! Finds the process that listens on a port: from the port to the socket ([`PortReader`]), from the socket to the process
 //! (/proc/PID/fd).
 
 use crate::error::ObserveError;
-use crate::namespace::in_namespace_of;
+use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
 use crate::processes::{all_pids, read_stat};
-use crate::sock_diag::{DiagSocket, Listener, Scope};
+use crate::sock_diag::{Listener, Scope};
 use record::Outside;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -62,9 +62,8 @@ pub fn listening_addresses(port: u16, netns_pid: Option<u32>) -> Result<Vec<Sock
 }
 
 fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<Listener>, ObserveError> {
-    in_namespace_of(netns_pid, || DiagSocket::connect()?.read_port(port, Scope::Listeners))?
-        .map(|sockets| sockets.listeners)
-        .map_err(|source| ObserveError::Sockets { port, source })
+    let sockets = PortReader::open(netns_pid, port)?.read(port, Scope::Listeners);
+    sockets.map(|sockets| sockets.listeners).map_err(|source| ObserveError::Sockets { port, source })
 }
 
 /// The processes among `candidates` that have one of the sockets open. Processes of other users are invisible without

@@ -76,6 +76,11 @@ impl PortReader {
         }
     }
 
+    /// Whether listeners have the number of their drops: text does not.
+    pub fn knows_drops(&self) -> bool {
+        matches!(self, PortReader::Diag(_))
+    }
+
     /// How the sockets are read, in words.
     pub fn method(&self) -> &'static str {
         match self {

@@ -226,16 +226,28 @@ fn without_type_information_states_are_shown_and_the_reason() {
 
 /// Makes every bpf() of the command fail with this error, as a container's filter does.
 pub fn forbid_bpf(command: &mut Command, error: i32) {
-    const LOAD_NUMBER: u16 = 0x20;
+    forbid(command, &[(NUMBER, libc::SYS_bpf as u32)], error);
+}
+
+/// Where a filter finds the number of a system call, and its arguments (`struct seccomp_data`).
+const NUMBER: u32 = 0;
+const FIRST: u32 = 16;
+const THIRD: u32 = 32;
+
+/// Makes the system calls of the command fail that have all of these words.
+fn forbid(command: &mut Command, words: &[(u32, u32)], error: i32) {
+    const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const RETURN: u16 = 0x06;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let filter = [
-        step(LOAD_NUMBER, 0, 0, 0),
-        step(JUMP_IF_EQUAL, 0, 1, libc::SYS_bpf as u32),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
-        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    let mut filter = Vec::new();
+    for (place, (offset, word)) in words.iter().enumerate() {
+        // To the last step, where the word is another.
+        let rest = 2 * (words.len() - place) as u8 - 1;
+        filter.extend([step(LOAD_WORD, 0, 0, *offset), step(JUMP_IF_EQUAL, 0, rest, *word)]);
+    }
+    filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32));
+    filter.push(step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
     let install = move || {
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
         // SAFETY: plain system calls, as is allowed between fork and exec; the kernel copies the filter, which is live.
@@ -264,4 +276,25 @@ fn where_bpf_is_forbidden_states_are_shown_and_the_reason() {
         let said = run(&mut doctor).exits_with(0).out;
         assert!(said.contains("no   BPF ") && said.contains("no   requests of a server"), "{said}");
     }
+}
+
+/// Emulators and some containers have no socket lists by netlink.
+#[test]
+fn without_netlinks_socket_lists_the_server_is_found_and_its_requests_are_counted() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let lists =
+        [(NUMBER, libc::SYS_socket as u32), (FIRST, libc::AF_NETLINK as u32), (THIRD, libc::NETLINK_SOCK_DIAG as u32)];
+    let port = format!(":{}", server.port);
+    let arguments: Vec<OsString> = watch_arguments(&port).into_iter().map(Into::into).collect();
+    let mut watch = straingauge(arguments);
+    forbid(&mut watch, &lists, libc::EPROTONOSUPPORT);
+    let last = lines(&run(&mut watch).exits_with(0)).pop().expect("a reading");
+    assert!(last["totals"]["cpu"]["processes"].as_u64().unwrap() >= 2, "{last:#}");
+    let mut load = straingauge(["load", &server.url("1k.bin"), "-d", "300ms", "--json", "--quiet"]);
+    forbid(&mut load, &lists, libc::EPROTONOSUPPORT);
+    let said = run(&mut load).exits_with(0).json();
+    let figure = |name: &str| said["point"]["figures"][name].clone();
+    assert!(figure("server.cpus_used")["value"].is_number(), "{said:#}");
+    assert!(figure("tcp.accept_queue_max")["value"].is_number(), "{said:#}");
 }

@@ -4,10 +4,10 @@ use crate::error::ObserveError;
 use crate::group::{Group, GroupCounters, GroupSize, ProcessCpu, ServerGroup};
 use crate::limits::LimitReader;
 use crate::listening::server_on_port;
-use crate::namespace::in_namespace_of;
 use crate::network::{NetworkReader, NetworkReading};
+use crate::port_sockets::PortReader;
 use crate::processes::ProcessTable;
-use crate::sock_diag::{DiagSocket, Listener, PortSockets, Scope};
+use crate::sock_diag::{Listener, PortSockets, Scope};
 use crate::{cpu_clock, facts};
 use record::watch::LimitTotals;
 use std::collections::{HashMap, HashSet};
@@ -30,7 +30,7 @@ pub struct ServerSide {
     follows_port: bool,
     group: ServerGroup,
     table: ProcessTable,
-    diag: DiagSocket,
+    sockets: PortReader,
     network: NetworkReader,
     network_at_start: NetworkReading,
     inodes: HashSet<u64>,
@@ -91,15 +91,14 @@ impl Drops {
 impl ServerSide {
     /// Opens everything; a port without a listener is no error.
     pub fn open(port: u16, group: Roots, netns_pid: Option<u32>) -> Result<Self, ObserveError> {
-        let diag = in_namespace_of(netns_pid, DiagSocket::connect)?
-            .map_err(|source| ObserveError::Sockets { port, source })?;
+        let sockets = PortReader::open(netns_pid, port)?;
         let mut side = ServerSide {
             port,
             netns_pid,
             follows_port: !matches!(group, Roots::Of(Group::Tree(_)) | Roots::ControlGroup(..)),
             group: ServerGroup::default(),
             table: ProcessTable::default(),
-            diag,
+            sockets,
             network: NetworkReader::open(netns_pid),
             network_at_start: NetworkReading::default(),
             inodes: HashSet::new(),
@@ -159,8 +158,10 @@ impl ServerSide {
             ..ServerReading::default()
         };
         reading.port_drops = self.drops.is_begun.then_some(self.drops.sum);
-        if let Ok(sockets) = self.diag.read_port(self.port, Scope::Listeners) {
-            reading.port_drops = Some(self.drops.add(&sockets.listeners));
+        if let Ok(sockets) = self.sockets.read(self.port, Scope::Listeners) {
+            if self.sockets.knows_drops() {
+                reading.port_drops = Some(self.drops.add(&sockets.listeners));
+            }
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
             if self.follows_port && inodes != self.inodes {
                 self.inodes = inodes;
@@ -169,8 +170,9 @@ impl ServerSide {
             }
             if !sockets.listeners.is_empty() {
                 reading.accept_queue = Some(sockets.listeners.iter().map(|listener| u64::from(listener.queue)).sum());
-                reading.accept_queue_limit =
-                    sockets.listeners.iter().map(|listener| u64::from(listener.queue_limit)).min();
+                // 0: it is not known.
+                let limits = sockets.listeners.iter().map(|listener| u64::from(listener.queue_limit));
+                reading.accept_queue_limit = limits.min().filter(|limit| *limit > 0);
             }
         }
         self.table.scan();
@@ -190,7 +192,7 @@ impl ServerSide {
     /// All sockets of the port, and this thread's CPU time for the scan.
     pub fn scan(&mut self) -> std::io::Result<(PortSockets, u64)> {
         let before = cpu_clock::of_this_thread();
-        let sockets = self.diag.read_port(self.port, Scope::AllStates)?;
+        let sockets = self.sockets.read(self.port, Scope::AllStates)?;
         Ok((sockets, cpu_clock::of_this_thread() - before))
     }
 
