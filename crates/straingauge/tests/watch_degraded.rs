@@ -291,6 +291,8 @@ fn without_netlinks_socket_lists_the_server_is_found_and_its_requests_are_counte
     forbid(&mut watch, &lists, libc::EPROTONOSUPPORT);
     let last = lines(&run(&mut watch).exits_with(0)).pop().expect("a reading");
     assert!(last["totals"]["cpu"]["processes"].as_u64().unwrap() >= 2, "{last:#}");
+    let connections = &last["totals"]["connections"];
+    assert!(connections["accept_queue"].is_u64() && connections["accept_queue_limit"].is_null(), "{connections:#}");
     let mut load = straingauge(["load", &server.url("1k.bin"), "-d", "300ms", "--json", "--quiet"]);
     forbid(&mut load, &lists, libc::EPROTONOSUPPORT);
     let said = run(&mut load).exits_with(0).json();

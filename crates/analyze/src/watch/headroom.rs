@@ -32,7 +32,8 @@ struct Mark {
     threads: u64,
     processes: u64,
     established: u64,
-    queue: Option<(u64, u64)>,
+    /// Connections that wait to be accepted, and how many may.
+    queue: Option<(u64, Option<u64>)>,
     /// Requests in progress that are not answered yet, and whether one thread had read several of them.
     waiting: u64,
     is_shared: bool,
@@ -68,7 +69,7 @@ impl Mark {
             threads: reading.cpu.map_or(0, |cpu| cpu.threads),
             processes: reading.cpu.map_or(0, |cpu| cpu.processes),
             established: connections.states.get("established").copied().unwrap_or(0),
-            queue: connections.accept_queue.zip(connections.accept_queue_limit),
+            queue: connections.accept_queue.map(|queue| (queue, connections.accept_queue_limit)),
             waiting: open.waiting,
             is_shared: waiting.iter().collect::<BTreeSet<_>>().len() < waiting.len(),
             limits: limits.clone(),
@@ -382,8 +383,10 @@ impl<'a> Window<'a> {
 
     /// A queue fills once the server is full: before that it is empty and has no distance.
     fn backlog(&self) -> Seen {
-        let Some((_, most)) = self.last().and_then(|last| last.queue) else {
-            return Seen::Unknown("nothing listens on the port".into());
+        let most = match self.last().and_then(|last| last.queue) {
+            Some((_, Some(most))) => most,
+            Some((_, None)) => return Seen::Unknown("its length is not known".into()),
+            None => return Seen::Unknown("nothing listens on the port".into()),
         };
         let last = &self.steps[self.steps.len().saturating_sub(full::LAST)..];
         let queued = last.iter().filter_map(|step| step.after.queue).map(|(queued, _)| queued);

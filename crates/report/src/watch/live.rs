@@ -119,10 +119,7 @@ fn connections(out: &mut String, frame: &Screen<'_>) {
     let (seen, rates) = (&frame.now.connections, frame.rates);
     let _ = writeln!(out, "connections  {}", states(frame.now));
     let rate = |rate: Option<f64>| rate.map_or(NOT_MEASURED.to_string(), |rate| format!("{}/s", format_si(rate)));
-    let queue = match (seen.accept_queue, seen.accept_queue_limit) {
-        (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
-        _ => "nobody listens".into(),
-    };
+    let queue = super::screen::accept_queue(seen);
     let _ = writeln!(
         out,
         "  accepted {}  closed {}  accept queue {queue}  dropped {}",

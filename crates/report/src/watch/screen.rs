@@ -8,7 +8,7 @@ use crate::text::wrap;
 use record::text::plain;
 use record::units::{format_bytes, format_nanos, format_si};
 use record::watch::counters::Row;
-use record::watch::{Counter, Mean, Mode, PhaseTotals, Reading};
+use record::watch::{ConnectionTotals, Counter, Mean, Mode, PhaseTotals, Reading};
 use std::fmt::Write;
 
 /// In place of a number.
@@ -146,12 +146,18 @@ fn counters(frame: &Screen<'_>, row: Row) -> Vec<String> {
     Counter::ALL.into_iter().filter_map(words).collect()
 }
 
+/// `3 of 511`.
+pub fn accept_queue(seen: &ConnectionTotals) -> String {
+    match (seen.accept_queue, seen.accept_queue_limit) {
+        (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
+        (Some(queue), None) => format!("{queue}, of how many is not known"),
+        (None, _) => format!("{NOT_MEASURED}: nobody listens"),
+    }
+}
+
 fn connections(out: &mut String, frame: &Screen<'_>) {
     let (now, seen) = (frame.now, &frame.now.connections);
-    let queue = match (seen.accept_queue, seen.accept_queue_limit) {
-        (Some(queue), Some(limit)) => format!("{queue} of {limit}"),
-        _ => format!("{NOT_MEASURED}: nobody listens"),
-    };
+    let queue = accept_queue(seen);
     let _ = writeln!(out, "\nconnections  {}", states(now));
     let _ = writeln!(
         out,
