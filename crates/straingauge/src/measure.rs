@@ -91,6 +91,11 @@ impl Runner {
         self.companions.join(companion);
     }
 
+    /// Adds one that is called before the others.
+    pub fn join_first(&mut self, companion: impl Companion + 'static) {
+        self.companions.join_first(companion);
+    }
+
     /// Whether workers send the load.
     pub fn has_clients(&self) -> bool {
         matches!(self.sender, Sender::Workers(..))

@@ -244,7 +244,7 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
         // The listener is found by its path, outside of the namespace of the server.
         is_seen |= figure("backend.cpus_used") > Some(0.0);
     }
-    assert!(is_counted && is_seen, "{verdict}");
+    assert!(is_counted && is_seen, "{is_counted} {is_seen} {verdict} {:#?}", points(&run));
 }
 
 #[test]

@@ -207,7 +207,8 @@ impl Session {
         let slow = attached.map_err(|why| anyhow!("the server cannot be slowed down: {why}"))?;
         let of_server = self.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
         let own: &[usize] = if cpus::are_apart(&self.plan.cpus, of_server) { &self.plan.cpus } else { &[] };
-        self.runner.join(SlowedServer::with(slow, own));
+        // Its counts are divided by the requests of the window, so nothing may come between.
+        self.runner.join_first(SlowedServer::with(slow, own));
         Ok(())
     }
 

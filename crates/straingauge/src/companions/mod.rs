@@ -97,6 +97,11 @@ impl Companions {
         self.0.push(Box::new(companion));
     }
 
+    /// Adds one that is called before all that are there: its readings are of the window's edges.
+    pub fn join_first(&mut self, companion: impl Companion + 'static) {
+        self.0.insert(0, Box::new(companion));
+    }
+
     /// Moves the companion that owns this axis to this value of it; false if no companion does.
     pub fn hold(&mut self, place: AxisPlace, with: &mut Holding<'_>) -> Result<bool> {
         for companion in &mut self.0 {
