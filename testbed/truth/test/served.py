@@ -98,7 +98,8 @@ def workers_never_do_more_than_their_capacity():
     server = Server("workers")
     asked = closed_loop(server, 12, 5)
     span_s = server.end()["span_ns"] / 1e9
-    assert asked - 4 <= 4 * span_s / 0.005 + 1, (asked, span_s)
+    # The first four are not in the span, and it begins later than they were due where the machine is busy: by less than once more.
+    assert asked - 8 <= 4 * span_s / 0.005 + 1, (asked, span_s)
 
 
 def what_a_client_adds_between_answer_and_request_is_counted():
