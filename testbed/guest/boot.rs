@@ -6,7 +6,7 @@
 //! happens in it does not depend on how busy this machine is.
 //!
 //! STRAINGAUGE_GUEST_PROGRAM names the same tests as a static program for arm64: they run in a machine with that processor. The
-//! folder of the kernel then has its busybox, too (testbed/arm64).
+//! folder of the kernel then has its busybox, too (testbed/kernels).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -7,9 +7,9 @@ use crate::error::{RemoteError, Result, unusable};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::{Event, Link, Out, Source, WorkerState};
 use crate::merge;
-use crate::protocol::{ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
+use crate::protocol::{Capacity, ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
-use crate::shares::{self, Capacity};
+use crate::shares;
 use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
@@ -33,10 +33,6 @@ const PROGRESS_NS: u64 = 200_000_000;
 const RESULT_NS: u64 = 30_000_000_000;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
-/// What is left of a worker's part where it could not keep up with it.
-const RELIEF: f64 = 0.75;
-/// A worker keeps at least so much of its part.
-const LEAST_WORTH: f64 = 0.25;
 /// How long a worker may take to keep one.
 const PIECE_NS: u64 = 30_000_000_000;
 
@@ -319,7 +315,7 @@ impl Fleet {
         let mut names = Vec::new();
         for place in shares::behind(&lateness) {
             let link = &mut self.links[late[place].0];
-            link.worth = (link.worth * RELIEF).max(LEAST_WORTH);
+            link.worth = shares::relieved(link.worth);
             names.push(link.name());
         }
         self.relieved = (!names.is_empty()).then(|| names.join(", "));

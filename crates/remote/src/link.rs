@@ -4,9 +4,8 @@ use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
 use crate::protocol::{
-    ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation, WireResult, line,
+    Capacity, ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation, WireResult, line,
 };
-use crate::shares::Capacity;
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;

@@ -3,7 +3,6 @@
 //! One JSON object a line. Messages from the other end are untrusted: lines have a limit, numbers a range, and texts
 //! are made safe ([`record::Outside`]) first. This file depends on nothing else here, so that it can be fuzzed.
 
-use crate::shares::Capacity;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
@@ -28,7 +27,7 @@ pub const LEASE_NS: u64 = 5_000_000_000;
 /// The longest time in a plan: that of a log of a year.
 pub(crate) const MAX_SPAN_NS: u64 = 400 * 24 * 3_600_000_000_000;
 /// Parts of a load at most: with 1,024 threads in each, their numbers have 32 bits.
-const MOST_PARTS: u32 = 1 << 20;
+pub(crate) const MOST_PARTS: u32 = 1 << 20;
 /// Rejected lines of a log that are kept.
 const MAX_EXAMPLES: usize = 10;
 const MAX_SERIES_BYTES: usize = 8 << 20;
@@ -237,6 +236,23 @@ impl Place {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
         Place { machine: boot.trim().into(), network: format!("{} {}", boot.trim(), network.display()).as_str().into() }
+    }
+}
+
+/// What a worker's machine can do.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// CPUs that it may use.
+    pub cpus: u32,
+    /// The yardstick's speed on one of them, iterations per second of CPU time.
+    pub speed_per_sec: f64,
+}
+
+impl Capacity {
+    /// The whole machine's speed; `None` for what no machine can be.
+    pub fn total(self) -> Option<f64> {
+        let total = f64::from(self.cpus) * self.speed_per_sec;
+        (total.is_finite() && total > 0.0).then_some(total)
     }
 }
 

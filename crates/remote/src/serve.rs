@@ -7,7 +7,7 @@ use crate::error::{Result, unusable};
 use crate::inputs::InputStore;
 use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
 use crate::session::{self, Ended, Lease, Order};
-use crate::shares::Capacity;
+use crate::shares;
 use crate::sources::Sources;
 use load::{LoadEvents, Progress, Supply};
 use record::sentence;
@@ -22,7 +22,7 @@ const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
 pub fn serve(sources: &Sources, inputs: &mut dyn InputStore) -> ExitCode {
-    session::hold(&[], Capacity::here(), |lease, out, orders| obey(sources, inputs, lease, out, orders))
+    session::hold(&[], shares::capacity(), |lease, out, orders| obey(sources, inputs, lease, out, orders))
 }
 
 fn obey(

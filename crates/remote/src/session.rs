@@ -2,8 +2,7 @@
 //! not read never blocks anything), one watches the lease, and the main thread does the work.
 
 use crate::error::Result;
-use crate::protocol::{FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, line};
-use crate::shares::Capacity;
+use crate::protocol::{Capacity, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, line};
 use record::time::monotonic_ns;
 use record::{machine, sentence};
 use std::io::Write;

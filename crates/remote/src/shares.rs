@@ -1,8 +1,8 @@
 //! Which part of a load each worker gets: by what its machine can do.
 
+use crate::protocol::{Capacity, MOST_PARTS};
 use load::LoadResult;
 use record::{DoubtKind, Share};
-use serde::{Deserialize, Serialize};
 
 /// Parts differ in steps of this part of the smallest one. So machines whose speeds differ by less than an eighth are alike: a
 /// yardstick is no surer than that.
@@ -12,28 +12,21 @@ const MUCH: f64 = 3.0;
 /// No part is larger than so many times the smallest.
 const MOST: f64 = 1000.0;
 
-/// What a worker's machine can do.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Capacity {
-    /// CPUs that it may use.
-    pub cpus: u32,
-    /// The yardstick's speed on one of them, iterations per second of CPU time.
-    pub speed_per_sec: f64,
+/// What is left of a worker's part where it could not keep up with it.
+const RELIEF: f64 = 0.75;
+/// A worker keeps at least so much of its part.
+const LEAST_WORTH: f64 = 0.25;
+
+/// What this process's machine can do, measured: a few milliseconds.
+pub fn capacity() -> Option<Capacity> {
+    let cpus = u32::try_from(record::machine::allowed_cpus().len()).ok()?;
+    let speed_per_sec = observe::yardstick(None, std::time::Duration::from_millis(5)).value?;
+    Some(Capacity { cpus, speed_per_sec })
 }
 
-impl Capacity {
-    /// That of this process, measured: a few milliseconds.
-    pub fn here() -> Option<Capacity> {
-        let cpus = u32::try_from(record::machine::allowed_cpus().len()).ok()?;
-        let speed_per_sec = observe::yardstick(None, std::time::Duration::from_millis(5)).value?;
-        Some(Capacity { cpus, speed_per_sec })
-    }
-
-    /// The whole machine's speed; `None` for what no machine can be.
-    pub fn total(self) -> Option<f64> {
-        let total = f64::from(self.cpus) * self.speed_per_sec;
-        (total.is_finite() && total > 0.0).then_some(total)
-    }
+/// The worth of a worker that could not keep up.
+pub fn relieved(worth: f64) -> f64 {
+    (worth * RELIEF).max(LEAST_WORTH)
 }
 
 /// Parts in proportion to the capacities, in their order; equal ones where a capacity is not known, or where a worker would have
@@ -51,7 +44,9 @@ fn weights(capacities: &[Option<f64>]) -> Option<Vec<u32>> {
     let steps = |capacity: &f64| ((capacity / least).min(MOST) / STEP).round() as u32;
     let weights: Vec<u32> = known.iter().map(steps).collect();
     let common = weights.iter().copied().fold(0, greatest_common_divisor);
-    (common > 0).then(|| weights.iter().map(|weight| weight / common).collect())
+    let parts: Vec<u32> = weights.iter().map(|weight| weight.checked_div(common)).collect::<Option<_>>()?;
+    // More than a worker takes.
+    (parts.iter().sum::<u32>() <= MOST_PARTS).then_some(parts)
 }
 
 /// How late a client was, nanoseconds: not at all, by its own lateness, or without end where its CPU time ended.
@@ -92,6 +87,9 @@ mod tests {
         assert_eq!(fractions(&[7e9], 1), [1.0]);
         assert_eq!(divide(&[Some(7e9)], 1), [Share::WHOLE]);
         assert_eq!(divide(&[Some(1e9), None], 9), [Share::one(0, 2), Share::one(1, 2)]);
+        let unlike: Vec<Option<f64>> =
+            (0..1100).map(|number| Some(if number == 0 { 1.0 } else { 1e9 + f64::from(number) })).collect();
+        assert_eq!(divide(&unlike, 10_000_000)[1099], Share::one(1099, 1100), "so many parts no worker takes");
         // The second one's part has the first connections only from four on.
         assert_eq!(fractions(&[3e9, 1e9], 2), [0.5, 0.5]);
         assert_eq!(fractions(&[3e9, 1e9], 4), [0.75, 0.25]);
