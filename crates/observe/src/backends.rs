@@ -1,45 +1,52 @@
 //! The processes of the server's backends on this machine: found once by the sockets that they hold, then followed.
 
 use crate::listening::holders_of;
+use crate::outgoing::{Elsewhere, Held, canonical};
+use crate::port_sockets::PortReader;
 use crate::processes::{ProcessTable, all_pids};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
 
 /// Most generations of a backend's processes.
 const MAX_DEPTH: usize = 16;
-/// Most searches without a result: the processes cannot be seen.
-const MAX_MISSED: usize = 32;
+/// Most searches at an address without a result: its processes cannot be seen, or are on another machine.
+const MAX_SEARCHES: usize = 16;
 /// Most addresses whose processes are searched for.
 const MAX_ADDRESSES: usize = 16;
+/// Most network namespaces that are searched.
+const MAX_NAMESPACES: usize = 64;
 
 /// What is known of them.
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
     /// The eldest process of each.
     roots: BTreeSet<u32>,
-    /// The addresses at which they were found.
-    addresses: BTreeSet<String>,
-    /// Searches that found none, as of connections that had ended.
-    missed: usize,
+    /// By address: searches that found none, as of connections that had ended; all that are allowed where one has found them.
+    searches: BTreeMap<String, usize>,
 }
 
 impl Backends {
-    /// Finds the processes at these addresses, given inodes of what they hold: where one is new, or a process has ended.
-    pub fn find(&mut self, here: &BTreeMap<String, Vec<u64>>, table: &ProcessTable) {
-        let is_new = |address: &String| !self.addresses.contains(address);
-        let room = MAX_ADDRESSES.saturating_sub(self.addresses.len());
-        let new: Vec<String> = here.keys().filter(|address| is_new(address)).take(room).cloned().collect();
+    /// Finds the processes at these addresses: where one is new, or a process has ended.
+    pub fn find(&mut self, backends: &BTreeMap<String, Held>, table: &ProcessTable) {
         let known = self.roots.len();
         self.roots.retain(|pid| table.get(*pid).is_some());
-        if (new.is_empty() && self.roots.len() == known) || self.missed >= MAX_MISSED {
-            return;
+        if self.roots.len() < known {
+            self.searches.clear();
         }
-        let holders = holders_of(&here.values().flatten().copied().collect(), &all_pids());
-        if holders.is_empty() {
-            self.missed += 1;
-            return;
+        for (address, held) in backends {
+            if self.searches.len() >= MAX_ADDRESSES && !self.searches.contains_key(address) {
+                continue;
+            }
+            let searches = self.searches.entry(address.clone()).or_default();
+            if *searches >= MAX_SEARCHES {
+                continue;
+            }
+            let mut inodes: HashSet<u64> = held.inodes.iter().copied().collect();
+            inodes.extend(held.elsewhere.iter().flat_map(inodes_elsewhere));
+            let holders = holders_of(&inodes, &all_pids());
+            *searches = if holders.is_empty() { *searches + 1 } else { MAX_SEARCHES };
+            self.roots.extend(holders.into_iter().map(|pid| eldest_of(pid, table)));
         }
-        self.addresses.extend(new);
-        self.roots.extend(holders.into_iter().map(|pid| eldest_of(pid, table)));
     }
 
     /// They and what they started.
@@ -50,6 +57,34 @@ impl Backends {
         let descends = |pid: &u32| ancestors(*pid, table).any(|ancestor| self.roots.contains(&ancestor));
         table.iter().map(|(pid, _)| pid).filter(descends).collect()
     }
+}
+
+/// The inodes of sockets in other network namespaces, as those of containers; none of a namespace that we may not enter.
+fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
+    let mut found = Vec::new();
+    for mut reader in one_of_each_namespace().into_iter().filter_map(|pid| PortReader::open(Some(pid), 0).ok()) {
+        let read = match sought {
+            Elsewhere::Listener(file) => reader.read_unix(|socket| {
+                let is_it = socket.is_listener && socket.file == Some(*file);
+                found.extend(is_it.then_some(socket.inode));
+            }),
+            Elsewhere::Connections(ends) => reader.read_elsewhere(0, |one| {
+                let is_one = !one.is_listener && ends.contains(&(canonical(one.local), canonical(one.remote)));
+                found.extend(is_one.then_some(one.inode));
+            }),
+        };
+        // What was read of one that ended meanwhile holds, too.
+        drop(read);
+    }
+    found
+}
+
+/// A process of each network namespace.
+fn one_of_each_namespace() -> Vec<u32> {
+    let mut seen = HashSet::new();
+    let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let is_new = |pid: &u32| namespace(*pid).is_some_and(|of| seen.insert(of));
+    all_pids().into_iter().filter(is_new).take(MAX_NAMESPACES).collect()
 }
 
 /// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we descend
@@ -64,4 +99,112 @@ fn eldest_of(pid: u32, table: &ProcessTable) -> u32 {
 /// The process, its parent, and so on.
 fn ancestors(pid: u32, table: &ProcessTable) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(pid), |pid| table.get(*pid).map(|origin| origin.parent)).take(MAX_DEPTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Child, Command, Stdio};
+
+    /// Python in a network namespace of its own, which does the next step at each line.
+    struct Elsewhere {
+        child: Child,
+        said: BufReader<std::process::ChildStdout>,
+    }
+
+    impl Elsewhere {
+        fn start(script: &str, argument: &str) -> Self {
+            let step = "import ctypes, socket, sys\nctypes.CDLL(None).prctl(1, 9)\n\
+                        def step():\n    print(flush=True)\n    sys.stdin.readline()\n";
+            let mut command = Command::new("unshare");
+            command.args(["--net", "python3", "-c", &format!("{step}{script}"), argument]);
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let said = BufReader::new(child.stdout.take().unwrap());
+            let mut this = Elsewhere { child, said };
+            this.wait();
+            this
+        }
+
+        fn wait(&mut self) {
+            assert!(self.said.read_line(&mut String::new()).unwrap() > 0, "the script ended");
+        }
+
+        fn go_on(&mut self) {
+            self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            self.wait();
+        }
+    }
+
+    impl Drop for Elsewhere {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn is_allowed() -> bool {
+        let is_root = rustix::process::geteuid().is_root();
+        if !is_root {
+            println!("SKIPPED backends: only root may make network namespaces");
+        }
+        is_root
+    }
+
+    fn found(backends: &BTreeMap<String, Held>) -> BTreeSet<u32> {
+        let (mut of_all, mut table) = (Backends::default(), ProcessTable::default());
+        table.scan();
+        of_all.find(backends, &table);
+        of_all.find(backends, &table);
+        of_all.processes(&table)
+    }
+
+    #[test]
+    fn a_listener_at_a_file_is_found_in_another_namespace_when_its_connections_have_ended() {
+        if !is_allowed() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app.sock");
+        let mut backend = Elsewhere::start(
+            "l = socket.socket(socket.AF_UNIX)\nl.bind(sys.argv[1])\nl.listen()\nstep()\na = l.accept()[0]\nstep()\na.close()\nstep()",
+            path.to_str().unwrap(),
+        );
+        let _open = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        backend.go_on();
+        let seen = crate::outgoing::read(&[std::process::id()], 1).unwrap().backends;
+        backend.go_on();
+        assert_eq!(found(&seen), [backend.child.id()].into(), "{seen:?}");
+        drop(backend);
+        assert_eq!(found(&seen), [].into());
+    }
+
+    #[test]
+    fn a_backend_in_another_network_namespace_is_found_by_the_other_ends_of_connections() {
+        if !is_allowed() {
+            return;
+        }
+        let connect = "step()\nc = socket.create_connection(('10.83.9.2', 8083))\nc.recv(1)\nstep()";
+        let listen =
+            "step()\nl = socket.create_server(('10.83.9.2', 8083))\nstep()\na = l.accept()[0]\na.send(b'x')\nstep()";
+        let (mut server, mut backend) = (Elsewhere::start(connect, ""), Elsewhere::start(listen, ""));
+        let ip = |of: &Elsewhere, arguments: String| {
+            let mut command = Command::new("nsenter");
+            command.args(["--net", "--target", &of.child.id().to_string(), "ip"]).args(arguments.split(' '));
+            assert!(command.status().unwrap().success(), "{command:?}");
+        };
+        ip(&server, format!("link add near type veth peer name far netns {}", backend.child.id()));
+        for (side, device, address) in [(&server, "near", "10.83.9.1/24"), (&backend, "far", "10.83.9.2/24")] {
+            ip(side, format!("address add {address} dev {device}"));
+            ip(side, format!("link set {device} up"));
+        }
+        backend.go_on();
+        std::thread::scope(|scope| {
+            scope.spawn(|| backend.go_on());
+            server.go_on();
+        });
+        let seen = crate::outgoing::read(&[server.child.id()], 1).unwrap();
+        assert_eq!((seen.established, seen.most.as_deref()), (1, Some("10.83.9.2:8083")));
+        assert_eq!(found(&seen.backends), [backend.child.id()].into(), "{seen:?}");
+    }
 }

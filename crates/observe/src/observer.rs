@@ -192,7 +192,7 @@ impl Observer {
             self.backend = Some(remote);
         }
         if let Some(outgoing) = &outgoing {
-            self.backends.find(&outgoing.here, &self.table);
+            self.backends.find(&outgoing.backends, &self.table);
         }
         let mut backends = self.backends.processes(&self.table);
         backends.retain(|pid| members.binary_search(pid).is_err() && *pid != self.target.client_pid);

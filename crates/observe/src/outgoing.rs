@@ -3,7 +3,7 @@
 use crate::cpu_clock;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
-use crate::sock_diag::UnixSocket;
+use crate::sock_diag::SocketFile;
 use record::time::monotonic_ns;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -27,9 +27,26 @@ pub struct Outgoing {
     pub established: u64,
     /// The most frequent remote address: `127.0.0.1:9000`, or `unix:/run/app.sock`.
     pub most: Option<String>,
-    /// Of each address on this machine that they are connected to: inodes of what its processes hold, some of the other ends and
-    /// the listener where it can be seen.
-    pub here: BTreeMap<String, Vec<u64>>,
+    /// By address: what may be known of the processes there.
+    pub backends: BTreeMap<String, Held>,
+}
+
+/// Sockets that a backend's processes hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Inodes of those in the server's network namespace: the listener, and some of the other ends.
+    pub inodes: Vec<u64>,
+    /// What is not there may be in another namespace.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// How to know a backend's sockets in another network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// What listens at this file.
+    Listener(SocketFile),
+    /// Connections between these ends, the backend's first.
+    Connections(Vec<(SocketAddr, SocketAddr)>),
 }
 
 /// Descriptors are listed first, connections then. Where this thread has waited longer for its CPU between, connections may have been
@@ -62,11 +79,10 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let waited_before_ns = waiting_ns();
     let (mut own_ports, mut own) = (HashSet::new(), Vec::new());
     let (mut others, mut listeners) = (HashMap::<_, Vec<u64>>::new(), HashMap::new());
-    let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
     let mut reader = PortReader::open(Some(*first), port).ok()?;
     let read = reader.read_elsewhere(port, |one| match (inodes.contains(&one.inode), one.is_listener) {
         (true, true) => own_ports.extend([one.local.port()]),
-        (true, false) => own.push((one.local.port(), canonical(one.remote))),
+        (true, false) => own.push((canonical(one.local), canonical(one.remote))),
         (false, true) => listeners.extend([(one.local.port(), one.inode)]),
         // One that waits to be accepted is nobody's.
         (false, false) if others.len() < MAX_ADDRESSES && one.inode != 0 => {
@@ -75,64 +91,86 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
         (false, false) => {}
     });
     read.ok()?;
-    let (mut counts, mut here) = (BTreeMap::new(), BTreeMap::new());
-    for (_, remote) in own.into_iter().filter(|(local_port, _)| !own_ports.contains(local_port)) {
-        *counts.entry(remote.to_string()).or_insert(0u64) += 1;
+    let (mut counts, mut backends) = (BTreeMap::new(), BTreeMap::<String, Held>::new());
+    for (local, remote) in own.into_iter().filter(|(local, _)| !own_ports.contains(&local.port())) {
+        let address = remote.to_string();
+        *counts.entry(address.clone()).or_insert(0u64) += 1;
         // The other end of a connection within the namespace is listed, too.
-        if let Some(held) = others.get(&remote) {
-            let held = held.iter().take(MAX_HELD).chain(listeners.get(&remote.port()));
-            here.insert(remote.to_string(), held.copied().collect());
+        match others.get(&remote) {
+            Some(held) => {
+                let held = held.iter().take(MAX_HELD).chain(listeners.get(&remote.port()));
+                backends.insert(address, Held { inodes: held.copied().collect(), elsewhere: None });
+            }
+            None if remote.ip().is_loopback() => {}
+            None => {
+                let held = backends.entry(address).or_default();
+                let connections = held.elsewhere.get_or_insert(Elsewhere::Connections(Vec::new()));
+                if let Elsewhere::Connections(ends) = connections
+                    && ends.len() < MAX_HELD
+                {
+                    ends.push((remote, local));
+                }
+            }
         }
     }
     // A kernel may lack the module that lists them.
-    let unix = unix_backends(&mut reader, &inodes, *first).unwrap_or_default();
+    let unix = unix_backends(&mut reader, &inodes).unwrap_or_default();
     for (name, (held, count)) in unix.by_name {
-        here.insert(name.clone(), held);
+        backends.insert(name.clone(), held);
         counts.insert(name, count);
     }
     let most = counts.iter().max_by_key(|(_, count)| **count).map(|(remote, _)| remote.clone());
     let established = counts.values().sum::<u64>() + unix.waiting;
-    Some((Outgoing { established, most, here }, waiting_ns().saturating_sub(waited_before_ns)))
+    Some((Outgoing { established, most, backends }, waiting_ns().saturating_sub(waited_before_ns)))
+}
+
+/// The same address, be it written as IPv4 or as IPv6.
+pub fn canonical(end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip().to_canonical(), end.port())
 }
 
 /// Connections to Unix sockets of other processes.
 #[derive(Default)]
 struct UnixBackends {
-    /// By path: inodes of what those processes hold, and the number of connections.
-    by_name: BTreeMap<String, (Vec<u64>, u64)>,
+    /// By path: what those processes hold, and the number of connections.
+    by_name: BTreeMap<String, (Held, u64)>,
     /// Connections that wait to be accepted, while none is: it is not said where.
     waiting: u64,
 }
 
-/// Of the descriptors of processes, the first of which is `first`.
-fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>, first: u32) -> io::Result<UnixBackends> {
+/// Of the descriptors of processes.
+fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>) -> io::Result<UnixBackends> {
     let (mut peers, mut accepted, mut listeners) = (Vec::new(), HashMap::new(), HashMap::new());
     reader.read_unix(|socket| {
         let is_kept = accepted.len() + listeners.len() < MAX_ADDRESSES;
         match (inodes.contains(&socket.inode), socket.is_listener, socket.peer) {
             // An end with a name was accepted.
             (true, false, Some(peer)) if socket.name.is_empty() => peers.push(peer),
-            (false, true, _) if is_kept => listeners.extend([(name_of(socket.name), socket.inode)]),
+            (false, true, _) if is_kept => {
+                listeners.insert((name_of(socket.name), socket.file), socket.inode);
+            }
             (false, false, Some(_)) if is_kept && !socket.name.is_empty() => {
-                accepted.extend([(socket.inode, name_of(socket.name))]);
+                accepted.insert(socket.inode, (name_of(socket.name), socket.file));
             }
             _ => {}
         }
     })?;
     let mut found = UnixBackends::default();
-    for (peer, name) in peers.iter().filter_map(|peer| Some((*peer, accepted.get(peer)?))) {
+    for (peer, at) in peers.iter().filter_map(|peer| Some((*peer, accepted.get(peer)?))) {
+        let (name, file) = at;
         if SYSTEM_SOCKETS.iter().any(|start| name.starts_with(start)) {
             continue;
         }
         let (held, count) = found.by_name.entry(format!("unix:{name}")).or_default();
         *count += 1;
-        if held.is_empty() {
+        if held.inodes.is_empty() {
             // A listener is listed where it was bound, which may be outside of the server's network namespace.
-            let elsewhere = || listener_here(name).filter(|_| sees_our_files(first));
-            held.extend(listeners.get(name).copied().or_else(elsewhere));
+            let listener = listeners.get(at).copied();
+            held.elsewhere = file.filter(|_| listener.is_none()).map(Elsewhere::Listener);
+            held.inodes.extend(listener);
         }
-        if held.len() < MAX_HELD {
-            held.push(peer);
+        if held.inodes.len() < MAX_HELD {
+            held.inodes.push(peer);
         }
     }
     // Which listener has not accepted the others is not said: they are those of the busiest.
@@ -142,21 +180,6 @@ fn unix_backends(reader: &mut PortReader, inodes: &HashSet<u64>, first: u32) -> 
         None => found.waiting = waiting,
     }
     Ok(found)
-}
-
-/// The inode of what listens at a path, in our network namespace.
-fn listener_here(name: &str) -> Option<u64> {
-    let mut found = None;
-    let mut reader = PortReader::open(None, 0).ok()?;
-    let is_it = |socket: &UnixSocket<'_>| socket.is_listener && name_of(socket.name) == name;
-    reader.read_unix(|socket| found = found.or(is_it(&socket).then_some(socket.inode))).ok()?;
-    found
-}
-
-/// Whether a path of the process is the same file as ours.
-fn sees_our_files(pid: u32) -> bool {
-    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
-    namespace("self").is_some_and(|ours| namespace(&pid.to_string()) == Some(ours))
 }
 
 /// A path ends with a zero byte or without; a name that is no path begins with one, which is usually written as `@`.
@@ -184,7 +207,7 @@ mod tests {
         let before = of_us();
         assert!(before.established >= 3, "{before:?}");
         assert_eq!(before.established, established, "what is accepted at another port is not opened");
-        assert!(!before.here.contains_key(&address), "the other ends are nobody else's: {before:?}");
+        assert!(!before.backends.contains_key(&address), "the other ends are nobody else's: {before:?}");
         let (client, served) = (TcpStream::connect(served.local_addr().unwrap()).unwrap(), served.accept().unwrap());
         assert_eq!(of_us().established, before.established + 1, "the client's end is ours, too");
         // To another process, as to a backend.
@@ -192,7 +215,7 @@ mod tests {
         let child = sleep.arg("60").stdin(std::os::fd::OwnedFd::from(accepted.into_iter().next().unwrap())).spawn();
         drop(sleep);
         let mut child = child.unwrap();
-        assert!(of_us().here.contains_key(&address), "{:?}", of_us());
+        assert!(of_us().backends.contains_key(&address), "{:?}", of_us());
         child.kill().unwrap();
         child.wait().unwrap();
         drop((client, served, to_backend));
@@ -234,7 +257,7 @@ mod tests {
         let found = of_us();
         // Two are accepted, the third waits.
         assert_eq!((found.established, found.most), (3, Some(format!("unix:{}", path.display()))));
-        let inodes: HashSet<u64> = found.here.into_values().flatten().collect();
+        let inodes: HashSet<u64> = found.backends.into_values().flat_map(|held| held.inodes).collect();
         assert_eq!(inodes.len(), 3, "the listener and two that are accepted");
         assert_eq!(crate::listening::holders_of(&inodes, &[backend.id()]), [backend.id()].into());
         backend.kill().unwrap();

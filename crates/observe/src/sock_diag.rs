@@ -8,7 +8,7 @@
 
 mod unix;
 
-pub use unix::UnixSocket;
+pub use unix::{SocketFile, UnixSocket};
 
 use record::time::monotonic_ns;
 use rustix::fd::OwnedFd;

@@ -6,6 +6,7 @@ use std::io;
 /// Length of `struct unix_diag_msg`, and its attributes (include/uapi/linux/unix_diag.h).
 const MESSAGE_BYTES: usize = 16;
 const NAME: u16 = 0;
+const FILE: u16 = 1;
 const PEER: u16 = 2;
 
 /// A Unix socket.
@@ -19,7 +20,13 @@ pub struct UnixSocket<'a> {
     pub peer: Option<u64>,
     /// The path that it is bound to, or for an accepted socket its listener; empty for most clients' ends.
     pub name: &'a [u8],
+    /// The file at that path.
+    pub file: Option<SocketFile>,
 }
+
+/// A socket's file, by inode and device: the same whatever a process calls it, and in every network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SocketFile(u32, u32);
 
 impl DiagSocket {
     /// Calls `each` with every connected or listening Unix socket of the namespace (unix_diag, a module of the kernel).
@@ -34,10 +41,10 @@ impl DiagSocket {
     }
 }
 
-/// Asks for the Unix sockets that are connected or listen (`struct unix_diag_req`), with their names and peers.
+/// Asks for the Unix sockets that are connected or listen (`struct unix_diag_req`), with their names, files and peers.
 fn request(sequence: u32) -> Vec<u8> {
     let states: u32 = 1 << ESTABLISHED | 1 << TCP_LISTEN;
-    let show: u32 = 1 << NAME | 1 << PEER;
+    let show: u32 = 1 << NAME | 1 << FILE | 1 << PEER;
     let mut body = vec![libc::AF_UNIX as u8, 0, 0, 0];
     body.extend([states, 0, show, !0, !0].iter().flat_map(|word| word.to_ne_bytes()));
     Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
@@ -52,5 +59,8 @@ fn socket(message: &[u8]) -> Option<UnixSocket<'_>> {
         inode: u64::from(u32_at(message, 4)),
         peer: attribute(attributes, PEER).and_then(word),
         name: attribute(attributes, NAME).unwrap_or_default(),
+        file: attribute(attributes, FILE)
+            .filter(|file| file.len() >= 8)
+            .map(|file| SocketFile(u32_at(file, 0), u32_at(file, 4))),
     })
 }
