@@ -45,7 +45,7 @@ pub use protocol::{ColdHeld, InputKind, InputPiece, MAX_PIECE_BYTES};
 pub use ray::{Nodes, RayPlan};
 pub use requests::{RequestWatch, RequestWatchPlan};
 pub use serve::serve as serve_load;
-pub use serve_watch::serve as serve_watch;
+pub use serve_watch::{Beside, serve as serve_watch};
 pub use sources::Sources;
 pub use watcher::Watcher;
 

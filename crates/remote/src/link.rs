@@ -4,7 +4,8 @@ use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
 use crate::protocol::{
-    Capacity, ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation, WireResult, line,
+    BesideState, Capacity, ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation,
+    WireResult, line,
 };
 use load::Progress;
 use load::cold::ColdRoom;
@@ -133,6 +134,8 @@ pub struct Link {
     pub watching: Option<Option<Outside>>,
     /// Whether a watcher can sample the layers, until it is taken: the reason if it cannot.
     pub layers: Option<Option<Outside>>,
+    /// The state of a command beside the server, until it is taken.
+    pub beside: Option<BesideState>,
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
     /// Its host's name, as it reports it.
@@ -213,6 +216,7 @@ impl Link {
             observation: None,
             watching: None,
             layers: None,
+            beside: None,
             awaits_load: false,
             host: Outside::default(),
             place: Place::default(),
@@ -337,6 +341,7 @@ impl Link {
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
             FromWorker::Layers { why_not } if self.role == "watcher" => self.layers = Some(why_not),
+            FromWorker::Beside(state) if self.role == "watcher" => self.beside = Some(state),
             FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
@@ -351,6 +356,7 @@ impl Link {
             | FromWorker::Observation(_)
             | FromWorker::Watching { .. }
             | FromWorker::Layers { .. }
+            | FromWorker::Beside(_)
             | FromWorker::LoadAwaited {} => {
                 self.lose("it sent a message that was not its turn".into());
             }

@@ -37,6 +37,9 @@ pub const CAN_SAMPLE_LAYERS: &str = "layers";
 /// The ability of a watcher that can count requests.
 pub const CAN_COUNT_REQUESTS: &str = "requests";
 
+/// The ability of a watcher that can run a command beside the server.
+pub const CAN_RUN_BESIDE: &str = "beside";
+
 /// Messages of the driver.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
@@ -60,6 +63,11 @@ pub enum ToWorker {
     Watch(WireWatch),
     /// To a watcher with that ability: be ready to sample the layers, with so many samples a second and CPU.
     Layers { frequency_hz: u32 },
+    /// To a watcher with that ability: start this command beside the server; without words, end the one that runs. Answered by
+    /// its state.
+    Beside { command: Vec<String> },
+    /// To a watcher with that ability: report the state of that command.
+    BesideAsk {},
     /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is noted.
     LoadBegins {},
     /// To a watcher: a window begins; its planned length, if requests are counted.
@@ -212,12 +220,26 @@ pub enum FromWorker {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why_not: Option<Outside>,
     },
+    /// A command beside the server.
+    Beside(BesideState),
     /// The state before the load that begins is known.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
     /// Sent by the transport, when it knows why the worker's bytes end; one sentence.
     Gone { why: Outside },
+}
+
+/// The state of a command that runs beside the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BesideState {
+    /// How it ended without being told to, or why it did not start; one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone: Option<Outside>,
+    /// The end of its output, once it has ended.
+    #[serde(with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
+    pub output: Vec<u8>,
 }
 
 /// Where a worker runs: words to be compared, empty where it does not say.

@@ -3,7 +3,8 @@
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
 use crate::protocol::{
-    CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, FromWorker, MAX_SPAN_NS, ToWorker, WireObservation, WireWatch, line,
+    BesideState, CAN_COUNT_REQUESTS, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, FromWorker, MAX_SPAN_NS, ToWorker,
+    WireObservation, WireWatch, line,
 };
 use crate::requests::{RequestWatch, RequestWatchPlan};
 use crate::session::{self, Ended, Order};
@@ -17,10 +18,22 @@ use std::sync::mpsc::{Receiver, SyncSender};
 /// Samples a second at most, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
 
+/// Starts and ends a command beside the server.
+pub trait Beside {
+    /// Starts it; the error is why it cannot.
+    fn start(&mut self, command: &[String]) -> Result<(), String>;
+    /// Its processes; none where none runs.
+    fn pids(&self) -> Vec<u32>;
+    /// How it ended without being told to.
+    fn gone(&mut self) -> Option<String>;
+    /// Ends it with all that it started, and returns the end of its output.
+    fn end(&mut self) -> Vec<u8>;
+}
+
 /// Serves one driver with observations of the server on this port.
-pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>) -> ExitCode {
-    session::hold(&[CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS], None, |_, out, orders| {
-        obey(port, root, netns_pid, out, orders)
+pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>, beside: &mut dyn Beside) -> ExitCode {
+    session::hold(&[CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, CAN_RUN_BESIDE], None, |_, out, orders| {
+        obey(port, root, netns_pid, beside, out, orders)
     })
 }
 
@@ -43,6 +56,7 @@ fn obey(
     port: u16,
     root: Option<u32>,
     netns_pid: Option<u32>,
+    beside: &mut dyn Beside,
     out: &SyncSender<String>,
     orders: &Receiver<Order>,
 ) -> Result<()> {
@@ -68,6 +82,19 @@ fn obey(
             }
             Ok(Ok(ToWorker::Layers { frequency_hz })) => {
                 FromWorker::Layers { why_not: server.sample_layers(frequency_hz).map(|why| why.as_str().into()) }
+            }
+            Ok(Ok(ToWorker::Beside { command })) if command.is_empty() => {
+                server.observer.beside(&[]);
+                FromWorker::Beside(BesideState { gone: None, output: beside.end() })
+            }
+            Ok(Ok(ToWorker::Beside { command })) => {
+                let gone = beside.start(&command).err().map(|why| why.as_str().into());
+                FromWorker::Beside(BesideState { gone, output: Vec::new() })
+            }
+            Ok(Ok(ToWorker::BesideAsk {})) => {
+                let gone = beside.gone().map(|how| how.as_str().into());
+                server.observer.beside(&beside.pids());
+                FromWorker::Beside(BesideState { gone, output: Vec::new() })
             }
             Ok(Ok(ToWorker::Begin { planned_ns, has_layers })) => {
                 server.begin(planned_ns, has_layers)?;

@@ -3,7 +3,9 @@
 use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::keep_leases;
 use crate::link::{Event, Link, Source, WorkerState};
-use crate::protocol::{CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, LEASE_NS, ToWorker, WireObservation};
+use crate::protocol::{
+    BesideState, CAN_COUNT_REQUESTS, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, ToWorker, WireObservation,
+};
 use crate::requests::RequestWatchPlan;
 use observe::profile::PointSampling;
 use record::ClientSide;
@@ -20,6 +22,8 @@ const GREETING_NS: u64 = 60_000_000_000;
 const STOPS_SERVER_WITHIN: Duration = Duration::from_secs(20);
 /// How long an observation may take.
 const ANSWER_NS: u64 = 10_000_000_000;
+/// How long a command beside the server may take to be started or ended.
+const BESIDE_NS: u64 = 30_000_000_000;
 /// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
 const PREPARING_NS: u64 = 60_000_000_000;
 
@@ -122,6 +126,34 @@ impl Watcher {
         self.say(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
         let why_not = self.answer(PREPARING_NS, "whether it can sample layers", |link| link.layers.take())?;
         why_not.map_or(Ok(()), |why| Err(why.into()))
+    }
+
+    /// Starts a command beside the server there; the error is why it does not run.
+    pub fn start_beside(&mut self, command: &[String]) -> Result<(), String> {
+        if !self.link.can.iter().any(|word| word == CAN_RUN_BESIDE) {
+            return Err(format!(
+                "the watcher on the server's machine is an older straingauge ({}), which starts nothing beside the server",
+                self.link.version
+            ));
+        }
+        let state = self.beside(&ToWorker::Beside { command: command.to_vec() })?;
+        state.gone.map_or(Ok(()), |why| Err(why.into()))
+    }
+
+    /// How that command ended without being told to; its processes are known there from now on.
+    pub fn beside_gone(&mut self) -> Option<String> {
+        self.beside(&ToWorker::BesideAsk {}).map_or_else(Some, |state| state.gone.map(String::from))
+    }
+
+    /// Ends it, and returns the end of its output.
+    pub fn end_beside(&mut self) -> Vec<u8> {
+        self.beside(&ToWorker::Beside { command: Vec::new() }).map_or(Vec::new(), |state| state.output)
+    }
+
+    fn beside(&mut self, message: &ToWorker) -> Result<BesideState, String> {
+        self.link.beside = None;
+        self.say(message)?;
+        self.answer(BESIDE_NS, "about the command beside the server", |link| link.beside.take())
     }
 
     /// A load begins: returns when the state before it is known there.

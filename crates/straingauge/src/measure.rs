@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use load::{LoadResult, microbenchmark};
 use record::units::{format_nanos, format_si};
 use record::{Axis, AxisPlace, DoubtKind, Figures, LoadPlan, Pace, Sweep, names};
-use remote::{Fleet, leave_out_uncounted};
+use remote::{Fleet, Watcher, leave_out_uncounted};
 use std::collections::BTreeMap;
 
 /// Length of the yardstick's arithmetic.
@@ -170,6 +170,11 @@ impl Runner {
     /// These processes run beside the server on purpose from now on, or nothing does.
     pub fn beside(&mut self, pids: &[u32]) {
         self.companions.beside(pids);
+    }
+
+    /// The watcher of a server elsewhere.
+    pub fn watcher(&mut self) -> Option<&mut Watcher> {
+        self.companions.watcher()
     }
 
     /// A yardstick without load: the fixed piece of arithmetic alone.

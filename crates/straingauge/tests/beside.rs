@@ -23,6 +23,21 @@ fn find(dir: &Path, beside: &str, isolate: &str) -> Command {
     command
 }
 
+/// The same, the server started as on another machine, and loaded by two clients.
+fn find_elsewhere(dir: &Path, beside: &str) -> Command {
+    let mut command = find(dir, beside, "never");
+    let program = Path::new(env!("CARGO_BIN_EXE_straingauge"));
+    let elsewhere = format!("PATH={}:$PATH sh -c", program.parent().expect("it lies in a folder").display());
+    let mut all: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+    let server = all.split_off(all.iter().position(|word| word == "--").expect("a server follows"));
+    let isolate = all.iter().position(|word| word == "--isolate").expect("it was given");
+    all.drain(isolate..isolate + 2);
+    let client = format!("'{}' load --worker", program.display());
+    command = straingauge(all.iter().filter_map(|word| word.to_str()));
+    command.args(["--server-with", &elsewhere, "--client", &client, "--client", &client]).args(server);
+    command
+}
+
 fn figure(point: &Value, name: &str) -> Option<f64> {
     point["figures"].get(name)?["value"].as_f64()
 }
@@ -125,6 +140,39 @@ fn a_server_that_runs_already_has_a_price_too_and_a_command_that_sleeps_uses_not
 }
 
 #[test]
+fn beside_a_server_on_another_machine_the_command_runs_there() {
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let script = dir.path().join("agent");
+    let text = "echo \"$1 $2 $STRAINGAUGE_PORT $STRAINGAUGE_SERVER_PID\"\n\
+                while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done); sleep 0.02; done\n";
+    std::fs::write(&script, text).expect("a temporary folder");
+    priced(&mut find_elsewhere(dir.path(), &format!("sh {} PORT PID", script.display())));
+    let out = dir.path().join("run");
+    let (without, with) = (loads(&out), loads(&out.join("with")));
+    assert_eq!((without.len(), with.len()), (4, 4));
+    for point in &without {
+        assert_eq!(figure(point, "beside.cpus_used"), None, "nothing runs beside it");
+        assert!(figure(point, "server.cpus_used").is_some() && figure(point, "worker.1.share").is_some(), "{point:#}");
+    }
+    for point in &with {
+        assert!(figure(point, "beside.cpus_used").is_some_and(|cpus| cpus > 0.0), "{point:#}");
+    }
+    let log = std::fs::read_to_string(out.join("with/beside.log")).expect("what it printed is kept");
+    let words: Vec<&str> = log.split_whitespace().collect();
+    assert!(words.len() >= 4 && words[0] == words[2] && words[1] == words[3], "{log}");
+    assert_eq!(processes_of(dir.path()), Vec::<i32>::new(), "nothing is left");
+    for (beside, wanted) in [
+        ("no-such-program-anywhere", "was not found"),
+        ("sh -c 'sleep 0.5; echo it has had enough; exit 7'", "exited with code 7, saying: it has had enough at "),
+    ] {
+        let dir = open_dir();
+        run(&mut find_elsewhere(dir.path(), beside)).exits_with(1).complains_of(&["--beside", wanted]);
+        assert_eq!(loads(&dir.path().join("run")).len(), 2, "the first turn of the server alone");
+    }
+}
+
+#[test]
 fn a_command_that_does_not_start_or_ends_by_itself_is_a_sentence_and_the_points_are_kept() {
     needs_server!(Kind::Nginx);
     for (beside, wanted) in [
@@ -159,11 +207,16 @@ fn stubborn(dir: &Path) -> String {
 #[test]
 fn ctrl_c_and_kill_9_end_the_command_with_all_that_it_started() {
     needs_server!(Kind::Nginx);
-    for (signal, isolate) in [(libc::SIGINT, "auto"), (libc::SIGKILL, "auto"), (libc::SIGKILL, "never")] {
+    for (signal, isolate) in
+        [(libc::SIGINT, "auto"), (libc::SIGKILL, "auto"), (libc::SIGKILL, "never"), (libc::SIGKILL, "elsewhere")]
+    {
         let dir = open_dir();
         let beside = stubborn(dir.path());
         let script = dir.path().join("agent");
-        let mut command = find(dir.path(), &beside, isolate);
+        let mut command = match isolate {
+            "elsewhere" => find_elsewhere(dir.path(), &beside),
+            _ => find(dir.path(), &beside, isolate),
+        };
         let with = dir.path().join("run/with");
         let mut running = Running::start(&mut command);
         running.wait_until("a point with the command", || !points(&with).is_empty());

@@ -210,6 +210,21 @@ fn an_older_watcher_still_works_and_is_said() {
     let why = point["figures"]["watch.requests"]["not_measured"].as_str().unwrap();
     assert!(why.contains("older straingauge (0.0.9)"), "{why}");
     assert!(json.to_string().contains("requests were not watched from the server's side"), "{json:#}");
+    let mut priced = straingauge(["find", &server.url("1k.bin"), "--watch-with", &older(server.port), "--quiet"]);
+    priced.args([
+        "--beside",
+        "sleep 60",
+        "--settle",
+        "100ms",
+        "--max-connections",
+        "1",
+        "--duration",
+        "100ms",
+        "--out",
+    ]);
+    let folder = open_dir();
+    let said = run(priced.arg(folder.path().join("run"))).exits_with(1);
+    said.complains_of(&["older straingauge (0.0.9)", "starts nothing beside the server"]);
 }
 
 #[test]
@@ -235,6 +250,14 @@ fn a_watcher_says_what_of_the_watch_it_cannot_do() {
     assert!(why.contains("does not know"), "{why}");
     spoken.say(r#"{"type":"watch","mode":"counts","overhead_ratio":-1}"#);
     assert!(spoken.hear_of("watching")["why_not"].as_str().unwrap().contains("budget"));
+    // Nothing runs: there is nothing to end, and nothing is gone.
+    for text in [r#"{"type":"beside-ask"}"#, r#"{"type":"beside","command":[]}"#] {
+        spoken.say(text);
+        assert_eq!(spoken.hear_of("beside"), serde_json::json!({"type": "beside"}));
+    }
+    spoken.say(r#"{"type":"beside","command":["no-such-program-anywhere"]}"#);
+    let why = spoken.hear_of("beside")["gone"].as_str().unwrap().to_string();
+    assert!(why.contains("was not found"), "{why}");
 }
 
 #[test]

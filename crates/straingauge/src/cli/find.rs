@@ -130,7 +130,7 @@ pub struct FindOptions {
     /// The same server without and with it, in turn, at the same connections: an agent, a monitor, a tracer, as
     /// 'straingauge watch :PORT'. PORT and PID in it stand for the server's port and process. --threshold and the exit codes are those
     /// of two servers; the time is {beside_budget} unless --budget says otherwise.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "client", "watch_with", "server_with", "until_sure", "unload", "prometheus", "otlp"], group = "turns", help_heading = "The price of an agent")]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "until_sure", "unload", "prometheus", "otlp"], group = "turns", help_heading = "The price of an agent")]
     pub beside: Option<String>,
     /// Wait this long after the command was started or stopped [default: {settle}]
     #[arg(

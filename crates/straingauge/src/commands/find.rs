@@ -1,6 +1,7 @@
 //! `straingauge find`: the main job. Sweep, find the zones, explain, leave a run directory and a report.
 
 mod axis;
+mod beside;
 mod conclude;
 mod live;
 mod open_loop;
@@ -87,9 +88,7 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
         (sweep.unload, "--unload"),
         (which.is_some_and(|which| which != SweepWord::Connections), "--sweep"),
         (sweep.axis.is_some(), "--axis"),
-        (second == "--beside" && !fleet.client.is_empty(), "--client"),
-        (fleet.watch_with.is_some(), "--watch-with"),
-        (second == "--beside" && fleet.server_with.is_some(), "--server-with"),
+        (second == "--compare-with" && fleet.watch_with.is_some(), "--watch-with"),
         (drive.output.metrics.prometheus.is_some(), "--prometheus"),
         (drive.output.metrics.otlp.is_some(), "--otlp"),
     ];

@@ -3,6 +3,7 @@
 
 use crate::cli::WatchArgs;
 use crate::defaults;
+use crate::server::agent::Agent;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use anyhow::Result;
@@ -12,7 +13,8 @@ use std::process::ExitCode;
 pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     let port = crate::url::port_word(&args.port)?;
     if args.server.is_empty() {
-        return Ok(remote::serve_watch(port, args.pid, args.netns_of));
+        let mut beside = Beside { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
+        return Ok(remote::serve_watch(port, args.pid, args.netns_of, &mut beside));
     }
     let allowed = |list: &String| crate::plan::allowed(list, "--server-cpus");
     let plan = ServerPlan {
@@ -28,5 +30,39 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
         timeout_option: Some("--server-timeout"),
     };
     let server = Server::start(&plan, &Stop::on_signals()?)?;
-    Ok(remote::serve_watch(port, server.pid(), server.netns_pid()))
+    let (pid, netns_pid) = (server.pid(), server.netns_pid());
+    let mut beside = Beside { server: Some(&server), port, netns_pid, pid, agent: None };
+    Ok(remote::serve_watch(port, pid, netns_pid, &mut beside))
+}
+
+/// A command beside the server (`find --beside`), which the driver starts and ends.
+struct Beside<'a> {
+    /// The server, if it was started here.
+    server: Option<&'a Server>,
+    port: u16,
+    netns_pid: Option<u32>,
+    pid: Option<u32>,
+    agent: Option<Agent>,
+}
+
+impl remote::Beside for Beside<'_> {
+    fn start(&mut self, command: &[String]) -> Result<(), String> {
+        self.agent = None;
+        let found = || observe::server_on_port(self.port, self.netns_pid).ok().flatten().map(|server| server.pid);
+        let started = Agent::start(command, self.server, self.port, self.pid.or_else(found));
+        self.agent = Some(started.map_err(|error| format!("{error:#}"))?);
+        Ok(())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.agent.as_ref().map(Agent::pids).unwrap_or_default()
+    }
+
+    fn gone(&mut self) -> Option<String> {
+        self.agent.as_mut().and_then(Agent::gone)
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        self.agent.take().map(|mut agent| agent.stop()).unwrap_or_default()
+    }
 }

@@ -21,6 +21,7 @@ use crate::signals::Stop;
 use anyhow::Result;
 use load::LoadEvents;
 use record::{AxisPlace, LoadPlan, Sweep};
+use remote::Watcher;
 use std::collections::BTreeMap;
 
 /// A load that is about to begin.
@@ -64,6 +65,11 @@ pub trait Companion {
 
     /// These processes run beside the server on purpose from now on, or nothing does. Called between loads.
     fn beside(&mut self, _pids: &[u32]) {}
+
+    /// The watcher of a server elsewhere, which starts there what is to run beside it.
+    fn watcher(&mut self) -> Option<&mut Watcher> {
+        None
+    }
 
     /// A load begins.
     fn load_begins(&mut self, _load: &Load<'_>) {}
@@ -120,6 +126,11 @@ impl Companions {
     /// Tells all which processes run beside the server on purpose.
     pub fn beside(&mut self, pids: &[u32]) {
         self.0.iter_mut().for_each(|companion| companion.beside(pids));
+    }
+
+    /// The watcher of a server elsewhere.
+    pub fn watcher(&mut self) -> Option<&mut Watcher> {
+        self.0.iter_mut().find_map(|companion| companion.watcher())
     }
 
     /// Accompanies a load: `send` drives it and calls the events that it gets.

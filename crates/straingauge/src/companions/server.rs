@@ -108,6 +108,13 @@ impl Companion for ServerWatch {
         }
     }
 
+    fn watcher(&mut self) -> Option<&mut Watcher> {
+        match self {
+            ServerWatch::Elsewhere(there) => Some(&mut there.watcher),
+            ServerWatch::Here(_) | ServerWatch::Not(_) => None,
+        }
+    }
+
     fn sample_layers(&mut self) -> Option<Result<(), String>> {
         let ServerWatch::Elsewhere(there) = self else { return None };
         let sampled = there.watcher.sample_layers(PointSampling::OF_SEARCH);

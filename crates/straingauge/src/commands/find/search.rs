@@ -1,18 +1,16 @@
 //! The loop of every search: asks the planner, carries out the step, keeps the point, asks again.
 
+use super::beside::Beside;
 use super::live::Live;
 use super::second::What;
 use super::{Purpose, SearchPlan, axis, open_loop};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
-use crate::companions::server::is_here;
 use crate::cpus::are_apart;
 use crate::measure::{Sender, label};
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
-use crate::server::Server;
-use crate::server::agent::Agent;
-use analyze::compare::BESIDE;
+use analyze::compare::BESIDE as SECOND_FOLDER;
 use analyze::sweep::{Load, Planner, Step, Trial};
 use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
@@ -74,7 +72,7 @@ pub(super) struct Search<'a> {
     /// The metrics of all points, for other programs.
     metrics: Option<Loads>,
     /// What runs beside the server now.
-    agent: Option<Agent>,
+    beside: Option<Beside>,
     /// The highest value of the axis, as far as it is known.
     pub highest_value: f64,
     /// Connections of the open loop, once they are known; the same for both sides.
@@ -95,7 +93,7 @@ impl<'a> Search<'a> {
             metrics,
             now: 0,
             session: None,
-            agent: None,
+            beside: None,
             highest_value: 0.0,
             open_connections: None,
             started,
@@ -161,7 +159,7 @@ impl<'a> Search<'a> {
     /// Switches to another server, or restarts the same one.
     fn change(&mut self, server: usize) -> Result<Option<Ended>> {
         if self.plan.beside().is_some() {
-            return self.change_agent(server);
+            return self.change_beside(server);
         }
         let stop = self.session()?.stop.clone();
         self.close();
@@ -175,26 +173,17 @@ impl<'a> Search<'a> {
 
     /// Goes on with the same server, with the command beside it (side 1) or without (side 0). It is started anew for each
     /// turn.
-    fn change_agent(&mut self, side: usize) -> Result<Option<Ended>> {
-        self.stop_agent();
+    fn change_beside(&mut self, side: usize) -> Result<Option<Ended>> {
+        self.end_beside();
         let Some((command, settle)) = self.plan.beside() else { bail!("no command is to run beside the server") };
         let port = self.drive.target.port;
         let session = self.session.take().context("no server is being measured")?;
         self.turn_to(side, &session)?;
         let session = self.session.insert(session);
         if side == 1 {
-            let pid = session.server.as_ref().map_or_else(
-                || {
-                    is_here(&session.plan)
-                        .ok()
-                        .and_then(|()| observe::server_on_port(port, None).ok()?)
-                        .map(|server| server.pid)
-                },
-                Server::pid,
-            );
             session.progress.show(&format!("starting {} beside the server", command[0]));
-            match Agent::start(command, session.server.as_ref(), port, pid) {
-                Ok(agent) => self.agent = Some(agent),
+            match Beside::start(command, port, session) {
+                Ok(beside) => self.beside = Some(beside),
                 Err(error) => return Ok(Some(Ended::Lost(format!("{error:#}")))),
             }
         }
@@ -203,22 +192,21 @@ impl<'a> Search<'a> {
             if session.stop.is_set() {
                 return Ok(Some(Ended::Interrupted));
             }
-            if let Some(how) = self.agent.as_mut().and_then(Agent::gone) {
+            if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
                 return Ok(Some(Ended::Lost(format!("{how}, before anything was measured with it"))));
             }
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(self.beside.as_ref().map_or(Duration::from_millis(10), Beside::look_every));
         }
-        session.runner.beside(&self.agent.as_ref().map(Agent::pids).unwrap_or_default());
+        if let Some(beside) = &self.beside {
+            beside.is_known_to(&mut session.runner);
+        }
         Ok(None)
     }
 
     /// Ends what runs beside the server, and keeps its output.
-    fn stop_agent(&mut self) {
-        let Some(mut agent) = self.agent.take() else { return };
-        let output = agent.stop();
-        if let Some(session) = &mut self.session {
-            session.runner.beside(&[]);
-        }
+    fn end_beside(&mut self) {
+        let Some(beside) = self.beside.take() else { return };
+        let output = beside.end(self.session.as_mut().map(|session| &mut session.runner));
         if let Some(side) = self.sides.get(1) {
             let _ = record::run::write_whole(&side.writer.path().join("beside.log"), &output);
         }
@@ -240,7 +228,7 @@ impl<'a> Search<'a> {
     fn turn_to(&mut self, side: usize, session: &Session) -> Result<()> {
         if self.sides.len() <= side {
             let folder = match self.sides.first() {
-                Some(first) => Some(first.writer.path().join(BESIDE)),
+                Some(first) => Some(first.writer.path().join(SECOND_FOLDER)),
                 None => self.drive.output.out.clone(),
             };
             let record = session.record(self.scenario(session, side));
@@ -308,7 +296,7 @@ impl<'a> Search<'a> {
 
     /// Stops the server, its clients and the watch; keeps the server's output.
     pub fn close(&mut self) {
-        self.stop_agent();
+        self.end_beside();
         let Some(mut session) = self.session.take() else { return };
         // Both sides of a command have one server.
         let side = if self.plan.beside().is_some() { 0 } else { self.now };
@@ -445,7 +433,7 @@ impl<'a> Search<'a> {
             return Ok(Some(Ended::Interrupted));
         }
         let at = label(&plan);
-        if let Some(how) = self.agent.as_mut().and_then(Agent::gone) {
+        if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
             // It ran for a part of the point at best.
             return Ok(Some(Ended::Lost(format!("{how} at {at}"))));
         }

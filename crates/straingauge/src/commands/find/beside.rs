@@ -1,0 +1,68 @@
+//! The command of `find --beside` while it runs: where the server is.
+
+use crate::commands::session::Session;
+use crate::companions::server::is_here;
+use crate::measure::Runner;
+use crate::server::Server;
+use crate::server::agent::Agent;
+use anyhow::{Result, anyhow};
+use remote::Watcher;
+use std::time::Duration;
+
+/// A command that runs beside the server.
+pub(super) enum Beside {
+    /// On this machine.
+    Here(Agent),
+    /// On the server's machine, where the watcher started it.
+    Elsewhere,
+}
+
+impl Beside {
+    /// Starts it beside the session's server, which listens on `port`.
+    pub fn start(command: &[String], port: u16, session: &mut Session) -> Result<Beside> {
+        if let Some(watcher) = session.runner.watcher() {
+            watcher.start_beside(command).map_err(|why| anyhow!(why))?;
+            return Ok(Beside::Elsewhere);
+        }
+        let found = || is_here(&session.plan).ok().and_then(|()| observe::server_on_port(port, None).ok()?);
+        let pid = match &session.server {
+            Some(server) => Server::pid(server),
+            None => found().map(|server| server.pid),
+        };
+        Agent::start(command, session.server.as_ref(), port, pid).map(Beside::Here)
+    }
+
+    /// How it ended by itself.
+    pub fn gone(&mut self, runner: &mut Runner) -> Option<String> {
+        match self {
+            Beside::Here(agent) => agent.gone(),
+            Beside::Elsewhere => runner.watcher().and_then(Watcher::beside_gone),
+        }
+    }
+
+    /// How often it is looked whether it has ended.
+    pub fn look_every(&self) -> Duration {
+        Duration::from_millis(if matches!(self, Beside::Here(_)) { 10 } else { 200 })
+    }
+
+    /// Its processes are no other work from now on; a watcher knows them already.
+    pub fn is_known_to(&self, runner: &mut Runner) {
+        if let Beside::Here(agent) = self {
+            runner.beside(&agent.pids());
+        }
+    }
+
+    /// Ends it, and returns the end of its output.
+    pub fn end(self, runner: Option<&mut Runner>) -> Vec<u8> {
+        match (self, runner) {
+            (Beside::Here(mut agent), runner) => {
+                let output = agent.stop();
+                runner.into_iter().for_each(|runner| runner.beside(&[]));
+                output
+            }
+            (Beside::Elsewhere, runner) => {
+                runner.and_then(Runner::watcher).map(Watcher::end_beside).unwrap_or_default()
+            }
+        }
+    }
+}
