@@ -29,6 +29,8 @@ def test_an_order_is_read_and_the_prefix_names_the_worker() -> None:
     assert (order.binary, order.workers, order.worker_cpus, order.address) == ("/bin/sg", 2, 1.5, None)
     assert order.prefix_of(3) == ["ip", "netns", "exec", "a 3"]
     assert Order.read(json.dumps({**ORDER, "prefix": None, "workers": None})).prefix_of(1) == []
+    grows = [Order.read(json.dumps({**ORDER, **more})).may_grow for more in ({}, {"workers": None}, {"most_workers": 5})]
+    assert grows == [False, True, True]
 
 
 @pytest.mark.parametrize("line, words", [

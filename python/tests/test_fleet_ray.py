@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Optional
 
 import pytest
 from fleet_rig import (
@@ -23,6 +25,8 @@ pytestmark = [pytest.mark.program, pytest.mark.skipif(WHY_NOT is not None, reaso
 
 #: Ten in bench/fleet/repeats.
 REPEATS = int(os.environ.get("STRAINGAUGE_FLEET_REPEATS", "2"))
+#: 200 by hand.
+KILLS = int(os.environ.get("STRAINGAUGE_FLEET_KILLS", "6"))
 QUIET = ["--quiet", "--json", "--warmup", "0s", "--threads", "1"]
 
 
@@ -175,6 +179,46 @@ def test_find_works_over_a_fleet_as_it_does_alone(fleet: Fleet, nginx: Nginx) ->
     assert "fleet" in str(run.record.scenario["repeat_command"])
 
 
+def find(url: str, kept: Path, budget: str) -> List[str]:
+    return ["find", url, "--sweep", "connections", "--duration", "300ms", "--warmup", "0s", "--min-connections", "4", "--max-connections",
+            "16", "--budget", budget, "--profile", "never", "--quiet", "--json", "--out", str(kept)]
+
+
+def workers_by_point(kept: Path) -> "List[set[int]]":
+    """Those that had a part of each point; a point with one more than the point before it says so."""
+    found: "List[set[int]]" = []
+    for point in straingauge.open_run(kept).points:
+        shares = {number: figure.value for number in range(1, NODES + 2) if (figure := point.figures.get(f"worker.{number}.share"))}
+        assert abs(sum(share or 0.0 for share in shares.values()) - 1.0) < 1e-9, shares
+        sent = sum(point.figures[f"worker.{number}.throughput_per_sec"].value or 0.0 for number in shares)
+        assert abs(sent - (point.figures["client.throughput_per_sec"].value or 0.0)) <= 0.05 * sent, "the parts are the whole"
+        is_more = bool(found) and len(shares) > len(found[-1])
+        assert any("joined the cluster" in doubt.what for doubt in point.doubts) == is_more, point.doubts
+        found.append(set(shares))
+    return found
+
+
+def test_more_nodes_than_it_began_with_send_from_the_next_point_on(fleet: Fleet, nginx: Nginx) -> None:
+    kept = fleet.folder / "run"
+    fleet.run(find(nginx.url(), kept, "8s"), ["--workers", f"2..{NODES}"]).exits_with(0)
+    workers = workers_by_point(kept)
+    assert workers[0] == {1, 2} and workers[-1] == set(range(1, NODES + 1)), workers
+
+
+@pytest.mark.long
+def test_a_node_that_comes_late_joins_a_find_that_runs(cluster: RayCluster, fleet: Fleet, nginx: Nginx) -> None:
+    kept = fleet.folder / "run"
+    child = fleet.start(find(nginx.url(), kept, "60s"))
+    fleet.wait_until_running(NODES)
+    late = cluster.add()
+    try:
+        finish(child).exits_with(0)
+    finally:
+        cluster.cluster.remove_node(late)
+    workers = workers_by_point(kept)
+    assert workers[0] == set(range(1, NODES + 1)) and workers[-1] == set(range(1, NODES + 2)), workers
+
+
 def test_a_fleet_that_cannot_be_is_one_sentence(fleet: Fleet, nginx: Nginx) -> None:
     many = [*load(nginx.url(), "1s")]
     fleet.run(many, ["--workers", str(NODES + 1), "--node-timeout", "2s"]).exits_with(1).complains_of(
@@ -183,6 +227,64 @@ def test_a_fleet_that_cannot_be_is_one_sentence(fleet: Fleet, nginx: Nginx) -> N
         "(node ", "cannot be used", "no-such-program-here")
     fleet.run(load("http://192.0.2.99/", "1s")).exits_with(2).complains_of("--allow-target 192.0.2.99")
     assert nginx.end_and_count_ok() == 0
+
+
+def part_of(fleet: Fleet, victim: str, cluster: RayCluster) -> Optional[int]:
+    """A process of a fleet or of its cluster; None while there is none of that kind."""
+    if victim == "raylet":
+        node = next(iter(cluster.cluster.worker_nodes))
+        return int(node.all_processes["raylet"][0].process.pid)
+    lines = dict(command_lines())
+    with_mark = [(pid, lines.get(pid, "")) for pid in fleet.processes()]
+    if victim == "driver":
+        return next((pid for pid, line in with_mark if " fleet --python" in line and "straingauge.fleet" not in line), None)
+    if victim == "helper":
+        return next((pid for pid, line in with_mark if "-m straingauge.fleet" in line), None)
+    workers = [pid for pid, line in with_mark if line.endswith("load --worker ") and not line.startswith(("sh ", "env "))]
+    if not workers or victim == "worker":
+        return workers[0] if workers else None
+    try:
+        return actor_of(workers[0])
+    except (OSError, IndexError):
+        return None
+
+
+@pytest.mark.long
+def test_whoever_is_killed_and_whenever_the_load_ends_and_what_was_measured_is_kept(
+        cluster: RayCluster, tmp_path: Path, nginx: Nginx) -> None:
+    seed = int(os.environ.get("STRAINGAUGE_FLEET_SEED", str(time.time_ns() % 100_000)))
+    draw, killed = random.Random(seed), 0
+    for attempt in range(KILLS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        fleet, kept = Fleet(cluster.address, folder), folder / "run"
+        victim, after_s, is_find = draw.choice(["worker", "actor", "helper", "raylet", "driver"]), draw.uniform(0, 8), draw.random() < 0.5
+        case = f"seed {seed}, attempt {attempt}: {victim} after {after_s:.2f} s of {'find' if is_find else 'load'}"
+        child = fleet.start(find(nginx.url(), kept, "8s") if is_find else load(nginx.url(), "6s", "--out", str(kept)))
+        time.sleep(after_s)
+        pid = part_of(fleet, victim, cluster)
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            killed += 1
+        said = finish(child)
+        assert said.code in ((0, 1, -signal.SIGKILL) if victim == "driver" else (0, 1)), f"{case}: {said.code}\n{said.err}"
+        sentences = [line for line in said.err.splitlines() if line.startswith("straingauge: ")]
+        assert len(sentences) == (1 if said.code == 1 else 0) and "Traceback" not in said.err, f"{case}:\n{said.err}"
+        time.sleep(5.5)
+        requests = nginx.log.stat().st_size
+        time.sleep(0.5)
+        assert nginx.log.stat().st_size == requests, f"{case}: load goes on"
+        fleet.leaves_nothing()
+        fleet.close()
+        if (kept / "run.json").exists():
+            run = straingauge.open_run(kept)
+            assert all(point.outcomes["ok"] >= 0 for point in run.points), case
+            assert (run.record.status == "complete") <= (said.code == 0), case
+        if victim == "raylet":
+            cluster.cluster.remove_node(next(iter(cluster.cluster.worker_nodes)), allow_graceful=False)
+            cluster.add()
+            cluster.cluster.wait_for_nodes(timeout=120)
+    assert killed >= KILLS // 2, f"seed {seed}: {killed} of {KILLS} were there to be killed"
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ use record::time::{monotonic_ns, unix_ms};
 use record::{DoubtKind, LoadPlan, Outside, Share};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// How long workers may take to start: ssh may ask for a password.
@@ -28,6 +28,8 @@ const PINGS: u64 = 8;
 const MOST_PINGS: u64 = 64;
 /// A clock that is known this well needs no more exchanges.
 const CLOCK_GOAL_NS: u64 = 250_000;
+/// How often it is looked for nodes that have joined the cluster, between two loads.
+const LOOK_NS: u64 = 2_000_000_000;
 const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the network.
 const RESULT_NS: u64 = 30_000_000_000;
@@ -39,6 +41,7 @@ const PIECE_NS: u64 = 30_000_000_000;
 /// Several workers.
 pub struct Fleet {
     links: Vec<Link>,
+    tell: SyncSender<(usize, Event)>,
     events: Receiver<(usize, Event)>,
     on_loss: OnLoss,
     /// Engine threads of each worker, if the user named a number.
@@ -49,12 +52,16 @@ pub struct Fleet {
     cold_most: u64,
     /// Workers whose parts are smaller from the next load on.
     relieved: Option<String>,
+    /// Workers that joined later and have not yet had a part of a load.
+    joined: Vec<usize>,
+    /// When nodes that have joined the cluster are looked for again.
+    looks_ns: u64,
     /// The figures of each worker in the last load.
     pub figures: Figures,
     /// Why the requests of the last load are not all counted, if they are not.
     pub uncounted: Option<String>,
     /// The transport of workers on a cluster; dropped after the links.
-    _nodes: Option<Nodes>,
+    nodes: Option<Nodes>,
 }
 
 impl Fleet {
@@ -67,31 +74,23 @@ impl Fleet {
         stop: &AtomicBool,
     ) -> Result<Fleet> {
         let (tell, events) = sync_channel(1024);
-        let mut links = Vec::with_capacity(sources.len());
-        for (index, source) in sources.iter().enumerate() {
-            links.push(Link::start(index, "client", source, tell.clone())?);
-        }
-        keep_leases(&links);
-        let told = vec![false; links.len()];
         let mut fleet = Fleet {
-            links,
+            links: Vec::with_capacity(sources.len()),
+            tell,
             events,
             on_loss,
             threads,
-            told,
+            told: Vec::new(),
             cold_most: 0,
             relieved: None,
+            joined: Vec::new(),
+            looks_ns: 0,
             figures: Figures::default(),
             uncounted: None,
-            _nodes: nodes,
+            nodes,
         };
-        let give_up_ns = monotonic_ns() + GREETING_NS;
-        while fleet.links.iter().any(|link| matches!(link.state, WorkerState::Greeting)) {
-            fleet.pump(20_000_000, GREETING_NS);
-            if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
-                break;
-            }
-        }
+        fleet.greet(sources, stop)?;
+        fleet.looks_ns = monotonic_ns() + LOOK_NS;
         if stop.load(Ordering::Relaxed) {
             return Err(RemoteError::Interrupted("the clients were starting"));
         }
@@ -112,6 +111,45 @@ impl Fleet {
         Ok(fleet)
     }
 
+    /// Starts more workers, and waits until each has said hello, is lost, or has had its time.
+    fn greet(&mut self, sources: &[Source], stop: &AtomicBool) -> Result<()> {
+        let first = self.links.len();
+        for source in sources {
+            self.links.push(Link::start(self.links.len(), "client", source, self.tell.clone())?);
+            self.told.push(false);
+        }
+        keep_leases(&self.links[first..]);
+        let give_up_ns = monotonic_ns() + GREETING_NS;
+        while self.links[first..].iter().any(|link| matches!(link.state, WorkerState::Greeting)) {
+            self.pump(20_000_000, GREETING_NS);
+            if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in workers on nodes that have joined the cluster since the last load. One that cannot be used is no loss: it had
+    /// no part of any.
+    fn take_in(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<()> {
+        if monotonic_ns() < self.looks_ns {
+            return Ok(());
+        }
+        let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
+        let first = self.links.len();
+        self.greet(&sources, stop)?;
+        self.looks_ns = monotonic_ns() + LOOK_NS;
+        let reaches = self.reach_one_target(plan, false).is_ok();
+        for (index, link) in self.links.iter_mut().enumerate().skip(first) {
+            if matches!(link.state, WorkerState::Greeting) || !reaches {
+                link.lose("it joined later and cannot take part".into());
+            }
+            link.is_excused = link.is_lost();
+            self.joined.extend((!link.is_excused).then_some(index));
+        }
+        Ok(())
+    }
+
     /// Drives one load over all remaining workers. `inputs`: the file that the plan names.
     pub fn run(
         &mut self,
@@ -120,6 +158,7 @@ impl Fleet {
         stop: &AtomicBool,
         events: &mut dyn LoadEvents,
     ) -> Result<LoadResult> {
+        self.take_in(plan, stop)?;
         let mut live = self.live(plan, stop)?;
         while !self.hand_out(&live, inputs, stop)? {
             live = self.live(plan, stop)?;
@@ -216,6 +255,7 @@ impl Fleet {
         let networks: HashSet<&Outside> = self
             .links
             .iter()
+            .filter(|link| !link.is_lost())
             .map(|link| &link.place.network)
             .chain(&here)
             .filter(|network| !network.is_empty())
@@ -402,7 +442,7 @@ impl Fleet {
             .links
             .iter()
             .filter_map(|link| match &link.state {
-                WorkerState::Lost(why) => Some(format!("{} was lost: {why}", link.name())),
+                WorkerState::Lost(why) if !link.is_excused => Some(format!("{} was lost: {why}", link.name())),
                 _ => None,
             })
             .collect();
@@ -411,7 +451,8 @@ impl Fleet {
 
     /// A line for each worker.
     pub fn lines(&self) -> Vec<String> {
-        self.links.iter().map(|link| worker_line(link, &self.figures)).collect()
+        let part = self.links.iter().filter(|link| !link.is_excused);
+        part.map(|link| worker_line(link, &self.figures)).collect()
     }
 
     /// The event that ends the run, if there is one: a loss, unless the others continue.
@@ -628,6 +669,16 @@ impl Conduct<'_> {
         if let Some(names) = fleet.relieved.take() {
             doubts.push(DoubtKind::SharesMoved.note(
                 format!("from here on {names} gets a smaller part of the load: it could not keep up with its own"),
+                "compare with earlier points only what is the server's own",
+            ));
+        }
+        let has_part = |index: &mut usize| live.contains(index);
+        let joined: Vec<String> =
+            fleet.joined.extract_if(.., has_part).map(|index| fleet.links[index].name()).collect();
+        if !joined.is_empty() {
+            let names = joined.join(", ");
+            doubts.push(DoubtKind::SharesMoved.note(
+                format!("from here on {names} sends a part of the load, too: it joined the cluster meanwhile"),
                 "compare with earlier points only what is the server's own",
             ));
         }

@@ -41,7 +41,7 @@ pub use fleet::{Fleet, OnLoss};
 pub use inputs::{Handing, InputFiles, InputStore};
 pub use link::Source;
 pub use permit::{can_be_split, permit};
-pub use protocol::{ColdHeld, InputKind, InputPiece, MAX_PIECE_BYTES};
+pub use protocol::{ColdHeld, InputKind, InputPiece, MAX_PIECE_BYTES, TimeWaitCount};
 pub use ray::{Nodes, RayPlan};
 pub use requests::{RequestWatch, RequestWatchPlan};
 pub use serve::serve as serve_load;

@@ -4,8 +4,8 @@ use crate::complaints::Complaints;
 use crate::error::{RemoteError, Result, system};
 use crate::process;
 use crate::protocol::{
-    BesideState, Capacity, ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, WireObservation,
-    WireResult, line,
+    BesideState, Capacity, ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, TimeWaitCount, ToWorker,
+    WireObservation, WireResult, line,
 };
 use load::Progress;
 use load::cold::ColdRoom;
@@ -136,6 +136,8 @@ pub struct Link {
     pub layers: Option<Option<Outside>>,
     /// The state of a command beside the server, until it is taken.
     pub beside: Option<BesideState>,
+    /// The server's TIME_WAIT sockets, until they are taken.
+    pub time_wait: Option<TimeWaitCount>,
     /// Whether a watcher has reported that it awaits the load.
     pub awaits_load: bool,
     /// Its host's name, as it reports it.
@@ -156,6 +158,8 @@ pub struct Link {
     pub has_started: bool,
     /// When it was lost.
     pub lost_ns: u64,
+    /// It was lost before it took part in any load, and is not missed.
+    pub is_excused: bool,
     /// How long its process may take to end once its input has ended.
     pub ends_within: Duration,
     heard_ns: u64,
@@ -217,6 +221,7 @@ impl Link {
             watching: None,
             layers: None,
             beside: None,
+            time_wait: None,
             awaits_load: false,
             host: Outside::default(),
             place: Place::default(),
@@ -227,6 +232,7 @@ impl Link {
             can: Vec::new(),
             has_started: false,
             lost_ns: 0,
+            is_excused: false,
             ends_within: Duration::from_secs(1),
             heard_ns: monotonic_ns(),
             carrier,
@@ -342,6 +348,7 @@ impl Link {
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
             FromWorker::Layers { why_not } if self.role == "watcher" => self.layers = Some(why_not),
             FromWorker::Beside(state) if self.role == "watcher" => self.beside = Some(state),
+            FromWorker::TimeWait(seen) if self.role == "watcher" => self.time_wait = Some(seen),
             FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
@@ -357,6 +364,7 @@ impl Link {
             | FromWorker::Watching { .. }
             | FromWorker::Layers { .. }
             | FromWorker::Beside(_)
+            | FromWorker::TimeWait(_)
             | FromWorker::LoadAwaited {} => {
                 self.lose("it sent a message that was not its turn".into());
             }

@@ -37,6 +37,8 @@ pub const CAN_SAMPLE_LAYERS: &str = "layers";
 /// The ability of a watcher that can count requests.
 pub const CAN_COUNT_REQUESTS: &str = "requests";
 
+/// The ability of a watcher that can count and end TIME_WAIT sockets.
+pub const CAN_END_TIME_WAIT: &str = "time-wait";
 /// The ability of a watcher that can run a command beside the server.
 pub const CAN_RUN_BESIDE: &str = "beside";
 
@@ -68,6 +70,11 @@ pub enum ToWorker {
     Beside { command: Vec<String> },
     /// To a watcher with that ability: report the state of that command.
     BesideAsk {},
+    /// To a watcher with that ability: count the server's TIME_WAIT sockets, and end them first if so.
+    TimeWait {
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ends: bool,
+    },
     /// To a watcher that counts requests: a load begins, connections will be opened. Answered when that is noted.
     LoadBegins {},
     /// To a watcher: a window begins; its planned length, if requests are counted.
@@ -222,12 +229,28 @@ pub enum FromWorker {
     },
     /// A command beside the server.
     Beside(BesideState),
+    /// The server's TIME_WAIT sockets.
+    TimeWait(TimeWaitCount),
     /// The state before the load that begins is known.
     LoadAwaited {},
     /// A watcher's observation of the window.
     Observation(Box<WireObservation>),
     /// Sent by the transport, when it knows why the worker's bytes end; one sentence.
     Gone { why: Outside },
+}
+
+/// The server's TIME_WAIT sockets.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TimeWaitCount {
+    /// How many.
+    pub count: u64,
+    /// Kernel memory of one; absent where it cannot be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_each: Option<f64>,
+    /// Why they could not be counted, or ended; one sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<Outside>,
 }
 
 /// The state of a command that runs beside the server.

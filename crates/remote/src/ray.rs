@@ -11,12 +11,14 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the helper may take to end its workers and leave the cluster.
 const LEAVE: Duration = Duration::from_secs(20);
+/// How long it may take to look for later nodes, and to start a worker on each.
+const JOIN: Duration = Duration::from_secs(40);
 /// Bytes kept of the helper's errors.
 const MAX_COMPLAINT_BYTES: usize = 16 << 10;
 
@@ -27,8 +29,10 @@ pub struct RayPlan {
     pub binary: PathBuf,
     /// The cluster's address; `None`: the one that Ray finds.
     pub address: Option<String>,
-    /// Workers, each on a different node; `None`: one on every node.
+    /// Workers to begin with, each on a different node; `None`: one on every node, also on those that join later.
     pub workers: Option<u64>,
+    /// The most, where nodes that join later take part: so many are asked of the cluster's autoscaler.
+    pub most_workers: Option<u64>,
     /// CPUs that Ray reserves for each.
     pub worker_cpus: f64,
     /// Words before the worker's command.
@@ -45,8 +49,14 @@ pub struct RayPlan {
 enum HelperMessage {
     /// The current step.
     Progress { what: Outside },
-    /// Every worker has a socket.
-    Nodes { nodes: Vec<NodeSocket> },
+    /// Every worker has a socket. `joins`: later nodes may take part, and are looked for when that is asked.
+    Nodes {
+        nodes: Vec<NodeSocket>,
+        #[serde(default)]
+        joins: bool,
+    },
+    /// The answer to that: workers on nodes that have come since.
+    Joined { nodes: Vec<NodeSocket> },
     /// It failed; one sentence.
     Failed { why: Outside },
 }
@@ -57,11 +67,20 @@ struct NodeSocket {
     socket: PathBuf,
 }
 
+impl From<NodeSocket> for Source {
+    fn from(node: NodeSocket) -> Self {
+        Source::Node { name: node.name.into(), socket: node.socket }
+    }
+}
+
 /// The helper; dropping it ends the workers and leaves the cluster.
 #[derive(Debug)]
 pub struct Nodes {
     child: Child,
     input: Option<ChildStdin>,
+    said: Receiver<HelperMessage>,
+    /// Whether later nodes may take part.
+    joins: bool,
     /// The sockets of the workers' bytes.
     pub sources: Vec<Source>,
 }
@@ -76,13 +95,13 @@ impl Nodes {
         let stdout = child.stdout.take().expect("was asked for");
         let complaints = keep_tail(child.stderr.take().expect("was asked for"));
         let input = child.stdin.take();
-        let mut nodes = Nodes { child, input, sources: Vec::new() };
+        let (tell, said) = channel();
+        let mut nodes = Nodes { child, input, said, joins: false, sources: Vec::new() };
         let order = line(plan);
         if let Some(input) = &mut nodes.input {
             // If it has ended already, its last lines below give the reason.
             let _ = input.write_all(order.as_bytes()).and_then(|()| input.flush());
         }
-        let (tell, said) = channel();
         std::thread::spawn(move || {
             let mut lines = Lines::new(stdout);
             while let Ok(Some(message)) = lines.next::<HelperMessage>() {
@@ -92,14 +111,15 @@ impl Nodes {
             }
         });
         loop {
-            match said.recv_timeout(Duration::from_millis(20)) {
+            match nodes.said.recv_timeout(Duration::from_millis(20)) {
                 Ok(HelperMessage::Progress { what }) => progress(&what),
                 Ok(HelperMessage::Failed { why }) => return Err(unusable(why)),
-                Ok(HelperMessage::Nodes { nodes: found }) => {
-                    let source = |node: NodeSocket| Source::Node { name: node.name.into(), socket: node.socket };
-                    nodes.sources = found.into_iter().map(source).collect();
+                Ok(HelperMessage::Nodes { nodes: found, joins }) => {
+                    nodes.sources = found.into_iter().map(Source::from).collect();
+                    nodes.joins = joins;
                     return Ok(nodes);
                 }
+                Ok(HelperMessage::Joined { .. }) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(unusable(nodes.last_words(python, complaints))),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -107,6 +127,30 @@ impl Nodes {
                 return Err(RemoteError::Interrupted("the workers were starting"));
             }
         }
+    }
+
+    /// Workers on nodes that have joined the cluster since this was asked last.
+    pub fn joined(&mut self, stop: &AtomicBool) -> Vec<Source> {
+        if !self.joins {
+            return Vec::new();
+        }
+        let until = Instant::now() + JOIN;
+        let mut found = Vec::new();
+        let is_asked =
+            self.input.as_mut().is_some_and(|input| input.write_all(b"look\n").and_then(|()| input.flush()).is_ok());
+        while is_asked && Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            match self.said.recv_timeout(Duration::from_millis(20)) {
+                // An earlier answer may have come too late to be waited for.
+                Ok(HelperMessage::Joined { nodes }) => {
+                    found.extend(nodes.into_iter().map(Source::from));
+                    break;
+                }
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                // Why it ended is known by its workers.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        found
     }
 
     /// Why the helper ended without a message.

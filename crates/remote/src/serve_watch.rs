@@ -3,14 +3,14 @@
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
 use crate::protocol::{
-    BesideState, CAN_COUNT_REQUESTS, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, FromWorker, MAX_SPAN_NS, ToWorker,
-    WireObservation, WireWatch, line,
+    BesideState, CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, FromWorker, MAX_SPAN_NS,
+    TimeWaitCount, ToWorker, WireObservation, WireWatch, line,
 };
 use crate::requests::{RequestWatch, RequestWatchPlan};
 use crate::session::{self, Ended, Order};
 use observe::profile::{LayersSeen, PointSampler, PointSampling};
 use observe::watch::point::PointSeen;
-use observe::{Group, ObserveError, Observer, Target, Window};
+use observe::{Group, ObserveError, Observer, Target, TimeWaitSockets, Window};
 use record::ClientSide;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -32,9 +32,8 @@ pub trait Beside {
 
 /// Serves one driver with observations of the server on this port.
 pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>, beside: &mut dyn Beside) -> ExitCode {
-    session::hold(&[CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, CAN_RUN_BESIDE], None, |_, out, orders| {
-        obey(port, root, netns_pid, beside, out, orders)
-    })
+    let can = [CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, CAN_RUN_BESIDE, CAN_END_TIME_WAIT];
+    session::hold(&can, None, |_, out, orders| obey(port, root, netns_pid, beside, out, orders))
 }
 
 /// The server and its observer.
@@ -48,6 +47,8 @@ struct Watched {
     /// Samples its layers, once the driver has asked for that, and whether it does in this window.
     layers: Option<PointSampler>,
     is_sampling: bool,
+    /// Its TIME_WAIT sockets, once the driver has asked for them.
+    time_wait: Option<TimeWaitSockets>,
     /// The window that ended last.
     window: Option<Window>,
 }
@@ -68,8 +69,17 @@ fn obey(
     let group = root.map_or(Group::ListeningOn(port), Group::Tree);
     let target = Target { port, group, netns_pid, server_cpus: Vec::new(), client_pid: 0 };
     let observer = Observer::start(target, STATES_INTERVAL).map_err(observing("the server cannot be watched"))?;
-    let mut server =
-        Watched { port, group, netns_pid, observer, requests: None, layers: None, is_sampling: false, window: None };
+    let mut server = Watched {
+        port,
+        group,
+        netns_pid,
+        observer,
+        requests: None,
+        layers: None,
+        is_sampling: false,
+        time_wait: None,
+        window: None,
+    };
     let _ = out.send(line(&FromWorker::Ready {}));
     loop {
         let answer = match orders.recv() {
@@ -96,6 +106,7 @@ fn obey(
                 server.observer.beside(&beside.pids());
                 FromWorker::Beside(BesideState { gone, output: Vec::new() })
             }
+            Ok(Ok(ToWorker::TimeWait { ends })) => FromWorker::TimeWait(server.time_wait(ends)),
             Ok(Ok(ToWorker::Begin { planned_ns, has_layers })) => {
                 server.begin(planned_ns, has_layers)?;
                 continue;
@@ -145,6 +156,24 @@ impl Watched {
                 None
             }
             Err(why) => Some(why),
+        }
+    }
+
+    fn time_wait(&mut self, ends: bool) -> TimeWaitCount {
+        let not = |why: String| TimeWaitCount { why_not: Some(why.as_str().into()), ..TimeWaitCount::default() };
+        let sockets = match &mut self.time_wait {
+            Some(sockets) => sockets,
+            none => match TimeWaitSockets::open(self.netns_pid, self.port) {
+                Ok(sockets) => none.insert(sockets),
+                Err(error) => return not(error.to_string()),
+            },
+        };
+        if ends && let Err(error) = sockets.end_all() {
+            return not(error.to_string());
+        }
+        match sockets.count() {
+            Ok(count) => TimeWaitCount { count, bytes_each: TimeWaitSockets::bytes_each(), why_not: None },
+            Err(error) => not(error.to_string()),
         }
     }
 

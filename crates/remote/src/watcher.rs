@@ -4,7 +4,8 @@ use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::keep_leases;
 use crate::link::{Event, Link, Source, WorkerState};
 use crate::protocol::{
-    BesideState, CAN_COUNT_REQUESTS, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, ToWorker, WireObservation,
+    BesideState, CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, TimeWaitCount,
+    ToWorker, WireObservation,
 };
 use crate::requests::RequestWatchPlan;
 use observe::profile::PointSampling;
@@ -126,6 +127,20 @@ impl Watcher {
         self.say(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
         let why_not = self.answer(PREPARING_NS, "whether it can sample layers", |link| link.layers.take())?;
         why_not.map_or(Ok(()), |why| Err(why.into()))
+    }
+
+    /// Counts the server's TIME_WAIT sockets there, and ends them first if so.
+    pub fn time_wait(&mut self, ends: bool) -> Result<TimeWaitCount, String> {
+        if !self.link.can.iter().any(|word| word == CAN_END_TIME_WAIT) {
+            return Err(format!(
+                "the watcher on the server's machine is an older straingauge ({}), which does not count them",
+                self.link.version
+            ));
+        }
+        self.link.time_wait = None;
+        self.say(&ToWorker::TimeWait { ends })?;
+        let seen = self.answer(PREPARING_NS, "the server's TIME_WAIT sockets", |link| link.time_wait.take())?;
+        seen.why_not.clone().map_or(Ok(seen), |why| Err(why.into()))
     }
 
     /// Starts a command beside the server there; the error is why it does not run.

@@ -43,9 +43,15 @@ pub fn connect(
         return Err(wrong_usage("--cpus applies to this machine: it does not work with clients on others"));
     }
     // How many nodes a cluster has shows later: one or several.
-    let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| ray.workers.map_or(2, |count| count.0));
-    if clients.ray.is_none() || clients.ray.as_ref().is_some_and(|ray| ray.workers.is_some()) {
-        remote::can_be_split(plan, wanted).map_err(as_usage)?;
+    let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| {
+        ray.workers.map_or(2, |workers| workers.most.unwrap_or(workers.least))
+    });
+    let least = match &clients.ray {
+        None => Some(wanted),
+        Some(ray) => ray.workers.map(|workers| workers.least),
+    };
+    if let Some(least) = least {
+        remote::can_be_split(plan, least).map_err(as_usage)?;
     }
     match plan.addresses.iter().find(|address| !machine::has_address(address.ip())) {
         // A server that is started here is one's own.
@@ -125,7 +131,8 @@ fn ray_plan(ray: &RayOptions) -> Result<RayPlan> {
     Ok(RayPlan {
         binary,
         address: ray.address.clone(),
-        workers: ray.workers.map(|count| count.0),
+        workers: ray.workers.map(|workers| workers.least),
+        most_workers: ray.workers.and_then(|workers| workers.most),
         worker_cpus: ray.worker_cpus.unwrap_or(defaults::WORKER_CPUS as f64),
         prefix: ray.worker_prefix.clone(),
         arguments,

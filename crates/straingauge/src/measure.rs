@@ -1,7 +1,7 @@
 //! One load point: a sender sends the load, companions observe it, and their results become one point.
 
 use crate::companions::cold::{HeldCold, established_words};
-use crate::companions::{Companion, Companions, Holding, Load, TimeWait};
+use crate::companions::{Companion, Companions, Holding, Load, SharedWatcher, TimeWait};
 use crate::fleet;
 use crate::measured::{Measured, measured};
 use crate::metrics::Loads;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use load::{LoadResult, microbenchmark};
 use record::units::{format_nanos, format_si};
 use record::{Axis, AxisPlace, DoubtKind, Figures, LoadPlan, Pace, Sweep, names};
-use remote::{Fleet, Watcher, leave_out_uncounted};
+use remote::{Fleet, leave_out_uncounted};
 use std::collections::BTreeMap;
 
 /// Length of the yardstick's arithmetic.
@@ -156,7 +156,7 @@ impl Runner {
         }
         match place.axis {
             Axis::Cold if place.value > 0.0 => self.companions.join(HeldCold::none(plan, most as u64)?),
-            Axis::TimeWait => self.companions.join(TimeWait::new(plan, self.server_pid)?),
+            Axis::TimeWait => self.companions.join(TimeWait::new(plan, self.server_pid, self.companions.watcher())?),
             _ => return Ok(()),
         }
         self.companions.hold(place, &mut with).map(drop)
@@ -173,7 +173,7 @@ impl Runner {
     }
 
     /// The watcher of a server elsewhere.
-    pub fn watcher(&mut self) -> Option<&mut Watcher> {
+    pub fn watcher(&self) -> Option<SharedWatcher> {
         self.companions.watcher()
     }
 

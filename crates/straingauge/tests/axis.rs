@@ -70,14 +70,20 @@ fn time_wait_sockets_are_there_while_the_load_runs() {
     let server = Server::start(Kind::Nginx);
     let dir = open_dir();
     let out = dir.path().join("run");
-    let mut command = straingauge(["find", &server.url("128.bin"), "--axis", "time-wait", "--axis-values", "0,1500"]);
-    run(command.args(["--quiet", "--out"]).arg(&out).args(SMALL)).exits_with(0);
-    let measured = points(&out);
-    assert_eq!(values(&measured, "time-wait").len(), 4);
-    for point in measured.iter().filter(|point| point["sweep"] == "axis") {
-        let asked = point["axis"]["value"].as_f64().unwrap();
-        let there = figure(point, "client.time_wait_sockets").expect("counted");
-        assert!(there >= 0.98 * asked && there <= asked + 200.0, "{there} of {asked}");
+    let watcher = format!("'{}' watch --worker :{}", env!("CARGO_BIN_EXE_straingauge"), server.port);
+    // Counted here, and by a watcher as on another machine.
+    for watched in [&[][..], &["--watch-with", &watcher]] {
+        let mut command = straingauge(["find", &server.url("128.bin"), "--axis", "time-wait"]);
+        command.args(["--axis-values", "0,1500", "--quiet", "--out"]).arg(&out).args(SMALL).args(watched);
+        run(&mut command).exits_with(0);
+        let measured = points(&out);
+        assert_eq!(values(&measured, "time-wait").len(), 4);
+        for point in measured.iter().filter(|point| point["sweep"] == "axis") {
+            let asked = point["axis"]["value"].as_f64().unwrap();
+            let there = figure(point, "client.time_wait_sockets").expect("counted");
+            assert!(there >= 0.98 * asked && there <= asked + 200.0, "{there} of {asked}: {watched:?}");
+        }
+        std::fs::remove_dir_all(&out).expect("our own folder");
     }
 }
 

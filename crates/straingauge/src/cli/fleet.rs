@@ -2,10 +2,12 @@
 
 use super::overlay;
 use super::{FindArgs, LoadArgs};
-use crate::quantity::{Count, Time};
+use crate::quantity::Time;
 use clap::{Args, Subcommand, ValueEnum};
+use record::units::parse_count;
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Options of the client machines.
 #[derive(Debug, Default, Clone, Args, Deserialize)]
@@ -66,9 +68,12 @@ pub struct RayOptions {
     /// The Ray cluster, as HOST:6379 [default: $RAY_ADDRESS, or the one that this machine is a node of]
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
-    /// Workers, each on a different node [default: one on every node]
-    #[arg(long, value_name = "N")]
-    pub workers: Option<Count>,
+    /// Workers, each on a different node [default: one on every node, also on those that join between two points]
+    ///
+    /// LEAST..MOST: a find begins with LEAST, asks Ray for MOST (an autoscaler adds nodes), and takes in those that join between two
+    /// points.
+    #[arg(long, value_name = "N|LEAST..MOST")]
+    pub workers: Option<Workers>,
     /// CPUs that Ray sets aside on each node for its worker [default: {worker_cpus}]
     #[arg(long, value_name = "N")]
     pub worker_cpus: Option<f64>,
@@ -89,6 +94,34 @@ pub struct RayOptions {
     pub python: Option<String>,
 }
 
+/// How many workers a fleet has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Workers {
+    /// Those that it begins with.
+    pub least: u64,
+    /// The most, where nodes that join later take part.
+    pub most: Option<u64>,
+}
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |text: &str| parse_count(text).map_err(|error| error.to_string());
+        let workers = match text.split_once("..") {
+            None => Workers { least: number(text)?, most: None },
+            Some((least, most)) => Workers { least: number(least)?, most: Some(number(most)?) },
+        };
+        if workers.least == 0 {
+            return Err("a fleet has at least 1 worker".into());
+        }
+        match workers.most.filter(|most| *most < workers.least) {
+            Some(most) => Err(format!("{most} at most are fewer than {} at least", workers.least)),
+            None => Ok(workers),
+        }
+    }
+}
+
 /// What happens when a worker is lost.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -98,4 +131,21 @@ pub enum WorkerLossWord {
     End,
     /// The others continue
     GoOn,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Workers;
+
+    #[test]
+    fn workers_are_a_number_or_the_least_and_the_most() {
+        let of = |text: &str| text.parse::<Workers>();
+        assert_eq!(of("20"), Ok(Workers { least: 20, most: None }));
+        assert_eq!(of("3..2k"), Ok(Workers { least: 3, most: Some(2000) }));
+        for (wrong, words) in
+            [("0", "at least 1"), ("0..3", "at least 1"), ("5..3", "3 at most"), ("..", ""), ("3..", ""), ("a", "")]
+        {
+            assert!(of(wrong).unwrap_err().contains(words), "{wrong}");
+        }
+    }
 }

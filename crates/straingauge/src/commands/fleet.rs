@@ -8,9 +8,6 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: FleetArgs) -> Result<ExitCode> {
     let ray = args.ray;
-    if ray.workers.is_some_and(|count| count.0 == 0) {
-        return Err(wrong_usage("--workers must be at least 1"));
-    }
     if ray.worker_cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus >= 0.0)) {
         return Err(wrong_usage("--worker-cpus must be a number of CPUs, as in 4"));
     }

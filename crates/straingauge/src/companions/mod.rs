@@ -22,7 +22,12 @@ use anyhow::Result;
 use load::LoadEvents;
 use record::{AxisPlace, LoadPlan, Sweep};
 use remote::Watcher;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A watcher that several use, each between its own calls.
+pub type SharedWatcher = Rc<RefCell<Watcher>>;
 
 /// A load that is about to begin.
 #[derive(Debug, Clone, Copy)]
@@ -66,8 +71,8 @@ pub trait Companion {
     /// These processes run beside the server on purpose from now on, or nothing does. Called between loads.
     fn beside(&mut self, _pids: &[u32]) {}
 
-    /// The watcher of a server elsewhere, which starts there what is to run beside it.
-    fn watcher(&mut self) -> Option<&mut Watcher> {
+    /// The watcher of a server elsewhere, for what else is done there.
+    fn watcher(&self) -> Option<SharedWatcher> {
         None
     }
 
@@ -129,8 +134,8 @@ impl Companions {
     }
 
     /// The watcher of a server elsewhere.
-    pub fn watcher(&mut self) -> Option<&mut Watcher> {
-        self.0.iter_mut().find_map(|companion| companion.watcher())
+    pub fn watcher(&self) -> Option<SharedWatcher> {
+        self.0.iter().find_map(|companion| companion.watcher())
     }
 
     /// Accompanies a load: `send` drives it and calls the events that it gets.
@@ -187,10 +192,8 @@ mod tests {
     use crate::measured::measured;
     use crate::quantity::Count;
     use record::{Figure, Origin, names};
-    use std::cell::RefCell;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener};
-    use std::rc::Rc;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 

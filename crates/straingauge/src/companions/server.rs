@@ -1,14 +1,16 @@
 //! The watch of the server: the observer of this machine, a watcher on the server's (`--watch-with`), or none.
 
 use super::layers::is_sampled;
-use super::{Companion, Load};
+use super::{Companion, Load, SharedWatcher};
 use crate::measured::{Measured, client_side};
 use observe::profile::PointSampling;
 use observe::watch::point::{self, PointSeen};
 use observe::{Observer, Window};
 use record::{Doubt, DoubtKind, LoadPlan, machine};
 use remote::{RequestWatchPlan, Watcher};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Why a load has no window.
 const NO_WINDOW: &str = "the window never began";
@@ -32,7 +34,7 @@ pub struct Here {
 
 /// A watcher on the server's machine.
 pub struct Elsewhere {
-    watcher: Box<Watcher>,
+    watcher: SharedWatcher,
     counts_requests: bool,
     samples_layers: bool,
     /// Whether the window of the load in progress has ended; or what went wrong.
@@ -48,7 +50,7 @@ impl ServerWatch {
     /// Watches with this remote watcher.
     pub fn elsewhere(watcher: Watcher) -> ServerWatch {
         ServerWatch::Elsewhere(Elsewhere {
-            watcher: Box::new(watcher),
+            watcher: Rc::new(RefCell::new(watcher)),
             counts_requests: false,
             samples_layers: false,
             has_window: Ok(false),
@@ -68,7 +70,7 @@ pub fn is_here(plan: &LoadPlan) -> Result<(), String> {
 impl Elsewhere {
     /// Has requests counted there from now on; see [`Watcher::watch_requests`].
     pub fn count_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
-        let why_not = self.watcher.watch_requests(how)?;
+        let why_not = self.watcher.borrow_mut().watch_requests(how)?;
         self.counts_requests = true;
         Ok(why_not)
     }
@@ -77,7 +79,7 @@ impl Elsewhere {
         if !std::mem::replace(&mut self.has_window, Ok(false))? {
             return Err(NO_WINDOW.into());
         }
-        let seen = self.watcher.observation(client_side(&measured.result))?;
+        let seen = self.watcher.borrow_mut().observation(client_side(&measured.result))?;
         let point = &mut measured.point;
         point.figures.extend(seen.figures);
         point.connection_states = seen.connection_states;
@@ -108,16 +110,16 @@ impl Companion for ServerWatch {
         }
     }
 
-    fn watcher(&mut self) -> Option<&mut Watcher> {
+    fn watcher(&self) -> Option<SharedWatcher> {
         match self {
-            ServerWatch::Elsewhere(there) => Some(&mut there.watcher),
+            ServerWatch::Elsewhere(there) => Some(Rc::clone(&there.watcher)),
             ServerWatch::Here(_) | ServerWatch::Not(_) => None,
         }
     }
 
     fn sample_layers(&mut self) -> Option<Result<(), String>> {
         let ServerWatch::Elsewhere(there) = self else { return None };
-        let sampled = there.watcher.sample_layers(PointSampling::OF_SEARCH);
+        let sampled = there.watcher.borrow_mut().sample_layers(PointSampling::OF_SEARCH);
         there.samples_layers = sampled.is_ok();
         Some(sampled)
     }
@@ -126,7 +128,9 @@ impl Companion for ServerWatch {
         match self {
             ServerWatch::Here(here) => here.window = None,
             // A lost watcher is noticed with the window.
-            ServerWatch::Elsewhere(there) => there.has_window = there.watcher.load_begins().map(|()| false),
+            ServerWatch::Elsewhere(there) => {
+                there.has_window = there.watcher.borrow_mut().load_begins().map(|()| false)
+            }
             ServerWatch::Not(_) => {}
         }
     }
@@ -138,7 +142,8 @@ impl Companion for ServerWatch {
             }
             ServerWatch::Elsewhere(there) if there.has_window.is_ok() => {
                 let has_layers = there.samples_layers && is_sampled(load);
-                there.has_window = there.watcher.window_begins(load.plan.duration_ns, has_layers).map(|()| false);
+                let begun = there.watcher.borrow_mut().window_begins(load.plan.duration_ns, has_layers);
+                there.has_window = begun.map(|()| false);
             }
             _ => {}
         }
@@ -150,7 +155,7 @@ impl Companion for ServerWatch {
                 here.window = Some(here.observer.window_ends().map(Box::new).map_err(|error| error.to_string()));
             }
             ServerWatch::Elsewhere(there) if there.has_window.is_ok() => {
-                there.has_window = there.watcher.window_ends().map(|()| true);
+                there.has_window = there.watcher.borrow_mut().window_ends().map(|()| true);
             }
             _ => {}
         }
@@ -191,7 +196,7 @@ impl Companion for ServerWatch {
     fn server_facts(&self) -> BTreeMap<String, String> {
         match self {
             ServerWatch::Here(here) => here.observer.server_facts(),
-            ServerWatch::Elsewhere(there) => there.watcher.server_facts.clone(),
+            ServerWatch::Elsewhere(there) => there.watcher.borrow().server_facts.clone(),
             ServerWatch::Not(_) => BTreeMap::new(),
         }
     }

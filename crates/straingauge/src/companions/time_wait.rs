@@ -1,7 +1,7 @@
 //! TIME_WAIT sockets held on the server's side while points are measured.
 
 use super::server::is_here;
-use super::{Companion, Holding, Load};
+use super::{Companion, Holding, Load, SharedWatcher};
 use crate::measured::Measured;
 use crate::progress::Progress;
 use crate::signals::Stop;
@@ -19,21 +19,56 @@ const NEAR: f64 = 0.98;
 /// Makes, counts and ends them.
 pub struct TimeWait {
     maker: TimeWaitMaker,
-    sockets: TimeWaitSockets,
+    sockets: Sockets,
     /// The sockets before the load in progress.
     seen: Option<Figures>,
 }
 
+/// The server's, where they are.
+enum Sockets {
+    Here(TimeWaitSockets),
+    Elsewhere(SharedWatcher),
+}
+
+impl Sockets {
+    /// Their number, and the kernel memory of one.
+    fn count(&mut self) -> Result<(u64, Option<f64>)> {
+        match self {
+            Sockets::Here(sockets) => Ok((sockets.count()?, TimeWaitSockets::bytes_each())),
+            Sockets::Elsewhere(watcher) => {
+                let seen = watcher.borrow_mut().time_wait(false).map_err(|why| anyhow!(why))?;
+                Ok((seen.count, seen.bytes_each))
+            }
+        }
+    }
+
+    /// Whether all of them could be ended.
+    fn end_all(&mut self) -> bool {
+        match self {
+            Sockets::Here(sockets) => sockets.end_all().is_ok(),
+            Sockets::Elsewhere(watcher) => watcher.borrow_mut().time_wait(true).is_ok(),
+        }
+    }
+}
+
 impl TimeWait {
-    /// For the server of the plan, in the namespace of `server_pid`.
-    pub fn new(plan: &LoadPlan, server_pid: Option<u32>) -> Result<Self> {
+    /// For the server of the plan, in the namespace of `server_pid`, or where the watcher is.
+    pub fn new(plan: &LoadPlan, server_pid: Option<u32>, watcher: Option<SharedWatcher>) -> Result<Self> {
+        const UNSEEN: &str = "the server's TIME_WAIT sockets cannot be seen";
+        if let Some(watcher) = watcher {
+            let mut sockets = Sockets::Elsewhere(watcher);
+            sockets.count().context(UNSEEN)?;
+            return Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets, seen: None });
+        }
         if server_pid.is_none() {
-            is_here(plan).map_err(|why| anyhow!("the server's TIME_WAIT sockets cannot be seen: {why}"))?;
+            is_here(plan).map_err(|why| {
+                anyhow!("{UNSEEN}: {why}; --watch-with or --server-with has them counted on its machine")
+            })?;
         }
         let port = plan.addresses[0].port();
-        let sockets = TimeWaitSockets::open(server_pid, port)
-            .context("the server's TIME_WAIT sockets cannot be seen: is it on this machine?")?;
-        Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets, seen: None })
+        let sockets =
+            TimeWaitSockets::open(server_pid, port).with_context(|| format!("{UNSEEN}: is it on this machine?"))?;
+        Ok(TimeWait { maker: TimeWaitMaker::new(plan)?, sockets: Sockets::Here(sockets), seen: None })
     }
 
     /// Brings their number to `wanted`, or nearly.
@@ -44,12 +79,12 @@ impl TimeWait {
                 self.maker.capacity()
             );
         }
-        let present = self.sockets.count()?;
+        let (present, _) = self.sockets.count()?;
         if present > wanted {
             self.end(wanted, stop, progress)?;
         }
         for _ in 0..4 {
-            let present = self.sockets.count()?;
+            let (present, _) = self.sockets.count()?;
             if present as f64 >= wanted as f64 * NEAR || stop.is_set() {
                 break;
             }
@@ -62,11 +97,11 @@ impl TimeWait {
 
     /// Ends them, or waits until they expire.
     fn end(&mut self, wanted: u64, stop: &Stop, progress: &mut Progress) -> Result<()> {
-        if self.sockets.end_all().is_ok() {
+        if self.sockets.end_all() {
             return Ok(());
         }
         let begun = Instant::now();
-        while self.sockets.count()? > wanted.max(10) && begun.elapsed() < OUTLIVED && !stop.is_set() {
+        while self.sockets.count()?.0 > wanted.max(10) && begun.elapsed() < OUTLIVED && !stop.is_set() {
             progress.show("waiting for TIME_WAIT sockets to end (root could end them at once)");
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -77,9 +112,9 @@ impl TimeWait {
     fn figures(&mut self) -> Figures {
         let mut figures = Figures::default();
         match self.sockets.count() {
-            Ok(count) => {
+            Ok((count, bytes_each)) => {
                 figures.measured(names::TIME_WAIT, count as f64, 1, Origin::Counted);
-                let bytes = TimeWaitSockets::bytes_each().map(|bytes| bytes * count as f64);
+                let bytes = bytes_each.map(|bytes| bytes * count as f64);
                 let why_not = "/proc/slabinfo cannot be read: root can";
                 figures.found(names::TIME_WAIT_MEMORY, bytes, (count, Origin::Modelled), why_not);
             }

@@ -92,7 +92,7 @@ fn slow_places(text: &str) -> Result<(Vec<SlowPlace>, Option<String>)> {
 pub fn refuse_what_is_varied(axis: Axis, held: &[(&str, bool)]) -> Result<()> {
     match held.iter().find(|(_, is_typed)| *is_typed) {
         Some((option, _)) => Err(wrong_usage(format!(
-            "--axis {} varies what {option} would fix: leave {option} out, or give --axis-values",
+            "--axis {} varies what {option} would fix: leave {option} out; --axis-values names the values",
             axis.word()
         ))),
         None => Ok(()),

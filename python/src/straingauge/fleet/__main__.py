@@ -10,9 +10,9 @@ import signal
 import sys
 import tempfile
 import threading
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Dict, List
 
-from .cluster import Cluster
+from .cluster import Cluster, Member
 from .order import FleetError, Order
 from .relay import Relay
 
@@ -29,18 +29,26 @@ class Driver:
         self._out: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
         os.dup2(2, 1)
         self._gone = threading.Event()
+        self._asked = threading.Event()
         self.order_line = sys.stdin.buffer.readline(MAX_ORDER_BYTES).decode(errors="replace")
         threading.Thread(target=self._listen, daemon=True).start()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._gone.set())
 
     def _listen(self) -> None:
+        # What comes after the order asks for nodes that have joined the cluster.
         while os.read(0, 4096):
-            pass
+            self._asked.set()
         self._gone.set()
 
     def is_gone(self) -> bool:
         return self._gone.is_set()
+
+    def asks(self) -> bool:
+        """It has asked since this was called last."""
+        has_asked = self._asked.is_set()
+        self._asked.clear()
+        return has_asked
 
     def say(self, **message: Any) -> None:
         try:
@@ -49,41 +57,55 @@ class Driver:
             self._gone.set()
 
 
-async def serve(driver: Driver, cluster: Cluster, folder: str) -> None:
+async def serve(driver: Driver, cluster: Cluster, folders: List[str]) -> None:
     """Carries bytes until the driver ends."""
-    relay = Relay(folder, cluster.members)
-    paths = await relay.listen()
-    names = [member.name for member in cluster.members]
-    driver.say(type="nodes", nodes=[{"name": name, "socket": path} for name, path in zip(names, paths)])
+    relays: List[Relay] = []
+
+    async def take(members: List[Member]) -> List[Dict[str, str]]:
+        folders.append(new_folder())
+        relays.append(Relay(folders[-1], members))
+        paths = await relays[-1].listen()
+        return [{"name": member.name, "socket": path} for member, path in zip(members, paths)]
+
+    driver.say(type="nodes", nodes=await take(list(cluster.members)), joins=cluster.may_grow)
     while not driver.is_gone():
+        if driver.asks():
+            joined = await asyncio.to_thread(cluster.join)
+            driver.say(type="joined", nodes=await take(joined) if joined else [])
         await asyncio.sleep(0.05)
-    await relay.close()
+    for relay in relays:
+        await relay.close()
+
+
+def new_folder() -> str:
+    # Short, as a socket's path may have 107 bytes.
+    return tempfile.mkdtemp(prefix="straingauge-fleet-")
 
 
 def main() -> None:
     driver = Driver()
-    # Short, as a socket's path may have 107 bytes.
-    folder = tempfile.mkdtemp(prefix="straingauge-fleet-")
+    folders: List[str] = []
     cluster, code = None, 1
     try:
         order = Order.read(driver.order_line)
         cluster = Cluster(order, lambda what: driver.say(type="progress", what=what), driver.is_gone)
         cluster.open()
-        asyncio.run(serve(driver, cluster, folder))
+        asyncio.run(serve(driver, cluster, folders))
         code = 0
     except FleetError as why:
         driver.say(type="failed", why=str(why))
     finally:
         # A cluster without a head does not answer; do not wait for it.
-        threading.Timer(LEAVE_S, leave_at_once, [folder]).start()
+        threading.Timer(LEAVE_S, leave_at_once, [folders]).start()
         if cluster is not None:
             cluster.close()
-        leave_at_once(folder, code)
+        leave_at_once(folders, code)
 
 
-def leave_at_once(folder: str, code: int = 1) -> None:
+def leave_at_once(folders: List[str], code: int = 1) -> None:
     """Ends the process, even while Ray still runs in it."""
-    shutil.rmtree(folder, ignore_errors=True)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)
 
 

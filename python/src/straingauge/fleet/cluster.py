@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
+import math
 import os
 import re
 import socket
 import time
 import zlib
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import node
 from .order import FleetError, Order
 
 PROBE_S = 5.0
 STOP_S = 5.0
+#: A worker on a node that has joined later may take so long to start.
+JOIN_S = 30.0
 
 
 class Member:
@@ -55,7 +59,16 @@ class Cluster:
         self._is_over = is_over
         self._ray = _ray()
         self._group: Optional[Any] = None
+        self._actor: Any = None
+        self._program: Tuple[str, List[Any]] = ("", [])
+        #: Nodes that were considered, by Ray's identifiers.
+        self._seen: Set[str] = set()
         self.members: List[Member] = []
+
+    @property
+    def may_grow(self) -> bool:
+        """Nodes that join the cluster later may take part."""
+        return self._order.may_grow
 
     def open(self) -> None:
         """Connects, reserves nodes and starts the workers. FleetError has the reason in one sentence."""
@@ -81,11 +94,11 @@ class Cluster:
         from ray.util.placement_group import placement_group
 
         order, cpus = self._order, self._order.worker_cpus
-        alive = self._alive()
-        able = [one for one in alive if one["Resources"].get("CPU", 0.0) >= cpus]
-        count = order.workers or len(able)
+        count = order.workers or len(self._able())
         if count == 0:
-            raise FleetError(f"no node of the Ray cluster has {cpus:g} CPUs: it has {_listed(alive)}")
+            raise FleetError(f"no node of the Ray cluster has {cpus:g} CPUs: it has {_listed(self._alive())}")
+        if order.most_workers is not None:
+            self._ask_the_autoscaler(order.most_workers)
         self._tell(f"setting {count} nodes aside")
         # A bundle must not be empty.
         self._group = placement_group([{"CPU": max(cpus, 0.001)}] * count, strategy="STRICT_SPREAD")
@@ -104,21 +117,15 @@ class Cluster:
         assert self._group is not None
         digest, packed = _packed(order.binary)
         # In a list it travels to a node only when the node asks for it.
-        shipped = [ray.put(packed)]
+        self._program = (digest, [ray.put(packed)])
         # The nodes need Ray only: what they run travels to them.
         ray.cloudpickle.register_pickle_by_value(node)
-        actor = ray.remote(concurrency_groups={"write": 1, "read": 1, "stop": 1})(node.WorkerNode)
+        self._actor = ray.remote(concurrency_groups={"write": 1, "read": 1, "stop": 1})(node.WorkerNode)
         places: Dict[int, str] = placement_group_table(self._group)["bundles_to_node_id"]
         addresses = {one["NodeID"]: one["NodeManagerAddress"] for one in self._alive()}
         for index in range(len(places)):
-            number = index + 1
-            # Addresses may be shared: several nodes on a machine.
-            name = f"{addresses.get(places[index], '?')} {places[index][:6]}"
-            handle = actor.options(
-                num_cpus=order.worker_cpus, max_restarts=0,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index),
-            ).remote(order.prefix_of(number), order.arguments, digest, shipped)
-            self.members.append(Member(name, handle))
+            self._hire(places[index], addresses.get(places[index], "?"),
+                       PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index))
         self._tell(f"sending straingauge to {len(self.members)} nodes and starting it")
         waiting = {member.is_there(): member for member in self.members}
         while waiting:
@@ -132,6 +139,52 @@ class Cluster:
             if waiting and (time.monotonic() >= until or self._is_over()):
                 names = ", ".join(member.name for member in waiting.values())
                 raise FleetError(f"no worker within {order.wait_s:g} s on {names}: is the node reachable?")
+
+    def _hire(self, place: str, address: str, strategy: Any) -> Member:
+        """A worker on the node with this identifier."""
+        order = self._order
+        digest, shipped = self._program
+        handle = self._actor.options(num_cpus=order.worker_cpus, max_restarts=0, scheduling_strategy=strategy).remote(
+            order.prefix_of(len(self.members) + 1), order.arguments, digest, shipped)
+        # Addresses may be shared: several nodes on a machine.
+        member = Member(f"{address} {place[:6]}", handle)
+        self._seen.add(place)
+        self.members.append(member)
+        return member
+
+    def join(self) -> List[Member]:
+        """Starts a worker on each node that has come since. One that cannot be started is left out, and not tried again."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        ray, order = self._ray, self._order
+        came = [one for one in self._able() if one["NodeID"] not in self._seen] if order.may_grow else []
+        room = len(came) if order.most_workers is None else max(0, order.most_workers - len(self.members))
+        joined = [
+            self._hire(one["NodeID"], one["NodeManagerAddress"], NodeAffinitySchedulingStrategy(one["NodeID"], soft=False))
+            for one in came[:room]
+        ]
+        started = {member.is_there(): member for member in joined}
+        there, _ = ray.wait(list(started), num_returns=len(started), timeout=JOIN_S) if started else ([], [])
+        usable = []
+        for reference, member in started.items():
+            try:
+                if reference not in there:
+                    raise TimeoutError
+                ray.get(reference)
+                usable.append(member)
+            except Exception:  # Ray's are of many kinds: the load goes on without that node
+                self.members.remove(member)
+                member.kill(ray)
+        return usable
+
+    def _ask_the_autoscaler(self, count: int) -> None:
+        from ray.autoscaler.sdk import request_resources
+
+        with contextlib.suppress(Exception):  # a cluster without one has the nodes that it has
+            request_resources(bundles=[{"CPU": max(1, math.ceil(self._order.worker_cpus))}] * count)
+
+    def _able(self) -> List[Dict[str, Any]]:
+        return [one for one in self._alive() if one["Resources"].get("CPU", 0.0) >= self._order.worker_cpus]
 
     def _alive(self) -> List[Dict[str, Any]]:
         return [one for one in self._ray.nodes() if one["Alive"]]
@@ -147,6 +200,8 @@ class Cluster:
                 ray.wait(stopped, num_returns=len(stopped), timeout=2 * STOP_S)
             for member in self.members:
                 member.kill(ray)
+            if self._order.most_workers is not None:
+                self._ask_the_autoscaler(0)
             if self._group is not None:
                 from ray.util.placement_group import remove_placement_group
 

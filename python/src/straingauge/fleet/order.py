@@ -21,7 +21,9 @@ class Order:
     address: Optional[str]
     """Ray's address, as HOST:PORT; None for the cluster that Ray finds."""
     workers: Optional[int]
-    """The number of workers; None for one on every node."""
+    """The number of workers to begin with; None for one on every node, also on those that join later."""
+    most_workers: Optional[int]
+    """The most, where nodes that join later take part."""
     worker_cpus: float
     """CPUs that Ray reserves for each."""
     prefix: List[str]
@@ -44,16 +46,22 @@ class Order:
             prefix = shlex.split(_member(content, "prefix", str, "") or "")
         except ValueError as why:
             raise FleetError(f"--worker-prefix is not a list of words: {why}") from None
-        workers = content.get("workers")
+        workers, most = content.get("workers"), content.get("most_workers")
         return Order(
             binary=_member(content, "binary", str),
             address=_member(content, "address", str, "") or None,
             workers=None if workers is None else _member(content, "workers", int),
+            most_workers=None if most is None else _member(content, "most_workers", int),
             worker_cpus=float(_member(content, "worker_cpus", (int, float))),
             prefix=prefix,
             arguments=[str(word) for word in _member(content, "arguments", list)],
             wait_s=float(_member(content, "wait_s", (int, float))),
         )
+
+    @property
+    def may_grow(self) -> bool:
+        """Nodes that join the cluster later take part."""
+        return self.workers is None or self.most_workers is not None
 
     def prefix_of(self, number: int) -> List[str]:
         """The words before the command of one worker."""

@@ -5,6 +5,7 @@ use crate::cli::{LoadOptions, PathOptions};
 use crate::commands::session::Session;
 use crate::defaults::OVERLOAD_CONNECT_TIMEOUT;
 use crate::failure::wrong_usage;
+use crate::plan::axis::refuse_what_is_varied;
 use crate::quantity::Time;
 use analyze::axis::value_words;
 use anyhow::Result;
@@ -16,11 +17,7 @@ const LONGEST_DELAY: std::time::Duration = std::time::Duration::from_millis(100)
 
 /// Requests a path that can be delayed. It is created and tested with the longest delay.
 pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Result<()> {
-    if path.delay.is_some() {
-        return Err(wrong_usage(
-            "--axis delay varies what --delay would hold: leave --delay out, or give --axis-values",
-        ));
-    }
+    refuse_what_is_varied(Axis::Delay, &[("--delay", path.delay.is_some())])?;
     let longest = values.iter().copied().fold(0.0, f64::max);
     let longest = if longest > 0.0 { std::time::Duration::from_nanos(longest as u64) } else { LONGEST_DELAY };
     path.delay = Some(Time(longest));

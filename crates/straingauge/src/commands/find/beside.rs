@@ -6,7 +6,6 @@ use crate::measure::Runner;
 use crate::server::Server;
 use crate::server::agent::Agent;
 use anyhow::{Result, anyhow};
-use remote::Watcher;
 use std::time::Duration;
 
 /// A command that runs beside the server.
@@ -21,7 +20,7 @@ impl Beside {
     /// Starts it beside the session's server, which listens on `port`.
     pub fn start(command: &[String], port: u16, session: &mut Session) -> Result<Beside> {
         if let Some(watcher) = session.runner.watcher() {
-            watcher.start_beside(command).map_err(|why| anyhow!(why))?;
+            watcher.borrow_mut().start_beside(command).map_err(|why| anyhow!(why))?;
             return Ok(Beside::Elsewhere);
         }
         let found = || is_here(&session.plan).ok().and_then(|()| observe::server_on_port(port, None).ok()?);
@@ -36,7 +35,7 @@ impl Beside {
     pub fn gone(&mut self, runner: &mut Runner) -> Option<String> {
         match self {
             Beside::Here(agent) => agent.gone(),
-            Beside::Elsewhere => runner.watcher().and_then(Watcher::beside_gone),
+            Beside::Elsewhere => runner.watcher().and_then(|watcher| watcher.borrow_mut().beside_gone()),
         }
     }
 
@@ -61,7 +60,8 @@ impl Beside {
                 output
             }
             (Beside::Elsewhere, runner) => {
-                runner.and_then(Runner::watcher).map(Watcher::end_beside).unwrap_or_default()
+                let watcher = runner.and_then(|runner| runner.watcher());
+                watcher.map(|watcher| watcher.borrow_mut().end_beside()).unwrap_or_default()
             }
         }
     }
