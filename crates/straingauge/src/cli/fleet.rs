@@ -68,11 +68,9 @@ pub struct RayOptions {
     /// The Ray cluster, as HOST:6379 [default: $RAY_ADDRESS, or the one that this machine is a node of]
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
-    /// Workers, each on a different node [default: one on every node, also on those that join between two points]
-    ///
-    /// LEAST..MOST: a find begins with LEAST, asks Ray for MOST (an autoscaler adds nodes), and takes in those that join between two
-    /// points.
-    #[arg(long, value_name = "N|LEAST..MOST")]
+    /// Workers, each on a different node; as 3..20, find begins with 3, asks Ray for 20, and takes in those that come between
+    /// points [default: one on every node, also on those that come]
+    #[arg(long, value_name = "N")]
     pub workers: Option<Workers>,
     /// CPUs that Ray sets aside on each node for its worker [default: {worker_cpus}]
     #[arg(long, value_name = "N")]
