@@ -57,6 +57,21 @@ def test_the_helper_started_by_hand_says_so_and_leaves_no_folder(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_whatever_goes_wrong_in_the_helper_is_said(tmp_path: Path) -> None:
+    broken = tmp_path / "ray"
+    broken.mkdir()
+    (broken / "__init__.py").write_text(
+        "def init(**_): pass\ndef is_initialized(): return False\ndef nodes(): raise LookupError('no such table')\n")
+    (broken / "util").mkdir()
+    (broken / "util" / "__init__.py").write_text("")
+    (broken / "util" / "placement_group.py").write_text("placement_group = None\n")
+    done = subprocess.run([sys.executable, "-m", "straingauge.fleet"], input=json.dumps({**ORDER, "workers": None}) + "\n", text=True, capture_output=True,
+                          env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path)}, timeout=60)
+    said = [json.loads(line) for line in done.stdout.splitlines()][-1]
+    assert said["type"] == "failed" and "LookupError: no such table" in said["why"], done
+    assert done.returncode == 1 and [one.name for one in tmp_path.iterdir()] == ["ray"]
+
+
 class Shipped:
     """A worker's program, as it is sent to a node: fetched when the node lacks it."""
 

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from typing import Any, BinaryIO, Dict, List
 
-from .cluster import Cluster, Member
+from .cluster import Cluster, Member, sentence
 from .order import FleetError, Order
 from .relay import Relay
 
@@ -94,6 +94,8 @@ def main() -> None:
         code = 0
     except FleetError as why:
         driver.say(type="failed", why=str(why))
+    except Exception as why:  # Ray's are of many kinds: whatever it is, it is the reason why there is no fleet
+        driver.say(type="failed", why=f"the fleet's helper failed: {type(why).__name__}: {sentence(why)}")
     finally:
         # A cluster without a head does not answer; do not wait for it.
         threading.Timer(LEAVE_S, leave_at_once, [folders]).start()
