@@ -2,7 +2,7 @@
 //! be read are counted and shown, never fatal.
 
 use crate::document_server::DocumentServer;
-use crate::rig::{Said, free_port, member, run, skipped, straingauge};
+use crate::rig::{Said, free_port, member, open_dir, run, run_record, skipped, straingauge};
 use std::path::Path;
 
 /// Nothing listens: what is refused is refused before anybody is asked.
@@ -152,8 +152,13 @@ fn a_log_that_breaks_off_is_replayed_up_to_there_and_fails() {
     let Ok(packed) = packed else { return skipped("gzip is not installed") };
     let cut = files.with("cut.log.gz", &packed.stdout[..packed.stdout.len() - 20]);
     let url = server.url();
-    let said = run(&mut straingauge(["load", &url, "--trace", &cut, "--speed", "max", "--quiet"])).exits_with(1);
+    let kept = open_dir();
+    let mut load = straingauge(["load", &url, "--trace", &cut, "--speed", "max", "--quiet", "--out"]);
+    let said = run(load.arg(kept.path().join("run"))).exits_with(1);
     said.complains_of(&["the replay ended early", "cut.log.gz", "damaged or cut off"]);
+    let record = run_record(&kept.path().join("run"));
+    assert_eq!(record["status"], "interrupted");
+    assert!(record["ended_by"].as_str().is_some_and(|why| why.contains("cut.log.gz")), "{record:#}");
     assert!(!server.end_and_read_log().is_empty(), "what was readable was replayed");
     assert!(Path::new(&cut).is_file());
 }

@@ -46,8 +46,46 @@ fn a_worker_that_hangs_is_given_up_after_its_lease() {
 
 #[test]
 fn a_worker_that_is_cut_off_in_the_middle_is_lost_and_said() {
-    let Some(said) = beside(&format!("({}) | {{ sed -u 12q; kill -9 $$; }}", worker()), "60s", "4") else { return };
-    said.exits_with(1).complains_of(&["client 2", "was lost", "it ended"]);
+    needs_server!(Kind::Nginx);
+    let (server, dir) = (Server::start(Kind::Nginx), open_dir());
+    let (url, out, bad) =
+        (server.url("1k.bin"), dir.path().join("run"), format!("({}) | {{ sed -u 12q; kill -9 $$; }}", worker()));
+    let mut load = from(&[&worker(), &bad], &[&url, "--duration", "60s", "--connections", "4"]);
+    run(load.arg("--out").arg(&out)).exits_with(1).complains_of(&["client 2", "was lost", "it ended"]);
+    was_cut_short(&out, "client 2");
+}
+
+/// The run is kept, and its record says what ended it.
+fn was_cut_short(out: &std::path::Path, why: &str) {
+    let record = run_record(out);
+    assert_eq!(record["status"], "interrupted");
+    assert!(record["ended_by"].as_str().is_some_and(|said| said.contains(why)), "{record:#}");
+}
+
+/// It ends after 50 answers.
+const MORTAL: &str = r"
+import os, socket, sys
+listener, answers = socket.create_server(('127.0.0.1', int(sys.argv[1]))), 0
+while True:
+    connection, _ = listener.accept()
+    while connection.recv(65536):
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+        answers += 1
+        if answers == 50:
+            os._exit(3)
+";
+
+#[test]
+fn a_load_whose_server_ends_is_kept_as_one_that_was_cut_short() {
+    let (dir, port) = (open_dir(), free_port().to_string());
+    let out = dir.path().join("run");
+    let mut load =
+        straingauge(["load", &format!("http://127.0.0.1:{port}/"), "--connections", "1", "--duration", "500ms"]);
+    load.args(["--warmup", "0s", "--quiet", "--isolate", "never", "--out"]).arg(&out);
+    run(load.args(["--", "python3", "-c", MORTAL, &port]))
+        .exits_with(1)
+        .complains_of(&["code 3", "the figures end there"]);
+    was_cut_short(&out, "code 3");
 }
 
 #[test]

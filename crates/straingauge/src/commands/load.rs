@@ -59,12 +59,13 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if writer.is_none() {
         measured.point.doubts.extend(session.doubts.iter().cloned());
     }
+    let cut_short = cut_short(&measured.result, &mut session);
     if let Some(writer) = &mut writer {
         measured.keep(writer)?;
-        let (status, why) = if measured.result.interrupted {
-            (Status::Interrupted, Some("a signal".to_string()))
-        } else {
-            (Status::Complete, None)
+        let (status, why) = match (&cut_short, measured.result.interrupted) {
+            (None, true) => (Status::Interrupted, Some("a signal".to_string())),
+            (Some(why), _) => (Status::Interrupted, Some(why.clone())),
+            (None, false) => (Status::Complete, None),
         };
         writer.finish(status, why)?;
         session.progress.say(&format!("kept in {}", writer.path().display()));
@@ -73,12 +74,9 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if !output.summary.is_printed() {
         show(&measured, &checks, &session, is_full, output.json)?;
     }
-    let ended = match session.runner.lost_client() {
-        Some(lost) => Err(anyhow!("{lost}; the figures are those of the other clients until then")),
-        None => {
-            let (any_status, gone) = (output.any_status, session.server_gone());
-            finish(&measured.point, &measured.result, &checks, any_status, &session, gone)
-        }
+    let ended = match cut_short {
+        Some(why) => Err(anyhow!(why)),
+        None => finish(&measured.point, &measured.result, &checks, output.any_status, &session),
     };
     let why = match &ended {
         Err(error) => Some(failure::sentence(error)),
@@ -130,6 +128,20 @@ fn show(
     session.runner.client_lines().iter().try_for_each(|line| print(&format!("{line}\n")))
 }
 
+/// What ended the load before its time, but for a signal: a sentence.
+fn cut_short(result: &load::LoadResult, session: &mut Session) -> Option<String> {
+    if let Some(lost) = session.runner.lost_client() {
+        return Some(format!("{lost}; the figures are those of the other clients until then"));
+    }
+    if result.interrupted {
+        return None;
+    }
+    if let Some(why) = result.replay.as_ref().and_then(|replay| replay.failure.as_ref()) {
+        return Some(format!("the replay ended early: {why}"));
+    }
+    session.server_gone().map(|how| format!("the server {how}; the figures end there"))
+}
+
 /// The exit code: interrupted, failed, limit crossed, done; in that order of importance.
 fn finish(
     point: &Point,
@@ -137,16 +149,9 @@ fn finish(
     checks: &[(&Limit, Check)],
     any_status: bool,
     session: &Session,
-    server_gone: Option<String>,
 ) -> Result<ExitCode> {
     if result.interrupted {
         return Ok(ExitCode::from(failure::INTERRUPTED));
-    }
-    if let Some(why) = result.replay.as_ref().and_then(|replay| replay.failure.as_ref()) {
-        bail!("the replay ended early: {why}");
-    }
-    if let Some(how) = server_gone {
-        bail!("the server {how}; the figures end there");
     }
     if point.outcomes.completed() == 0 {
         let example = result.first_errors.first().map(|error| format!(": {error}")).unwrap_or_default();
