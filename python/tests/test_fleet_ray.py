@@ -200,7 +200,7 @@ def workers_by_point(kept: Path) -> "List[set[int]]":
 
 def test_more_nodes_than_it_began_with_send_from_the_next_point_on(fleet: Fleet, nginx: Nginx) -> None:
     kept = fleet.folder / "run"
-    fleet.run(find(nginx.url(), kept, "8s"), ["--workers", f"2..{NODES}"]).exits_with(0)
+    fleet.run(find(nginx.url(), kept, "40s"), ["--workers", f"2..{NODES}"]).exits_with(0)
     workers = workers_by_point(kept)
     assert workers[0] == {1, 2} and workers[-1] == set(range(1, NODES + 1)), workers
 
