@@ -1,20 +1,21 @@
 //! A load over several workers: shares are sent out, all start at one instant, results are added up.
 
+mod conduct;
+
 pub use crate::account::OnLoss;
-use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures, worker_line};
+use crate::account::worker_line;
 use crate::cold::{self, Node};
 use crate::error::{RemoteError, Result, unusable};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::{Event, Link, Out, Source, WorkerState};
-use crate::merge;
 use crate::protocol::{Capacity, ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use crate::shares;
-use load::cold::ColdCounts;
+use conduct::Conduct;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
-use record::time::{monotonic_ns, unix_ms};
-use record::{DoubtKind, LoadPlan, Outside, Share};
+use record::time::monotonic_ns;
+use record::{LoadPlan, Outside, Share};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -22,17 +23,8 @@ use std::time::Duration;
 
 /// How long workers may take to start: ssh may ask for a password.
 const GREETING_NS: u64 = 60_000_000_000;
-/// The least number of exchanges for comparing clocks before each start.
-const PINGS: u64 = 8;
-/// The most exchanges with a worker whose clock is not yet known to [`CLOCK_GOAL_NS`]: one of them may be quick.
-const MOST_PINGS: u64 = 64;
-/// A clock that is known this well needs no more exchanges.
-const CLOCK_GOAL_NS: u64 = 250_000;
 /// How often it is looked for nodes that have joined the cluster, between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
-const PROGRESS_NS: u64 = 200_000_000;
-/// Results may come this long after the window: timeouts of the last requests, and the network.
-const RESULT_NS: u64 = 30_000_000_000;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
 /// How long a worker may take to keep one.
@@ -481,257 +473,4 @@ pub(crate) fn keep_leases(links: &[Link]) {
             std::thread::sleep(Duration::from_nanos(LEASE_NS / 5));
         }
     });
-}
-
-/// One load in progress.
-struct Conduct<'a> {
-    fleet: &'a mut Fleet,
-    plan: &'a LoadPlan,
-    live: &'a [usize],
-    stop: &'a AtomicBool,
-    events: &'a mut dyn LoadEvents,
-    began_ns: u64,
-    /// When progress was last reported.
-    reported_ns: u64,
-}
-
-impl Conduct<'_> {
-    fn conduct(mut self) -> Result<LoadResult> {
-        let opening_ns = self.plan.connect_timeout_ns.saturating_add(self.plan.connections.saturating_mul(200_000));
-        let give_up_ns = self.began_ns.saturating_add(opening_ns).saturating_add(RESULT_NS);
-        let mut is_on = self.wait(give_up_ns, |state| !matches!(state, WorkerState::Preparing));
-        for index in self.live {
-            if matches!(self.fleet.links[*index].state, WorkerState::Preparing) && is_on {
-                self.fleet.links[*index].lose("it did not get ready in time".into());
-            }
-        }
-        is_on = is_on && self.compare_clocks();
-        let mut window = (u64::MAX, u64::MAX);
-        let mut started_unix_ms = unix_ms();
-        let mut cold_before = ColdCounts::default();
-        if is_on {
-            let trip_ns = self.live.iter().filter_map(|index| self.fleet.links[*index].clock);
-            let lead_ns = 50_000_000 + 4 * trip_ns.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
-            let start_ns = self.events.starts_at(monotonic_ns() + lead_ns);
-            self.start_at(start_ns);
-            window.0 = start_ns.saturating_add(self.plan.warmup_ns);
-            window.1 = window.0.saturating_add(self.plan.duration_ns);
-            is_on = self.wait_in(window.0, window.0);
-        }
-        if is_on {
-            started_unix_ms = unix_ms();
-            cold_before = self.fleet.cold().counts;
-            self.events.window_begins();
-            is_on = self.wait_in(window.0, window.1);
-            self.events.window_ends();
-        }
-        let is_cut = self.stop.load(Ordering::Relaxed) && monotonic_ns() < window.1;
-        if !is_on {
-            self.live.iter().for_each(|index| self.fleet.links[*index].send(&ToWorker::Stop {}));
-        }
-        let is_over =
-            |state: &WorkerState| matches!(state, WorkerState::Done(_) | WorkerState::Idle | WorkerState::Lost(_));
-        let give_up_ns = monotonic_ns() + RESULT_NS;
-        while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
-            self.fleet.pump(5_000_000, 0);
-            self.report_progress(window.0);
-        }
-        self.gather(started_unix_ms, is_cut, cold_before)
-    }
-
-    /// Waits until all workers of this load are in the wanted state; false if the load must end before.
-    fn wait(&mut self, until_ns: u64, wanted: impl Fn(&WorkerState) -> bool) -> bool {
-        while monotonic_ns() < until_ns {
-            if self.must_end() {
-                return false;
-            }
-            if self.live.iter().all(|index| wanted(&self.fleet.links[*index].state)) {
-                return true;
-            }
-            self.fleet.pump(2_000_000, 0);
-            self.report_progress(u64::MAX);
-        }
-        true
-    }
-
-    fn wait_in(&mut self, begin_ns: u64, until_ns: u64) -> bool {
-        loop {
-            let now = monotonic_ns();
-            if self.must_end() {
-                return false;
-            }
-            // All that are left are done before that: a log is at its end.
-            let are_done =
-                |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done(_) | WorkerState::Lost(_));
-            if now >= until_ns || self.live.iter().all(are_done) {
-                return true;
-            }
-            self.fleet.pump((until_ns - now).min(20_000_000), 0);
-            self.report_progress(begin_ns);
-        }
-    }
-
-    /// Whether the load ends: the user stopped it, every worker is lost, or one is and the run ends with it.
-    fn must_end(&self) -> bool {
-        let lost = self.live.iter().filter(|index| self.fleet.links[**index].is_lost()).count();
-        self.stop.load(Ordering::Relaxed) || lost == self.live.len() || (lost > 0 && self.fleet.on_loss == OnLoss::End)
-    }
-
-    /// Exchanges a few pings with each worker, so that a quick one is among them.
-    fn compare_clocks(&mut self) -> bool {
-        let before: Vec<u64> = self.live.iter().map(|index| self.fleet.links[*index].pongs).collect();
-        for index in self.live {
-            self.fleet.links[*index].clock = None;
-        }
-        // One exchange at a time with each, because a second one would wait for the first.
-        let mut asked = vec![0; self.live.len()];
-        for _ in 0..2 * MOST_PINGS {
-            let mut are_all_known = true;
-            for (place, index) in self.live.iter().enumerate() {
-                let link = &self.fleet.links[*index];
-                let heard = link.pongs.saturating_sub(before[place]);
-                let is_known = link.clock.is_some_and(|clock| clock.uncertainty_ns <= CLOCK_GOAL_NS);
-                if link.is_lost() || heard >= if is_known { PINGS } else { MOST_PINGS } {
-                    continue;
-                }
-                are_all_known = false;
-                if heard >= asked[place] {
-                    link.ping();
-                    asked[place] = heard + 1;
-                }
-            }
-            if are_all_known || self.must_end() {
-                break;
-            }
-            self.fleet.pump(3_000_000, 0);
-        }
-        let give_up_ns = monotonic_ns() + LEASE_NS;
-        while monotonic_ns() < give_up_ns {
-            if self.must_end() {
-                return false;
-            }
-            let heard = |(place, index): (usize, &usize)| {
-                let link = &self.fleet.links[*index];
-                link.is_lost() || (link.pongs >= before[place] + PINGS && link.clock.is_some())
-            };
-            if self.live.iter().enumerate().all(heard) {
-                break;
-            }
-            self.fleet.pump(2_000_000, 0);
-        }
-        true
-    }
-
-    fn start_at(&mut self, start_ns: u64) {
-        for index in self.live {
-            let link = &mut self.fleet.links[*index];
-            if !matches!(link.state, WorkerState::Ready) {
-                continue;
-            }
-            let Some(clock) = link.clock else {
-                link.lose("it answered no ping".into());
-                continue;
-            };
-            match u64::try_from(i128::from(start_ns) + clock.offset_ns) {
-                Ok(at_ns) => {
-                    (link.state, link.has_started) = (WorkerState::Running, true);
-                    link.send(&ToWorker::Start { at_ns });
-                }
-                Err(_) => link.lose("its clock cannot be compared with this machine's".into()),
-            }
-        }
-    }
-
-    fn report_progress(&mut self, begin_ns: u64) {
-        let now = monotonic_ns();
-        if now < self.reported_ns + PROGRESS_NS {
-            return;
-        }
-        self.reported_ns = now;
-        let of = |pick: fn(&Progress) -> u64| -> u64 {
-            self.live.iter().fold(0, |sum, index| sum.saturating_add(pick(&self.fleet.links[*index].progress)))
-        };
-        let rates = self.live.iter().map(|index| self.fleet.links[*index].progress.throughput_per_sec);
-        let progress = Progress {
-            elapsed_ns: now - self.began_ns,
-            connected: of(|progress| progress.connected),
-            completed: of(|progress| progress.completed),
-            failed: of(|progress| progress.failed),
-            throughput_per_sec: rates.sum(),
-            in_warmup: now < begin_ns,
-        };
-        self.events.progress(&progress);
-    }
-
-    fn gather(self, started_unix_ms: u64, is_cut: bool, cold_before: ColdCounts) -> Result<LoadResult> {
-        let (fleet, live) = (self.fleet, self.live);
-        let mut doubts = Vec::new();
-        if let Some(names) = fleet.relieved.take() {
-            doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on {names} gets a smaller part of the load: it could not keep up with its own"),
-                "compare with earlier points only what is the server's own",
-            ));
-        }
-        let has_part = |index: &mut usize| live.contains(index);
-        let joined: Vec<String> =
-            fleet.joined.extract_if(.., has_part).map(|index| fleet.links[index].name()).collect();
-        if !joined.is_empty() {
-            let names = joined.join(", ");
-            doubts.push(DoubtKind::SharesMoved.note(
-                format!("from here on {names} sends a part of the load, too: it joined the cluster meanwhile"),
-                "compare with earlier points only what is the server's own",
-            ));
-        }
-        let (mut sum, mut parts, mut late) = (merge::Sum::default(), Vec::new(), Vec::new());
-        for index in live {
-            let link = &mut fleet.links[*index];
-            match std::mem::replace(&mut link.state, WorkerState::Idle) {
-                WorkerState::Done(wire) => match wire.into_result() {
-                    Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
-                        link.lose("a message is not usable: its window is longer than the plan's".into());
-                    }
-                    Ok((result, late_ns)) => {
-                        doubts.extend(clock_doubt(link, late_ns));
-                        parts.push(Part {
-                            number: link.number,
-                            completed: result.counts.completed_in_window,
-                            window_s: result.window_s(),
-                        });
-                        late.push((*index, shares::lateness(&result)));
-                        sum.add(&link.name(), result);
-                    }
-                    Err(error) => link.lose(error.to_string()),
-                },
-                WorkerState::Lost(why) => link.state = WorkerState::Lost(why),
-                _ => link.lose("it gave no result in time".into()),
-            }
-        }
-        for index in live {
-            let link = &fleet.links[*index];
-            if let WorkerState::Lost(why) = &link.state
-                && !std::mem::replace(&mut fleet.told[*index], true)
-            {
-                doubts.push(loss_doubt(link, why, fleet.on_loss));
-            }
-        }
-        fleet.relieve(&late);
-        let uncounted: Vec<&Link> =
-            (live.iter().map(|index| &fleet.links[*index])).filter(|link| link.is_lost() && link.has_started).collect();
-        fleet.uncounted = uncounted_words(&uncounted);
-        let figures = worker_figures(&fleet.links, &parts);
-        let Some(mut all) = sum.finish() else {
-            return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
-        };
-        all.started_unix_ms = started_unix_ms;
-        // A worker that was stopped reports it; only this process knows whether the user interrupted.
-        all.interrupted = is_cut;
-        all.doubts.extend(doubts);
-        fleet.figures = figures;
-        if fleet.cold_most > 0 {
-            let cold = fleet.cold();
-            let more = load::cold::figures(cold.counts, cold_before, cold.kernel_bytes, all.window_ns);
-            fleet.figures.extend(more);
-        }
-        Ok(all)
-    }
 }
