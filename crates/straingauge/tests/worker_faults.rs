@@ -273,11 +273,12 @@ fn two_servers_are_compared_over_workers() {
         let points = points(&side);
         let shared: Vec<_> = points.iter().filter(|point| point["connections"] == 2).collect();
         assert!(!shared.is_empty(), "{points:#?}");
-        for point in shared {
-            for number in 1..=2 {
-                let figure = &point["figures"][format!("worker.{number}.throughput_per_sec")];
-                assert!(figure["value"].as_f64() > Some(0.0), "{point:#}");
-            }
+        for number in 1..=2 {
+            // Beside other work a short window may hold no request of one of them, but not each.
+            let figure =
+                |point: &&Value| point["figures"][format!("worker.{number}.throughput_per_sec")]["value"].as_f64();
+            let all: Vec<Option<f64>> = shared.iter().map(|point| figure(point)).collect();
+            assert!(all.iter().all(Option::is_some) && all.iter().any(|rate| *rate > Some(0.0)), "{number}: {all:?}");
         }
     }
 }
