@@ -277,7 +277,7 @@ fn two_servers_are_compared_over_workers() {
             // Beside other work a short window may hold no request of one of them, but not each.
             let figure =
                 |point: &&Value| point["figures"][format!("worker.{number}.throughput_per_sec")]["value"].as_f64();
-            let all: Vec<Option<f64>> = shared.iter().map(|point| figure(point)).collect();
+            let all: Vec<Option<f64>> = shared.iter().map(figure).collect();
             assert!(all.iter().all(Option::is_some) && all.iter().any(|rate| *rate > Some(0.0)), "{number}: {all:?}");
         }
     }
