@@ -43,7 +43,8 @@ impl Backends {
             }
             let mut inodes: HashSet<u64> = held.inodes.iter().copied().collect();
             inodes.extend(held.elsewhere.iter().flat_map(inodes_elsewhere));
-            let holders = holders_of(&inodes, &all_pids());
+            // Of a backend on another machine nothing is known here.
+            let holders = if inodes.is_empty() { BTreeSet::new() } else { holders_of(&inodes, &all_pids()) };
             *searches = if holders.is_empty() { *searches + 1 } else { MAX_SEARCHES };
             self.roots.extend(holders.into_iter().map(|pid| eldest_of(pid, table)));
         }

@@ -46,6 +46,24 @@ fn loads(run: &Path) -> Vec<Value> {
     points(run).into_iter().filter(|point| point["sweep"] == "connections").collect()
 }
 
+/// A command that says which server it knows, and burns for a part of the time in a child.
+fn agent(dir: &Path) -> String {
+    let script = dir.join("agent");
+    let text = "echo \"$1 $2 $STRAINGAUGE_PORT $STRAINGAUGE_SERVER_PID\"\n\
+                while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done); sleep 0.02; done\n";
+    std::fs::write(&script, text).expect("a temporary folder");
+    format!("sh {} PORT PID", script.display())
+}
+
+/// What it printed: the port and the process of the server, alike in its words and its environment.
+#[track_caller]
+fn what_the_agent_knew(out: &Path) -> String {
+    let log = std::fs::read_to_string(out.join("with/beside.log")).expect("what it printed is kept");
+    let words: Vec<&str> = log.split_whitespace().collect();
+    assert!(words.len() >= 4 && words[0] == words[2] && words[1] == words[3], "{log}");
+    log
+}
+
 /// The command's CPU time is known at each point. Beside other work it may have had none within a short window, but not in all.
 #[track_caller]
 fn has_worked(points: &[Value]) {
@@ -65,12 +83,8 @@ fn priced(command: &mut Command) -> Said {
 fn the_same_server_is_measured_without_and_with_the_command_and_both_its_costs_are_shown() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
-    // It burns for a part of the time, in a child; it knows the server, and says so.
-    let script = dir.path().join("agent");
-    let text = "echo \"$1 $2 $STRAINGAUGE_PORT $STRAINGAUGE_SERVER_PID\"\n\
-                while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done); sleep 0.02; done\n";
-    std::fs::write(&script, text).expect("a temporary folder");
-    let said = priced(&mut find(dir.path(), &format!("sh {} PORT PID", script.display()), "auto"));
+    let agent = agent(dir.path());
+    let said = priced(&mut find(dir.path(), &agent, "auto"));
     let out = dir.path().join("run");
     let (without, with) = (loads(&out), loads(&out.join("with")));
     let place = |point: &Value| (point["repeat"].as_u64().unwrap(), point["connections"].as_u64().unwrap());
@@ -98,10 +112,14 @@ fn the_same_server_is_measured_without_and_with_the_command_and_both_its_costs_a
     assert_eq!(run_record(&out)["status"], "complete");
     assert_eq!(run_record(&out.join("with"))["scenario"]["beside"][0], "sh");
     assert!(run_record(&out)["scenario"].get("beside").is_none());
-    let log = std::fs::read_to_string(out.join("with/beside.log")).expect("what it printed is kept");
-    let words: Vec<&str> = log.split_whitespace().collect();
-    assert!(words.len() >= 4 && words[0] == words[2] && words[1] == words[3], "{log}");
-    assert!(run_record(&out)["scenario"]["url"].as_str().unwrap().contains(&format!(":{}/", words[0])), "{log}");
+    let log = what_the_agent_knew(&out);
+    assert!(
+        run_record(&out)["scenario"]["url"]
+            .as_str()
+            .unwrap()
+            .contains(&format!(":{}/", log.split_whitespace().next().expect("its port"))),
+        "{log}"
+    );
     for shown in
         ["The price of 'sh", "CPU/request", "throughput", "p50", "p99", "its own CPU", "its memory", "itself used"]
     {
@@ -150,11 +168,8 @@ fn a_server_that_runs_already_has_a_price_too_and_a_command_that_sleeps_uses_not
 fn beside_a_server_on_another_machine_the_command_runs_there() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
-    let script = dir.path().join("agent");
-    let text = "echo \"$1 $2 $STRAINGAUGE_PORT $STRAINGAUGE_SERVER_PID\"\n\
-                while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done); sleep 0.02; done\n";
-    std::fs::write(&script, text).expect("a temporary folder");
-    priced(&mut find_elsewhere(dir.path(), &format!("sh {} PORT PID", script.display())));
+    let agent = agent(dir.path());
+    priced(&mut find_elsewhere(dir.path(), &agent));
     let out = dir.path().join("run");
     let (without, with) = (loads(&out), loads(&out.join("with")));
     assert_eq!((without.len(), with.len()), (4, 4));
@@ -163,9 +178,7 @@ fn beside_a_server_on_another_machine_the_command_runs_there() {
         assert!(figure(point, "server.cpus_used").is_some() && figure(point, "worker.1.share").is_some(), "{point:#}");
     }
     has_worked(&with);
-    let log = std::fs::read_to_string(out.join("with/beside.log")).expect("what it printed is kept");
-    let words: Vec<&str> = log.split_whitespace().collect();
-    assert!(words.len() >= 4 && words[0] == words[2] && words[1] == words[3], "{log}");
+    what_the_agent_knew(&out);
     assert_eq!(processes_of(dir.path()), Vec::<i32>::new(), "nothing is left");
     for (beside, wanted) in [
         ("no-such-program-anywhere", "was not found"),

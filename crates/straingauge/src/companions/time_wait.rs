@@ -31,8 +31,15 @@ enum Sockets {
 }
 
 impl Sockets {
+    fn count(&mut self) -> Result<u64> {
+        match self {
+            Sockets::Here(sockets) => Ok(sockets.count()?),
+            Sockets::Elsewhere(_) => self.count_and_bytes().map(|(count, _)| count),
+        }
+    }
+
     /// Their number, and the kernel memory of one.
-    fn count(&mut self) -> Result<(u64, Option<f64>)> {
+    fn count_and_bytes(&mut self) -> Result<(u64, Option<f64>)> {
         match self {
             Sockets::Here(sockets) => Ok((sockets.count()?, TimeWaitSockets::bytes_each())),
             Sockets::Elsewhere(watcher) => {
@@ -79,12 +86,12 @@ impl TimeWait {
                 self.maker.capacity()
             );
         }
-        let (present, _) = self.sockets.count()?;
+        let present = self.sockets.count()?;
         if present > wanted {
             self.end(wanted, stop, progress)?;
         }
         for _ in 0..4 {
-            let (present, _) = self.sockets.count()?;
+            let present = self.sockets.count()?;
             if present as f64 >= wanted as f64 * NEAR || stop.is_set() {
                 break;
             }
@@ -101,7 +108,7 @@ impl TimeWait {
             return Ok(());
         }
         let begun = Instant::now();
-        while self.sockets.count()?.0 > wanted.max(10) && begun.elapsed() < OUTLIVED && !stop.is_set() {
+        while self.sockets.count()? > wanted.max(10) && begun.elapsed() < OUTLIVED && !stop.is_set() {
             progress.show("waiting for TIME_WAIT sockets to end (root could end them at once)");
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -111,7 +118,7 @@ impl TimeWait {
     /// How many there are, and their kernel memory.
     fn figures(&mut self) -> Figures {
         let mut figures = Figures::default();
-        match self.sockets.count() {
+        match self.sockets.count_and_bytes() {
             Ok((count, bytes_each)) => {
                 figures.measured(names::TIME_WAIT, count as f64, 1, Origin::Counted);
                 let bytes = bytes_each.map(|bytes| bytes * count as f64);
