@@ -114,14 +114,26 @@ pub(crate) fn set_stamps(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_SOFTWARE)
 }
 
-/// Sets whether the kernel probes a peer after a second of silence (keep-alive).
+/// Sets whether the kernel probes a peer after each second of silence (keep-alive).
 pub(crate) fn set_keepalive(fd: i32, is_on: bool) -> Result<(), Errno> {
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_AFTER_S)?;
+    if is_on {
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 1i32)?;
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 1i32)?;
+    }
     set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(is_on))
 }
 
-/// Seconds of silence before a probe; the least that the kernel takes.
-pub(crate) const KEEPALIVE_AFTER_S: i32 = 1;
+/// How long ago the peer last acknowledged something, to a few milliseconds.
+pub(crate) fn acknowledged_ns_ago(fd: i32) -> Option<u64> {
+    // SAFETY: all zeros are a valid tcp_info.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: `info` is a live, writable buffer of the size given.
+    let code = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, std::ptr::from_mut(&mut info).cast(), &raw mut size)
+    };
+    (code == 0).then(|| u64::from(info.tcpi_last_ack_recv) * 1_000_000)
+}
 
 /// Makes a socket limit its peer as a slow link would, on loopback, too: segments of an Ethernet's size and a small
 /// receive buffer. Both must be set before connecting.

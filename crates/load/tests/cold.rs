@@ -95,8 +95,8 @@ fn opens_at_both_ends(keep: Keep) {
         kept.len() - kept.iter().filter(has_ended).count()
     };
     wait_for("the server's accepts", || open() == 600);
-    assert_eq!(herd.counts().established, 600);
     println!("{:?}", herd.counts());
+    assert_eq!(herd.counts().established, 600);
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl Cold {
         let mut herd = herd.lock().unwrap_or_else(PoisonError::into_inner);
         let out = self.out.clone();
         herd.resize(count, PATIENCE, stop, |established| {
-            let counts = load::cold::ColdCounts { established, is_in_doubt: true, ..Default::default() };
+            let counts = load::cold::ColdCounts { established, ..Default::default() };
             let _ = out.try_send(line(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None })));
         })?;
         Ok(())

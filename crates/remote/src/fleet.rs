@@ -273,13 +273,10 @@ impl Fleet {
         let most = self.cold_parts(plan, self.cold_most.max(count))?;
         for ((index, part), (_, most)) in parts.iter().zip(&most) {
             let link = &mut self.links[*index];
-            (link.cold_wanted, link.cold.counts.is_in_doubt) = (*part, true);
+            link.cold_wanted = *part;
             link.send(&ToWorker::Cold { count: *part, most: *most.max(part) });
         }
-        let is_held = |link: &Link| {
-            let counts = link.cold.counts;
-            link.is_lost() || (counts.established == link.cold_wanted && !counts.is_in_doubt)
-        };
+        let is_held = |link: &Link| link.is_lost() || link.cold.counts.established == link.cold_wanted;
         while !parts.iter().all(|(index, _)| is_held(&self.links[*index])) && !stop.load(Ordering::Relaxed) {
             self.pump(20_000_000, 0);
             if let Some(lost) = self.failure() {

@@ -6,7 +6,7 @@
 
 use super::Keep;
 use crate::poller::{Poller, READABLE};
-use crate::socket::{self, Errno, KEEPALIVE_AFTER_S};
+use crate::socket::{self, Errno};
 use io_uring::{IoUring, opcode, types};
 
 /// Slots whose connections fired or ended.
@@ -63,16 +63,8 @@ impl Holder {
         }
     }
 
-    /// Sets whether the kernel probes the server after a second of silence (keep-alive): if the server no longer has
-    /// the connection, the poll fires.
-    pub(super) fn set_keepalive(&mut self, slot: u32, is_on: bool) -> Result<(), Errno> {
-        match self {
-            Holder::Rings(rings) => rings.set_keepalive(slot, is_on),
-            Holder::Descriptors(plain) => match plain.fds[slot as usize] {
-                -1 => Ok(()),
-                fd => socket::set_keepalive(fd, is_on),
-            },
-        }
+    pub(super) fn is_descriptors(&self) -> bool {
+        matches!(self, Holder::Descriptors(_))
     }
 
     /// Closes the connections that the server ended. `event` is the poller's data of a descriptor that fired.
@@ -144,12 +136,8 @@ struct Ring {
 }
 
 const SUBMISSIONS: u32 = 1024;
-/// User data of a poll: the slot. Of a cancellation and of an option: the slot with this bit.
+/// User data of a poll: the slot. Of a cancellation: the slot with this bit.
 const CANCEL: u64 = 1 << 40;
-const OPTION: u64 = 1 << 41;
-/// Values of options, which the kernel reads when the entry is submitted.
-static IDLE: i32 = KEEPALIVE_AFTER_S;
-static SWITCH: [i32; 2] = [0, 1];
 
 fn errno(error: &std::io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
@@ -165,7 +153,7 @@ impl Ring {
 
     fn push(&mut self, entry: &io_uring::squeue::Entry) -> Result<(), Errno> {
         loop {
-            // SAFETY: the entries pushed (poll add, poll remove, options) refer to no memory of ours but to statics.
+            // SAFETY: the entries pushed (poll add, poll remove) refer to no memory of ours.
             let pushed = unsafe { self.uring.submission().push(entry) };
             if pushed.is_ok() {
                 self.queued += 1;
@@ -211,6 +199,7 @@ impl Rings {
         let Some(index) = ring.free.pop() else { return Err(Errno(libc::EMFILE)) };
         ring.uring.submitter().register_files_update(index, &[fd]).map_err(|error| errno(&error))?;
         // The ring's table holds the connection now; the descriptor is given back to the process.
+        poller.remove(fd)?;
         socket::close(fd);
         let interest = (libc::POLLIN | libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP) as u32;
         let poll = opcode::PollAdd::new(types::Fixed(index), interest).build().user_data(u64::from(index));
@@ -224,29 +213,13 @@ impl Rings {
         self.rings[number as usize].push(&remove)
     }
 
-    /// A kernel whose rings cannot set socket options (before Linux 6.7) probes no connection.
-    fn set_keepalive(&mut self, slot: u32, is_on: bool) -> Result<(), Errno> {
-        let (number, index) = (slot / self.per_ring, slot % self.per_ring);
-        let options = [
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &raw const IDLE),
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, &raw const SWITCH[usize::from(is_on)]),
-        ];
-        for (level, name, value) in options {
-            let fd = types::Fixed(index);
-            let size = size_of::<i32>() as u32;
-            let option = opcode::SetSockOpt::new(fd, level as u32, name as u32, value.cast(), size);
-            self.rings[number as usize].push(&option.build().user_data(u64::from(index) | OPTION))?;
-        }
-        Ok(())
-    }
-
     fn drain(&mut self, gone: &mut Gone) -> Result<(), Errno> {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             ring.submit()?;
             let base = number as u32 * self.per_ring;
             let mut ended: Vec<(u32, bool)> = Vec::new();
             for completion in ring.uring.completion() {
-                if completion.user_data() & (CANCEL | OPTION) == 0 {
+                if completion.user_data() & CANCEL == 0 {
                     ended.push((completion.user_data() as u32, completion.result() == -libc::ECANCELED));
                 }
             }

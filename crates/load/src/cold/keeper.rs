@@ -1,11 +1,15 @@
-//! The herd's thread: opens connections at the herd's pace, hands them to the holder, and replaces those that the
-//! server drops.
+//! The herd's thread: opens connections at the herd's pace, hands those that the server has to the holder, and replaces
+//! those that it drops.
+//!
+//! A handshake that is done at the client's end is not always done at the server's: a kernel whose accept queue is full may
+//! answer with a SYN cookie, keep no state, and drop the last segment. The client's end then stays established for ever. So
+//! each connection is probed once (keep-alive), and counts when the server has answered.
 
 use super::holder::{Gone, HELD_EVENT, Holder, RING_EVENT};
 use super::{ColdCounts, Keep, Shared};
 use crate::check;
 use crate::herd::{HANGS_AFTER_NS, Herd};
-use crate::poller::{Poller, WRITABLE_TOO};
+use crate::poller::{Poller, READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortAllocator};
 use crate::socket::{self, Errno, RawAddress};
 use record::LoadPlan;
@@ -19,36 +23,26 @@ const LOOK_NS: u64 = 100_000_000;
 const PAUSE_NS: u64 = 100_000_000;
 /// The longest pause after connections that were dropped at once.
 const MOST_PAUSE_NS: u64 = 1_000_000_000;
-/// A connection dropped within this was dropped at once: no idle timeout is so short.
-const AT_ONCE_MS: u32 = 500;
 /// Entries of one ring's table, where the descriptor limit allows as many.
 const PER_RING: u64 = 32_768;
-/// Connections closed or probed in one round.
+/// Connections closed in one round.
 const RELEASES: u64 = 4_096;
-/// Rounds of probing after a handshake hung. A server that closes idle connections would be probed for ever.
-const ROUNDS: u32 = 4;
-/// A server that lacks a connection reports it within this: a second until the probe, and a round trip.
-const ANSWERED_WITHIN_NS: u64 = 2_000_000_000;
+/// How often attempts are looked at for time-outs and answered probes.
+const SWEEP_NS: u64 = 20_000_000;
+/// The first probe has left when a connection is as old as this, and what the server acknowledges in the last half of it is no
+/// answer to the handshake.
+const PROBED_AFTER_NS: u64 = 1_010_000_000;
+/// Connections that may wait for the answer to their probe at once, as a part of the descriptors that a process may open.
+const PROBED_PART: u64 = 2;
 
-/// A connection attempt under way.
+/// A connection that the server is not known to have.
 #[derive(Clone, Copy)]
 struct Attempt {
     fd: i32,
     lease: Lease,
     began_ns: u64,
-}
-
-/// Finds connections that the server does not have. A kernel whose accept queue is full may take a handshake for done
-/// and forget it (SYN cookies: no state is kept until the last segment, which is then dropped), and the client's end
-/// stays established for ever. That happens only if other handshakes hang, so connections are probed only if one did. What is
-/// opened in place of such connections may meet the same queue, so a round that finds some is followed by another.
-enum Probing {
-    /// Slots from here on are not probed yet.
-    Begins(u32),
-    /// All are probed; those that the server does not have fire until then.
-    WaitsUntil(u64),
-    /// Slots from here on still have the probe option set.
-    Ends(u32),
+    /// When the handshake was done, at the client's end.
+    opened_ns: Option<u64>,
 }
 
 pub(super) struct Keeper {
@@ -64,23 +58,20 @@ pub(super) struct Keeper {
     /// Attempts by number; the free ones are listed.
     attempts: Vec<Option<Attempt>>,
     free_attempts: Vec<u32>,
+    /// Those whose handshake is not done.
     under_way: u64,
+    /// Those whose probe is not answered, and how many there may be at once.
+    probed: u64,
+    most_probed: u64,
+    next_sweep_ns: u64,
     /// The lease of every held slot; `None` where the slot is empty.
     leases: Vec<Option<Lease>>,
-    /// When each slot was filled, in milliseconds of the herd's life.
-    filled_ms: Vec<u32>,
-    began_ns: u64,
     /// The pause after connections that the server dropped at once; grows while it keeps doing so.
     back_off_ns: u64,
     held: u64,
     /// Held connections that we are closing.
     closing: u64,
     paused_until_ns: u64,
-    /// Rounds of probing that are still worth it.
-    rounds_left: u32,
-    /// A handshake hung since the last round began, or the round found connections that the server did not have.
-    is_in_doubt: bool,
-    probing: Option<Probing>,
     /// What only grows is counted here as it happens, the rest when it is published.
     counts: ColdCounts,
 }
@@ -99,7 +90,6 @@ impl Keeper {
         sources.reverse();
         let keeper = Keeper {
             poller,
-            holder,
             address: RawAddress::new(target),
             range: (rules.low, rules.high),
             ports: PortAllocator::new(rules, sources.len()),
@@ -110,16 +100,15 @@ impl Keeper {
             attempts: Vec::new(),
             free_attempts: Vec::new(),
             under_way: 0,
+            probed: 0,
+            most_probed: if holder.is_descriptors() { most } else { limit / PROBED_PART }.max(1),
+            next_sweep_ns: 0,
+            holder,
             leases: Vec::new(),
-            filled_ms: Vec::new(),
-            began_ns: monotonic_ns(),
             back_off_ns: 0,
             held: 0,
             closing: 0,
             paused_until_ns: 0,
-            rounds_left: 0,
-            is_in_doubt: false,
-            probing: None,
             counts: ColdCounts::default(),
         };
         Ok((keeper, note))
@@ -136,25 +125,32 @@ impl Keeper {
             let now_ns = monotonic_ns();
             let target = shared.target.load(Ordering::SeqCst);
             let kept = self.held - self.closing;
-            if kept + self.under_way < target && now_ns >= self.paused_until_ns {
-                self.open_some(target - kept - self.under_way, now_ns)?;
+            let begun = kept + self.probed + self.under_way;
+            let may_open = begun < target && self.probed + self.under_way < self.most_probed;
+            if may_open && now_ns >= self.paused_until_ns {
+                self.open_some((target - begun).min(self.most_probed - self.probed - self.under_way), now_ns)?;
             } else if kept > target {
                 self.close_some((kept - target).min(RELEASES), &mut gone)?;
             }
-            self.give_up_old(now_ns);
-            self.probe_connections(target, now_ns)?;
+            if now_ns >= self.next_sweep_ns && self.probed + self.under_way > 0 {
+                self.next_sweep_ns = now_ns + SWEEP_NS;
+                self.sweep(now_ns)?;
+            }
             self.holder.drain(&mut gone)?;
             self.settle(&mut gone, now_ns);
+            if self.probed + self.under_way == 0 {
+                // Some thousand at most while the herd grows; not needed while it stays.
+                (self.attempts, self.free_attempts) = (Vec::new(), Vec::new());
+            }
             self.publish(shared);
-            let is_busy = self.probing.is_some() || self.under_way > 0 || self.closing > 0 || self.held < target;
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
-            let wait_ns = if matches!(self.probing, Some(Probing::WaitsUntil(_))) && self.under_way == 0 {
-                LOOK_NS / 5
-            } else if pause_ns > 0 && self.closing == 0 {
-                // Attempts under way are events; there is nothing else to do.
-                pause_ns.min(LOOK_NS)
-            } else if is_busy {
+            let wait_ns = if self.closing > 0 || (may_open && pause_ns == 0) {
                 self.herd.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
+            } else if self.probed + self.under_way > 0 {
+                // Handshakes are events.
+                SWEEP_NS
+            } else if may_open {
+                pause_ns.min(LOOK_NS)
             } else {
                 LOOK_NS
             };
@@ -175,52 +171,17 @@ impl Keeper {
     }
 
     fn publish(&mut self, shared: &Shared) {
-        let bytes = self.leases.capacity() * (size_of::<Option<Lease>>() + size_of::<u32>())
+        let bytes = self.leases.capacity() * size_of::<Option<Lease>>()
             + self.attempts.capacity() * size_of::<Option<Attempt>>()
             // The holder's free lists: one number a slot.
             + self.leases.capacity() * size_of::<u32>();
         self.counts = ColdCounts {
             established: self.held - self.closing,
-            is_in_doubt: self.is_in_doubt || self.probing.is_some(),
             cpu_ns: thread_cpu_ns(),
             user_bytes: bytes as u64,
             ..self.counts
         };
         shared.report(|told| told.counts = self.counts);
-    }
-
-    /// Once the herd is complete, finds out which of its connections the server has, if there is a reason to probe.
-    fn probe_connections(&mut self, target: u64, now_ns: u64) -> Result<(), Errno> {
-        let slots = self.leases.len() as u32;
-        let next = |from: u32| from.saturating_add(RELEASES as u32).min(slots);
-        self.probing = match self.probing.take() {
-            None if self.is_in_doubt && self.under_way == 0 && self.held - self.closing == target => {
-                self.is_in_doubt = false;
-                self.rounds_left -= 1;
-                Some(Probing::Begins(0))
-            }
-            None => None,
-            Some(Probing::Begins(from)) if from < slots => {
-                self.set_keepalive(from..next(from), true)?;
-                Some(Probing::Begins(next(from)))
-            }
-            Some(Probing::Begins(_)) => Some(Probing::WaitsUntil(now_ns + ANSWERED_WITHIN_NS)),
-            Some(Probing::WaitsUntil(end_ns)) if now_ns < end_ns => Some(Probing::WaitsUntil(end_ns)),
-            Some(Probing::WaitsUntil(_)) => Some(Probing::Ends(0)),
-            Some(Probing::Ends(from)) if from < slots => {
-                self.set_keepalive(from..next(from), false)?;
-                Some(Probing::Ends(next(from)))
-            }
-            Some(Probing::Ends(_)) => None,
-        };
-        Ok(())
-    }
-
-    fn set_keepalive(&mut self, slots: std::ops::Range<u32>, is_on: bool) -> Result<(), Errno> {
-        for slot in slots.filter(|slot| self.leases[*slot as usize].is_some()) {
-            self.holder.set_keepalive(slot, is_on)?;
-        }
-        Ok(())
     }
 
     fn open_some(&mut self, wanted: u64, now_ns: u64) -> Result<(), Errno> {
@@ -242,7 +203,7 @@ impl Keeper {
                 self.attempts.push(None);
                 self.attempts.len() as u32 - 1
             });
-            self.attempts[number as usize] = Some(Attempt { fd, lease, began_ns: now_ns });
+            self.attempts[number as usize] = Some(Attempt { fd, lease, began_ns: now_ns, opened_ns: None });
             self.under_way += 1;
             self.poller.add(fd, WRITABLE_TOO, u64::from(number))?;
         }
@@ -252,7 +213,10 @@ impl Keeper {
     fn begin(&self, lease: Lease) -> Result<i32, Errno> {
         let family = self.address.family();
         let fd = socket::stream_socket(family)?;
-        let begun = socket::bind_source(fd, self.sources[usize::from(lease.source)], lease.port, self.range, family)
+        let begun = socket::set_keepalive(fd, true)
+            .and_then(|()| {
+                socket::bind_source(fd, self.sources[usize::from(lease.source)], lease.port, self.range, family)
+            })
             .and_then(|()| socket::connect(fd, &self.address));
         match begun {
             Ok(_) => Ok(fd),
@@ -263,43 +227,65 @@ impl Keeper {
         }
     }
 
-    /// An attempt's outcome is known: it is held, or it failed.
+    /// Something happened to an attempt: its handshake is done or failed, or the server ended it before it answered the probe.
     fn decided(&mut self, number: u32, conditions: u32) -> Result<(), Errno> {
-        let Some(attempt) = self.attempts.get_mut(number as usize).and_then(Option::take) else { return Ok(()) };
-        self.free_attempts.push(number);
-        self.under_way -= 1;
+        let Some(attempt) = self.attempts.get(number as usize).copied().flatten() else { return Ok(()) };
         let now_ns = monotonic_ns();
+        if attempt.opened_ns.is_some() {
+            self.forget(number);
+            self.ports.release(attempt.lease, false, now_ns);
+            self.counts.dropped += 1;
+            // It was full, or it takes no more: at full speed it would be asked for ever.
+            self.herd.fall_back(now_ns);
+            if now_ns >= self.paused_until_ns {
+                self.back_off_ns = (2 * self.back_off_ns).clamp(PAUSE_NS / 10, MOST_PAUSE_NS);
+                self.paused_until_ns = now_ns + self.back_off_ns;
+            }
+            return Ok(());
+        }
         if now_ns - attempt.began_ns > HANGS_AFTER_NS {
-            self.hung();
             self.herd.fall_back(now_ns);
         }
         let is_broken = conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
         if is_broken || socket::take_error(attempt.fd).is_some() {
-            socket::close(attempt.fd);
+            self.forget(number);
             self.ports.release(attempt.lease, false, now_ns);
             self.failed(now_ns);
             return Ok(());
         }
-        let slot = match self.holder.hold(attempt.fd, &self.poller) {
-            Ok(slot) => slot as usize,
-            Err(error) => {
-                socket::close(attempt.fd);
-                return Err(error);
-            }
-        };
-        if slot >= self.leases.len() {
-            self.leases.resize(slot + 1, None);
-            self.filled_ms.resize(slot + 1, 0);
-        }
-        self.leases[slot] = Some(attempt.lease);
-        self.filled_ms[slot] = self.age_ms(now_ns);
-        self.held += 1;
+        self.attempts[number as usize] = Some(Attempt { opened_ns: Some(now_ns), ..attempt });
+        self.under_way -= 1;
+        self.probed += 1;
         self.counts.opened += 1;
-        Ok(())
+        self.poller.modify(attempt.fd, READABLE, u64::from(number))
     }
 
-    fn hung(&mut self) {
-        (self.is_in_doubt, self.rounds_left) = (true, ROUNDS);
+    /// Takes an attempt off the list.
+    fn take(&mut self, number: u32) -> Option<Attempt> {
+        let attempt = self.attempts[number as usize].take()?;
+        self.free_attempts.push(number);
+        *(if attempt.opened_ns.is_some() { &mut self.probed } else { &mut self.under_way }) -= 1;
+        Some(attempt)
+    }
+
+    fn forget(&mut self, number: u32) {
+        if let Some(attempt) = self.take(number) {
+            socket::close(attempt.fd);
+        }
+    }
+
+    /// The server answered: the connection is held from now on, and no longer probed.
+    fn hold(&mut self, number: u32) -> Result<(), Errno> {
+        let Some(attempt) = self.take(number) else { return Ok(()) };
+        let held = socket::set_keepalive(attempt.fd, false).and_then(|()| self.holder.hold(attempt.fd, &self.poller));
+        let slot = held.inspect_err(|_| socket::close(attempt.fd))? as usize;
+        if slot >= self.leases.len() {
+            self.leases.resize(slot + 1, None);
+        }
+        self.leases[slot] = Some(attempt.lease);
+        self.held += 1;
+        self.back_off_ns = 0;
+        Ok(())
     }
 
     fn failed(&mut self, now_ns: u64) {
@@ -308,22 +294,27 @@ impl Keeper {
         self.paused_until_ns = now_ns + PAUSE_NS;
     }
 
-    fn give_up_old(&mut self, now_ns: u64) {
-        if self.under_way == 0 {
-            return;
-        }
-        for number in 0..self.attempts.len() {
-            let Some(attempt) = self.attempts[number] else { continue };
-            if now_ns.saturating_sub(attempt.began_ns) > self.connect_timeout_ns {
-                self.hung();
-                self.attempts[number] = None;
-                self.free_attempts.push(number as u32);
-                self.under_way -= 1;
-                socket::close(attempt.fd);
-                self.ports.release(attempt.lease, true, now_ns);
-                self.failed(now_ns);
+    /// Gives up handshakes that take too long, and holds the connections whose probe was answered. The kernel itself ends those
+    /// whose probes are not.
+    fn sweep(&mut self, now_ns: u64) -> Result<(), Errno> {
+        for number in 0..self.attempts.len() as u32 {
+            match self.attempts[number as usize] {
+                Some(Attempt { fd, opened_ns: Some(opened_ns), .. }) => {
+                    let age_ns = now_ns.saturating_sub(opened_ns);
+                    let is_answer = |ago_ns| ago_ns < age_ns - PROBED_AFTER_NS / 2;
+                    if age_ns > PROBED_AFTER_NS && socket::acknowledged_ns_ago(fd).is_some_and(is_answer) {
+                        self.hold(number)?;
+                    }
+                }
+                Some(attempt) if now_ns.saturating_sub(attempt.began_ns) > self.connect_timeout_ns => {
+                    self.forget(number);
+                    self.ports.release(attempt.lease, true, now_ns);
+                    self.failed(now_ns);
+                }
+                _ => {}
             }
         }
+        Ok(())
     }
 
     fn close_some(&mut self, count: u64, gone: &mut Gone) -> Result<(), Errno> {
@@ -347,34 +338,18 @@ impl Keeper {
         Ok(())
     }
 
-    fn age_ms(&self, now_ns: u64) -> u32 {
-        (now_ns.saturating_sub(self.began_ns) / 1_000_000).min(u64::from(u32::MAX)) as u32
-    }
-
     /// Accounts for the connections that ended.
     fn settle(&mut self, gone: &mut Gone, now_ns: u64) {
-        let now_ms = self.age_ms(now_ns);
-        let mut dropped_at_once = false;
         for slot in gone.fired.drain(..).chain(gone.released.drain(..)) {
             self.held -= 1;
-            let filled_ms = self.filled_ms.get(slot as usize).copied().unwrap_or(0);
             match self.leases.get_mut(slot as usize).and_then(Option::take) {
                 Some(lease) => {
                     self.ports.release(lease, false, now_ns);
                     self.counts.dropped += 1;
-                    self.is_in_doubt |= self.probing.is_some() && self.rounds_left > 0;
-                    dropped_at_once |= now_ms.saturating_sub(filled_ms) < AT_ONCE_MS;
                 }
                 // We closed it.
                 None => self.closing = self.closing.saturating_sub(1),
             }
-        }
-        // A server that resets every connection would be retried at full speed, for ever.
-        if dropped_at_once {
-            self.back_off_ns = (2 * self.back_off_ns).clamp(PAUSE_NS / 10, MOST_PAUSE_NS);
-            self.paused_until_ns = self.paused_until_ns.max(now_ns + self.back_off_ns);
-        } else if now_ns > self.paused_until_ns + 2 * MOST_PAUSE_NS {
-            self.back_off_ns = 0;
         }
     }
 }

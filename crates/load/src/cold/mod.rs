@@ -32,13 +32,11 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The herd's counts; all but `established` only grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ColdCounts {
-    /// Connections established now.
+    /// Connections established now, at the server's end, too.
     pub established: u64,
-    /// Handshakes hung, so the server is being probed for which connections it has.
-    pub is_in_doubt: bool,
     /// Connections opened since the herd began.
     pub opened: u64,
-    /// Connections that the server closed or spoke on, and that were opened again.
+    /// Connections that the server closed, spoke on, or did not have (its accept queue was full), and that were opened again.
     pub dropped: u64,
     /// Connection attempts that failed.
     pub failed: u64,
@@ -178,7 +176,7 @@ impl ColdHerd {
         let (mut nearest, mut since_ns) = (u64::MAX, monotonic_ns());
         loop {
             let counts = self.counts();
-            if counts.established == target && !counts.is_in_doubt {
+            if counts.established == target {
                 self.slab_filled = kernel_memory();
                 return Ok(());
             }
@@ -227,7 +225,7 @@ impl ColdHerd {
         let cause = trouble.unwrap_or_else(|| match counts {
             ColdCounts { dropped, .. } if dropped > 0 => {
                 format!(
-                    "the server closed {dropped} of them again: raise its limit of connections and its idle timeout"
+                    "the server closed {dropped} of them again: raise its limit of connections, its backlog and its idle timeout"
                 )
             }
             ColdCounts { failed, .. } if failed > 0 => format!(
@@ -265,7 +263,7 @@ impl ColdHerd {
 impl ColdCounts {
     /// Adds the counts of another herd.
     pub fn add(&mut self, other: &ColdCounts) {
-        let ColdCounts { established, is_in_doubt, opened, dropped, failed, cpu_ns, user_bytes } = *other;
+        let ColdCounts { established, opened, dropped, failed, cpu_ns, user_bytes } = *other;
         for (mine, theirs) in [
             (&mut self.established, established),
             (&mut self.opened, opened),
@@ -276,7 +274,6 @@ impl ColdCounts {
         ] {
             *mine = mine.saturating_add(theirs);
         }
-        self.is_in_doubt |= is_in_doubt;
     }
 }
 
