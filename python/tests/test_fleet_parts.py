@@ -11,7 +11,7 @@ import sys
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -72,6 +72,19 @@ def test_whatever_goes_wrong_in_the_helper_is_said(tmp_path: Path) -> None:
     assert done.returncode == 1 and [one.name for one in tmp_path.iterdir()] == ["ray"]
 
 
+class Gauges:
+    """In place of Ray's."""
+
+    values: Dict[Tuple[str, str], float] = {}
+
+    def __init__(self, name: str, description: str, tag_keys: Tuple[str, ...]) -> None:
+        assert description.endswith(".") and tag_keys == ("client",)
+        self._name = name
+
+    def set(self, value: float, tags: Dict[str, str]) -> None:
+        self.values[self._name, tags["client"]] = value
+
+
 class Shipped:
     """A worker's program, as it is sent to a node: fetched when the node lacks it."""
 
@@ -90,7 +103,7 @@ class Shipped:
         return hashlib.sha256(self.script.encode()).hexdigest()
 
     def start(self, prefix: List[str], arguments: List[str]) -> WorkerNode:
-        return WorkerNode(prefix, arguments, self.digest, [None])
+        return WorkerNode(1, prefix, arguments, self.digest, [None], Gauges)
 
 
 @pytest.fixture
@@ -231,6 +244,31 @@ def test_a_driver_is_told_why_a_worker_is_gone(tmp_path: Path, end: Any, words: 
     assert json.loads(first)["type"] == "hello"
     gone = json.loads(last)
     assert gone["type"] == "gone" and words in gone["why"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 60, 100_000])
+def test_what_a_worker_reports_becomes_metrics_however_its_bytes_come(size: int) -> None:
+    lines = [
+        '{"type":"hello","protocol":2}', '{"type":"progress","connected":5,"completed":40,"failed":2,"throughput_per_sec":812.5}',
+        '{"type":"progress","connected":true}{', '{"type":"progress","connected":[1]}',
+        '{"type":"progress","connected":' + "1" * 400 + "}", "x" * 9000,
+        '{"type":"progress","failed":' + "1" * 9000 + "}",
+    ]
+    seen = ["straingauge_client_requests_per_second", "straingauge_client_connections", "straingauge_client_failed_requests"]
+
+    def told(lines: List[str]) -> List[float]:
+        Gauges.values = {(name, "3"): -1.0 for name in seen}
+        heard = node.Progress(3, Gauges)
+        data = "".join(line + "\n" for line in lines).encode()
+        for begin in range(0, len(data), size):
+            heard.hear(data[begin:begin + size])
+        heard.hear(b"")
+        assert len(heard._line) <= node.PROGRESS_BYTES + 1
+        return [Gauges.values[name, "3"] for name in seen]
+
+    assert told(lines[:2]) == [812.5, 5.0, 2.0]
+    assert told(lines)[1:] == [5.0, 2.0], "what is no progress changes nothing"
+    assert told([lines[1], '{"type":"result","outcomes":{' + "9" * 9000 + "}}"]) == [0.0, 0.0, 0.0], "its load is over"
 
 
 def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:

@@ -69,6 +69,9 @@ pub struct Progress {
     /// Connections are being opened, or the load runs but the window has not begun.
     #[serde(skip)]
     pub in_warmup: bool,
+    /// Of several clients, the numbers of those with the lowest and the highest throughput, and these.
+    #[serde(skip)]
+    pub apart: Option<[(usize, f64); 2]>,
 }
 
 /// Runs one load. Blocks until it is over; at most 300 ms longer than `stop` being set, which keeps what was measured
@@ -327,6 +330,7 @@ impl<'a> Conductor<'a> {
             failed: sum(|live| &live.failed),
             throughput_per_sec: (total.saturating_sub(last_total)) as f64 * 1e9 / (now - last_ns).max(1) as f64,
             in_warmup: now < self.begin_ns,
+            apart: None,
         };
         self.events.progress(&progress);
     }

@@ -240,16 +240,18 @@ impl Runner {
     }
 }
 
-/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`.
+/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; of several clients with the lowest rate and the highest.
 fn progress_line(label: &str, now: &load::Progress) -> String {
-    let phase = if now.in_warmup { "warm-up" } else { "measuring" };
+    let elapsed = format!("{:.1} s", now.elapsed_ns as f64 / 1e9);
+    let rate = format_si(now.throughput_per_sec);
     let failed = if now.failed > 0 { format!(", {} failed", format_si(now.failed as f64)) } else { String::new() };
-    format!(
-        "{label}: {phase} {:.1} s, {} connected, {} requests/s{failed}",
-        now.elapsed_ns as f64 / 1e9,
-        now.connected,
-        format_si(now.throughput_per_sec),
-    )
+    // The line is cut at the terminal's width.
+    if let Some([(number, least), (_, most)]) = now.apart.filter(|_| !now.in_warmup) {
+        let apart = format!("{} (client {number}) to {}", format_si(least), format_si(most));
+        return format!("{label}: {elapsed}, {rate} requests/s: {apart}{failed}");
+    }
+    let phase = if now.in_warmup { "warm-up" } else { "measuring" };
+    format!("{label}: {phase} {elapsed}, {} connected, {rate} requests/s{failed}", now.connected)
 }
 
 /// The microbenchmark's part of a plan.
@@ -286,5 +288,26 @@ pub fn label(plan: &LoadPlan) -> String {
     match plan.pace {
         Pace::Closed => format!("{} connection{}", plan.connections, if plan.connections == 1 { "" } else { "s" }),
         Pace::Open { rate_per_sec, .. } => format!("{} requests/s offered", format_si(rate_per_sec)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_several_clients_names_the_slowest_and_fits_a_narrow_terminal() {
+        let now = load::Progress {
+            elapsed_ns: 12_300_000_000,
+            connected: 100_000,
+            throughput_per_sec: 1_234_567.0,
+            apart: Some([(17, 12_345.0), (3, 99_876.0)]),
+            ..load::Progress::default()
+        };
+        let line = progress_line("1.25M requests/s offered", &now);
+        assert_eq!(line, "1.25M requests/s offered: 12.3 s, 1.23M requests/s: 12.3k (client 17) to 99.9k");
+        assert!(line.len() < 80);
+        let line = progress_line("1k requests/s offered", &load::Progress { elapsed_ns: 0, apart: None, ..now });
+        assert_eq!(line, "1k requests/s offered: measuring 0.0 s, 100000 connected, 1.23M requests/s");
     }
 }

@@ -52,11 +52,14 @@ fn a_metastable_server_is_found_with_the_recovery_point_of_its_law() {
     let shown = format!("{}\n{:#}", found.text, found.unloading());
     let apart = found.apart();
     // A client without a CPU does not have its connections wait at once, which is what brings the server down.
-    if apart.is_empty() && shown.contains("noisy-neighbour") {
+    let is_disturbed = shown.contains("noisy-neighbour");
+    if apart.is_empty() && is_disturbed {
         assert!(!found.has_cause(), "{shown}");
         return crate::rig::skipped("other work kept the load from bringing the server down");
     }
-    assert!(!apart.is_empty() && apart.iter().all(|load| (9.0..=32.0).contains(load)), "{shown}");
+    // Other work may slow one of the ways at another load.
+    let (staying, others): (Vec<f64>, Vec<f64>) = apart.iter().partition(|load| (9.0..=32.0).contains(*load));
+    assert!(!staying.is_empty() && (others.is_empty() || is_disturbed), "{shown}");
     assert!(found.has_cause(), "{shown}");
     let recovery = &found.unloading()["recovery_point"];
     let end = |name: &str| recovery[name].as_f64().unwrap_or_else(|| panic!("{name}: {shown}"));

@@ -149,9 +149,10 @@ fn two_servers_are_compared_on_their_machine() {
         let points = crate::rig::points(&run).into_iter().filter(|point| point["sweep"] == "connections");
         let points: Vec<_> = points.collect();
         assert_eq!(points.len(), 2, "{place}");
-        for point in points {
-            assert!(point["figures"]["server.cpus_used"]["value"].as_f64() > Some(0.0), "watched there: {point:#}");
-        }
+        let used = |point: &serde_json::Value| point["figures"]["server.cpus_used"]["value"].as_f64();
+        assert!(points.iter().all(|point| used(point).is_some()), "watched there: {points:#?}");
+        // Beside other work a server may get no CPU for a whole window of 150 ms.
+        assert!(points.iter().any(|point| used(point) > Some(0.0)), "watched there: {points:#?}");
     }
     assert!(!accepts(port), "it lives on");
 }

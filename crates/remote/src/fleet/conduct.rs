@@ -197,14 +197,19 @@ impl Conduct<'_> {
         let of = |pick: fn(&Progress) -> u64| -> u64 {
             self.live.iter().fold(0, |sum, index| sum.saturating_add(pick(&self.fleet.links[*index].progress)))
         };
-        let rates = self.live.iter().map(|index| self.fleet.links[*index].progress.throughput_per_sec);
+        let links = self.live.iter().map(|index| &self.fleet.links[*index]);
+        let rates: Vec<(usize, f64)> = links.map(|link| (link.number, link.progress.throughput_per_sec)).collect();
+        let by_rate = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
         let progress = Progress {
             elapsed_ns: now - self.began_ns,
             connected: of(|progress| progress.connected),
             completed: of(|progress| progress.completed),
             failed: of(|progress| progress.failed),
-            throughput_per_sec: rates.sum(),
+            throughput_per_sec: rates.iter().map(|(_, rate)| rate).sum(),
             in_warmup: now < begin_ns,
+            apart: (rates.len() > 1)
+                .then(|| Some([*rates.iter().min_by(by_rate)?, *rates.iter().max_by(by_rate)?]))
+                .flatten(),
         };
         self.events.progress(&progress);
     }

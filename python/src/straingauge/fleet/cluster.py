@@ -144,8 +144,10 @@ class Cluster:
         """A worker on the node with this identifier."""
         order = self._order
         digest, shipped = self._program
-        handle = self._actor.options(num_cpus=order.worker_cpus, max_restarts=0, scheduling_strategy=strategy).remote(
-            order.prefix_of(len(self.members) + 1), order.arguments, digest, shipped)
+        number = len(self.members) + 1
+        options = self._actor.options(
+            name=f"straingauge client {number}", num_cpus=order.worker_cpus, max_restarts=0, scheduling_strategy=strategy)
+        handle = options.remote(number, order.prefix_of(number), order.arguments, digest, shipped)
         # Addresses may be shared: several nodes on a machine.
         member = Member(f"{address} {place[:6]}", handle)
         self._seen.add(place)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import signal
 import stat
@@ -22,13 +23,50 @@ TRIES = 3
 KEPT_S = 86_400.0
 CHUNK_BYTES = 1 << 20
 COMPLAINT_BYTES = 4096
+#: Longer lines are no progress.
+PROGRESS_BYTES = 4096
+#: By the names in a worker's reports of progress.
+METRICS = {
+    "throughput_per_sec": ("straingauge_client_requests_per_second", "Complete responses per second."),
+    "connected": ("straingauge_client_connections", "Established connections."),
+    "failed": ("straingauge_client_failed_requests", "Failed requests of the load that runs, non-2xx included."),
+}
+
+
+class Progress:
+    """What a worker reports of its load, as metrics of Ray for each client: its dashboard and Prometheus show them."""
+
+    def __init__(self, number: int, gauge: Any) -> None:
+        self._tags = {"client": str(number)}
+        self._gauges = {word: gauge(name, description=what, tag_keys=("client",)) for word, (name, what) in METRICS.items()}
+        self._line = b""
+
+    def hear(self, data: bytes) -> None:
+        """Takes bytes of the worker as they come."""
+        first, *others = data.split(b"\n")
+        for line in [self._line + first, *others][:-1]:
+            self._take(line)
+        # Of a long line only what shows that it is long.
+        self._line = (others[-1] if others else self._line + first)[:PROGRESS_BYTES + 1]
+
+    def _take(self, line: bytes) -> None:
+        is_progress = line.startswith(b'{"type":"progress"') and len(line) <= PROGRESS_BYTES
+        if not is_progress and not line.startswith(b'{"type":"result"'):
+            return
+        try:
+            said = json.loads(line) if is_progress else {}
+            for word, gauge in self._gauges.items():
+                gauge.set(float(said.get(word, 0)), tags=self._tags)
+        except (ArithmeticError, AttributeError, TypeError, ValueError):
+            pass  # the driver complains
 
 
 class WorkerNode:
     """One worker. Ray calls `write`, `read` and `stop` on separate threads, so that none waits for another."""
 
-    def __init__(self, prefix: List[str], arguments: List[str], digest: str, shipped: List[Any]) -> None:
+    def __init__(self, number: int, prefix: List[str], arguments: List[str], digest: str, shipped: List[Any], gauge: Any = None) -> None:
         self._complaints = b""
+        self._progress = Progress(number, gauge or _gauge())
         self._child = self._start(prefix, arguments, digest, shipped)
         self._listener = threading.Thread(target=self._keep_complaints, daemon=True)
         self._listener.start()
@@ -80,6 +118,7 @@ class WorkerNode:
             data = os.read(self._child.stdout.fileno(), CHUNK_BYTES)
         except (OSError, ValueError):
             data = b""
+        self._progress.hear(data)
         return (data, None) if data else (b"", self._ending())
 
     def _ending(self) -> str:
@@ -138,6 +177,12 @@ def _kept(digest: str, shipped: List[Any]) -> str:
         except OSError:
             pass
     return path
+
+
+def _gauge() -> Any:
+    from ray.util.metrics import Gauge
+
+    return Gauge
 
 
 def _fetched(reference: Any) -> bytes:
