@@ -5,6 +5,11 @@ use record::{Criteria, DoubtKind, Point, RunDir, names};
 /// From this share of the busy time of the server's CPUs on, other work filled them and not the server.
 const TAKEN_RATIO: f64 = 0.3;
 
+/// Good answers per second: errors, which are often quick, do not count.
+pub(crate) fn good_per_sec(point: &Point) -> Option<f64> {
+    point.value(names::GOODPUT).or(point.value(names::THROUGHPUT)).filter(|rate| rate.is_finite())
+}
+
 /// Whether the busiest thread of the server, the CPUs it may use, or its limit of CPU time were saturated; `None` when none of them
 /// was measured.
 pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {

@@ -196,22 +196,17 @@ fn closed_headline(closed: &SweepFindings) -> String {
         let at_least = closed.peak.map(|peak| format!("; the server can do at least {}/s", format_si(peak.per_sec)));
         return format!("The client was the limit, not the server{}.", at_least.unwrap_or_default());
     }
+    if let (None, Some(failed)) = (closed.failure_point.held, closed.failure_point.failed) {
+        let level = closed.levels.iter().find(|level| level.load == failed);
+        let why = level.and_then(|level| level.crossed.first().cloned());
+        let why = why.unwrap_or_else(|| closed.failure_point.reason.clone());
+        return format!("The server failed already at {}: {why}.", words(failed, unit));
+    }
     let found = &closed.yield_point;
     let yields = match estimate_words(found, unit) {
         Some(words) => format!("Elastic up to about {words}"),
-        None => match (found.low, closed.levels.first()) {
-            (None, Some(first)) if closed.failure_point.held.is_none() && closed.failure_point.failed.is_some() => {
-                return format!(
-                    "The server failed already at {}: {}.",
-                    words(first.load, unit),
-                    first.crossed.first().cloned().unwrap_or_else(|| closed.failure_point.reason.clone())
-                );
-            }
-            _ if found.place == Place::Beyond => {
-                format!("Elastic throughout: the yield point was {}", found.reason)
-            }
-            _ => format!("No yield point: {}", found.reason),
-        },
+        None if found.place == Place::Beyond => format!("Elastic throughout: the yield point was {}", found.reason),
+        None => format!("No yield point: {}", found.reason),
     };
     let found = &closed.failure_point;
     let fails = match estimate_words(found, unit) {
@@ -292,7 +287,7 @@ fn closed_sentences(
     }
     cost_sentence(closed, &findings.criteria, said);
     said.extend(layer_sentence(run, closed, &findings.criteria));
-    failure_sentence(closed, said);
+    failure_sentence(closed, findings.criteria.p99_limit_ns, said);
 }
 
 fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<String>) {
@@ -388,14 +383,22 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
     Some(format!("By layer of the network stack, sampled, it grew in {}.{inside}", words(&layers)))
 }
 
-fn failure_sentence(sweep: &SweepFindings, said: &mut Vec<String>) {
+fn failure_sentence(sweep: &SweepFindings, limit_ns: u64, said: &mut Vec<String>) {
     let found = &sweep.failure_point;
     if found.estimate.is_some() {
         said.push(format!("Failure: {}.", found.reason));
     } else if found.failed.is_none() && found.held.is_some() {
         said.push(format!("The failure point was {}.", found.reason));
     } else {
-        said.push(format!("No failure point: {}.", found.reason));
+        let lowest = sweep.levels.iter().find(|level| Some(level.load) == found.failed);
+        let is_slow =
+            lowest.and_then(|level| level.response_p99_us).is_some_and(|p99| p99.median * 1e3 > limit_ns as f64);
+        let remedy = if is_slow && found.held.is_none() {
+            " If it takes that long by itself, set another limit with `--p99-limit`."
+        } else {
+            ""
+        };
+        said.push(format!("No failure point: {}.{remedy}", found.reason));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::command::server_pid;
 use super::evidence::Evidence;
 use super::evidence::typical;
+use super::waits::at_a_time;
 use super::{Cause, Certainty};
 use crate::zones::{Level, Place, SweepFindings, load_words, percent};
 use record::{Sweep, names};
@@ -105,8 +106,9 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
                 return format!("{seen}: it waits for something else, named below.");
             }
             let pid = server_pid(evidence.run);
+            let at_a_time = at_a_time(evidence).map(|words| format!("{words} ")).unwrap_or_default();
             format!(
-                "{seen}: it waits for something else, and the measurements do not show for what. To find out, under this load: `grep -H . \
+                "{seen}: it waits for something else, and the measurements do not show for what. {at_a_time}To find out, under this load: `grep -H . \
                  /proc/{pid}/task/*/wchan` shows where its threads sleep, `strace -f -c -p {pid}` in which calls (a backend, a disk, a lock, \
                  a limit in its configuration)."
             )

@@ -170,8 +170,7 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
         format!("straingauge load {url} --connections {}", points.iter().map(|point| point.connections).max()?);
     finding(
         format!(
-            "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{below}. Its throughput \
-             beyond counts errors, too.",
+            "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{below}.",
             grouped(bad as f64),
             grouped(sent as f64)
         ),

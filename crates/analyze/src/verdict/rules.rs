@@ -106,8 +106,10 @@ pub const LEAK_EXPLAINED: f64 = 0.95;
 pub const LEAK_STEADY: f64 = 0.6;
 /// See [`LEAK_BYTES`].
 pub const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
-/// Requests at once over workers may differ from 1 by this; threads beside the workers; looks that find an event loop.
+/// Requests at once over workers may be less than 1 by this; threads beside the workers; looks that find an event loop.
 pub const POOL_TOLERANCE: f64 = 0.2;
+/// They may be more than 1 by this, for the path's part of the response time: no pool serves more requests than it has workers.
+pub const POOL_PATH: f64 = 0.1;
 /// CPU time of a request over its response time at the lowest load: from this share on its worker computes rather than
 /// sleeps.
 pub const POOL_CPU_RATIO: f64 = 0.5;
@@ -228,7 +230,7 @@ pub const RULES: [Rule; 19] = [
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
         evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.cpu_us_per_request`",
-        threshold: "requests at once within 20 % of the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated",
+        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated",
         refuted_by: "more workers bring no more throughput",
         remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",
         source: "Little's law",

@@ -54,6 +54,25 @@ impl Idle<'_> {
     }
 }
 
+/// How many requests an idle server serves at a time, however many connections there are: what it waits for has room for so many.
+pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
+    let idle = idle(evidence)?;
+    let at_once = idle.at_once();
+    let loads = idle.strained.iter().map(|point| point.connections as f64);
+    if at_once < 0.5 || loads.reduce(f64::min)? < 2.0 * at_once || idle.is_pipelined(evidence) {
+        return None;
+    }
+    let count = at_once.round().max(1.0);
+    Some(format!(
+        "It serves about {} at a time ({}/s x {}, the time of one alone = {at_once:.1}): a limit of so many would do that (connections to a \
+         database, a semaphore), or one thing that each request needs for {}.",
+        if count == 1.0 { "one request".into() } else { format!("{} requests", grouped(count)) },
+        format_si(idle.throughput),
+        format_nanos(idle.alone_s * 1e9),
+        format_nanos(1e9 / idle.throughput)
+    ))
+}
+
 /// A fixed number of workers, all asleep in a request: throughput is workers over time.
 pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = idle(evidence)?;
@@ -65,7 +84,7 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     // One or two threads of a pool accept or keep time.
     let workers = (0..=HELPER_THREADS)
         .map(|helpers| most - f64::from(helpers))
-        .filter(|workers| *workers >= 1.0 && (at_once / workers - 1.0).abs() <= POOL_TOLERANCE)
+        .filter(|workers| *workers >= 1.0 && (1.0 - POOL_TOLERANCE..=1.0 + POOL_PATH).contains(&(at_once / workers)))
         .min_by(|a, b| (at_once / a - 1.0).abs().total_cmp(&(at_once / b - 1.0).abs()))?;
     let is_event_loop = idle.events_ratio? > POOL_EVENTS;
     // Workers that compute are not a pool that sleeps: more of them would need more CPUs.

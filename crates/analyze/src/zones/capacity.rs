@@ -3,9 +3,10 @@
 use super::words::load_words;
 use super::{Place, PointFinding, failure};
 use crate::disturbance::quiet_first;
+use crate::point::good_per_sec;
 use crate::statistics::{bootstrap, median};
 use record::units::format_si;
-use record::{Criteria, Point, Sweep, names};
+use record::{Criteria, Point, Sweep};
 use std::collections::BTreeMap;
 
 const SEED: u64 = 0x4341;
@@ -22,7 +23,7 @@ pub(super) fn find(
     if sweep != Sweep::Rate {
         return None;
     }
-    let answered = |point: &Point| point.value(names::THROUGHPUT).filter(|rate| rate.is_finite() && *rate > 0.0);
+    let answered = |point: &Point| good_per_sec(point).filter(|rate| *rate > 0.0);
     let is_behind =
         |point: &&Point| answered(point).is_some_and(|rate| failure::behind_ratio(point, rate, criteria).is_some());
     let from = failure_point.held.unwrap_or(0.0);

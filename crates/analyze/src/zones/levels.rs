@@ -3,7 +3,7 @@
 use super::failure::{Judged, Trial, crossed, fails, may_be_behind};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
-use crate::point::{client_limited, cpu_us, is_crowded, reap_of_p99, softirq_beside_us};
+use crate::point::{client_limited, cpu_us, good_per_sec, is_crowded, reap_of_p99, softirq_beside_us};
 use crate::statistics::{median, range};
 use record::{Arrival, Criteria, Pace, Point, Sweep, names};
 
@@ -55,7 +55,7 @@ pub(super) fn level(load: f64, points: &[&Point], criteria: &Criteria) -> Level 
         points: points.len() as u64,
         failing: points.iter().filter(|point| failed(point)).count() as u64,
         crossed: speaks.and_then(|point| crossed(point, criteria)).unwrap_or_default(),
-        throughput_per_sec: spread(&best, named(names::THROUGHPUT)),
+        throughput_per_sec: spread(&best, good_per_sec),
         response_p50_us: spread(&best, named(names::RESPONSE_P50)),
         response_p99_us: spread(&best, named(names::RESPONSE_P99)),
         reap_p50_us: spread(&best, named(names::REAP_P50)),
@@ -96,11 +96,12 @@ pub(super) fn readings(groups: &[(f64, Vec<&Point>)], value: impl Fn(&Point) -> 
     precise_readings(groups, |point| Some((value(point)?, 1.0)))
 }
 
-/// Throughputs; what rests on few requests is known less exactly.
+/// Good answers per second; what rests on few requests is known less exactly.
 pub(super) fn throughputs(groups: &[(f64, Vec<&Point>)]) -> Vec<Reading> {
     precise_readings(groups, |point| {
         let requests = 1.0 + point.outcomes.completed() as f64;
-        Some((point.value(names::THROUGHPUT)?, requests / (requests + EXACT_REQUESTS)))
+        let good = good_per_sec(point).filter(|rate| *rate > 0.0)?;
+        Some((good, requests / (requests + EXACT_REQUESTS)))
     })
 }
 

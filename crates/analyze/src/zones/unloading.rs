@@ -13,7 +13,7 @@ use crate::axis::{Change, Median, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
 use crate::statistics::{bootstrap, median, range};
 use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
-use record::{Criteria, Doubt, DoubtKind, Point, Sweep, names, units};
+use record::{Criteria, Doubt, DoubtKind, Point, Sweep, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -301,8 +301,7 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
 
 /// Good answers per second; a server that answers nothing counts as at the lowest measurable throughput.
 fn good_per_sec(point: &Point) -> Option<f64> {
-    let rate = point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
-    rate.or((point.outcomes.completed() == 0).then_some(0.0)).map(|rate| rate.max(1e-3))
+    crate::point::good_per_sec(point).or((point.outcomes.completed() == 0).then_some(0.0)).map(|rate| rate.max(1e-3))
 }
 
 /// The visits of each repeat by load, without the first pass, whose points are too short to compare.

@@ -16,7 +16,7 @@ fn write(parent: &Path, hours: u64, speed: f64, change: impl FnOnce(&mut RunReco
     change(&mut record);
     let mut points = fixture::points();
     for point in &mut points {
-        for (name, factor) in [(names::THROUGHPUT, speed), (names::SERVER_CPU, 1.0 / speed)] {
+        for (name, factor) in [(names::THROUGHPUT, speed), (names::GOODPUT, speed), (names::SERVER_CPU, 1.0 / speed)] {
             if let Some(figure) = point.figures.get(name).cloned() {
                 let value = figure.value.map(|value| value * factor);
                 point.figures.set(name, record::Figure { value, ..figure });

@@ -467,7 +467,9 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
     let from_two = judged(healthy(), fixture::record(), |point| {
         let (cpu, requests) = if point.connections == 1 { (30.0, 500) } else { (4000.0, 60) };
         point.outcomes = record::Outcomes { sent: requests, ok: requests, ..Default::default() };
-        set(point, names::THROUGHPUT, requests as f64 * 4.0, requests);
+        for rate in [names::THROUGHPUT, names::GOODPUT] {
+            set(point, rate, requests as f64 * 4.0, requests);
+        }
         set(point, names::SERVER_CPU, cpu, requests);
         set(point, names::SERVER_CPU_USER, cpu, requests);
         set(point, names::SERVER_CPU_BUSY, if point.connections == 1 { 0.1 } else { 1.0 }, 2);
@@ -502,6 +504,9 @@ fn a_pool_of_workers_is_named_with_its_size() {
     assert!(by_connection.causes.is_empty(), "a thread a connection: {:?}", by_connection.causes);
     let many = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 64.0, 0.1));
     assert!(many.causes.is_empty(), "most of its threads have nothing to do: {:?}", many.causes);
+    let fewer = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 6.0, 0.1));
+    assert!(fewer.causes.is_empty(), "six threads do not serve eight requests at a time: {:?}", fewer.causes);
+    assert!(fewer.sentences[0].contains("It serves about 8 requests at a time"), "{:?}", fewer.sentences);
     let event_loop = judged(eight_at_once(), fixture::record(), |point| threads_and_looks(point, 8.0, 1.0));
     assert!(event_loop.causes.is_empty(), "its threads wait for events: {:?}", event_loop.causes);
     // An event loop that is at work in most of the looks, as one that accepts a connection for each request.
@@ -573,6 +578,53 @@ fn errors_of_the_server_above_a_load_are_named() {
     assert!(verdict.causes[0].because.contains("from 32 connections on"), "{:?}", verdict.causes[0]);
     assert!(verdict.causes[0].because.contains("none at the lowest load"), "{:?}", verdict.causes[0]);
     assert!(judged(healthy(), fixture::record(), fails(0.0001)).causes.is_empty());
+}
+
+/// Of `share` of the requests above so many connections it answers with an error, three times as quickly.
+fn refuses(above: u64, share: f64) -> impl Fn(&mut Point) {
+    move |point: &mut Point| {
+        if point.connections > above {
+            let answered = 3 * point.outcomes.sent;
+            let bad = (answered as f64 * share) as u64;
+            point.outcomes =
+                record::Outcomes { sent: answered, ok: answered - bad, non_2xx: bad, ..Default::default() };
+            let rate = 3.0 * point.value(names::THROUGHPUT).unwrap();
+            set(point, names::THROUGHPUT, rate, answered);
+            set(point, names::GOODPUT, rate * (1.0 - share), answered - bad);
+        }
+    }
+}
+
+#[test]
+fn errors_are_no_throughput_however_quick_they_are() {
+    let whole = judged(healthy(), fixture::record(), |_| ());
+    let refused = judged(healthy(), fixture::record(), refuses(16, 0.9));
+    let peak = |verdict: &Verdict| -> f64 {
+        let (_, told) = verdict.headline.split_once("peak ").expect("a peak");
+        told.trim_end_matches("k/s.").parse().expect("thousands a second")
+    };
+    assert!((0.9..=1.0).contains(&(peak(&refused) / peak(&whole))), "{} {}", whole.headline, refused.headline);
+    let none_is_good = judged(healthy(), fixture::record(), refuses(0, 0.96));
+    assert!(
+        none_is_good.headline.starts_with("The server failed already at 1 connection: 96 % of the requests failed"),
+        "{}",
+        none_is_good.headline
+    );
+    assert!(!none_is_good.headline.contains("lastic"), "{}", none_is_good.headline);
+}
+
+#[test]
+fn a_server_that_always_takes_longer_than_the_limit_is_told_of_the_option() {
+    let slow = Server { path: 150e-3, noise: 0.02, drift: 0.05, ..Server::default() };
+    let verdict = judged(slow, fixture::record(), |_| ());
+    assert!(
+        verdict.headline.starts_with("The server failed already at 1 connection: response time p99"),
+        "{}",
+        verdict.headline
+    );
+    assert!(verdict.sentences.iter().any(|said| said.contains("`--p99-limit`")), "{:?}", verdict.sentences);
+    let verdict = judged(healthy(), fixture::record(), refuses(0, 0.96));
+    assert!(!verdict.sentences.iter().any(|said| said.contains("--p99-limit")), "{:?}", verdict.sentences);
 }
 
 #[test]

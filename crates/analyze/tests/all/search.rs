@@ -384,7 +384,9 @@ fn a_disturbed_point_does_not_speak_where_a_quiet_one_does() {
     let quiet = zones::find(&bench.points, &Criteria::default());
     for point in bench.points.iter_mut().filter(|point| point.repeat == 1) {
         let rate = point.value(names::THROUGHPUT).unwrap() / 3.0;
-        point.figures.set(names::THROUGHPUT, record::Figure::new(rate, "1/s", 1000, record::Origin::Counted));
+        for name in [names::THROUGHPUT, names::GOODPUT] {
+            point.figures.set(name, record::Figure::new(rate, "1/s", 1000, record::Origin::Counted));
+        }
         let doubt = record::DoubtKind::Steal.warning("12 % were stolen", "repeat it");
         point.doubts.push(doubt);
     }

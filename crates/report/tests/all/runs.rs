@@ -22,7 +22,7 @@ fn write(parent: &Path, hours: u64, speed: f64, change: impl FnOnce(&mut RunReco
     // The first repeats of the closed loop are enough here.
     points.truncate(33);
     for point in &mut points {
-        for (name, factor) in [(names::THROUGHPUT, speed), (names::SERVER_CPU, 1.0 / speed)] {
+        for (name, factor) in [(names::THROUGHPUT, speed), (names::GOODPUT, speed), (names::SERVER_CPU, 1.0 / speed)] {
             if let Some(figure) = point.figures.get(name).cloned() {
                 let value = figure.value.map(|value| value * factor);
                 point.figures.set(name, record::Figure { value, ..figure });
