@@ -26,10 +26,15 @@ pub(super) fn find(
     let answered = |point: &Point| good_per_sec(point).filter(|rate| *rate > 0.0);
     let is_behind =
         |point: &&Point| answered(point).is_some_and(|rate| failure::behind_ratio(point, rate, criteria).is_some());
-    let from = failure_point.held.unwrap_or(0.0);
-    let mostly_behind = groups
-        .iter()
-        .filter(|(load, points)| *load > from && 2 * points.iter().filter(|p| is_behind(p)).count() > points.len());
+    let is_mostly_behind = |points: &[&Point]| 2 * points.iter().filter(|p| is_behind(p)).count() > points.len();
+    let keeps_up = |load: f64, points: &[&Point]| {
+        let rates: Vec<f64> = points.iter().filter_map(|point| answered(point)).collect();
+        !is_mostly_behind(points) && median(&rates).is_some_and(|rate| rate >= criteria.goodput_ratio * load)
+    };
+    // A server that pauses now and then falls behind at one rate, and keeps up with a higher one.
+    let kept_up = groups.iter().filter(|(load, points)| keeps_up(*load, points)).map(|(load, _)| *load);
+    let from = kept_up.chain(failure_point.held).reduce(f64::max).unwrap_or(0.0);
+    let mostly_behind = groups.iter().filter(|(load, points)| *load > from && is_mostly_behind(points));
     let Some((lowest, _)) = mostly_behind.clone().next() else {
         let most = groups.iter().flat_map(|(_, points)| points).filter_map(|point| answered(point)).reduce(f64::max)?;
         let reason = format!("not reached: up to {} all that was offered was answered", load_words(most, sweep));
@@ -112,6 +117,30 @@ mod tests {
     fn a_plateau_is_the_capacity() {
         let capacity = found(&[(8e3, 8e3), (10e3, 10e3), (11e3, 10.1e3), (12e3, 10.1e3)], 10e3);
         assert_eq!(capacity.estimate, Some(10.1e3));
+    }
+
+    #[test]
+    fn a_pause_at_one_rate_is_no_capacity() {
+        let paused = [
+            (15.8e3, 15.8e3),
+            (16.5e3, 14.4e3),
+            (18e3, 17.9e3),
+            (24.4e3, 24.3e3),
+            (27e3, 22.4e3),
+            (30e3, 23.9e3),
+            (34e3, 24.0e3),
+        ];
+        let capacity = found(&paused, 15.8e3);
+        assert_eq!(
+            capacity.estimate,
+            Some(23.9e3),
+            "of the rates beyond the highest that it kept up with: {capacity:?}"
+        );
+        let capacity = found(&paused[..4], 15.8e3);
+        assert!(
+            capacity.estimate.is_none() && capacity.low >= Some(24.3e3),
+            "it kept up with the highest: {capacity:?}"
+        );
     }
 
     #[test]
