@@ -117,6 +117,14 @@ pub const POOL_CPU_RATIO: f64 = 0.5;
 pub const HELPER_THREADS: u8 = 2;
 /// See [`POOL_TOLERANCE`].
 pub const POOL_EVENTS: f64 = 0.6;
+/// From the first byte of an answer to its last, where that waited for a delayed acknowledgement: 40 ms, and ticks of the clock.
+pub const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
+/// Longer answers, and those over a longer path, may take so long to arrive.
+pub const MOST_ANSWER_BYTES: f64 = 65536.0;
+/// See [`MOST_ANSWER_BYTES`].
+pub const MOST_CONNECT_US: f64 = 5e3;
+/// Requests of a point whose median counts for that.
+pub const LEAST_ANSWERS: u64 = 10;
 /// Requests in flight on a connection (Little's law): from so many on, more than one is sent at a time.
 pub const PIPELINED_REQUESTS: f64 = 1.5;
 
@@ -129,7 +137,7 @@ pub const THROTTLED_RATIO: f64 = 0.2;
 pub const QUOTA_USED_RATIO: f64 = 0.8;
 
 /// All rules.
-pub const RULES: [Rule; 19] = [
+pub const RULES: [Rule; 20] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -237,6 +245,18 @@ pub const RULES: [Rule; 19] = [
         is_counted: false,
         hidden_by: &["client", "slow-file", "lock"],
         judge: waits::worker_pool,
+    },
+    Rule {
+        id: "delayed-ack",
+        cause: "the end of an answer waits for a delayed acknowledgement",
+        evidence: "`client.response_p50_us` less `client.first_byte_p50_us`, `client.connect_p50_us`, `client.body_bytes`",
+        threshold: "38 to 48 ms between the first byte and the last in every point of two loads or more below the yield point (10 requests or more in each, 30 in all; answers of 64 KiB at most, connections opened within 5 ms, so that it is no round trip): Linux delays an acknowledgement by 40 ms",
+        refuted_by: "`strace` shows one write for each answer, or the wait is in the server",
+        remedy: "TCP_NODELAY on its connections, or head and body in one write; `strace -f -e trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
+        source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of the one before, which may be delayed",
+        is_counted: true,
+        hidden_by: &["client"],
+        judge: waits::delayed_ack,
     },
     Rule {
         id: "backend",

@@ -120,6 +120,49 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     )
 }
 
+/// A small write that waits until the client has acknowledged the one before, which it does 40 ms later, whatever the load.
+pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
+    let sweep = evidence.sweep()?;
+    let from = evidence.strained_from().unwrap_or(f64::INFINITY);
+    let loads: Vec<f64> = sweep.levels.iter().map(|level| level.load).filter(|load| *load < from).collect();
+    let points: Vec<&Point> = loads.iter().flat_map(|load| evidence.quiet_at(sweep.sweep, *load)).collect();
+    let points: Vec<&Point> = points.into_iter().filter(|point| point.outcomes.completed() >= LEAST_ANSWERS).collect();
+    let gaps = points.iter().map(|point| {
+        Some((point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?, point.connections))
+    });
+    let gaps: Vec<(f64, u64)> = gaps.collect::<Option<_>>()?;
+    let requests: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    let is_long = |point: &Point| {
+        let answer = point.value(names::BODY_BYTES).unwrap_or(0.0) / point.outcomes.completed() as f64;
+        answer > MOST_ANSWER_BYTES || point.value(names::CONNECT_P50).is_some_and(|us| us > MOST_CONNECT_US)
+    };
+    let is_one_load = gaps.iter().all(|(_, connections)| *connections == gaps[0].1);
+    if gaps.is_empty()
+        || is_one_load
+        || points.iter().any(|point| is_long(point))
+        || (requests as f64) < LEAST_REQUESTS
+        || !gaps.iter().all(|(gap_us, _)| DELAYED_ACK_US.contains(gap_us))
+    {
+        return None;
+    }
+    let (least, most) = crate::statistics::range(&gaps.iter().map(|(gap_us, _)| *gap_us).collect::<Vec<_>>())?;
+    let command = format!("strace -f -e trace=write,writev,sendto,sendmsg -p {}", server_pid(evidence.run));
+    finding(
+        format!(
+            "The end of each answer waits for a delayed acknowledgement: the last byte came {} to {} after the first at every load below the \
+             yield point (medians, n = {}). The server sends an answer in two small pieces, and Nagle's algorithm holds the second back until the \
+             client's kernel has acknowledged the first, which it does after 40 ms.",
+            format_nanos(least * 1e3),
+            format_nanos(most * 1e3),
+            grouped(requests as f64)
+        ),
+        format!(
+            "To try: TCP_NODELAY on its connections, or head and body in one write (a buffered writer); `{command}` shows the writes of an answer."
+        ),
+        &[command],
+    )
+}
+
 /// Less CPU time than this for a request, in microseconds: a process that did nothing for it. To read and to answer takes more.
 const ASKED_US: f64 = 3.0;
 

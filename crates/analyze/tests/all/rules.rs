@@ -525,6 +525,31 @@ fn a_pool_of_workers_is_named_with_its_size() {
 }
 
 #[test]
+fn the_end_of_an_answer_that_waits_for_an_acknowledgement_is_named() {
+    let waits = |first_ms: f64, at_many_ms: f64| {
+        move |point: &mut Point| {
+            let first_ms = if point.connections >= 4 { at_many_ms } else { first_ms };
+            let response_us = point.value(names::RESPONSE_P50).unwrap();
+            set(point, names::FIRST_BYTE_P50, response_us - first_ms * 1e3, 1000);
+        }
+    };
+    let slow = || Server { path: 42e-3, noise: 0.02, drift: 0.0, ..Server::default() };
+    let verdict = judged(slow(), fixture::record(), waits(40.5, 41.0));
+    assert_eq!(found(&verdict), ["delayed-ack"], "{:?}", verdict.sentences);
+    assert!(verdict.causes[0].because.contains("40.5 ms to 41.0 ms after the first"), "{:?}", verdict.causes[0]);
+    assert!(verdict.causes[0].commands[0].starts_with("strace -f -e trace=write"), "{:?}", verdict.causes[0]);
+    assert!(judged(slow(), fixture::record(), |_| ()).causes.is_empty(), "the first byte was not timed");
+    let far = judged(slow(), fixture::record(), |point| {
+        waits(40.5, 41.0)(point);
+        set(point, names::CONNECT_P50, 40e3, 1000);
+    });
+    assert!(far.causes.is_empty(), "that may be a round trip");
+    for other in [waits(0.2, 0.2), waits(30.0, 30.0), waits(40.5, 20.0)] {
+        assert!(judged(slow(), fixture::record(), other).causes.is_empty(), "that is the server's own time");
+    }
+}
+
+#[test]
 fn a_backend_is_named_where_an_idle_event_loop_has_connections_to_it() {
     let mut record = fixture::record();
     record.server_facts.insert("backend".into(), "10.0.0.2:8080".into());
