@@ -18,6 +18,7 @@
  *   compute     calls compute(), which takes 20 to 40 us of CPU time, twice for every request
  *   planted     the same, and planted(), which takes as long as one of them
  *   descriptors lowers its own limit of open descriptors to 64
+ *   two-writes  sends the head and the body of an answer apart, and leaves Nagle's algorithm on
  *   filter      attaches a socket filter of 4,000 divisions, which the kernel runs in softirq for every packet that
  *               it receives
  *
@@ -70,6 +71,7 @@ enum fault {
     COMPUTE,
     PLANTED,
     DESCRIPTORS,
+    TWO_WRITES,
     FILTER
 };
 struct connection {
@@ -254,8 +256,10 @@ static int serve(int fd) {
         connection->held -= used;
         work(connection);
         int fails = fault == ERRORS && open_connections > 16;
-        size_t bytes = fails ? sizeof failure - 1 : answer_bytes;
-        if (send(fd, fails ? failure : answer, bytes, MSG_NOSIGNAL) != (ssize_t)bytes)
+        size_t bytes = fails ? sizeof failure - 1 : answer_bytes, head = fault == TWO_WRITES ? bytes - BODY : 0;
+        if (head && send(fd, answer, head, MSG_NOSIGNAL) != (ssize_t)head)
+            return 0;
+        if (send(fd, (fails ? failure : answer) + head, bytes - head, MSG_NOSIGNAL) != (ssize_t)(bytes - head))
             return 0;
     }
 }
@@ -269,7 +273,8 @@ static int take(int listener, int flags) {
         close(fd);
         return -1;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (fault != TWO_WRITES)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     connections[fd] = calloc(1, sizeof *connections[fd]);
     if (!connections[fd])
         die("memory for a connection");
@@ -468,6 +473,7 @@ static const struct {
     [COMPUTE] = {"compute", run_epoll, 0},
     [PLANTED] = {"planted", run_epoll, 0},
     [DESCRIPTORS] = {"descriptors", run_epoll, 0},
+    [TWO_WRITES] = {"two-writes", run_epoll, 0},
     [FILTER] = {"filter", run_epoll, 0},
 };
 

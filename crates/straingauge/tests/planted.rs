@@ -33,11 +33,13 @@ fn rules(said: &Said, is_wanted: impl Fn(&serde_json::Value) -> bool) -> Vec<Str
 }
 
 #[test]
-fn a_slow_log_and_a_lock_are_named_and_a_whole_server_gets_no_advice() {
+fn a_slow_log_a_lock_and_two_writes_are_named_and_a_whole_server_gets_no_advice() {
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let faulty = faulty.expect("just checked");
-    for (fault, wanted) in [("pipe-log", Some("slow-file")), ("lock", Some("lock")), ("none", None)] {
+    for (fault, wanted) in
+        [("pipe-log", Some("slow-file")), ("lock", Some("lock")), ("two-writes", Some("delayed-ack")), ("none", None)]
+    {
         let dir = open_dir();
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/");
