@@ -228,9 +228,11 @@ class Fleet:
         # What each worker says is kept: its histograms as they were sent, its process.
         keep = f"sh -c 'exec \"$@\" | tee {self.spoken}/{{number}}' sh"
         prefix = f"env {MARK}={self.mark} {inside} {keep}"
+        # Ray starts its first workers in more than a minute on a machine that is full of other tests.
+        patience = [] if "--node-timeout" in (options or []) else ["--node-timeout", "240s"]
         return [
             str(program.straingauge_path()), "fleet", "--python", sys.executable, "--address", self.address, "--worker-prefix", prefix,
-            *(options or []), *what,
+            *patience, *(options or []), *what,
         ]
 
     def start(self, what: List[str], options: Optional[List[str]] = None, inside: str = "") -> "subprocess.Popen[str]":
