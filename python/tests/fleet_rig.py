@@ -21,7 +21,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parent.parent.parent
 #: Nothing is judged by speed: what takes longer than this hangs.
-HANGS_AFTER_S = 180.0
+HANGS_AFTER_S = 360.0
 NODES = 3
 #: In the environment of every process of a test's fleet.
 MARK = "STRAINGAUGE_FLEET_TEST"
