@@ -142,7 +142,7 @@ pub struct Level {
     pub failing: u64,
     /// The criteria crossed, in words, from the point with the longest window.
     pub crossed: Vec<String>,
-    /// Complete responses per second.
+    /// Good answers (2xx, 3xx, no error replies) per second.
     pub throughput_per_sec: Option<Spread>,
     /// Median response time, microseconds.
     pub response_p50_us: Option<Spread>,
@@ -193,7 +193,7 @@ impl Level {
 pub struct Peak {
     /// Its load.
     pub load: f64,
-    /// Complete responses per second, median over repeats: the highest of the levels.
+    /// Good answers per second, median over repeats: the highest of the levels.
     pub per_sec: f64,
     /// Interval over repeats; absent with fewer than two.
     pub low: Option<f64>,

@@ -124,28 +124,27 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
 pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from().unwrap_or(f64::INFINITY);
-    let loads: Vec<f64> = sweep.levels.iter().map(|level| level.load).filter(|load| *load < from).collect();
-    let points: Vec<&Point> = loads.iter().flat_map(|load| evidence.quiet_at(sweep.sweep, *load)).collect();
-    let points: Vec<&Point> = points.into_iter().filter(|point| point.outcomes.completed() >= LEAST_ANSWERS).collect();
-    let gaps = points.iter().map(|point| {
-        Some((point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?, point.connections))
-    });
-    let gaps: Vec<(f64, u64)> = gaps.collect::<Option<_>>()?;
+    let loads = sweep.levels.iter().map(|level| level.load).filter(|load| *load < from);
+    let points: Vec<&Point> = loads
+        .flat_map(|load| evidence.quiet_at(sweep.sweep, load))
+        .filter(|point| point.outcomes.completed() >= LEAST_ANSWERS)
+        .collect();
+    let gap_us = |point: &&Point| Some(point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?);
+    let gaps: Vec<f64> = points.iter().map(gap_us).collect::<Option<_>>()?;
+    let (least, most) = crate::statistics::range(&gaps)?;
     let requests: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
-    let is_long = |point: &Point| {
+    let is_long = |point: &&Point| {
         let answer = point.value(names::BODY_BYTES).unwrap_or(0.0) / point.outcomes.completed() as f64;
         answer > MOST_ANSWER_BYTES || point.value(names::CONNECT_P50).is_some_and(|us| us > MOST_CONNECT_US)
     };
-    let is_one_load = gaps.iter().all(|(_, connections)| *connections == gaps[0].1);
-    if gaps.is_empty()
-        || is_one_load
-        || points.iter().any(|point| is_long(point))
+    let is_one_load = points.iter().all(|point| point.connections == points[0].connections);
+    if is_one_load
+        || points.iter().any(is_long)
         || (requests as f64) < LEAST_REQUESTS
-        || !gaps.iter().all(|(gap_us, _)| DELAYED_ACK_US.contains(gap_us))
+        || !(DELAYED_ACK_US.contains(&least) && DELAYED_ACK_US.contains(&most))
     {
         return None;
     }
-    let (least, most) = crate::statistics::range(&gaps.iter().map(|(gap_us, _)| *gap_us).collect::<Vec<_>>())?;
     let command = format!("strace -f -e trace=write,writev,sendto,sendmsg -p {}", server_pid(evidence.run));
     finding(
         format!(

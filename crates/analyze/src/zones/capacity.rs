@@ -27,9 +27,9 @@ pub(super) fn find(
     let is_behind =
         |point: &&Point| answered(point).is_some_and(|rate| failure::behind_ratio(point, rate, criteria).is_some());
     let is_mostly_behind = |points: &[&Point]| 2 * points.iter().filter(|p| is_behind(p)).count() > points.len();
+    let typical = |points: &[&Point]| median(&points.iter().filter_map(|point| answered(point)).collect::<Vec<_>>());
     let keeps_up = |load: f64, points: &[&Point]| {
-        let rates: Vec<f64> = points.iter().filter_map(|point| answered(point)).collect();
-        !is_mostly_behind(points) && median(&rates).is_some_and(|rate| rate >= criteria.goodput_ratio * load)
+        !is_mostly_behind(points) && typical(points).is_some_and(|rate| rate >= criteria.goodput_ratio * load)
     };
     // A server that pauses now and then falls behind at one rate, and keeps up with a higher one.
     let kept_up = groups.iter().filter(|(load, points)| keeps_up(*load, points)).map(|(load, _)| *load);
@@ -51,13 +51,8 @@ pub(super) fn find(
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
     let estimate = median(&of_repeats)?;
     // What was answered at the rate that held: in a short window that may be less than was offered.
-    let held: Vec<f64> = groups
-        .iter()
-        .filter(|(load, _)| *load == from)
-        .flat_map(|(_, points)| points)
-        .filter_map(|point| answered(point))
-        .collect();
-    let held_per_sec = median(&held).unwrap_or(0.0);
+    let held = groups.iter().find(|(load, _)| *load == from);
+    let held_per_sec = held.and_then(|(_, points)| typical(points)).unwrap_or(0.0);
     if estimate < criteria.goodput_ratio * held_per_sec {
         // Overload takes the server's time: most is answered between the rate that held and the one that did not.
         let reason = format!(

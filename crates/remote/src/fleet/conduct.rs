@@ -200,6 +200,7 @@ impl Conduct<'_> {
         let links = self.live.iter().map(|index| &self.fleet.links[*index]);
         let rates: Vec<(usize, f64)> = links.map(|link| (link.number, link.progress.throughput_per_sec)).collect();
         let by_rate = |a: &&(usize, f64), b: &&(usize, f64)| a.1.total_cmp(&b.1);
+        let (least, most) = (rates.iter().min_by(by_rate), rates.iter().max_by(by_rate));
         let progress = Progress {
             elapsed_ns: now - self.began_ns,
             connected: of(|progress| progress.connected),
@@ -207,9 +208,7 @@ impl Conduct<'_> {
             failed: of(|progress| progress.failed),
             throughput_per_sec: rates.iter().map(|(_, rate)| rate).sum(),
             in_warmup: now < begin_ns,
-            apart: (rates.len() > 1)
-                .then(|| Some([*rates.iter().min_by(by_rate)?, *rates.iter().max_by(by_rate)?]))
-                .flatten(),
+            apart: least.zip(most).filter(|_| rates.len() > 1).map(|(least, most)| [*least, *most]),
         };
         self.events.progress(&progress);
     }
