@@ -46,8 +46,8 @@ pub struct Fleet {
     relieved: Option<String>,
     /// Workers that joined later and have not yet had a part of a load.
     joined: Vec<usize>,
-    /// When nodes that have joined the cluster are looked for again.
-    looks_ns: u64,
+    /// When nodes that have joined the cluster are looked for again; none before the first load.
+    looks_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
     /// Why the requests of the last load are not all counted, if they are not.
@@ -76,13 +76,12 @@ impl Fleet {
             cold_most: 0,
             relieved: None,
             joined: Vec::new(),
-            looks_ns: 0,
+            looks_ns: None,
             figures: Figures::default(),
             uncounted: None,
             nodes,
         };
         fleet.greet(sources, stop)?;
-        fleet.looks_ns = monotonic_ns() + LOOK_NS;
         if stop.load(Ordering::Relaxed) {
             return Err(RemoteError::Interrupted("the clients were starting"));
         }
@@ -124,13 +123,18 @@ impl Fleet {
     /// Takes in workers on nodes that have joined the cluster since the last load. One that cannot be used is no loss: it had
     /// no part of any.
     fn take_in(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<()> {
-        if monotonic_ns() < self.looks_ns {
+        let Some(looks_ns) = self.looks_ns else {
+            // The first load is of those that it began with, however long their start took.
+            self.looks_ns = Some(monotonic_ns() + LOOK_NS);
+            return Ok(());
+        };
+        if monotonic_ns() < looks_ns {
             return Ok(());
         }
         let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
         let first = self.links.len();
         self.greet(&sources, stop)?;
-        self.looks_ns = monotonic_ns() + LOOK_NS;
+        self.looks_ns = Some(monotonic_ns() + LOOK_NS);
         let reaches = self.reach_one_target(plan, false).is_ok();
         for (index, link) in self.links.iter_mut().enumerate().skip(first) {
             if matches!(link.state, WorkerState::Greeting) || !reaches {
