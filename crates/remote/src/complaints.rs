@@ -1,58 +1,117 @@
-//! Passes a worker's standard error on to the user: with its name before each line, without control characters, and
+//! Workers' standard errors, which the user gets to see: with the worker's name before each line, without control characters, and
 //! bounded.
 
 use record::Outside;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::thread::JoinHandle;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The longest line that is shown, and kept in memory.
 const MOST_LINE_BYTES: usize = 500;
 /// Lines that are shown of each worker.
 const MOST_LINES: usize = 40;
+/// Lines that wait to be shown; more are not.
+const MOST_WAITING: usize = 1000;
 /// The last lines of a worker that ended are waited for this long: its children may hold the pipe.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The thread that passes a worker's lines on.
+/// What the thread that shows lines is told.
 #[derive(Debug)]
-pub struct Complaints(JoinHandle<()>);
+pub enum Said {
+    Line(String),
+    /// There are no more of a worker.
+    Over(Arc<AtomicBool>),
+}
 
-impl Complaints {
-    /// Passes on what comes from this pipe until it ends. `name` stands before each line.
-    pub fn pass_on(from: impl Read + Send + 'static, name: String) -> std::io::Result<Complaints> {
-        let show = move |text: &str| {
-            // An unread standard error is no reason to stop a load.
-            let _ = writeln!(std::io::stderr().lock(), "{name}: {text}");
-        };
-        std::thread::Builder::new().name("complaints".into()).spawn(move || relay(from, show)).map(Complaints)
+/// The queue of the lines of all workers, and the thread that shows them: only that one waits where nobody reads them.
+pub fn start_to_show() -> std::io::Result<SyncSender<Said>> {
+    let (show, said) = sync_channel(MOST_WAITING);
+    std::thread::Builder::new().name("complaints".into()).spawn(move || show_all(&said))?;
+    Ok(show)
+}
+
+fn show_all(said: &Receiver<Said>) {
+    for said in said {
+        match said {
+            Said::Line(text) => {
+                // An unread standard error is no reason to stop a load.
+                let _ = writeln!(std::io::stderr().lock(), "{text}");
+            }
+            Said::Over(is_over) => is_over.store(true, Ordering::Release),
+        }
+    }
+}
+
+/// The standard error of one worker. Dropped at its end.
+#[derive(Debug)]
+pub struct Complaints {
+    name: String,
+    show: SyncSender<Said>,
+    line: Vec<u8>,
+    shown: usize,
+    is_over: Arc<AtomicBool>,
+}
+
+/// Whether the last line of a worker was shown.
+#[derive(Debug)]
+pub struct LastLine(Arc<AtomicBool>);
+
+impl LastLine {
+    pub fn is_there(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 
     /// Waits a moment for the last lines of an ended worker.
     pub fn settle(&self) {
         let until = Instant::now() + PATIENCE;
-        while !self.0.is_finished() && Instant::now() < until {
+        while !self.is_there() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
-/// Reads to the end, so that no worker waits on a full pipe; shows the first lines.
-fn relay(from: impl Read, mut show: impl FnMut(&str)) {
-    let mut from = BufReader::new(from);
-    let (mut shown, mut line) = (0, Vec::new());
-    loop {
-        line.clear();
+impl Complaints {
+    /// `name` stands before each line.
+    pub fn new(name: String, show: SyncSender<Said>) -> Complaints {
+        Complaints { name, show, line: Vec::new(), shown: 0, is_over: Arc::default() }
+    }
+
+    pub fn last_line(&self) -> LastLine {
+        LastLine(self.is_over.clone())
+    }
+
+    /// Takes more of its bytes, and shows the lines that are whole.
+    pub fn take(&mut self, bytes: &[u8]) {
         // The part of a line beyond the limit becomes separate lines, which count like others.
-        match (&mut from).take(MOST_LINE_BYTES as u64).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
+        for byte in bytes {
+            self.line.push(*byte);
+            if *byte == b'\n' || self.line.len() == MOST_LINE_BYTES {
+                self.end_line();
+            }
         }
-        let text = Outside::of_bytes(&line, MOST_LINE_BYTES);
-        if text.is_empty() || shown > MOST_LINES {
-            continue;
+    }
+
+    fn end_line(&mut self) {
+        let text = Outside::of_bytes(&std::mem::take(&mut self.line), MOST_LINE_BYTES);
+        if text.is_empty() || self.shown > MOST_LINES {
+            return;
         }
-        shown += 1;
-        show(if shown > MOST_LINES { "(more on its standard error is not shown)" } else { &text });
+        self.shown += 1;
+        let text = if self.shown > MOST_LINES { "(more on its standard error is not shown)" } else { &text };
+        let _ = self.show.try_send(Said::Line(format!("{}: {text}", self.name)));
+    }
+}
+
+impl Drop for Complaints {
+    fn drop(&mut self) {
+        self.end_line();
+        if let Err(TrySendError::Full(Said::Over(is_over)) | TrySendError::Disconnected(Said::Over(is_over))) =
+            self.show.try_send(Said::Over(self.is_over.clone()))
+        {
+            is_over.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -60,22 +119,49 @@ fn relay(from: impl Read, mut show: impl FnMut(&str)) {
 mod tests {
     use super::*;
 
-    fn shown(bytes: &[u8]) -> Vec<String> {
-        let mut lines = Vec::new();
-        relay(bytes, |line| lines.push(line.to_string()));
+    fn shown(pieces: &[&[u8]]) -> Vec<String> {
+        let (show, said) = sync_channel(MOST_WAITING);
+        let mut complaints = Complaints::new("c".into(), show);
+        pieces.iter().for_each(|piece| complaints.take(piece));
+        let last_line = complaints.last_line();
+        drop(complaints);
+        let lines = said.iter().filter_map(|said| match said {
+            Said::Line(text) => Some(text.strip_prefix("c: ").unwrap().to_owned()),
+            Said::Over(is_over) => {
+                is_over.store(true, Ordering::Release);
+                None
+            }
+        });
+        let lines = lines.collect();
+        assert!(last_line.is_there());
         lines
     }
 
     #[test]
-    fn lines_are_text_alone_and_the_last_needs_no_end() {
-        assert_eq!(shown(b"a\x1b[2Jb\r\n\n\x07\nbad \xff end"), ["a?[2Jb", "?", "bad \u{fffd} end"]);
+    fn lines_are_text_alone_in_any_pieces_and_the_last_needs_no_end() {
+        let lines = ["a?[2Jb", "?", "bad \u{fffd} end"];
+        let bytes = b"a\x1b[2Jb\r\n\n\x07\nbad \xff end";
+        assert_eq!(shown(&[bytes]), lines);
+        assert_eq!(shown(&bytes.chunks(1).collect::<Vec<_>>()), lines);
     }
 
     #[test]
     fn a_flood_is_cut_and_said_once() {
-        let flood = shown(&[b'x'; 10 << 20]);
+        let flood = shown(&[&[b'x'; 1 << 20]]);
         assert_eq!(flood.len(), MOST_LINES + 1);
         assert!(flood.iter().all(|line| line.len() <= MOST_LINE_BYTES));
         assert!(flood.last().unwrap().contains("not shown"), "{:?}", flood.last());
+    }
+
+    #[test]
+    fn a_queue_that_nobody_reads_holds_up_nothing() {
+        let (show, said) = sync_channel(1);
+        let mut complaints = Complaints::new("c".into(), show);
+        complaints.take(b"one\ntwo\nthree\n");
+        let last_line = complaints.last_line();
+        drop(complaints);
+        last_line.settle();
+        assert!(last_line.is_there());
+        assert_eq!(said.iter().count(), 1);
     }
 }

@@ -7,10 +7,11 @@ use crate::account::worker_line;
 use crate::cold::{self, Node};
 use crate::error::{RemoteError, Result, unusable};
 use crate::inputs::{Handing, InputFiles};
-use crate::link::{Event, Link, Out, Source, WorkerState};
+use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{Capacity, ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use crate::shares;
+use crate::wires::{Event, Out, Wires};
 use conduct::Conduct;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
@@ -18,7 +19,7 @@ use record::time::monotonic_ns;
 use record::{LoadPlan, Outside, Share};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// How long workers may take to start: ssh may ask for a password.
@@ -32,9 +33,10 @@ const PIECE_NS: u64 = 30_000_000_000;
 
 /// Several workers.
 pub struct Fleet {
-    links: Vec<Link>,
-    tell: SyncSender<(usize, Event)>,
+    /// Dropped first: nothing waits until these are heard.
     events: Receiver<(usize, Event)>,
+    links: Vec<Link>,
+    wires: Wires,
     on_loss: OnLoss,
     /// Engine threads of each worker, if the user named a number.
     threads: Option<usize>,
@@ -68,7 +70,7 @@ impl Fleet {
         let (tell, events) = sync_channel(1024);
         let mut fleet = Fleet {
             links: Vec::with_capacity(sources.len()),
-            tell,
+            wires: Wires::start(tell)?,
             events,
             on_loss,
             threads,
@@ -106,7 +108,7 @@ impl Fleet {
     fn greet(&mut self, sources: &[Source], stop: &AtomicBool) -> Result<()> {
         let first = self.links.len();
         for source in sources {
-            self.links.push(Link::start(self.links.len(), "client", source, self.tell.clone())?);
+            self.links.push(Link::start(self.links.len(), "client", source, &self.wires)?);
             self.told.push(false);
         }
         keep_leases(&self.links[first..]);

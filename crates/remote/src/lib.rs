@@ -7,7 +7,8 @@
 //! [`serve_watch()`].
 //!
 //! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with
-//! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `fleet`, `merge`
+//! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `wires`
+//! (the bytes of all), `fleet`, `merge`
 //! (shares and sums; `consistency` checks results), `inputs` (files that plans name), `cold` (cold connections over
 //! machines), `account` (the report on each worker), `complaints` (its standard error), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker connects from).
 
@@ -30,6 +31,7 @@ mod session;
 mod shares;
 mod sources;
 mod watcher;
+mod wires;
 
 #[cfg(test)]
 #[path = "../fuzz/properties/worker_protocol.rs"]

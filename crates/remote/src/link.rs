@@ -1,35 +1,27 @@
 //! One worker as the driver sees it: its process, its pipes, its clock and its state.
 
-use crate::complaints::Complaints;
-use crate::error::{RemoteError, Result, system};
+use crate::complaints::LastLine;
+use crate::error::{Result, system};
 use crate::process;
 use crate::protocol::{
-    BesideState, Capacity, ColdHeld, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, TimeWaitCount, ToWorker,
-    WireObservation, WireResult, line,
+    BesideState, Capacity, ColdHeld, FromWorker, LEASE_NS, PROTOCOL, Place, TimeWaitCount, ToWorker, WireObservation,
+    WireResult, line, message,
 };
+use crate::wires::{Event, Out, Wires};
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
 use record::{Outside, Share};
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use rustix::net::{Shutdown, shutdown};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most abilities kept of those that a worker names.
 const MOST_WORDS: usize = 32;
-
-/// Events that the reading threads hand to the driver.
-pub enum Event {
-    /// A message, and when it came on the driver's monotonic clock.
-    Message(Box<FromWorker>, u64),
-    /// The worker's output ended or is not the protocol; the reason in words.
-    Ended(String),
-}
 
 /// The state of a worker.
 #[derive(Debug)]
@@ -62,28 +54,6 @@ pub struct ClockOffset {
     pub exchanges: u64,
 }
 
-/// The queue of messages to a worker; closed once it is given up.
-#[derive(Debug, Clone)]
-pub struct Out(Arc<Mutex<Option<SyncSender<String>>>>);
-
-impl Out {
-    /// Queues a line; false when closed. A line that finds the queue full is dropped: the silence that follows is
-    /// noticed.
-    pub fn send(&self, text: String) -> bool {
-        match &*self.0.lock().expect("no holder panics") {
-            Some(out) => {
-                let _ = out.try_send(text);
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn close(&self) {
-        *self.0.lock().expect("no holder panics") = None;
-    }
-}
-
 /// How a worker is reached.
 #[derive(Debug, Clone)]
 pub enum Source {
@@ -101,8 +71,8 @@ pub enum Source {
 /// The transport of a worker's bytes.
 #[derive(Debug)]
 enum Carrier {
-    Process(Child, Complaints),
-    Socket(UnixStream),
+    Process(Child, LastLine),
+    Socket(Arc<OwnedFd>),
 }
 
 /// A worker and its state.
@@ -168,39 +138,9 @@ pub struct Link {
 }
 
 impl Link {
-    /// Starts the worker; its messages come through `events` with this index.
-    pub fn start(
-        index: usize,
-        role: &'static str,
-        source: &Source,
-        events: SyncSender<(usize, Event)>,
-    ) -> Result<Link> {
-        let (carrier, stdout, mut stdin) = open(source, short_name(role, index + 1))?;
-        let reader = std::thread::Builder::new().name(format!("client-{index}")).spawn(move || {
-            let mut lines = Lines::new(stdout);
-            loop {
-                let event = match lines.next::<FromWorker>() {
-                    Ok(Some(message)) => Event::Message(Box::new(message), monotonic_ns()),
-                    Ok(None) => Event::Ended("it ended".into()),
-                    Err(error) => Event::Ended(error.to_string()),
-                };
-                let is_last = matches!(event, Event::Ended(_));
-                if events.send((index, event)).is_err() || is_last {
-                    return;
-                }
-            }
-        });
-        reader.map_err(system("cannot start the thread that reads from a worker"))?;
-        // Writing may block for ever on a hung worker, so a separate thread does it; a full queue is no progress.
-        let (out, queued) = sync_channel::<String>(64);
-        let writer = std::thread::Builder::new().name(format!("to-client-{index}")).spawn(move || {
-            for text in queued {
-                if stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).is_err() {
-                    return;
-                }
-            }
-        });
-        writer.map_err(system("cannot start the thread that writes to a worker"))?;
+    /// Starts the worker; its messages come through the wires with this index.
+    pub fn start(index: usize, role: &'static str, source: &Source, wires: &Wires) -> Result<Link> {
+        let (carrier, out) = open(source, index, short_name(role, index + 1), wires)?;
         Ok(Link {
             from: match source {
                 Source::Command(command) => command.clone(),
@@ -236,7 +176,7 @@ impl Link {
             ends_within: Duration::from_secs(1),
             heard_ns: monotonic_ns(),
             carrier,
-            out: Out(Arc::new(Mutex::new(Some(out)))),
+            out,
         })
     }
 
@@ -293,10 +233,13 @@ impl Link {
                 };
                 self.lose(why);
             }
-            Event::Message(message, at_ns) => {
-                self.heard_ns = at_ns;
-                self.take(*message, at_ns);
-            }
+            Event::Line(line, at_ns) => match message(&line) {
+                Ok(message) => {
+                    self.heard_ns = at_ns;
+                    self.take(message, at_ns);
+                }
+                Err(error) => self.lose(error.to_string()),
+            },
         }
     }
 
@@ -387,14 +330,14 @@ impl Link {
     }
 
     fn exit_words(&mut self) -> Option<String> {
-        let Carrier::Process(child, complaints) = &mut self.carrier else {
+        let Carrier::Process(child, last_line) = &mut self.carrier else {
             return Some("the fleet's helper on this machine closed its socket".into());
         };
         if !process::ends_within(child, Duration::from_millis(200)) {
             return None;
         }
         // Its own reason comes before ours.
-        complaints.settle();
+        last_line.settle();
         child.try_wait().ok()?.map(|status| format!("it ended ({status})"))
     }
 
@@ -403,20 +346,17 @@ impl Link {
             Carrier::Process(child, _) => process::kill(child),
             // The transport ends the worker when it gets this.
             Carrier::Socket(socket) => {
-                let _ = socket.shutdown(Shutdown::Both);
+                let _ = shutdown(socket, Shutdown::Both);
             }
         }
     }
 }
 
-/// The two ends of the connection to a worker.
-type Ends = (Carrier, Box<dyn Read + Send>, Box<dyn Write + Send>);
-
 fn short_name(role: &str, number: usize) -> String {
     if role == "client" { format!("client {number}") } else { role.into() }
 }
 
-fn open(source: &Source, short_name: String) -> Result<Ends> {
+fn open(source: &Source, index: usize, short_name: String, wires: &Wires) -> Result<(Carrier, Out)> {
     match source {
         Source::Command(command) => {
             let mut child = process::start(Command::new("sh").args(["-c", command]))
@@ -424,18 +364,19 @@ fn open(source: &Source, short_name: String) -> Result<Ends> {
             let stdin = child.stdin.take().expect("was asked for");
             let stdout = child.stdout.take().expect("was asked for");
             let stderr = child.stderr.take().expect("was asked for");
-            let complaints = Complaints::pass_on(stderr, short_name)
-                .map_err(system("cannot start the thread that reads a worker's standard error"))?;
-            Ok((Carrier::Process(child, complaints), Box::new(stdout), Box::new(stdin)))
+            let last_line = wires.add_complaints(stderr.into(), short_name);
+            let carried = last_line.and_then(|last_line| {
+                let out = wires.add_pipes(index, stdin.into(), stdout.into())?;
+                Ok((Carrier::Process(child, last_line), out))
+            });
+            carried.map_err(system("cannot use the pipes of a worker"))
         }
         Source::Node { name, socket } => {
-            let cannot = |source| RemoteError::System {
-                what: format!("cannot reach the worker on node {name} through its socket"),
-                source,
-            };
-            let socket = UnixStream::connect(socket).map_err(cannot)?;
-            let (read, write) = (socket.try_clone().map_err(cannot)?, socket.try_clone().map_err(cannot)?);
-            Ok((Carrier::Socket(socket), Box::new(read), Box::new(write)))
+            let carried = UnixStream::connect(socket).and_then(|socket| {
+                let socket = Arc::new(OwnedFd::from(socket));
+                Ok((Carrier::Socket(socket.clone()), wires.add_socket(index, socket)?))
+            });
+            carried.map_err(system(format!("cannot reach the worker on node {name} through its socket")))
         }
     }
 }
@@ -444,10 +385,10 @@ impl Drop for Link {
     fn drop(&mut self) {
         // The worker's input ends, so it ends, too; one that does not is killed.
         self.leave();
-        if let Carrier::Process(child, complaints) = &mut self.carrier
+        if let Carrier::Process(child, last_line) = &mut self.carrier
             && process::ends_within(child, self.ends_within)
         {
-            complaints.settle();
+            last_line.settle();
             return;
         }
         self.kill();

@@ -373,10 +373,14 @@ impl<R: Read> Lines<R> {
         if line.pop() != Some(b'\n') {
             return Err(ProtocolError::Torn);
         }
-        serde_json::from_slice(&line).map(Some).map_err(|error| {
-            ProtocolError::NotAMessage(Outside::of_bytes(&line, 60), Outside::new(&error.to_string(), 120))
-        })
+        message(&line).map(Some)
     }
+}
+
+/// The message of a line without its end.
+pub fn message<T: serde::de::DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolError> {
+    serde_json::from_slice(line)
+        .map_err(|error| ProtocolError::NotAMessage(Outside::of_bytes(line, 60), Outside::new(&error.to_string(), 120)))
 }
 
 /// A message as a line, with its end.

@@ -2,12 +2,13 @@
 
 use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::keep_leases;
-use crate::link::{Event, Link, Source, WorkerState};
+use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{
     BesideState, CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, TimeWaitCount,
     ToWorker, WireObservation,
 };
 use crate::requests::RequestWatchPlan;
+use crate::wires::{Event, Wires};
 use observe::profile::PointSampling;
 use record::ClientSide;
 use record::figure::{Figure, Origin};
@@ -31,8 +32,10 @@ const PREPARING_NS: u64 = 60_000_000_000;
 /// A watcher and its last message.
 #[derive(Debug)]
 pub struct Watcher {
-    link: Link,
+    /// Dropped first: nothing waits until these are heard.
     events: Receiver<(usize, Event)>,
+    link: Link,
+    _wires: Wires,
     /// Facts about the server, from the last observation.
     pub server_facts: BTreeMap<String, String>,
     /// Whether requests are counted there.
@@ -44,12 +47,14 @@ impl Watcher {
     /// it at the end.
     pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
-        let mut link = Link::start(0, "watcher", &Source::Command(command.into()), tell)?;
+        let wires = Wires::start(tell)?;
+        let mut link = Link::start(0, "watcher", &Source::Command(command.into()), &wires)?;
         if starts_server.is_some() {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
         keep_leases(std::slice::from_ref(&link));
-        let mut watcher = Watcher { link, events, server_facts: BTreeMap::new(), counts_requests: false };
+        let mut watcher =
+            Watcher { events, link, _wires: wires, server_facts: BTreeMap::new(), counts_requests: false };
         let patience_ns = GREETING_NS + starts_server.map_or(0, |timeout| timeout.as_nanos() as u64);
         let until_ns = monotonic_ns() + patience_ns;
         while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
