@@ -40,7 +40,7 @@ fn a_plain_server_answers_everything() {
     let server = answering(SMALL);
     let result = run(&plan(server.address));
     let outcomes = result.counts.outcomes;
-    assert!(outcomes.ok > 10);
+    assert!(outcomes.ok > 0);
     assert_eq!(outcomes.ok, outcomes.sent);
     assert_eq!(outcomes.connects, 2);
     assert_eq!(server.requests.load(Ordering::SeqCst), outcomes.sent, "the server's own count");

@@ -49,7 +49,7 @@ fn tcp(pipeline: u32, expect: Expect) -> Protocol {
 /// Every request ended in one outcome, and the server saw as many.
 fn adds_up(result: &LoadResult, server: &Server) {
     let outcomes = result.counts.outcomes;
-    assert!(outcomes.sent > 10, "{outcomes:?} {:?}", result.first_errors);
+    assert!(outcomes.sent > 0, "{outcomes:?} {:?}", result.first_errors);
     assert_eq!(outcomes.sum(), outcomes.requests(), "{outcomes:?}");
     assert_eq!(server.requests.load(Ordering::SeqCst), outcomes.sent, "the server's own count");
 }

@@ -58,7 +58,7 @@ fn counts_equal(log: &Path, plans: &[LoadPlan]) {
         let before = lines(log, 0);
         let result = run(plan);
         let outcomes = result.counts.outcomes;
-        assert!(outcomes.ok == outcomes.sent && outcomes.sent > 50, "{outcomes:?} {:?}", result.first_errors);
+        assert!(outcomes.ok == outcomes.sent && outcomes.sent > 0, "{outcomes:?} {:?}", result.first_errors);
         assert_eq!(lines(log, before + outcomes.sent) - before, outcomes.sent, "lines in the log; {:?}", plan.protocol);
     }
 }
@@ -230,7 +230,7 @@ fn node_gets_the_bodies_that_were_sent() {
         let before = lines(log.as_ref(), 0);
         let result = run(plan);
         let outcomes = result.counts.outcomes;
-        assert!(outcomes.ok == outcomes.sent && outcomes.sent > 5, "{outcomes:?} {:?}", result.first_errors);
+        assert!(outcomes.ok == outcomes.sent && outcomes.sent > 0, "{outcomes:?} {:?}", result.first_errors);
         assert_eq!(result.counts.status_counts, [(201, outcomes.ok)].into());
         assert_eq!(result.counts.body_bytes, 20_000 * outcomes.ok);
         assert_eq!(lines(log.as_ref(), before + outcomes.ok) - before, outcomes.ok, "lines in the log");

@@ -124,7 +124,7 @@ fn tls_over_workers_is_counted_as_the_server_counts_it() {
     let json = run(command.current_dir(authority.parent().expect("it lies in a folder"))).exits_with(0).json();
     let (logged, _) = server.end_and_count();
     let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
-    assert!(ok > 20 && count(&json, "sent") == ok + unfinished, "{json:#}");
+    assert!(ok > 0 && count(&json, "sent") == ok + unfinished, "{json:#}");
     assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} ok: {json:#}");
     let handshakes = figure(&json, "client.tls_handshake_p50_us")["n"].as_u64().expect("handshakes are timed");
     // As many connections as five requests each take, and those that had begun.
