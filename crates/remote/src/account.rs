@@ -68,9 +68,9 @@ pub fn clock_doubt(link: &Link, late_ns: u64) -> Option<Doubt> {
         return None;
     }
     let what = if late_ns > CLOCK_LIMIT_NS {
-        format!("{} began {} after the agreed start", link.name(), format_nanos(late_ns as f64))
+        format!("it began {} after the agreed start", format_nanos(late_ns as f64))
     } else {
-        format!("the start of {} is known to {} only", link.name(), format_nanos(uncertain_ns as f64))
+        format!("its start is known to {} only", format_nanos(uncertain_ns as f64))
     };
     Some(DoubtKind::ClockOffset.note(what, "use a quicker connection to that machine"))
 }

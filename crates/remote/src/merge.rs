@@ -14,10 +14,10 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a worker's result.
-    pub fn add(&mut self, name: &str, result: LoadResult) {
+    /// Adds a worker's result, and what else is to be doubted of it.
+    pub fn add(&mut self, name: &str, result: LoadResult, more: Option<Doubt>) {
         self.count += 1;
-        self.doubts.extend(named(name, &result.doubts));
+        self.doubts.extend(result.doubts.iter().cloned().chain(more).map(|doubt| (name.to_string(), doubt)));
         self.series.add(&result.series_csv);
         match &mut self.all {
             Some(all) => all.merge(result),
@@ -34,10 +34,6 @@ impl Sum {
         all.doubts = one_of_each(self.doubts);
         Some(all)
     }
-}
-
-fn named(name: &str, doubts: &[Doubt]) -> Vec<(String, Doubt)> {
-    doubts.iter().map(|doubt| (name.to_string(), doubt.clone())).collect()
 }
 
 /// One doubt of each kind, the most severe, with how many workers have it.
@@ -108,8 +104,8 @@ mod tests {
         let (left, right) = ([5_000, 70_000, 900], [1_000_000, 5_000]);
         let both: Vec<u64> = left.iter().chain(&right).copied().collect();
         let mut sum = Sum::default();
-        sum.add("client 1", of_requests(&left));
-        sum.add("client 2", of_requests(&right));
+        sum.add("client 1", of_requests(&left), None);
+        sum.add("client 2", of_requests(&right), None);
         let merged = sum.finish().unwrap();
         assert_eq!(merged.counts.times, of_requests(&both).counts.times);
         assert_eq!(merged.counts.outcomes.ok, 5);

@@ -23,6 +23,15 @@ const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the network.
 const RESULT_NS: u64 = 30_000_000_000;
 
+/// The results of a load's workers.
+#[derive(Default)]
+struct Results {
+    sum: merge::Sum,
+    parts: Vec<Part>,
+    /// How late each was, by its index.
+    late: Vec<(usize, f64)>,
+}
+
 /// One load in progress.
 pub(super) struct Conduct<'a> {
     /// Its workers.
@@ -78,11 +87,15 @@ impl Conduct<'_> {
         let is_over =
             |state: &WorkerState| matches!(state, WorkerState::Done(_) | WorkerState::Idle | WorkerState::Lost(_));
         let give_up_ns = monotonic_ns() + RESULT_NS;
+        let mut results = Results::default();
         while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
             self.fleet.pump(5_000_000, 0);
+            // One after the other as they come, so that not all are held at once.
+            self.take_results(&mut results);
             self.report_progress(window.0);
         }
-        self.gather(started_unix_ms, is_cut, cold_before)
+        self.take_results(&mut results);
+        self.gather(results, started_unix_ms, is_cut, cold_before)
     }
 
     /// Waits until all workers of this load are in the wanted state; false if the load must end before.
@@ -213,7 +226,35 @@ impl Conduct<'_> {
         self.events.progress(&progress);
     }
 
-    fn gather(self, started_unix_ms: u64, is_cut: bool, cold_before: ColdCounts) -> Result<LoadResult> {
+    fn take_results(&mut self, results: &mut Results) {
+        for index in self.live {
+            let link = &mut self.fleet.links[*index];
+            if !matches!(link.state, WorkerState::Done(_)) {
+                continue;
+            }
+            let WorkerState::Done(wire) = std::mem::replace(&mut link.state, WorkerState::Idle) else { continue };
+            match wire.into_result() {
+                Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
+                    link.lose("a message is not usable: its window is longer than the plan's".into());
+                }
+                Ok((result, late_ns)) => {
+                    let (number, completed) = (link.number, result.counts.completed_in_window);
+                    results.parts.push(Part { number, completed, window_s: result.window_s() });
+                    results.late.push((*index, shares::lateness(&result)));
+                    results.sum.add(&link.name(), result, clock_doubt(link, late_ns));
+                }
+                Err(error) => link.lose(error.to_string()),
+            }
+        }
+    }
+
+    fn gather(
+        self,
+        results: Results,
+        started_unix_ms: u64,
+        is_cut: bool,
+        cold_before: ColdCounts,
+    ) -> Result<LoadResult> {
         let (fleet, live) = (self.fleet, self.live);
         let mut doubts = Vec::new();
         if let Some(names) = fleet.relieved.take() {
@@ -232,29 +273,15 @@ impl Conduct<'_> {
                 "compare with earlier points only what is the server's own",
             ));
         }
-        let (mut sum, mut parts, mut late) = (merge::Sum::default(), Vec::new(), Vec::new());
-        for index in live {
-            let link = &mut fleet.links[*index];
-            match std::mem::replace(&mut link.state, WorkerState::Idle) {
-                WorkerState::Done(wire) => match wire.into_result() {
-                    Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
-                        link.lose("a message is not usable: its window is longer than the plan's".into());
-                    }
-                    Ok((result, late_ns)) => {
-                        doubts.extend(clock_doubt(link, late_ns));
-                        parts.push(Part {
-                            number: link.number,
-                            completed: result.counts.completed_in_window,
-                            window_s: result.window_s(),
-                        });
-                        late.push((*index, shares::lateness(&result)));
-                        sum.add(&link.name(), result);
-                    }
-                    Err(error) => link.lose(error.to_string()),
-                },
-                WorkerState::Lost(why) => link.state = WorkerState::Lost(why),
-                _ => link.lose("it gave no result in time".into()),
-            }
+        let Results { sum, mut parts, mut late } = results;
+        parts.sort_by_key(|part| part.number);
+        late.sort_by_key(|(index, _)| *index);
+        let silent = live.iter().filter(|index| {
+            let link = &fleet.links[**index];
+            !link.is_lost() && parts.binary_search_by_key(&link.number, |part| part.number).is_err()
+        });
+        for index in silent.copied().collect::<Vec<_>>() {
+            fleet.links[index].lose("it gave no result in time".into());
         }
         for index in live {
             let link = &fleet.links[*index];
