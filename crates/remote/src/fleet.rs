@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// How long workers may take to start: ssh may ask for a password.
 const GREETING_NS: u64 = 60_000_000_000;
+/// Events that are handled in a row, a result of each worker among them.
+const MOST_EVENTS: usize = 256;
 /// How often it is looked for nodes that have joined the cluster, between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
 /// Pieces of a file that are under way to a worker at most.
@@ -409,16 +411,18 @@ impl Fleet {
     /// Handles events, waits for them at most this long, and gives up silent workers.
     fn pump(&mut self, wait_ns: u64, patience_ns: u64) {
         let mut wait = Duration::from_nanos(wait_ns);
+        let heard_all_ns = self.wires.heard_all_ns();
         // Events that are there are handled without another wait; a bounded number, because a worker may flood.
-        for _ in 0..4096 {
+        for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
                 Ok((index, event)) => self.links[index].handle(event),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    self.links.iter_mut().for_each(|link| link.look(heard_all_ns, patience_ns));
+                    break;
+                }
             }
             wait = Duration::ZERO;
         }
-        let now = monotonic_ns();
-        self.links.iter_mut().for_each(|link| link.look(now, patience_ns));
     }
 
     /// Waits until the leases of lost workers have ended: they may send load until then, which must not fall into the

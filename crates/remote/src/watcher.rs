@@ -35,7 +35,7 @@ pub struct Watcher {
     /// Dropped first: nothing waits until these are heard.
     events: Receiver<(usize, Event)>,
     link: Link,
-    _wires: Wires,
+    wires: Wires,
     /// Facts about the server, from the last observation.
     pub server_facts: BTreeMap<String, String>,
     /// Whether requests are counted there.
@@ -53,8 +53,7 @@ impl Watcher {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
         keep_leases(std::slice::from_ref(&link));
-        let mut watcher =
-            Watcher { events, link, _wires: wires, server_facts: BTreeMap::new(), counts_requests: false };
+        let mut watcher = Watcher { events, link, wires, server_facts: BTreeMap::new(), counts_requests: false };
         let patience_ns = GREETING_NS + starts_server.map_or(0, |timeout| timeout.as_nanos() as u64);
         let until_ns = monotonic_ns() + patience_ns;
         while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
@@ -97,11 +96,12 @@ impl Watcher {
 
     fn pump(&mut self, patience_ns: u64) {
         let mut wait = Duration::from_millis(5);
+        let heard_all_ns = self.wires.heard_all_ns();
         while let Ok((_, event)) = self.events.recv_timeout(wait) {
             self.link.handle(event);
             wait = Duration::ZERO;
         }
-        self.link.look(monotonic_ns(), patience_ns);
+        self.link.look(heard_all_ns, patience_ns);
     }
 
     /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report, too; an

@@ -7,7 +7,7 @@ use crate::protocol::{MAX_LINE_BYTES, ProtocolError};
 use record::time::monotonic_ns;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex};
 const TURN_BYTES: usize = 64 << 10;
 /// Lines that wait for a worker that does not read.
 const MOST_WAITING: usize = 64;
+/// How often it is looked for bytes at least, nanoseconds.
+const LOOK_NS: i64 = 100_000_000;
 /// The key of the event that ends the thread.
 const END: u64 = 0;
 
@@ -44,6 +46,8 @@ pub struct Wires {
 struct Shared {
     epoll: OwnedFd,
     next_key: AtomicU64,
+    /// Every event of what came before this is in the queue of events.
+    heard_all_ns: AtomicU64,
     /// Those that the thread has not yet taken.
     added: Mutex<Vec<(u64, Wire)>>,
 }
@@ -86,12 +90,23 @@ impl Wires {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let end = eventfd(0, EventfdFlags::CLOEXEC)?;
             epoll::add(&epoll, &end, EventData::new_u64(END), EventFlags::IN)?;
-            let shared = Arc::new(Shared { epoll, next_key: AtomicU64::new(END + 1), added: Mutex::default() });
+            let shared = Arc::new(Shared {
+                epoll,
+                next_key: AtomicU64::new(END + 1),
+                heard_all_ns: AtomicU64::new(0),
+                added: Mutex::default(),
+            });
             let mut thread = Thread { shared: shared.clone(), wires: HashMap::new(), events: Some(events) };
             std::thread::Builder::new().name("workers".into()).spawn(move || thread.run())?;
             Ok(Wires { shared, end, show: start_to_show()? })
         };
         start().map_err(system("cannot start the threads for the bytes of workers"))
+    }
+
+    /// Every event of what came before this is in the queue of events: who has none there was silent until then, however long
+    /// nobody read the queue.
+    pub fn heard_all_ns(&self) -> u64 {
+        self.shared.heard_all_ns.load(Ordering::Acquire)
     }
 
     /// Carries the bytes of a worker's pipes.
@@ -239,9 +254,11 @@ struct Thread {
 impl Thread {
     fn run(&mut self) {
         let (mut ready, mut room) = (Vec::with_capacity(256), vec![0; TURN_BYTES]);
+        let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
         loop {
             ready.clear();
-            match epoll::wait(&self.shared.epoll, spare_capacity(&mut ready), None) {
+            let looked_ns = monotonic_ns();
+            match epoll::wait(&self.shared.epoll, spare_capacity(&mut ready), Some(&wait)) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -256,6 +273,10 @@ impl Thread {
                 if self.wires.get_mut(&key).is_some_and(|wire| !wire.take_turn(flags, &mut room, &mut self.events)) {
                     self.end(key);
                 }
+            }
+            // One that had more than its turn has been heard, too.
+            if ready.len() < ready.capacity() {
+                self.shared.heard_all_ns.store(looked_ns, Ordering::Release);
             }
         }
     }
@@ -429,6 +450,30 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(!out.send("x\n".into()));
+    }
+
+    #[test]
+    fn who_has_spoken_is_not_silent_though_nobody_listened() {
+        let (wires, events) = start();
+        let add = |index| {
+            let (worker, here) = UnixStream::pair().unwrap();
+            wires.add_socket(index, Arc::new(here.into())).unwrap();
+            worker
+        };
+        let mut workers: Vec<UnixStream> = (0..10).map(add).collect();
+        let spoke_ns = monotonic_ns();
+        workers.iter_mut().for_each(|worker| worker.write_all(b"here\n").unwrap());
+        // The queue has room for four of them.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(wires.heard_all_ns() <= spoke_ns);
+        for _ in 0..10 {
+            line(&events);
+        }
+        let until = std::time::Instant::now() + LONG;
+        while wires.heard_all_ns() < spoke_ns && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(wires.heard_all_ns() >= spoke_ns);
     }
 
     #[test]
