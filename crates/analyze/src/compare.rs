@@ -16,9 +16,10 @@ pub use words::{headline, load_words};
 
 use crate::disturbance::quiet_first;
 use crate::doubted;
+use crate::point::good_per_sec;
 use crate::statistics::Interval;
 use crate::statistics::student;
-use record::{Point, RunDir, Severity, Sweep, names};
+use record::{Criteria, Outcomes, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;
@@ -41,6 +42,9 @@ const FIGURES: [Figure; 4] = [
     (names::RESPONSE_P99, "p99", Better::Lower),
     (names::SERVER_CPU, "CPU/request", Better::Lower),
 ];
+/// Good answers as a share of the finished requests: compared where one of the runs fails its limit of errors and the other does not,
+/// against that limit.
+const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
 
 record::worded! {
     /// The result for one figure at one load.
@@ -94,6 +98,9 @@ pub struct Difference {
     /// Standard error of the logarithm of the ratio, and its degrees of freedom; absent without a test.
     #[serde(skip)]
     test: Option<(f64, f64)>,
+    /// Worse by more than this is a regression.
+    #[serde(skip)]
+    threshold_ratio: f64,
     /// Half of the points of either run measured something else than intended (the client was saturated).
     pub is_invalid: bool,
     /// The result.
@@ -214,12 +221,17 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
         differences.extend(FIGURES.iter().filter_map(|figure| {
             difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold_ratio))
         }));
+        let error_ratio = a.record.scenario.sweep().map_or_else(Criteria::default, |sweep| sweep.criteria).error_ratio;
+        if fails(points, error_ratio) != fails(others, error_ratio) {
+            let strict = (confidence, threshold_ratio.min(error_ratio));
+            differences.extend(difference((key.0, Some(key.1)), &GOOD, (points, others), is_paired, strict));
+        }
     }
     if matched == 0 {
         let name = |run: &RunDir| run.path.display().to_string();
         return Err(CompareError::NothingInCommon { a: name(a), b: name(b) });
     }
-    judge(&mut differences, (confidence, threshold_ratio), threshold_ratio);
+    judge(&mut differences, confidence, threshold_ratio);
     let mut doubts = doubts(a, b, &differences);
     doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
     if !is_paired {
@@ -239,15 +251,16 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
 
 /// Corrects the p-values for the number of tests, and gives each difference its outcome and the worsening that would
 /// have been seen: one beyond `detected_beyond`.
-fn judge(differences: &mut [Difference], (confidence, threshold): (f64, f64), detected_beyond: f64) {
+fn judge(differences: &mut [Difference], confidence: f64, detected_beyond: f64) {
     let tests = differences.iter().filter(|difference| difference.p_value.is_some()).count();
     for difference in &mut *differences {
-        difference.detectable_ratio = detectable(difference, detected_beyond, confidence, tests);
+        let beyond = detected_beyond.min(difference.threshold_ratio);
+        difference.detectable_ratio = detectable(difference, beyond, confidence, tests);
     }
     holm(differences, |difference| &mut difference.p_value);
     holm(differences, |difference| &mut difference.p_beyond);
     for difference in differences {
-        difference.outcome = outcome(difference, threshold, 1.0 - confidence);
+        difference.outcome = outcome(difference, 1.0 - confidence);
     }
 }
 
@@ -272,9 +285,26 @@ fn half_invalid(points: &[&Point]) -> bool {
     2 * points.iter().filter(|point| doubted::is_invalid(point)).count() >= points.len()
 }
 
+/// Whether more than this share of the requests failed, over all points.
+fn fails(points: &[&Point], error_ratio: f64) -> bool {
+    let sum = |count: fn(&Outcomes) -> u64| points.iter().map(|point| count(&point.outcomes) as f64).sum::<f64>();
+    let failed = sum(Outcomes::failed);
+    failed > error_ratio * (failed + sum(|outcomes| outcomes.ok))
+}
+
 /// The logarithm of a figure of a point.
 fn log(point: &Point, figure: &str) -> Option<f64> {
-    point.value(figure).filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
+    let value = match figure {
+        // Errors are often quick.
+        names::THROUGHPUT => good_per_sec(point),
+        // None of many is less than one of them.
+        name if name == GOOD.0 => {
+            let finished = point.outcomes.completed().saturating_add(point.outcomes.errors());
+            (finished > 0).then(|| (1.0 - point.outcomes.failed_ratio()).max(0.5 / finished as f64))
+        }
+        name => point.value(name),
+    };
+    value.filter(|value| value.is_finite() && *value > 0.0).map(f64::ln)
 }
 
 /// Round and logarithms of a figure in A and in B, of the points at one load.
@@ -344,6 +374,7 @@ fn of_logs(
         p_beyond: p_of(beyond),
         detectable_ratio: None,
         test: tested,
+        threshold_ratio: threshold,
         is_invalid,
         outcome: Outcome::Untested,
     })
@@ -418,9 +449,9 @@ fn holm(differences: &mut [Difference], p: impl Fn(&mut Difference) -> &mut Opti
     }
 }
 
-fn outcome(difference: &Difference, threshold: f64, level: f64) -> Outcome {
+fn outcome(difference: &Difference, level: f64) -> Outcome {
     let (Some(p), Some(interval)) = (difference.p_beyond, difference.interval) else { return Outcome::Untested };
-    let (low, high) = bounds(threshold);
+    let (low, high) = bounds(difference.threshold_ratio);
     let found = difference.ratio.ln();
     let is_worse = match difference.better {
         Better::Higher => found < low,

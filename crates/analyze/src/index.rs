@@ -2,6 +2,7 @@
 //! each of these is worse than the one before it, by the test of [`crate::compare`].
 
 use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOLD_RATIO};
+use crate::point::good_per_sec;
 use crate::statistics::median;
 use crate::zones::{self, Findings, Level, Peak, PointFinding, SweepFindings, cpu_us};
 use record::runs::Found;
@@ -301,8 +302,7 @@ impl Row {
         let load = first.load();
         self.sweep = Some(Sweep::Single);
         self.load = Some(load);
-        self.peak =
-            of(&|point| point.value(names::THROUGHPUT)).map(|per_sec| Peak { load, per_sec, low: None, high: None });
+        self.peak = of(&good_per_sec).map(|per_sec| Peak { load, per_sec, low: None, high: None });
         self.response_p99_us = of(&|point| point.value(names::RESPONSE_P99));
         self.cpu_us_per_request = of(&cpu_us);
     }

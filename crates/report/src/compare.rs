@@ -50,6 +50,7 @@ pub fn json(comparison: &Comparison) -> serde_json::Value {
 pub(crate) fn row(difference: &Difference) -> Vec<String> {
     let value = |value: f64| match difference.word {
         "throughput" => format!("{}/s", format_si(value)),
+        "good answers" => format!("{:.1} %", 100.0 * value),
         _ => format_nanos(value * 1e3),
     };
     vec![

@@ -107,7 +107,7 @@ pub fn price(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Price> {
     if figures.is_empty() {
         return None;
     }
-    judge(&mut figures, (confidence_ratio, threshold_ratio), 0.0);
+    judge(&mut figures, confidence_ratio, 0.0);
     let with: Vec<&Point> = common.iter().flat_map(|(_, _, with)| with.iter().copied()).collect();
     Some(Price {
         command: record::text::plain(&command.join(" "), 120),

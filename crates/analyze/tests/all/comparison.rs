@@ -44,6 +44,39 @@ fn a_slower_server_is_a_regression_and_the_same_one_is_not() {
     assert!(words.starts_with("B is worse than A by more than 5 %"), "{words}");
 }
 
+/// Errors that are quicker than answers make every other figure better.
+#[test]
+fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
+    let failing = |seed: u64, share: f64| {
+        let quicker = Server { demand: steady().demand * (1.0 - share), ..steady() };
+        let mut failing = run(&quicker, seed, 5);
+        for point in &mut failing.points {
+            let failed = (point.outcomes.ok as f64 * share) as u64;
+            (point.outcomes.ok, point.outcomes.non_2xx) = (point.outcomes.ok - failed, failed);
+            let (good, n) = (point.value(names::THROUGHPUT).unwrap() * (1.0 - share), point.outcomes.ok);
+            point.figures.set(names::GOODPUT, record::Figure::new(good, "1/s", n, record::Origin::Counted));
+        }
+        failing
+    };
+    let whole = run(&steady(), 1, 5);
+    for share in [0.01, 0.3, 0.6, 1.0] {
+        let found = compare::runs(&whole, &failing(2, share), 0.05).unwrap();
+        assert_eq!(found.conclusion, Conclusion::Regression, "{share}: {found:#?}");
+        assert!(found.regressions().any(|found| found.word == "good answers"), "{share}: {found:#?}");
+        let back = compare::runs(&failing(2, share), &whole, 0.05).unwrap();
+        let of_good = back.differences.iter().filter(|found| found.word == "good answers");
+        assert!(
+            of_good.map(|found| found.outcome).all(|outcome| outcome == Outcome::Improvement),
+            "{share}: {back:#?}"
+        );
+    }
+    // Within the limit, and where both fail, nothing is said of it.
+    for (a, b) in [(0.0, 0.0005), (0.3, 0.4)] {
+        let found = compare::runs(&failing(1, a), &failing(2, b), 0.05).unwrap();
+        assert!(found.differences.iter().all(|found| found.word != "good answers"), "{a} {b}");
+    }
+}
+
 #[test]
 fn chance_is_called_a_regression_about_as_rarely_as_stated() {
     let alarms = (0..60)
