@@ -11,7 +11,7 @@ mod words;
 pub use words::{effect_words, headline, place_words, sentences, slowed_words, value_cell, value_words};
 
 use crate::disturbance::quiet_first;
-use crate::point::{client_is_saturated, cpu_us, softirq_beside_us};
+use crate::point::{client_is_saturated, cpu_us, good_per_sec, softirq_beside_us};
 use crate::statistics::{bootstrap, median};
 use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, SlowPlace, Sweep, names};
 use serde::{Deserialize, Serialize};
@@ -206,7 +206,7 @@ fn of_axis(
         slowed,
         effect,
         unit: axis.unit().into(),
-        throughput_change: change(&groups, named(names::THROUGHPUT), criteria),
+        throughput_change: change(&groups, good_per_sec, criteria),
         cpu_change: change(&groups, cpu_us, criteria),
         p99_change: change(&groups, named(names::RESPONSE_P99), criteria),
         p50_change: change(&groups, named(names::RESPONSE_P50), criteria),

@@ -68,6 +68,24 @@ fn a_change_is_found_through_drift_that_is_larger_than_its_noise() {
 }
 
 #[test]
+fn errors_are_no_throughput() {
+    let (mut points, _) = measured(&axis_plan(Axis::Cold, &[0.0, 1000.0, 2000.0]), 4096, 90);
+    for point in &mut points {
+        let share = if point.axis.unwrap().value > 0.0 { 0.25 } else { 1.0 };
+        let good = point.value(names::THROUGHPUT).unwrap() * share;
+        point.figures.set(names::GOODPUT, Figure::new(good, "1/s", 1000, Origin::Counted));
+    }
+    let found = axis::of_points(&points, &Criteria::default(), 1.0);
+    let all = axis::of_points(
+        &measured(&axis_plan(Axis::Cold, &[0.0, 1000.0, 2000.0]), 4096, 90).0,
+        &Criteria::default(),
+        1.0,
+    );
+    let (good, all) = (found[0].throughput_change.unwrap(), all[0].throughput_change.unwrap());
+    assert!((good.ratio / all.ratio - 0.25).abs() < 0.01, "{good:?} {all:?}");
+}
+
+#[test]
 fn the_largest_number_of_conforming_connections_is_bracketed() {
     let (points, _) = measured(&axis_plan(Axis::Conforming, &[]), 4096, 120);
     let found = axis::of_points(&points, &Criteria::default(), 1.0);
