@@ -50,9 +50,10 @@ pub(super) fn find(
     }
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
     let estimate = median(&of_repeats)?;
-    // What was answered at the rate that held: in a short window that may be less than was offered.
+    // What was answered at the rate that held: in a short window that may be less than was offered, or more, where what had
+    // waited before it was answered, too.
     let held = groups.iter().find(|(load, _)| *load == from);
-    let held_per_sec = held.and_then(|(_, points)| typical(points)).unwrap_or(0.0);
+    let held_per_sec = held.and_then(|(_, points)| typical(points)).unwrap_or(0.0).min(from);
     if estimate < criteria.goodput_ratio * held_per_sec {
         // Overload takes the server's time: most is answered between the rate that held and the one that did not.
         let reason = format!(
@@ -106,6 +107,25 @@ mod tests {
         let criteria = Criteria::default();
         let failure = PointFinding { held: Some(held), ..PointFinding::none(&criteria, 1, String::new()) };
         find(&groups, &failure, Sweep::Rate, &criteria).expect("rates were answered")
+    }
+
+    proptest::proptest! {
+        /// Whatever was answered, also more than was offered.
+        #[test]
+        fn an_estimate_lies_in_its_interval(
+            answered in proptest::collection::vec((1_u32..40, 0.3..1.5_f64), 2..8),
+            held in 1_u32..40,
+        ) {
+            let mut rates: Vec<(f64, f64)> =
+                answered.iter().map(|(rate, share)| (f64::from(*rate) * 1e3, f64::from(*rate) * 1e3 * share)).collect();
+            rates.sort_by(|a, b| a.0.total_cmp(&b.0));
+            rates.dedup_by_key(|(rate, _)| *rate);
+            let capacity = found(&rates, f64::from(held) * 1e3);
+            if let Some(estimate) = capacity.estimate {
+                proptest::prop_assert!(capacity.low.is_none_or(|low| low <= estimate), "{capacity:?}");
+                proptest::prop_assert!(capacity.high.is_none_or(|high| estimate <= high), "{capacity:?}");
+            }
+        }
     }
 
     #[test]
