@@ -40,7 +40,28 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
         None if found.place == Place::Below => closed.levels.get(1).or(closed.levels.first()),
         None => None,
     };
+    if let Some(level) = beyond
+        && causes.iter().any(|cause| cause.certainty == Certainty::Cause && cause.rule == "server-errors")
+        && let Some(said) = errors_came_first(evidence, closed, level)
+    {
+        return Some(said);
+    }
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
+}
+
+/// What is full where most answers are errors says nothing about what the server is short of: its limit is its own.
+fn errors_came_first(evidence: &Evidence<'_>, closed: &SweepFindings, beyond: &Level) -> Option<String> {
+    let held = closed.failure_point.held.filter(|held| beyond.load > *held)?;
+    let last = closed.levels.iter().rfind(|level| level.load <= held)?;
+    let (cpus, thread) = (last.cpus_busy_ratio?.median, last.busiest_thread_cpus.map_or(0.0, |spread| spread.median));
+    let busiest = cpus.max(thread);
+    (busiest < evidence.criteria().saturation_ratio).then(|| {
+        format!(
+            "Errors came before any CPU of the server was saturated: at {}, the last load without them, {} busy.",
+            load_words(last.load, Sweep::Connections),
+            percent(busiest)
+        )
+    })
 }
 
 fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes: &[Cause]) -> String {

@@ -639,6 +639,24 @@ fn errors_are_no_throughput_however_quick_they_are() {
 }
 
 #[test]
+fn what_is_full_with_errors_alone_did_not_saturate_first() {
+    let busy = |held: f64| {
+        move |point: &mut Point| {
+            refuses(16, 0.9)(point);
+            let share = if point.connections > 16 { 0.97 } else { held };
+            set(point, names::SERVER_CPU_BUSY, share, 100);
+            set(point, names::SERVER_BUSIEST_THREAD, share, 100);
+        }
+    };
+    let said = |held: f64| judged(healthy(), fixture::record(), busy(held)).sentences.join(" ");
+    let sheds = said(0.2);
+    assert!(sheds.contains("Errors came before any CPU of the server was saturated: at 16 connections"), "{sheds}");
+    assert!(!sheds.contains("saturated first"), "{sheds}");
+    let is_full = said(0.97);
+    assert!(is_full.contains("saturated first") && !is_full.contains("Errors came before"), "{is_full}");
+}
+
+#[test]
 fn a_server_that_always_takes_longer_than_the_limit_is_told_of_the_option() {
     let slow = Server { path: 150e-3, noise: 0.02, drift: 0.05, ..Server::default() };
     let verdict = judged(slow, fixture::record(), |_| ());
