@@ -65,7 +65,9 @@ pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth
         if point.functions.is_empty() {
             return None;
         }
-        Some(point.functions.iter().filter(|known| known.function == name).map(|known| known.us_per_request).sum())
+        let named = point.functions.iter().filter(|known| known.function == name);
+        // The sum of none would be -0.
+        Some(named.fold(0.0, |sum, known| sum + known.us_per_request))
     };
     let all: BTreeSet<&str> =
         high.iter().flat_map(|point| &point.functions).map(|cost| cost.function.as_str()).collect();

@@ -64,6 +64,19 @@ fn share(words: &str) -> f64 {
     words.trim_end_matches(" %").parse::<f64>().unwrap_or_else(|_| panic!("{words}")) / 100.0
 }
 
+/// Each estimate with its interval, as `about 19.8k/s (18.2k to 20.1k)`.
+fn estimates(said: &str) -> Vec<[f64; 3]> {
+    let whole = |text: &str| {
+        let (estimate, rest) = text.split_once(" (")?;
+        let (low, high) = rest.split_once(')')?.0.split_once(" to ")?;
+        let estimate = estimate.split_whitespace().next()?.trim_end_matches("/s");
+        let is_number = |text: &&str| text.starts_with(|first: char| first.is_ascii_digit());
+        let all = [estimate, low, high].map(|text| Some(text).filter(is_number).map(number));
+        Some([all[0]?, all[1]?, all[2]?])
+    };
+    said.split("about ").skip(1).filter_map(whole).collect()
+}
+
 /// Compares the sentences with the table; returns their number.
 fn check(run: &RunDir, name: &str) -> usize {
     let findings = zones::of_run(run);
@@ -75,7 +88,12 @@ fn check(run: &RunDir, name: &str) -> usize {
         rows.iter().find(|row| row.load == load).unwrap_or_else(|| panic!("{name}: no row for {load} in\n{summary}"))
     };
     let mut compared = 0;
+    assert!(!summary.contains("-0.0"), "{name}:\n{summary}");
     for said in verdict.sentences.iter().chain([&verdict.headline]) {
+        assert!(!said.contains("-0.0"), "{name}: {said}");
+        for [estimate, low, high] in estimates(said) {
+            assert!((low..=high).contains(&estimate), "{name}: {said}");
+        }
         if let (Some(peak), Some(load)) = (between(said, "peaked at ", "/s"), between(said, "/s with ", " connection"))
         {
             assert_eq!(at(load).rate, peak, "{name}: {said}\n{summary}");
