@@ -3,6 +3,7 @@
 mod cause;
 mod command;
 mod doubts;
+mod facts;
 pub(crate) mod evidence;
 pub(crate) mod growth;
 mod judge;
@@ -266,7 +267,8 @@ fn closed_sentences(
     said: &mut Vec<String>,
 ) {
     let unit = Sweep::Connections;
-    said.extend(cause::saturated_first(&evidence::Evidence { run, findings }, closed, causes));
+    let evidence = evidence::Evidence { run, findings };
+    said.extend(cause::saturated_first(&evidence, closed, causes));
     if let Some(peak) = &closed.peak
         && let Some(last) = closed.levels.last()
         && let Some(end) = last.throughput_per_sec
@@ -287,6 +289,8 @@ fn closed_sentences(
     }
     cost_sentence(closed, &findings.criteria, said);
     said.extend(layer_sentence(run, closed, &findings.criteria));
+    said.extend(facts::short_connections(&evidence, closed));
+    said.extend(facts::slow_requests(&evidence, closed));
     failure_sentence(closed, findings.criteria.p99_limit_ns, said);
 }
 

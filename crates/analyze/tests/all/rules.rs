@@ -657,6 +657,45 @@ fn what_is_full_with_errors_alone_did_not_saturate_first() {
 }
 
 #[test]
+fn slow_requests_of_an_idle_server_are_told_and_those_of_a_busy_one_or_of_the_client_are_not() {
+    let said = |busy: f64, reap_us: f64, p99_us: fn(u64) -> f64| {
+        let change = move |point: &mut Point| {
+            for name in [names::SERVER_CPU_BUSY, names::SERVER_BUSIEST_THREAD] {
+                set(point, name, if point.connections > 8 { 0.97 } else { busy }, 100);
+            }
+            set(point, names::RESPONSE_P99, p99_us(point.connections), point.outcomes.ok);
+            set(point, names::REAP_P99, reap_us, 1000);
+        };
+        let verdict = judged(healthy(), fixture::record(), change);
+        verdict.sentences.into_iter().find(|said| said.starts_with("Some requests are slow"))
+    };
+    let told = said(0.2, 0.0, |_| 80e3).expect("it is told");
+    assert!(told.contains("from 1 connection to 4 connections p99 was 80.0 ms"), "{told}");
+    assert!(said(0.8, 0.0, |_| 80e3).is_none(), "a busy CPU makes requests wait");
+    assert!(said(0.2, 79e3, |_| 80e3).is_none(), "they waited in the client");
+    assert!(said(0.2, 0.0, |_| 2e3).is_none(), "2 ms");
+    assert!(said(0.2, 0.0, |load| 15e3 * load as f64).is_none(), "it grows with load");
+}
+
+#[test]
+fn a_server_that_closes_connections_early_is_told_with_their_requests() {
+    let said = |each: u64, broken: u64| {
+        let change = move |point: &mut Point| {
+            point.outcomes.connections_used = point.connections;
+            point.outcomes.connects = point.connections + point.outcomes.ok / each;
+            point.outcomes.closed_early = point.outcomes.ok * broken / 100;
+        };
+        let verdict = judged(healthy(), fixture::record(), change);
+        verdict.sentences.into_iter().find(|said| said.starts_with("The server closes each connection"))
+    };
+    let told = said(5, 0).expect("it is told");
+    assert!(told.contains("after about 5 requests ("), "{told}");
+    assert!(said(1, 0).is_some_and(|told| told.contains("after about 1 request (")));
+    assert!(said(100, 0).is_none(), "100 requests");
+    assert!(said(5, 5).is_none(), "they broke");
+}
+
+#[test]
 fn a_server_that_always_takes_longer_than_the_limit_is_told_of_the_option() {
     let slow = Server { path: 150e-3, noise: 0.02, drift: 0.05, ..Server::default() };
     let verdict = judged(slow, fixture::record(), |_| ());
