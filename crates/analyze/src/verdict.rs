@@ -3,8 +3,8 @@
 mod cause;
 mod command;
 mod doubts;
-mod facts;
 pub(crate) mod evidence;
+mod facts;
 pub(crate) mod growth;
 mod judge;
 pub(crate) mod layout;

@@ -99,11 +99,11 @@ static bool has_come(int fd) {
 }
 
 /* On a busy CPU the loopback may be late: what a client did is there when this has come true. */
-#define AWAIT(condition)                                          \
-    do {                                                          \
+#define AWAIT(condition)                                           \
+    do {                                                           \
         for (int tries = 0; !(condition) && tries < 5000; tries++) \
-            usleep(1000);                                         \
-        CHECK(condition);                                         \
+            usleep(1000);                                          \
+        CHECK(condition);                                          \
     } while (0)
 
 static void say(int fd, const char *text) {
