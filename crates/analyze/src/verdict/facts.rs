@@ -47,7 +47,9 @@ pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings)
     }
     let (first, last) = (levels.first()?, levels.last()?);
     Some(format!(
-        "The server closes each connection after about {each:.0} request{} ({} connections were opened again from {} to {}), so a part of every          request's cost here is to open one. To try: more requests for each (nginx `keepalive_requests`, Apache `MaxKeepAliveRequests`, or          keep-alive at all).",
+        "The server closes each connection after about {each:.0} request{} ({} connections were opened again from {} to {}), so a part of every \
+         request's cost here is to open one. To try: more requests for each (nginx `keepalive_requests`, Apache `MaxKeepAliveRequests`, or \
+         keep-alive at all).",
         if each < 1.5 { "" } else { "s" },
         grouped(reopened),
         load_words(first.load, Sweep::Connections),

@@ -682,7 +682,8 @@ fn a_server_that_closes_connections_early_is_told_with_their_requests() {
     let said = |each: u64, broken: u64| {
         let change = move |point: &mut Point| {
             point.outcomes.connections_used = point.connections;
-            point.outcomes.connects = point.connections + point.outcomes.ok / each;
+            let in_warmup = point.outcomes.ok * point.warmup_ns / point.duration_ns;
+            point.outcomes.connects = point.connections + (point.outcomes.ok + in_warmup) / each;
             point.outcomes.closed_early = point.outcomes.ok * broken / 100;
         };
         let verdict = judged(healthy(), fixture::record(), change);
