@@ -15,7 +15,8 @@ const IDLE_RATIO: f64 = 0.5;
 /// The lowest loads that are looked at; how busy the machine was differs between them, and how long its own wait takes does not.
 const LOADS: usize = 3;
 const MOST_APART: f64 = 2.0;
-/// Requests at a load: the slowest of 100 are then five.
+/// Requests at a load, of which one in a hundred is at least one, and at all of them.
+const LEAST_AT_A_LOAD: u64 = 100;
 const LEAST_REQUESTS: u64 = 500;
 
 /// A connection with fewer requests than this is a part of their cost.
@@ -77,7 +78,7 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
     let is_slow = |level: &&Level| {
         let (Some(p50), Some(p99)) = (level.response_p50_us, level.response_p99_us) else { return false };
         let own = p99.median - level.reap_p99_us.map_or(0.0, |spread| spread.median);
-        own >= LEAST_US && own >= TIMES * p50.median && requests(level) >= LEAST_REQUESTS
+        own >= LEAST_US && own >= TIMES * p50.median && requests(level) >= LEAST_AT_A_LOAD
     };
     if !idle.iter().all(is_slow) {
         return None;
@@ -85,11 +86,11 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
     let medians = |of: fn(&Level) -> Option<f64>| range(&idle.iter().filter_map(|level| of(level)).collect::<Vec<_>>());
     let (least, most) = medians(|level| Some(level.response_p99_us?.median))?;
     let (_, typical) = medians(|level| Some(level.response_p50_us?.median))?;
-    if most > MOST_APART * least {
+    let n = idle.iter().fold(0_u64, |sum, level| sum.saturating_add(requests(level)));
+    if most > MOST_APART * least || n < LEAST_REQUESTS {
         return None;
     }
     let busiest = idle.iter().filter_map(|level| busy(level)).fold(0.0, f64::max);
-    let n = idle.iter().fold(0_u64, |sum, level| sum.saturating_add(requests(level)));
     Some(format!(
         "Some requests are slow though the server is idle: from {} to {} p99 was {} to {} beside a median of {} at most (n = {}), with at most {} of a \
          CPU busy. They wait for something else than a CPU (a timer, a disk, a pause), or are requests of another kind. To find out: `strace -f -T \
