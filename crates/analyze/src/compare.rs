@@ -207,7 +207,8 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
 
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
     let (of_a, of_b) = (levels(a), levels(b));
-    let confidence = a.record.scenario.sweep().map_or(0.95, |sweep| sweep.criteria.confidence_ratio);
+    let criteria = a.record.scenario.sweep().map_or_else(Criteria::default, |sweep| sweep.criteria);
+    let (confidence, error_ratio) = (criteria.confidence_ratio, criteria.error_ratio);
     // A loss of more than everything is impossible.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
     let mut differences: Vec<Difference> = Vec::new();
@@ -221,7 +222,6 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
         differences.extend(FIGURES.iter().filter_map(|figure| {
             difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold_ratio))
         }));
-        let error_ratio = a.record.scenario.sweep().map_or_else(Criteria::default, |sweep| sweep.criteria).error_ratio;
         if fails(points, error_ratio) != fails(others, error_ratio) {
             let strict = (confidence, threshold_ratio.min(error_ratio));
             differences.extend(difference((key.0, Some(key.1)), &GOOD, (points, others), is_paired, strict));
@@ -287,9 +287,9 @@ fn half_invalid(points: &[&Point]) -> bool {
 
 /// Whether more than this share of the requests failed, over all points.
 fn fails(points: &[&Point], error_ratio: f64) -> bool {
-    let sum = |count: fn(&Outcomes) -> u64| points.iter().map(|point| count(&point.outcomes) as f64).sum::<f64>();
-    let failed = sum(Outcomes::failed);
-    failed > error_ratio * (failed + sum(|outcomes| outcomes.ok))
+    let mut all = Outcomes::default();
+    points.iter().for_each(|point| all.add(&point.outcomes));
+    all.failed_ratio() > error_ratio
 }
 
 /// The logarithm of a figure of a point.

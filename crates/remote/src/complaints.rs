@@ -17,7 +17,7 @@ const MOST_WAITING: usize = 1000;
 /// The last lines of a worker that ended are waited for this long: its children may hold the pipe.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What the thread that shows lines is told.
+/// A message to the thread that shows lines.
 #[derive(Debug)]
 pub enum Said {
     Line(String),

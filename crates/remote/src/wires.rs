@@ -177,10 +177,7 @@ impl Out {
     /// dropped, and the silence that follows is noticed.
     pub fn send(&self, text: String) -> bool {
         self.with(|queue| {
-            if queue.is_closing {
-                return false;
-            }
-            if queue.waiting.len() < MOST_WAITING {
+            if !queue.is_closing && queue.waiting.len() < MOST_WAITING {
                 queue.waiting.push_back(text);
             }
             queue.is_slow || queue.write()
@@ -429,6 +426,7 @@ mod tests {
         assert_eq!(line(&events), (1, b"answer".to_vec()));
         // Its input ends where all was written.
         to_slow.close();
+        to_slow.send("too late\n".into());
         let mut its_stdin = its_stdin.1;
         let mut all = String::new();
         its_stdin.read_to_string(&mut all).unwrap();

@@ -49,12 +49,18 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
 }
 
+/// The share of a CPU that the server's CPUs together or its busiest thread used, whichever was more; `None` where its CPUs were not
+/// measured.
+pub(super) fn busiest(level: &Level) -> Option<f64> {
+    let thread = level.busiest_thread_cpus.map_or(0.0, |spread| spread.median);
+    level.cpus_busy_ratio.map(|spread| spread.median.max(thread))
+}
+
 /// What is full where most answers are errors says nothing about what the server is short of: its limit is its own.
 fn errors_came_first(evidence: &Evidence<'_>, closed: &SweepFindings, beyond: &Level) -> Option<String> {
     let held = closed.failure_point.held.filter(|held| beyond.load > *held)?;
     let last = closed.levels.iter().rfind(|level| level.load <= held)?;
-    let (cpus, thread) = (last.cpus_busy_ratio?.median, last.busiest_thread_cpus.map_or(0.0, |spread| spread.median));
-    let busiest = cpus.max(thread);
+    let busiest = busiest(last)?;
     (busiest < evidence.criteria().saturation_ratio).then(|| {
         format!(
             "Errors came before any CPU of the server was saturated: at {}, the last load without them, {} busy.",

@@ -1,5 +1,6 @@
 //! What is said without a cause: requests that are slow though no CPU is busy, and connections that serve few requests.
 
+use super::cause::busiest;
 use super::command::server_pid;
 use super::evidence::Evidence;
 use crate::statistics::range;
@@ -60,10 +61,6 @@ pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings)
 
 /// How slow requests are though no CPU is busy; `None` where they are not, or where it is not certain.
 pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> Option<String> {
-    let busy = |level: &Level| {
-        let thread = level.busiest_thread_cpus.map_or(0.0, |spread| spread.median);
-        level.cpus_busy_ratio.map(|spread| spread.median.max(thread))
-    };
     let requests = |level: &Level| {
         let points = evidence.quiet_at(Sweep::Connections, level.load);
         points.iter().fold(0_u64, |sum, point| sum.saturating_add(point.outcomes.completed()))
@@ -72,7 +69,7 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
         .levels
         .iter()
         .take(LOADS)
-        .take_while(|level| !level.client_limited && busy(level).is_some_and(|busy| busy < IDLE_RATIO))
+        .take_while(|level| !level.client_limited && busiest(level).is_some_and(|share| share < IDLE_RATIO))
         .collect();
     let [first, .., last] = idle.as_slice() else { return None };
     let is_slow = |level: &&Level| {
@@ -90,7 +87,7 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
     if most > MOST_APART * least || n < LEAST_REQUESTS {
         return None;
     }
-    let busiest = idle.iter().filter_map(|level| busy(level)).fold(0.0, f64::max);
+    let most_busy = idle.iter().filter_map(|level| busiest(level)).fold(0.0, f64::max);
     Some(format!(
         "Some requests are slow though the server is idle: from {} to {} p99 was {} to {} beside a median of {} at most (n = {}), with at most {} of a \
          CPU busy. They wait for something else than a CPU (a timer, a disk, a pause), or are requests of another kind. To find out: `strace -f -T \
@@ -101,7 +98,7 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
         format_nanos(most * 1e3),
         format_nanos(typical * 1e3),
         grouped(n as f64),
-        percent(busiest),
+        percent(most_busy),
         server_pid(evidence.run)
     ))
 }

@@ -669,7 +669,7 @@ fn slow_requests_of_an_idle_server_are_told_and_those_of_a_busy_one_or_of_the_cl
         let verdict = judged(healthy(), fixture::record(), change);
         verdict.sentences.into_iter().find(|said| said.starts_with("Some requests are slow"))
     };
-    let told = said(0.2, 0.0, |_| 80e3).expect("it is told");
+    let told = said(0.2, 0.0, |_| 80e3).expect("a sentence");
     assert!(told.contains("from 1 connection to 4 connections p99 was 80.0 ms"), "{told}");
     assert!(said(0.8, 0.0, |_| 80e3).is_none(), "a busy CPU makes requests wait");
     assert!(said(0.2, 79e3, |_| 80e3).is_none(), "they waited in the client");
@@ -689,7 +689,7 @@ fn a_server_that_closes_connections_early_is_told_with_their_requests() {
         let verdict = judged(healthy(), fixture::record(), change);
         verdict.sentences.into_iter().find(|said| said.starts_with("The server closes each connection"))
     };
-    let told = said(5, 0).expect("it is told");
+    let told = said(5, 0).expect("a sentence");
     assert!(told.contains("after about 5 requests ("), "{told}");
     assert!(said(1, 0).is_some_and(|told| told.contains("after about 1 request (")));
     assert!(said(100, 0).is_none(), "100 requests");
