@@ -12,6 +12,10 @@ import statistics
 import sys
 from collections import defaultdict
 
+sys.dont_write_bytecode = True
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import chart  # noqa: E402
+
 VARIANTS = ["stock", "scaled", "floor", "epoll"]
 COLOUR = {"stock": "#b5443c", "scaled": "#2c6fa6", "epoll": "#6b7f3a"}
 
@@ -86,57 +90,17 @@ def lost(data):
     print(f"\nCalls through the library whose reports were kept: {calls:,}; hints lost: {total}.")
 
 
-def chart(path, title, x_label, y_label, curves, y_log=False):
-    import math
-    width, height, left, top, right, bottom = 640, 400, 70, 40, 150, 50
-    points = [p for _, _, _, c in curves for p in c]
-    if not points:
-        return
-    x_max = max(x for x, *_ in points) * 1.05 or 1
-    y_values = [y for _, y, *_ in points]
-    y_max = max(y_values) * 1.1
-    y_min = min(y_values) / 1.5 if y_log else 0
-
-    def sx(x):
-        return left + (width - left - right) * x / x_max
-
-    def sy(y):
-        part = math.log(y / y_min) / math.log(y_max / y_min) if y_log else y / y_max
-        return height - bottom - (height - top - bottom) * part
-
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-           f'<rect width="{width}" height="{height}" fill="white"/>',
-           f'<text x="{left}" y="22" font-size="14">{title}</text>']
-    ticks = [10 ** e * m for e in range(-3, 9) for m in (1, 2, 5) if y_min <= 10 ** e * m <= y_max] if y_log else \
-        [y_max * i / 5 for i in range(6)]
-    for t in ticks:
-        out.append(f'<line x1="{left}" x2="{width - right}" y1="{sy(t):.1f}" y2="{sy(t):.1f}" stroke="#ddd"/>'
-                   f'<text x="{left - 6}" y="{sy(t) + 4:.1f}" text-anchor="end">{t:,.4g}</text>')
-    for i in range(6):
-        x = x_max * i / 5
-        out.append(f'<text x="{sx(x):.1f}" y="{height - bottom + 18}" text-anchor="middle">{x:,.0f}</text>')
-    out.append(f'<text x="{(left + width - right) / 2}" y="{height - 10}" text-anchor="middle">{x_label}</text>'
-               f'<text x="16" y="{(top + height - bottom) / 2}" text-anchor="middle" '
-               f'transform="rotate(-90 16 {(top + height - bottom) / 2})">{y_label}</text>')
-    for i, (name, colour, dash, curve) in enumerate(curves):
-        line = " ".join(f"{sx(x):.1f},{sy(y):.1f}" for x, y, *_ in curve)
-        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
-        for x, y, low, high in curve:
-            out.append(f'<line x1="{sx(x):.1f}" x2="{sx(x):.1f}" y1="{sy(low):.1f}" y2="{sy(high):.1f}" stroke="{colour}"/>'
-                       f'<circle cx="{sx(x):.1f}" cy="{sy(y):.1f}" r="3" fill="{colour}"/>')
-        y = top + 12 + i * 20
-        out.append(f'<line x1="{width - right + 10}" x2="{width - right + 34}" y1="{y}" y2="{y}" stroke="{colour}" '
-                   f'stroke-width="2" stroke-dasharray="{dash}"/><text x="{width - right + 40}" y="{y + 4}">{name}</text>')
-    out.append("</svg>\n")
-    with open(path, "w") as f:
-        f.write("\n".join(out))
-
-
 def collected(data, x, y):
     values = defaultdict(list)
     for r in data:
         values[x(r)].append(y(r))
     return [(k, statistics.median(v), min(v), max(v)) for k, v in sorted(values.items())]
+
+
+def draw(path, title, x_label, y_label, curves, y_log=False):
+    if any(curve for _, _, _, curve in curves):
+        with open(path, "w") as f:
+            f.write(chart.svg([chart.chart(title, x_label, y_label, curves, y_log=y_log)]))
 
 
 def figures(data, folder):
@@ -158,16 +122,16 @@ def figures(data, folder):
                     break
             colour = "#888" if cold == 0 else COLOUR[variant]
             curves.append((f"{variant}, {cold} cold", colour, "4 3" if cold == 0 else "", line))
-        chart(os.path.join(folder, f"scale-figure-{number}.svg"),
-              f"After Figure {number}: response time of {server}, 1259-byte answers", "requests/s", "mean response time, ms (log)",
-              curves, y_log=True)
+        draw(os.path.join(folder, f"scale-figure-{number}.svg"),
+             f"After Figure {number}: response time of {server}, 1259-byte answers", "requests/s", "mean response time, ms (log)",
+             curves, y_log=True)
     for name, title, y_label, column in (("scale-figure-9", "After Figure 9: throughput of HAProxy at saturation", "requests/s", "rps"),
                                          ("scale-figure-9-cpu", "The same runs: server CPU per request", "us CPU per request", "cpu_us")):
         curves = []
         for variant in COLOUR:
             mine = [r for r in data if r["section"] == "figure-9" and r["variant"] == variant]
             curves.append((variant, COLOUR[variant], "", collected(mine, lambda r: int(r["cold"]), lambda r: r[column])))
-        chart(os.path.join(folder, name + ".svg"), title, "cold connections", y_label, curves)
+        draw(os.path.join(folder, name + ".svg"), title, "cold connections", y_label, curves)
 
 
 def main():

@@ -1,0 +1,57 @@
+"""Line charts as SVG, side by side in one file."""
+
+import math
+
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 400, 70, 40, 150, 50
+
+
+def chart(title, x_label, y_label, curves, x_log=False, y_log=False):
+    """The elements of one chart. `curves`: name, colour, dashes, and points of x, y, low, high. On a logarithmic x axis each x that occurs
+    has its number."""
+    points = [p for _, _, _, curve in curves for p in curve]
+    x_max = max(x for x, *_ in points) * (1 if x_log else 1.05) or 1
+    x_min = min(x for x, *_ in points) if x_log else 0
+    y_values = [y for _, y, *_ in points]
+    y_max = max(y_values) * 1.1 or 1
+    y_min = min(y_values) / 1.5 if y_log else 0
+
+    def sx(x):
+        part = math.log(x / x_min) / math.log(x_max / x_min) if x_log else x / x_max
+        return LEFT + (WIDTH - LEFT - RIGHT) * part
+
+    def sy(y):
+        part = math.log(y / y_min) / math.log(y_max / y_min) if y_log else y / y_max
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part
+
+    out = [f'<text x="{LEFT}" y="22" font-size="14">{title}</text>']
+    ticks = [10 ** e * m for e in range(-3, 9) for m in (1, 2, 5) if y_min <= 10 ** e * m <= y_max] if y_log else \
+        [y_max * i / 5 for i in range(6)]
+    for t in ticks:
+        out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{sy(t):.1f}" y2="{sy(t):.1f}" stroke="#ddd"/>'
+                   f'<text x="{LEFT - 6}" y="{sy(t) + 4:.1f}" text-anchor="end">{t:,.4g}</text>')
+    for x in sorted({x for x, *_ in points}) if x_log else [x_max * i / 5 for i in range(6)]:
+        out.append(f'<text x="{sx(x):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x:,.0f}</text>')
+    out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 10}" text-anchor="middle">{x_label}</text>'
+               f'<text x="16" y="{(TOP + HEIGHT - BOTTOM) / 2}" text-anchor="middle" '
+               f'transform="rotate(-90 16 {(TOP + HEIGHT - BOTTOM) / 2})">{y_label}</text>')
+    for i, (name, colour, dash, curve) in enumerate(curves):
+        line = " ".join(f"{sx(x):.1f},{sy(y):.1f}" for x, y, *_ in curve)
+        out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
+        for x, y, low, high in curve:
+            out.append(f'<line x1="{sx(x):.1f}" x2="{sx(x):.1f}" y1="{sy(low):.1f}" y2="{sy(high):.1f}" stroke="{colour}"/>'
+                       f'<circle cx="{sx(x):.1f}" cy="{sy(y):.1f}" r="3" fill="{colour}"/>')
+        y = TOP + 12 + i * 20
+        out.append(f'<line x1="{WIDTH - RIGHT + 10}" x2="{WIDTH - RIGHT + 34}" y1="{y}" y2="{y}" stroke="{colour}" '
+                   f'stroke-width="2" stroke-dasharray="{dash}"/><text x="{WIDTH - RIGHT + 40}" y="{y + 4}">{name}</text>')
+    return "\n".join(out)
+
+
+def svg(charts, columns=1):
+    """A file of charts, `columns` in a row."""
+    width, height = WIDTH * min(columns, len(charts)), HEIGHT * math.ceil(len(charts) / columns)
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+           f'<rect width="{width}" height="{height}" fill="white"/>']
+    for i, one in enumerate(charts):
+        x, y = i % columns * WIDTH, i // columns * HEIGHT
+        out.append(f'<g transform="translate({x} {y})">\n{one}\n</g>' if x or y else one)
+    return "\n".join([*out, "</svg>\n"])
