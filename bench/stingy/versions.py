@@ -58,6 +58,12 @@ VERSIONS = {
         "both": ("stingy", {}, None, "slab and cold connections"),
         "prefetch": ("stingy", {"STINGY_COLD": "0"}, None, "slab, connections stay as they are, the structure of the next ready one is fetched ahead"),
     },
+    "engine": {
+        "stock": ("tux-stingy", {}, None, "tux on stingy/loop.h, which is on epoll"),
+        "control": ("tux-stingy", {}, None, "the same once more"),
+        "poll": ("tux-stingy", {"URING": "poll"}, "uring.so", "the same on io_uring: multishot accept and poll (uring.c)"),
+        "receive": ("tux-stingy", {"URING": "receive"}, "uring.so", "the same on io_uring: multishot accept and receive, provided buffers"),
+    },
 }
 
 # Causes of a gain: (name, the two versions, their difference).
@@ -72,6 +78,7 @@ SOURCES = {
                  ("cold connections", "room", "stock", "admission to structures: one is used again and again"),
                  ("allocator after that", "both", "room", "slab in place of malloc, with cold connections"),
                  ("prefetch", "prefetch", "slab", "in place of cold connections")],
+    "engine": [("bytes with the completion", "receive", "poll", "in place of a recv")],
 }
 
 
@@ -82,13 +89,13 @@ def admitted():
 
 def build(server):
     """The server's versions, the clients, the preload libraries."""
-    if server == "tux":
+    if server in ("tux", "engine"):
         subprocess.run(["make", "-s", "-C", os.path.dirname(TUX)], check=True, stdout=subprocess.DEVNULL)
     elif not os.path.exists(os.path.join(LIGHTTPD, "stingy", "src", "lighttpd")):
         subprocess.run(["make", "-s", "-C", os.path.dirname(LIGHTTPD), "servers"], check=True)
     for program in ("client", "ramp", "line"):
         harness.compiled(os.path.join(HERE, program + ".c"), os.path.join(HERE, program), "-pthread")
-    for library in ("nullnet", "slowclock", "edge"):
+    for library in ("nullnet", "slowclock", "edge", "uring"):
         harness.compiled(os.path.join(HERE, library + ".c"), os.path.join(HERE, library + ".so"))
 
 
@@ -148,7 +155,7 @@ class Server:
         self.port = 8080 if os.geteuid() == 0 else harness.free_port()
         self.scratch = tempfile.TemporaryDirectory()
         program, environment, own_preload, _ = VERSIONS[kind][version]
-        words = self.tux(program, documents) if kind == "tux" else self.lighttpd(program, documents)
+        words = self.tux(program, documents) if kind in ("tux", "engine") else self.lighttpd(program, documents)
         environment = dict(os.environ, **environment, **(extra or {}))
         if kind == "tux" and version == "room":
             environment["STINGY_ADMIT"] = admitted()
