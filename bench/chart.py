@@ -2,18 +2,25 @@
 
 import math
 
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 400, 70, 40, 150, 50
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 400, 80, 40, 150, 50
+
+
+def steps(reach):
+    """0, and multiples of 1, 2 or 5 times a power of ten up to the first that is not below `reach`: five to ten numbers."""
+    power = 10 ** math.floor(math.log10(reach / 4))
+    step = power * max(factor for factor in (1, 2, 5) if factor * power <= reach / 4)
+    return [i * step for i in range(math.ceil(reach / step - 1e-9) + 1)]
 
 
 def chart(title, x_label, y_label, curves, x_log=False, y_log=False):
     """The elements of one chart. `curves`: name, colour, dashes, and points of x, y, low, high. On a logarithmic x axis each x that occurs
     has its number."""
     points = [p for _, _, _, curve in curves for p in curve]
-    x_max = max(x for x, *_ in points) * (1 if x_log else 1.05) or 1
-    x_min = min(x for x, *_ in points) if x_log else 0
-    y_values = [y for _, y, *_ in points]
-    y_max = max(y_values) * 1.1 or 1
+    x_numbers = sorted({x for x, *_ in points}) if x_log else steps(max(x for x, *_ in points) or 1)
+    x_min, x_max = x_numbers[0], x_numbers[-1]
+    y_values = [y for _, *values in points for y in values]
     y_min = min(y_values) / 1.5 if y_log else 0
+    y_max = max(y_values) * 1.1 if y_log else steps(max(y_values) or 1)[-1]
 
     def sx(x):
         part = math.log(x / x_min) / math.log(x_max / x_min) if x_log else x / x_max
@@ -24,12 +31,11 @@ def chart(title, x_label, y_label, curves, x_log=False, y_log=False):
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part
 
     out = [f'<text x="{LEFT}" y="22" font-size="14">{title}</text>']
-    ticks = [10 ** e * m for e in range(-3, 9) for m in (1, 2, 5) if y_min <= 10 ** e * m <= y_max] if y_log else \
-        [y_max * i / 5 for i in range(6)]
+    ticks = [10 ** e * m for e in range(-3, 9) for m in (1, 2, 5) if y_min <= 10 ** e * m <= y_max] if y_log else steps(y_max)
     for t in ticks:
         out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{sy(t):.1f}" y2="{sy(t):.1f}" stroke="#ddd"/>'
-                   f'<text x="{LEFT - 6}" y="{sy(t) + 4:.1f}" text-anchor="end">{t:,.4g}</text>')
-    for x in sorted({x for x, *_ in points}) if x_log else [x_max * i / 5 for i in range(6)]:
+                   f'<text x="{LEFT - 6}" y="{sy(t) + 4:.1f}" text-anchor="end">{t:,.10g}</text>')
+    for x in x_numbers:
         out.append(f'<text x="{sx(x):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x:,.0f}</text>')
     out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 10}" text-anchor="middle">{x_label}</text>'
                f'<text x="16" y="{(TOP + HEIGHT - BOTTOM) / 2}" text-anchor="middle" '

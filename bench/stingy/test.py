@@ -131,7 +131,7 @@ def a_ramp_that_ran_out_of_time_tells_no_load():
 def a_drawing_has_the_median_of_stock_and_control_together():
     rows = [{"version": version, "connections": 10, "us": us} for version, us in (("stock", 8.0), ("control", 9.0), ("stock", 10.0), ("both", 7.0))]
     found = list(draw.curves(rows, lambda row: row["us"]))
-    assert [(version, points) for version, _, _, points in found] == [("stock", [(10, 9.0, 8.0, 10.0)]), ("both", [(10, 7.0, 7.0, 7.0)])], found
+    assert [(version, points) for version, _, _, points in found] == [("stock", [(10, 9.0, 8.5, 9.5)]), ("both", [(10, 7.0, 7.0, 7.0)])], found
 
 
 if __name__ == "__main__":
