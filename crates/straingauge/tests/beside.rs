@@ -164,6 +164,12 @@ fn a_server_that_runs_already_has_a_price_too_and_a_command_that_sleeps_uses_not
     assert_eq!(std::fs::read(log).expect("its output is kept").len(), 0);
 }
 
+/// A command that ends while a load is measured: after the first one beside it.
+fn soon_enough(dir: &Path) -> String {
+    let first = dir.join("run/with/points/000/point.json");
+    format!("sh -c 'until [ -e {} ]; do sleep 0.02; done; echo it has had enough; exit 7'", first.display())
+}
+
 #[test]
 fn beside_a_server_on_another_machine_the_command_runs_there() {
     needs_server!(Kind::Nginx);
@@ -181,11 +187,13 @@ fn beside_a_server_on_another_machine_the_command_runs_there() {
     what_the_agent_knew(&out);
     assert_eq!(processes_of(dir.path()), Vec::<i32>::new(), "nothing is left");
     for (beside, wanted) in [
-        ("no-such-program-anywhere", "was not found"),
-        ("sh -c 'sleep 0.5; echo it has had enough; exit 7'", "exited with code 7, saying: it has had enough at "),
-    ] {
+        (|_: &Path| "no-such-program-anywhere".into(), "was not found"),
+        (soon_enough, "exited with code 7, saying: it has had enough at "),
+    ] as [(fn(&Path) -> String, &str); 2]
+    {
         let dir = open_dir();
-        run(&mut find_elsewhere(dir.path(), beside)).exits_with(1).complains_of(&["--beside", wanted]);
+        let beside = beside(dir.path());
+        run(&mut find_elsewhere(dir.path(), &beside)).exits_with(1).complains_of(&["--beside", wanted]);
         assert_eq!(loads(&dir.path().join("run")).len(), 2, "the first turn of the server alone");
     }
 }
@@ -194,12 +202,14 @@ fn beside_a_server_on_another_machine_the_command_runs_there() {
 fn a_command_that_does_not_start_or_ends_by_itself_is_a_sentence_and_the_points_are_kept() {
     needs_server!(Kind::Nginx);
     for (beside, wanted) in [
-        ("no-such-program-anywhere", "was not found"),
-        ("sh -c 'echo it cannot attach >&2; exit 3'", "exited with code 3, saying: it cannot attach"),
-        ("sh -c 'sleep 0.5; echo it has had enough; exit 7'", "exited with code 7, saying: it has had enough at "),
-    ] {
+        (|_: &Path| "no-such-program-anywhere".into(), "was not found"),
+        (|_: &Path| "sh -c 'echo it cannot attach >&2; exit 3'".into(), "exited with code 3, saying: it cannot attach"),
+        (soon_enough, "exited with code 7, saying: it has had enough at "),
+    ] as [(fn(&Path) -> String, &str); 3]
+    {
         let dir = open_dir();
-        let said = run(&mut find(dir.path(), beside, "auto")).exits_with(1).complains_of(&["--beside", wanted]);
+        let said =
+            run(&mut find(dir.path(), &beside(dir.path()), "auto")).exits_with(1).complains_of(&["--beside", wanted]);
         let out = dir.path().join("run");
         assert!(said.err.contains("are kept in"), "{}", said.err);
         assert_eq!(loads(&out).len(), 2, "the first turn of the server alone");

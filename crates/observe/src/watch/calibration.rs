@@ -16,9 +16,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 pub const CACHE_FACTOR: f64 = 2.0;
 /// A piece is short, so that most pieces are undisturbed by other work. The lower quintile of each round's pieces is
 /// taken, and the median of the rounds' differences.
-const EXCHANGES: u32 = 20;
-const PIECES: usize = 15;
-const ROUNDS: u32 = 11;
+const EXCHANGES: u32 = 10;
+const PIECES: usize = 12;
+const ROUNDS: u32 = 9;
 /// Rounds may be up to this many times as many, where other work hides what an event costs and the difference would be
 /// 0.
 const MORE_ROUNDS: u32 = 6;
@@ -36,11 +36,11 @@ pub struct EventCosts {
     pub away_ns: f64,
 }
 
-/// Measures them. Takes about 100 ms, a few times that on a busy machine.
+/// Measures them. Takes about 50 ms, a few times that on a busy machine.
 pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
     let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);
-    let mut programs = Programs::load(hooks, &PortOptions::smallest(own.port))?;
+    let mut programs = Programs::load(hooks, &PortOptions { events_alone: true, ..PortOptions::smallest(own.port) })?;
     let (mut counting, mut timing) = (Vec::new(), Vec::new());
     let (mut away, mut away_in_window) = (Vec::new(), Vec::new());
     own.exchanges().map_err(io)?;

@@ -29,6 +29,8 @@ pub struct PortOptions {
     pub slots: u32,
     /// Whether functions of the server may be probed.
     pub has_boundaries: bool,
+    /// Only the programs of an event, for measuring what one costs: connections and system calls are not seen.
+    pub events_alone: bool,
     /// The greatest number of clients with sockets in TIME_WAIT that are known individually.
     pub waiting_clients: u32,
 }
@@ -42,6 +44,7 @@ impl PortOptions {
             class_below_bytes: [u64::MAX; SIZE_CLASSES - 1],
             slots: 16,
             has_boundaries: false,
+            events_alone: false,
             waiting_clients: 16,
         }
     }
@@ -96,14 +99,16 @@ impl Programs {
             reserved: 0,
         };
         let rows = (cpus + 1) * SIZE_CLASSES;
-        let used: Vec<&str> = hooks
-            .always()
-            .into_iter()
-            .chain(hooks.send_programs())
-            .chain(hooks.window_programs())
-            .chain([hooks.receive_program(), "on_syscall", "sweep", "forget_waiting", "moment"])
-            .chain(options.has_boundaries.then_some("on_boundary"))
-            .collect();
+        let mut used = vec![hooks.receive_program()];
+        used.extend(hooks.send_programs());
+        used.extend(hooks.window_programs());
+        if !options.events_alone {
+            used.extend(hooks.always());
+            used.extend(["on_syscall", "sweep", "forget_waiting", "moment"]);
+        }
+        if options.has_boundaries {
+            used.push("on_boundary");
+        }
         let prepare = |open: &mut OpenObject| {
             for mut program in open.progs_mut() {
                 let is_used = program.name().to_str().is_some_and(|name| used.contains(&name));

@@ -101,6 +101,7 @@ impl Tracer {
                 class_below_bytes: options.classes.upper_ends(),
                 slots,
                 has_boundaries: options.pack.is_some(),
+                events_alone: false,
                 waiting_clients: MOST_WAITING_CLIENTS,
             },
         )?;
