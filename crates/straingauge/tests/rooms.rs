@@ -3,6 +3,7 @@
 use crate::rig::repository;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 fn cargo_metadata(arguments: &[&str]) -> Value {
@@ -85,6 +86,38 @@ fn a_forbidden_dependency_would_be_seen() {
         "report uses observe",
     ];
     assert_eq!(violations(&rooms), found);
+}
+
+/// Whether the documentation of these files has an example that rustdoc would run.
+fn has_examples(folder: &Path) -> bool {
+    std::fs::read_dir(folder).expect("a folder of sources").flatten().map(|entry| entry.path()).any(|path| {
+        if path.is_dir() {
+            return has_examples(&path);
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let marks = text.lines().filter_map(|line| {
+            let line = line.trim_start();
+            line.strip_prefix("//!").or(line.strip_prefix("///"))?.trim_start().strip_prefix("```")
+        });
+        // Every second one is an end.
+        marks.step_by(2).any(|language| language.is_empty() || language.starts_with("rust") || language == "no_run")
+    })
+}
+
+#[test]
+fn rustdoc_looks_for_examples_where_there_are_any() {
+    let metadata = cargo_metadata(&["--no-deps"]);
+    for package in metadata["packages"].as_array().expect("packages") {
+        let mut targets = package["targets"].as_array().expect("targets").iter();
+        let Some(library) = targets.find(|target| target["kind"][0] == "lib") else { continue };
+        let root = Path::new(library["src_path"].as_str().expect("a path")).parent().expect("it lies in a folder");
+        assert_eq!(
+            library["doctest"].as_bool(),
+            Some(has_examples(root)),
+            "{}: `doctest` in its Cargo.toml says whether there are examples",
+            package["name"]
+        );
+    }
 }
 
 #[test]
