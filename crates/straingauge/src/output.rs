@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Writes a file: under another name first, then renamed. What is no file is written to; `/dev/stdout` is standard
+/// Writes a file: under another name first, then renamed. What is no file is written to; `-` is standard
 /// output, at the place that it has reached.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     if is_standard_output(path) {
@@ -39,8 +39,11 @@ fn written(path: &Path, result: Result<(), RunError>) -> Result<()> {
     }
 }
 
-/// Whether a path leads to where standard output goes.
+/// Whether a path leads to where standard output goes: `-`, or a name of it.
 pub fn is_standard_output(path: &Path) -> bool {
+    if path.as_os_str() == "-" {
+        return true;
+    }
     let named = fs::metadata(path).map(|there| (there.dev(), there.ino()));
     let own = fs::metadata("/proc/self/fd/1").map(|there| (there.dev(), there.ino()));
     matches!((named, own), (Ok(named), Ok(own)) if named == own)

@@ -32,7 +32,7 @@ fn a_comparison_goes_to_both_files_and_to_the_terminal() {
 
 #[test]
 fn standard_output_has_the_summary_alone() {
-    let said = compare(&["--markdown", "/dev/stdout"]);
+    let said = compare(&["--markdown", "-"]);
     assert!(said.out.starts_with("### ") && !said.out.contains("\nA: "), "{}", said.out);
     let folder = open_dir();
     let page = folder.path().join("page.html");

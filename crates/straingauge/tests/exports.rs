@@ -415,7 +415,7 @@ fn standard_output_takes_an_export_and_stays_what_it_is() {
     let path = dir.path().join("run");
     std::fs::create_dir(&path).expect("our own folder");
     kept_run(&path);
-    let printed = run(straingauge(["report", "--export", "folded=/dev/stdout"]).arg(&path)).exits_with(0).out;
+    let printed = run(straingauge(["report", "--export", "folded=-"]).arg(&path)).exits_with(0).out;
     assert_eq!(printed.lines().count(), 9, "three stacks at three loads: {printed}");
     // To a file that has a line already; a link is what root would replace.
     let (file, link) = (dir.path().join("file"), dir.path().join("link"));

@@ -44,7 +44,7 @@ fn parse(value: &OsStr) -> Result<Export, String> {
     let format = std::str::from_utf8(word).ok().and_then(Format::from_word);
     let format = format.ok_or_else(|| format!("the format is one of {formats}, as in pprof=FILE"))?;
     if file.is_empty() {
-        return Err(format!("the file is missing, as in {0}=FILE; {0}=/dev/stdout prints it", format.word()));
+        return Err(format!("the file is missing, as in {0}=FILE; {0}=- prints it", format.word()));
     }
     Ok(Export { format, file: OsString::from_vec(file.to_vec()).into() })
 }
