@@ -291,6 +291,7 @@ fn closed_sentences(
     said.extend(layer_sentence(run, closed, &findings.criteria));
     said.extend(facts::short_connections(&evidence, closed));
     said.extend(facts::slow_requests(&evidence, closed));
+    said.extend(facts::stalls(&evidence));
     failure_sentence(closed, findings.criteria.p99_limit_ns, said);
 }
 

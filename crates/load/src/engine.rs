@@ -380,6 +380,7 @@ impl<'a> Conductor<'a> {
             counts: tally.counts,
             answered_in_all: Some(tally.completed_total),
             series_csv: tally.series.csv(window_ns),
+            stall_ns: tally.stalls.longest_ns(),
             engine,
             first_errors: tls
                 .iter()

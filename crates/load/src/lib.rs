@@ -44,6 +44,7 @@ mod request;
 mod result;
 mod series;
 mod socket;
+mod stall;
 mod supply;
 mod tally;
 pub mod time_wait;

@@ -25,6 +25,10 @@ pub struct LoadResult {
     pub answered_in_all: Option<u64>,
     /// The course of the window, as CSV with a header line.
     pub series_csv: String,
+    /// The longest time in the window in which requests were under way and no response came; `None` if none came, or if other machines
+    /// sent the load: their clocks cannot tell whether they all waited at once.
+    #[serde(skip)]
+    pub stall_ns: Option<u64>,
     /// The engine's own cost.
     pub engine: EngineCost,
     /// An example of each kind of failure, in words; at most eight.
@@ -110,6 +114,10 @@ impl LoadResult {
         figures.found(names::RESPONSE_MEAN, mean_us, (times.response.len(), Origin::Timed), NOTHING);
         timed(&mut figures, names::RESPONSE_MAX, times.response.max_ns(), &times.response);
         timed(&mut figures, names::SERVICE_MAX, times.service.max_ns(), &times.service);
+        let stall_us = self.stall_ns.map(|nanos| nanos as f64 / 1e3);
+        let responses = self.counts.completed_in_window;
+        let why_no_stall = if responses == 0 { NOTHING } else { "clients on other machines sent the load" };
+        figures.found(names::STALL_MAX, stall_us, (responses, Origin::Timed), why_no_stall);
         let outcomes = &self.counts.outcomes;
         match outcomes.connections_used {
             0 => figures.not_measured(names::SILENT, "no connection had a request in the window"),

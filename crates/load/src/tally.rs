@@ -8,6 +8,7 @@ use crate::framing::{HTTP_2, is_http_2};
 use crate::http2::{REFUSED_STREAM, error_name};
 use crate::series::Series;
 use crate::socket::Errno;
+use crate::stall::Stalls;
 use record::{Latency, LoadCounts, Outside};
 use std::ops::Range;
 
@@ -128,6 +129,7 @@ pub(crate) struct Tally {
     /// The status of the last responses, not yet in the map: a run of equal ones is one insertion.
     last_status: (u16, u64),
     pub(crate) series: Series,
+    pub(crate) stalls: Stalls,
     pub(crate) examples: Vec<(&'static str, String)>,
     /// Complete responses since the start, warm-up included.
     pub(crate) completed_total: u64,
@@ -144,6 +146,7 @@ impl Tally {
             whole: Latency::new(),
             last_status: (0, 0),
             series: Series::new(begin_ns, end_ns.saturating_sub(begin_ns)),
+            stalls: Stalls::default(),
             examples: Vec::new(),
             completed_total: 0,
             failed_in_window: 0,
@@ -276,6 +279,7 @@ impl Tally {
             self.counts.ok_in_window += u64::from(is_ok);
             self.failed_in_window += u64::from(!is_ok);
             self.series.completed(now_ns, response_ns);
+            self.stalls.answered(actual_ns, now_ns, self.begin_ns);
         }
         self.completed_total += 1;
     }
@@ -404,5 +408,6 @@ impl Tally {
             self.example(kind, || words);
         }
         self.series.merge(other.series);
+        self.stalls.merge(other.stalls);
     }
 }

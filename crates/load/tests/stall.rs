@@ -67,6 +67,7 @@ fn a_closed_loop_hides_the_same_stall() {
         "the loop waits together with the server: of {} requests",
         result.counts.times.response.len()
     );
+    assert!(result.stall_ns >= Some(800 * MS), "and says how long: {:?}", result.stall_ns);
 }
 
 #[test]

@@ -57,6 +57,8 @@ names! {
     SERVICE_P99 = "client.service_p99_us", "us";
     /// Longest service time.
     SERVICE_MAX = "client.service_max_us", "us";
+    /// Longest time in the window in which requests were under way and no response came.
+    STALL_MAX = "client.stall_max_us", "us";
     /// Mean gap between the parts of a response (`--parts`).
     PART_GAP_MEAN = "client.part_gap_mean_us", "us";
     /// Median gap between the parts of a response.

@@ -678,6 +678,31 @@ fn slow_requests_of_an_idle_server_are_told_and_those_of_a_busy_one_or_of_the_cl
 }
 
 #[test]
+fn stalls_are_told_and_those_of_one_request_or_of_other_work_are_not() {
+    let said = |every: u32, stall_us: f64, more: fn(&mut Point)| {
+        let change = move |point: &mut Point| {
+            let is_stalled = point.index.is_multiple_of(every);
+            set(point, names::STALL_MAX, if is_stalled { stall_us } else { 900.0 }, point.outcomes.ok);
+            set(point, names::RESPONSE_P50, 200.0, point.outcomes.ok);
+            more(point);
+        };
+        let verdict = judged(healthy(), fixture::record(), change);
+        verdict.sentences.into_iter().find(|said| said.starts_with("The server stalls"))
+    };
+    let told = said(3, 150e3, |_| ()).expect("a sentence");
+    assert!(told.contains("answered nothing for 150 ms, though 4 or more requests waited"), "{told}");
+    assert!(said(40, 150e3, |_| ()).is_none(), "once or twice");
+    assert!(said(3, 9e3, |_| ()).is_none(), "9 ms");
+    assert!(said(3, 150e3, |point| set(point, names::RESPONSE_P50, 10e3, 1000)).is_none(), "less than 20 medians");
+    assert!(said(3, 150e3, |point| point.connections = point.connections.min(3)).is_none(), "one request may be slow");
+    assert!(said(3, 150e3, |point| set(point, names::REAP_MAX, 100e3, 1000)).is_none(), "it waited in the client");
+    assert!(said(3, 150e3, |point| set(point, names::SERVER_THROTTLED, 0.2, 10)).is_none(), "it was stopped");
+    let stolen =
+        |point: &mut Point| point.doubts.push(DoubtKind::Steal.warning("the hypervisor took 12.0 % away", "repeat it"));
+    assert!(said(3, 150e3, stolen).is_none(), "the machine stalled");
+}
+
+#[test]
 fn a_server_that_closes_connections_early_is_told_with_their_requests() {
     let said = |each: u64, broken: u64| {
         let change = move |point: &mut Point| {
