@@ -1,0 +1,418 @@
+/* The calls that tux and libstingy make of a connection, over lwIP. Errors, and what epoll reports when, by level or by
+ * edge, are the kernel's. A connection has a number above every descriptor of the process (RLIMIT_NOFILE). */
+#define _GNU_SOURCE
+#include "net.h"
+
+#include <errno.h>
+#include <lwip/etharp.h>
+#include <lwip/priv/tcp_priv.h>
+#include <lwip/sys.h>
+#include <lwip/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FIRST = 1024, CONNECTIONS = 16384, BUCKETS = 16384, NOBODY = -1, FILE_PIECE = 16384, EXT_ARG = 0 };
+
+/* One line of the cache: all that a packet or a call needs beside the PCB. */
+struct connection {
+    _Alignas(64) struct tcp_pcb *pcb; /* NULL: lwIP has freed it */
+    struct pbuf *input;               /* come and not yet read */
+    epoll_data_t data;
+    uint32_t events; /* that epoll is to report */
+    uint32_t remote; /* as it lies in the packet */
+    uint16_t remote_port;
+    uint16_t input_at; /* of the first pbuf, so many bytes have been read */
+    int32_t hash_next, list_next;
+    bool is_open, is_listed; /* the server has it; it is in the list of news, or waits to be accepted */
+    bool has_ended, has_failed, wants_room;
+};
+_Static_assert(sizeof(struct connection) == 64, "as small as said");
+
+struct list {
+    int32_t first, last;
+};
+
+static struct connection connections[CONNECTIONS];
+static int32_t buckets[BUCKETS];
+static struct list unused, arrived, news = {NOBODY, NOBODY};
+static struct sockaddr_in own;
+static int listener = -1;
+static bool is_listening;
+static epoll_data_t listener_data;
+static unsigned receive_most = UINT32_MAX; /* packets before the server runs */
+static uint64_t tick_ms;
+static unsigned ticks;
+
+static void append(struct list *list, int32_t i) {
+    connections[i].list_next = NOBODY;
+    if (list->last == NOBODY)
+        list->first = i;
+    else
+        connections[list->last].list_next = i;
+    list->last = i;
+}
+
+static int32_t take_first(struct list *list) {
+    int32_t i = list->first;
+    if (i == NOBODY)
+        return NOBODY;
+    list->first = connections[i].list_next;
+    if (list->first == NOBODY)
+        list->last = NOBODY;
+    return i;
+}
+
+static int32_t number_of(const struct connection *c) {
+    return (int32_t)(c - connections);
+}
+
+static struct connection *mine(int fd) {
+    return fd >= FIRST && fd < FIRST + CONNECTIONS && connections[fd - FIRST].is_open ? &connections[fd - FIRST] : NULL;
+}
+
+/* Used again only when neither the server, nor lwIP, nor a list has it. */
+static void recycle(struct connection *c) {
+    if (!c->is_open && !c->pcb && !c->is_listed)
+        append(&unused, number_of(c));
+}
+
+static int32_t *bucket_of(uint32_t remote, unsigned port) {
+    return &buckets[((remote ^ port << 16) * UINT64_C(0x9e3779b97f4a7c15)) >> 50];
+}
+
+struct tcp_pcb *net_find_pcb(const void *remote, unsigned remote_port, unsigned local_port) {
+    uint32_t address;
+    memcpy(&address, remote, sizeof address);
+    for (int32_t i = *bucket_of(address, remote_port); i != NOBODY; i = connections[i].hash_next) {
+        struct connection *c = &connections[i];
+        if (c->remote == address && c->remote_port == remote_port)
+            return c->pcb->state != TIME_WAIT && c->pcb->local_port == local_port ? c->pcb : NULL;
+    }
+    return NULL;
+}
+
+/* lwIP frees the PCB. */
+static void pcb_ends(u8_t id, void *data) {
+    struct connection *c = data;
+    (void)id;
+    int32_t *link = bucket_of(c->remote, c->remote_port);
+    while (*link != number_of(c))
+        link = &connections[*link].hash_next;
+    *link = c->hash_next;
+    c->pcb = NULL;
+    recycle(c);
+}
+
+/* A SYN came. */
+static err_t pcb_begins(u8_t id, struct tcp_pcb_listen *from, struct tcp_pcb *pcb) {
+    static const struct tcp_ext_arg_callbacks callbacks = {.destroy = pcb_ends};
+    (void)from;
+    int32_t i = take_first(&unused);
+    if (i == NOBODY)
+        return ERR_MEM;
+    struct connection *c = &connections[i];
+    *c = (struct connection){.pcb = pcb, .remote = ip_2_ip4(&pcb->remote_ip)->addr, .remote_port = pcb->remote_port};
+    int32_t *bucket = bucket_of(c->remote, c->remote_port);
+    c->hash_next = *bucket;
+    *bucket = i;
+    tcp_arg(pcb, c);
+    tcp_ext_arg_set(pcb, id, c);
+    tcp_ext_arg_set_callbacks(pcb, id, &callbacks);
+    tcp_nagle_disable(pcb);
+    return ERR_OK;
+}
+
+static uint32_t state_of(const struct connection *c) {
+    uint32_t state = c->input || c->has_ended || c->has_failed ? EPOLLIN : 0;
+    state |= c->has_ended ? EPOLLRDHUP : 0;
+    state |= c->has_failed ? EPOLLERR | EPOLLHUP : 0;
+    return state | (c->wants_room ? 0 : EPOLLOUT);
+}
+
+static void has_news(struct connection *c) {
+    if (c->is_listed || !c->is_open)
+        return;
+    c->is_listed = true;
+    append(&news, number_of(c));
+}
+
+err_t lwip_tcp_event(void *arg, struct tcp_pcb *pcb, enum lwip_event event, struct pbuf *p, u16_t bytes, err_t error) {
+    struct connection *c = arg;
+    (void)bytes;
+    if (!c) {
+        /* The server has closed it, or there was no memory for it. */
+        if (p) {
+            tcp_recved(pcb, p->tot_len);
+            pbuf_free(p);
+        }
+        return ERR_OK;
+    }
+    switch (event) {
+    case LWIP_EVENT_ACCEPT:
+        if (error != ERR_OK)
+            return error;
+        c->is_listed = true;
+        append(&arrived, number_of(c));
+        break;
+    case LWIP_EVENT_RECV:
+        if (!p)
+            c->has_ended = true;
+        else if (c->input)
+            pbuf_cat(c->input, p);
+        else
+            c->input = p;
+        has_news(c);
+        break;
+    case LWIP_EVENT_SENT:
+        if (!c->wants_room)
+            break;
+        c->wants_room = false;
+        has_news(c);
+        break;
+    case LWIP_EVENT_ERR:
+        c->has_failed = true;
+        has_news(c);
+        break;
+    default:
+        break;
+    }
+    return ERR_OK;
+}
+
+int net_bind(int fd, const struct sockaddr *address, socklen_t length) {
+    const char *most = getenv("TUX_RECEIVE"), *what;
+    struct rlimit files;
+    (void)fd;
+    if (listener >= 0 || address->sa_family != AF_INET || length < sizeof own) {
+        errno = listener >= 0 ? EADDRINUSE : EAFNOSUPPORT;
+        return -1;
+    }
+    memcpy(&own, address, sizeof own);
+    receive_most = most ? (unsigned)strtoul(most, NULL, 10) : receive_most;
+    /* No descriptor may have a connection's number. */
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = FIRST;
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+        return -1;
+    unused = arrived = (struct list){NOBODY, NOBODY};
+    for (int32_t i = 0; i < CONNECTIONS; i++)
+        append(&unused, i);
+    memset(buckets, 0xff, sizeof buckets);
+    if (wire_open(getenv("TUX_DEVICE"), own.sin_addr.s_addr, &what))
+        return 0;
+    int why = errno;
+    fprintf(stderr, "tux: %s %s\n", what, getenv("TUX_DEVICE") ? getenv("TUX_DEVICE") : "");
+    errno = why;
+    return -1;
+}
+
+int net_listen(int fd, int backlog) {
+    static const struct tcp_ext_arg_callbacks callbacks = {.passive_open = pcb_begins};
+    ip_addr_t address = IPADDR4_INIT(own.sin_addr.s_addr);
+    struct tcp_pcb *pcb = tcp_new(), *listening = NULL;
+    (void)backlog;
+    if (pcb && tcp_bind(pcb, &address, ntohs(own.sin_port)) == ERR_OK)
+        listening = tcp_listen(pcb);
+    if (!listening) {
+        errno = ENOMEM;
+        return -1;
+    }
+    tcp_ext_arg_set_callbacks(listening, tcp_ext_arg_alloc_id(), &callbacks);
+    listener = fd;
+    return 0;
+}
+
+int net_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
+    (void)fd, (void)address, (void)length, (void)flags;
+    int32_t i = take_first(&arrived);
+    if (i == NOBODY) {
+        errno = EAGAIN;
+        return -1;
+    }
+    connections[i].is_listed = false;
+    connections[i].is_open = true;
+    return FIRST + i;
+}
+
+static ssize_t fails(int why) {
+    errno = why;
+    return -1;
+}
+
+ssize_t net_recv(int fd, void *buffer, size_t bytes, int flags) {
+    struct connection *c = mine(fd);
+    (void)flags;
+    if (!c)
+        return recv(fd, buffer, bytes, flags);
+    if (!c->input)
+        return c->has_failed ? fails(ECONNRESET) : c->has_ended || !c->pcb ? 0 : fails(EAGAIN);
+    u16_t got = 0, most = bytes < UINT16_MAX ? (u16_t)bytes : UINT16_MAX;
+    while (c->input && got < most) {
+        u16_t now = pbuf_copy_partial(c->input, (char *)buffer + got,
+                                      (u16_t)LWIP_MIN(most - got, c->input->len - c->input_at), c->input_at);
+        got += now;
+        c->input_at += now;
+        if (c->input_at < c->input->len)
+            continue;
+        /* The first pbuf is read: its successors keep the reference that it had of them. */
+        struct pbuf *rest = c->input->next;
+        if (rest)
+            pbuf_ref(rest);
+        pbuf_free(c->input);
+        c->input = rest;
+        c->input_at = 0;
+    }
+    if (c->pcb)
+        tcp_recved(c->pcb, got);
+    return got;
+}
+
+ssize_t net_send(int fd, const void *buffer, size_t bytes, int flags) {
+    struct connection *c = mine(fd);
+    if (!c)
+        return send(fd, buffer, bytes, flags);
+    if (!c->pcb)
+        return fails(c->has_failed ? ECONNRESET : EPIPE);
+    u16_t room = tcp_sndbuf(c->pcb), now = bytes < room ? (u16_t)bytes : room;
+    u8_t how = TCP_WRITE_FLAG_COPY | (flags & MSG_MORE ? TCP_WRITE_FLAG_MORE : 0);
+    err_t error = now ? tcp_write(c->pcb, buffer, now, how) : ERR_MEM;
+    if (error != ERR_OK || !(flags & MSG_MORE) || now < bytes)
+        tcp_output(c->pcb);
+    if (error == ERR_OK)
+        return now;
+    c->wants_room = error == ERR_MEM;
+    return fails(error == ERR_MEM ? EAGAIN : EPIPE);
+}
+
+ssize_t net_sendfile(int fd, int file, off_t *at, size_t bytes) {
+    static char piece[FILE_PIECE];
+    struct connection *c = mine(fd);
+    size_t sent = 0;
+    if (!c)
+        return sendfile(fd, file, at, bytes);
+    while (sent < bytes) {
+        size_t room = c->pcb ? LWIP_MIN(tcp_sndbuf(c->pcb), sizeof piece) : sizeof piece;
+        ssize_t got = pread(file, piece, LWIP_MIN(bytes - sent, room ? room : 1), *at);
+        if (got <= 0)
+            return sent ? (ssize_t)sent : got;
+        ssize_t now = net_send(fd, piece, (size_t)got, sent + (size_t)got < bytes ? MSG_MORE : 0);
+        if (now < 0)
+            return sent ? (ssize_t)sent : now;
+        sent += (size_t)now;
+        *at += now;
+    }
+    return (ssize_t)sent;
+}
+
+int net_shutdown(int fd, int how) {
+    struct connection *c = mine(fd);
+    if (!c)
+        return shutdown(fd, how);
+    if (c->pcb && tcp_shutdown(c->pcb, how != SHUT_WR, how != SHUT_RD) != ERR_OK)
+        return (int)fails(ENOTCONN);
+    return 0;
+}
+
+int net_close(int fd) {
+    struct connection *c = mine(fd);
+    if (!c)
+        return close(fd);
+    struct tcp_pcb *pcb = c->pcb;
+    c->is_open = false;
+    if (c->input)
+        pbuf_free(c->input);
+    c->input = NULL;
+    if (!pcb) {
+        recycle(c);
+        return 0;
+    }
+    tcp_arg(pcb, NULL);
+    /* With input unread lwIP resets the connection, as the kernel does. pcb_ends recycles it, now or when the client
+     * has ended, too. */
+    if (tcp_close(pcb) != ERR_OK)
+        tcp_abort(pcb);
+    return 0;
+}
+
+int net_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
+    struct connection *c = mine(fd);
+    if (fd == listener) {
+        is_listening = operation != EPOLL_CTL_DEL;
+        if (event)
+            listener_data = event->data;
+        return 0;
+    }
+    if (!c)
+        return epoll_ctl(epoll, operation, fd, event);
+    c->events = operation == EPOLL_CTL_DEL ? 0 : event->events | EPOLLERR | EPOLLHUP;
+    if (operation == EPOLL_CTL_DEL)
+        return 0;
+    c->data = event->data;
+    if (state_of(c) & c->events)
+        has_news(c);
+    return 0;
+}
+
+/* As many as there were when it began: by level, what was reported is looked at again the next time. */
+static int report(struct epoll_event *events, int most) {
+    int count = 0;
+    if (is_listening && arrived.first != NOBODY)
+        events[count++] = (struct epoll_event){EPOLLIN, listener_data};
+    for (int32_t last = news.last, i = NOBODY; count < most && i != last && (i = take_first(&news)) != NOBODY;) {
+        struct connection *c = &connections[i];
+        uint32_t now = c->is_open ? state_of(c) & c->events : 0;
+        c->is_listed = false;
+        if (now) {
+            events[count++] = (struct epoll_event){now, c->data};
+            if (!(c->events & EPOLLET))
+                has_news(c);
+        } else {
+            recycle(c);
+        }
+    }
+    return count;
+}
+
+static uint64_t clock_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+u32_t sys_now(void) {
+    return (u32_t)clock_ms();
+}
+
+static void run_timers(uint64_t now_ms) {
+    if (now_ms < tick_ms)
+        return;
+    tick_ms = now_ms + TCP_TMR_INTERVAL;
+    tcp_tmr();
+    if (++ticks % (ARP_TMR_INTERVAL / TCP_TMR_INTERVAL) == 0)
+        etharp_tmr();
+}
+
+int net_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout_ms) {
+    uint64_t begin_ms = clock_ms(), now_ms = begin_ms;
+    (void)epoll;
+    for (;;) {
+        wire_receive(receive_most);
+        run_timers(now_ms);
+        wire_flush();
+        int count = report(events, most);
+        uint64_t past_ms = now_ms - begin_ms;
+        if (count > 0 || timeout_ms == 0 || (timeout_ms > 0 && past_ms >= (uint64_t)timeout_ms))
+            return count;
+        uint64_t wait_ms = tick_ms - now_ms;
+        if (timeout_ms > 0 && (uint64_t)timeout_ms - past_ms < wait_ms)
+            wait_ms = (uint64_t)timeout_ms - past_ms;
+        if (!wire_wait((int)wait_ms))
+            return -1;
+        now_ms = clock_ms();
+    }
+}
