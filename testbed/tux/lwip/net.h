@@ -23,6 +23,24 @@ int net_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event);
 /* Also takes packets in, sends what was queued, and runs lwIP's timers. */
 int net_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout_ms);
 
+/* bodies.c: the bytes of small files, which lwIP sends from where they lie, as the kernel's sendfile does. NULL: the
+ * file is too large, or cannot be read. The bytes stay as they were when the file was first sent, until its descriptor
+ * is closed: tux opens a file anew that has changed. */
+struct body {
+    char *bytes;
+    size_t size;
+    unsigned users; /* connections with bytes that are not acknowledged yet */
+    bool is_open;
+    struct body *next; /* of those that have ended */
+};
+struct body *net_body(int file);
+void net_release_body(struct body *body);
+/* The descriptor is about to be closed. */
+void net_forget_body(int file);
+/* Frees those that nobody needs any more; no packet may wait in wire.c. */
+void net_free_bodies(void);
+enum { NET_FIRST = 1024 }; /* connections have this number and the next ones; descriptors are smaller (RLIMIT_NOFILE) */
+
 /* wire.c: packets from and to a device. False with errno, and `what` says which step. */
 bool wire_open(const char *device, uint32_t address, const char **what);
 /* Hands at most `most` packets that have come to lwIP. */

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST = 1024, CONNECTIONS = 16384, BUCKETS = 16384, NOBODY = -1, FILE_PIECE = 16384, EXT_ARG = 0 };
+enum { FIRST = NET_FIRST, CONNECTIONS = 16384, BUCKETS = 16384, NOBODY = -1, FILE_PIECE = 16384 };
 
 /* One line of the cache: all that a packet or a call needs beside the PCB. */
 struct connection {
@@ -30,6 +30,7 @@ struct connection {
     int32_t hash_next, list_next;
     bool is_open, is_listed; /* the server has it; it is in the list of news, or waits to be accepted */
     bool has_ended, has_failed, wants_room;
+    struct body *body; /* lwIP may still send bytes of it */
 };
 _Static_assert(sizeof(struct connection) == 64, "as small as said");
 
@@ -96,6 +97,12 @@ struct tcp_pcb *net_find_pcb(const void *remote, unsigned remote_port, unsigned 
     return NULL;
 }
 
+static void release_body(struct connection *c) {
+    if (c->body)
+        net_release_body(c->body);
+    c->body = NULL;
+}
+
 /* lwIP frees the PCB. */
 static void pcb_ends(u8_t id, void *data) {
     struct connection *c = data;
@@ -105,6 +112,7 @@ static void pcb_ends(u8_t id, void *data) {
         link = &connections[*link].hash_next;
     *link = c->hash_next;
     c->pcb = NULL;
+    release_body(c);
     recycle(c);
 }
 
@@ -169,6 +177,8 @@ err_t lwip_tcp_event(void *arg, struct tcp_pcb *pcb, enum lwip_event event, stru
         has_news(c);
         break;
     case LWIP_EVENT_SENT:
+        if (pcb->snd_queuelen == 0)
+            release_body(c);
         if (!c->wants_room)
             break;
         c->wants_room = false;
@@ -272,14 +282,11 @@ ssize_t net_recv(int fd, void *buffer, size_t bytes, int flags) {
     return got;
 }
 
-ssize_t net_send(int fd, const void *buffer, size_t bytes, int flags) {
-    struct connection *c = mine(fd);
-    if (!c)
-        return send(fd, buffer, bytes, flags);
+static ssize_t write_out(struct connection *c, const void *buffer, size_t bytes, int flags, u8_t copy) {
     if (!c->pcb)
         return fails(c->has_failed ? ECONNRESET : EPIPE);
     u16_t room = tcp_sndbuf(c->pcb), now = bytes < room ? (u16_t)bytes : room;
-    u8_t how = TCP_WRITE_FLAG_COPY | (flags & MSG_MORE ? TCP_WRITE_FLAG_MORE : 0);
+    u8_t how = copy | (flags & MSG_MORE ? TCP_WRITE_FLAG_MORE : 0);
     err_t error = now ? tcp_write(c->pcb, buffer, now, how) : ERR_MEM;
     if (error != ERR_OK || !(flags & MSG_MORE) || now < bytes)
         tcp_output(c->pcb);
@@ -289,12 +296,37 @@ ssize_t net_send(int fd, const void *buffer, size_t bytes, int flags) {
     return fails(error == ERR_MEM ? EAGAIN : EPIPE);
 }
 
+ssize_t net_send(int fd, const void *buffer, size_t bytes, int flags) {
+    struct connection *c = mine(fd);
+    return c ? write_out(c, buffer, bytes, flags, TCP_WRITE_FLAG_COPY) : send(fd, buffer, bytes, flags);
+}
+
+/* A connection refers to one body at a time; another one is copied until this one is acknowledged. */
+static ssize_t send_body(struct connection *c, struct body *body, off_t *at, size_t bytes) {
+    if (*at < 0 || (size_t)*at >= body->size)
+        return 0;
+    size_t left = body->size - (size_t)*at;
+    bool is_own = !c->body || c->body == body;
+    ssize_t sent = write_out(c, body->bytes + *at, LWIP_MIN(bytes, left), 0, is_own ? 0 : TCP_WRITE_FLAG_COPY);
+    if (sent <= 0)
+        return sent;
+    *at += sent;
+    if (!c->body) {
+        c->body = body;
+        body->users++;
+    }
+    return sent;
+}
+
 ssize_t net_sendfile(int fd, int file, off_t *at, size_t bytes) {
     static char piece[FILE_PIECE];
     struct connection *c = mine(fd);
     size_t sent = 0;
     if (!c)
         return sendfile(fd, file, at, bytes);
+    struct body *body = net_body(file);
+    if (body)
+        return send_body(c, body, at, bytes);
     while (sent < bytes) {
         size_t room = c->pcb ? LWIP_MIN(tcp_sndbuf(c->pcb), sizeof piece) : sizeof piece;
         ssize_t got = pread(file, piece, LWIP_MIN(bytes - sent, room ? room : 1), *at);
@@ -320,8 +352,10 @@ int net_shutdown(int fd, int how) {
 
 int net_close(int fd) {
     struct connection *c = mine(fd);
-    if (!c)
+    if (!c) {
+        net_forget_body(fd);
         return close(fd);
+    }
     struct tcp_pcb *pcb = c->pcb;
     c->is_open = false;
     if (c->input)
@@ -404,6 +438,7 @@ int net_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout_
         wire_receive(receive_most);
         run_timers(now_ms);
         wire_flush();
+        net_free_bodies();
         int count = report(events, most);
         uint64_t past_ms = now_ms - begin_ms;
         if (count > 0 || timeout_ms == 0 || (timeout_ms > 0 && past_ms >= (uint64_t)timeout_ms))

@@ -64,19 +64,22 @@ static err_t output(struct netif *unused, struct pbuf *p) {
     (void)unused;
     if (queued_count == QUEUED_MOST)
         wire_flush();
+    /* Many small answers in one segment. */
+    if (pbuf_clen(p) > PIECES_MOST) {
+        if (!(p = pbuf_clone(PBUF_RAW, PBUF_RAM, p)))
+            return ERR_MEM;
+    } else {
+        pbuf_ref(p);
+    }
     struct iovec *at = pieces[queued_count];
     size_t count = 1;
     mark(&marks[queued_count], p);
     at[0] = (struct iovec){&marks[queued_count], sizeof marks[queued_count]};
-    for (struct pbuf *piece = p; piece; piece = piece->next, count++) {
-        if (count > PIECES_MOST)
-            return ERR_BUF;
+    for (struct pbuf *piece = p; piece; piece = piece->next, count++)
         at[count] = (struct iovec){piece->payload, piece->len};
-    }
     at[1].iov_base = (char *)at[1].iov_base + ETH_PAD_SIZE;
     at[1].iov_len -= ETH_PAD_SIZE;
     messages[queued_count].msg_hdr = (struct msghdr){.msg_iov = at, .msg_iovlen = count};
-    pbuf_ref(p);
     queued[queued_count++] = p;
     return ERR_OK;
 }
