@@ -21,12 +21,12 @@ def trial_seconds(options, trial):
 
 def measure(options, trial, documents):
     connections, version = trial
-    options.isolation.new_network()
+    options.isolation.new_network(options.server)
     server = versions.Server(options.server, version, documents, options.isolation.words(versions.SERVER_CPU))
     try:
         server.wait_until_it_accepts()
         warm_up = 2 * connections + 2000
-        done = subprocess.run([*options.isolation.words(versions.CLIENT_CPU), os.path.join(versions.HERE, "client"), str(server.port), str(connections), str(warm_up), "keep",
+        done = subprocess.run([*options.isolation.words(versions.CLIENT_CPU), os.path.join(versions.HERE, "client"), server.place, str(connections), str(warm_up), "keep",
                                "/1k.bin", str(server.process.pid), str(WINDOW_S[options.is_quick])], capture_output=True, text=True, timeout=120, check=False)
     finally:
         server.end()
