@@ -118,4 +118,4 @@ def table(rows, options):
         out += [f"| {version} | {' | '.join(cells[version])} |" for version in known]
         out.append("\nA/A, stock against stock: " + "; ".join(controls) + ".")
         out.append(limits(own))
-    return "\n".join(["### Load at failure, open loop at even distances, kernel sockets (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"
+    return "\n".join([f"### {versions.network(options.server)}: load at failure, open loop at even distances (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"

@@ -1,4 +1,4 @@
-"""Kernel sockets: CPU time by the request and throughput, closed loop, every connection with a request under way."""
+"""CPU time by the request and throughput, closed loop, every connection with a request under way."""
 
 import os
 import subprocess
@@ -78,4 +78,4 @@ def table(rows, options):
                    f"The server waited {waited * 100:.1f} % of the time for its CPU. Measurements: {record.places(own)}.\n")
         if not why:
             out += ["Where the CPU time went:\n", *record.sources(own, cpu_us, versions.SOURCES[options.server])]
-    return "\n".join(["### Kernel sockets, closed loop, keep-alive, 1 KiB (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"
+    return "\n".join([f"### {versions.network(options.server)}, closed loop, keep-alive, 1 KiB (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"

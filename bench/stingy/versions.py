@@ -93,6 +93,10 @@ SOURCES = {
 }
 
 
+def network(server):
+    return "lwIP in the server's process" if server == "tux-lwip" else "Kernel sockets"
+
+
 def admitted():
     with open(os.path.join(TUX, "steps", "gen", "stingy_gen.h"), encoding="ascii") as file:
         return REQUESTS.search(file.read()).group(1)
