@@ -1,7 +1,7 @@
 /* The calls that tux and libstingy make of a connection, over lwIP. Errors, and what epoll reports when, by level or by
  * edge, are the kernel's. A connection has a number above every descriptor of the process (RLIMIT_NOFILE). */
 #define _GNU_SOURCE
-#include "net.h"
+#include "connections.h"
 
 #include <errno.h>
 #include <lwip/etharp.h>
@@ -16,31 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST = NET_FIRST, CONNECTIONS = 16384, BUCKETS = 16384, NOBODY = -1, FILE_PIECE = 16384 };
-
-/* One line of the cache: all that a packet or a call needs beside the PCB. */
-struct connection {
-    _Alignas(64) struct tcp_pcb *pcb; /* NULL: lwIP has freed it */
-    struct pbuf *input;               /* come and not yet read */
-    epoll_data_t data;
-    uint32_t events; /* that epoll is to report */
-    uint32_t remote; /* as it lies in the packet */
-    uint16_t remote_port;
-    uint16_t input_at; /* of the first pbuf, so many bytes have been read */
-    int32_t hash_next, list_next;
-    bool is_open, is_listed; /* the server has it; it is in the list of news, or waits to be accepted */
-    bool has_ended, has_failed, wants_room;
-    struct body *body; /* lwIP may still send bytes of it */
-};
-_Static_assert(sizeof(struct connection) == 64, "as small as said");
-
-struct list {
-    int32_t first, last;
-};
-
-static struct connection connections[CONNECTIONS];
-static int32_t buckets[BUCKETS];
-static struct list unused, arrived, news = {NOBODY, NOBODY};
 static struct sockaddr_in own;
 static int listener = -1;
 static bool is_listening;
@@ -49,150 +24,7 @@ static unsigned receive_most = UINT32_MAX; /* packets before the server runs */
 static uint64_t tick_ms;
 static unsigned ticks;
 
-static void append(struct list *list, int32_t i) {
-    connections[i].list_next = NOBODY;
-    if (list->last == NOBODY)
-        list->first = i;
-    else
-        connections[list->last].list_next = i;
-    list->last = i;
-}
-
-static int32_t take_first(struct list *list) {
-    int32_t i = list->first;
-    if (i == NOBODY)
-        return NOBODY;
-    list->first = connections[i].list_next;
-    if (list->first == NOBODY)
-        list->last = NOBODY;
-    return i;
-}
-
-static int32_t number_of(const struct connection *c) {
-    return (int32_t)(c - connections);
-}
-
-static struct connection *mine(int fd) {
-    return fd >= FIRST && fd < FIRST + CONNECTIONS && connections[fd - FIRST].is_open ? &connections[fd - FIRST] : NULL;
-}
-
-/* Used again only when neither the server, nor lwIP, nor a list has it. */
-static void recycle(struct connection *c) {
-    if (!c->is_open && !c->pcb && !c->is_listed)
-        append(&unused, number_of(c));
-}
-
-static int32_t *bucket_of(uint32_t remote, unsigned port) {
-    return &buckets[((remote ^ port << 16) * UINT64_C(0x9e3779b97f4a7c15)) >> 50];
-}
-
-struct tcp_pcb *net_find_pcb(const void *remote, unsigned remote_port, unsigned local_port) {
-    uint32_t address;
-    memcpy(&address, remote, sizeof address);
-    for (int32_t i = *bucket_of(address, remote_port); i != NOBODY; i = connections[i].hash_next) {
-        struct connection *c = &connections[i];
-        if (c->remote == address && c->remote_port == remote_port)
-            return c->pcb->state != TIME_WAIT && c->pcb->local_port == local_port ? c->pcb : NULL;
-    }
-    return NULL;
-}
-
-static void release_body(struct connection *c) {
-    if (c->body)
-        net_release_body(c->body);
-    c->body = NULL;
-}
-
-/* lwIP frees the PCB. */
-static void pcb_ends(u8_t id, void *data) {
-    struct connection *c = data;
-    (void)id;
-    int32_t *link = bucket_of(c->remote, c->remote_port);
-    while (*link != number_of(c))
-        link = &connections[*link].hash_next;
-    *link = c->hash_next;
-    c->pcb = NULL;
-    release_body(c);
-    recycle(c);
-}
-
-/* A SYN came. */
-static err_t pcb_begins(u8_t id, struct tcp_pcb_listen *from, struct tcp_pcb *pcb) {
-    static const struct tcp_ext_arg_callbacks callbacks = {.destroy = pcb_ends};
-    (void)from;
-    int32_t i = take_first(&unused);
-    if (i == NOBODY)
-        return ERR_MEM;
-    struct connection *c = &connections[i];
-    *c = (struct connection){.pcb = pcb, .remote = ip_2_ip4(&pcb->remote_ip)->addr, .remote_port = pcb->remote_port};
-    int32_t *bucket = bucket_of(c->remote, c->remote_port);
-    c->hash_next = *bucket;
-    *bucket = i;
-    tcp_arg(pcb, c);
-    tcp_ext_arg_set(pcb, id, c);
-    tcp_ext_arg_set_callbacks(pcb, id, &callbacks);
-    tcp_nagle_disable(pcb);
-    return ERR_OK;
-}
-
-static uint32_t state_of(const struct connection *c) {
-    uint32_t state = c->input || c->has_ended || c->has_failed ? EPOLLIN : 0;
-    state |= c->has_ended ? EPOLLRDHUP : 0;
-    state |= c->has_failed ? EPOLLERR | EPOLLHUP : 0;
-    return state | (c->wants_room ? 0 : EPOLLOUT);
-}
-
-static void has_news(struct connection *c) {
-    if (c->is_listed || !c->is_open)
-        return;
-    c->is_listed = true;
-    append(&news, number_of(c));
-}
-
-err_t lwip_tcp_event(void *arg, struct tcp_pcb *pcb, enum lwip_event event, struct pbuf *p, u16_t bytes, err_t error) {
-    struct connection *c = arg;
-    (void)bytes;
-    if (!c) {
-        /* The server has closed it, or there was no memory for it. */
-        if (p) {
-            tcp_recved(pcb, p->tot_len);
-            pbuf_free(p);
-        }
-        return ERR_OK;
-    }
-    switch (event) {
-    case LWIP_EVENT_ACCEPT:
-        if (error != ERR_OK)
-            return error;
-        c->is_listed = true;
-        append(&arrived, number_of(c));
-        break;
-    case LWIP_EVENT_RECV:
-        if (!p)
-            c->has_ended = true;
-        else if (c->input)
-            pbuf_cat(c->input, p);
-        else
-            c->input = p;
-        has_news(c);
-        break;
-    case LWIP_EVENT_SENT:
-        if (pcb->snd_queuelen == 0)
-            release_body(c);
-        if (!c->wants_room)
-            break;
-        c->wants_room = false;
-        has_news(c);
-        break;
-    case LWIP_EVENT_ERR:
-        c->has_failed = true;
-        has_news(c);
-        break;
-    default:
-        break;
-    }
-    return ERR_OK;
-}
+enum { FILE_PIECE = 16384 };
 
 int net_bind(int fd, const struct sockaddr *address, socklen_t length) {
     const char *most = getenv("TUX_RECEIVE"), *what;
@@ -206,13 +38,9 @@ int net_bind(int fd, const struct sockaddr *address, socklen_t length) {
     receive_most = most ? (unsigned)strtoul(most, NULL, 10) : receive_most;
     /* No descriptor may have a connection's number. */
     getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = FIRST;
+    files.rlim_cur = NET_FIRST;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0)
         return -1;
-    unused = arrived = (struct list){NOBODY, NOBODY};
-    for (int32_t i = 0; i < CONNECTIONS; i++)
-        append(&unused, i);
-    memset(buckets, 0xff, sizeof buckets);
     if (wire_open(getenv("TUX_DEVICE"), own.sin_addr.s_addr, &what))
         return 0;
     int why = errno;
@@ -222,7 +50,6 @@ int net_bind(int fd, const struct sockaddr *address, socklen_t length) {
 }
 
 int net_listen(int fd, int backlog) {
-    static const struct tcp_ext_arg_callbacks callbacks = {.passive_open = pcb_begins};
     ip_addr_t address = IPADDR4_INIT(own.sin_addr.s_addr);
     struct tcp_pcb *pcb = tcp_new(), *listening = NULL;
     (void)backlog;
@@ -232,21 +59,21 @@ int net_listen(int fd, int backlog) {
         errno = ENOMEM;
         return -1;
     }
-    tcp_ext_arg_set_callbacks(listening, tcp_ext_arg_alloc_id(), &callbacks);
+    net_connections_begin(listening);
     listener = fd;
     return 0;
 }
 
 int net_accept4(int fd, struct sockaddr *address, socklen_t *length, int flags) {
     (void)fd, (void)address, (void)length, (void)flags;
-    int32_t i = take_first(&arrived);
-    if (i == NOBODY) {
+    struct connection *c = net_take_first(&net_arrived);
+    if (!c) {
         errno = EAGAIN;
         return -1;
     }
-    connections[i].is_listed = false;
-    connections[i].is_open = true;
-    return FIRST + i;
+    c->is_listed = false;
+    c->is_open = true;
+    return net_number(c);
 }
 
 static ssize_t fails(int why) {
@@ -255,7 +82,7 @@ static ssize_t fails(int why) {
 }
 
 ssize_t net_recv(int fd, void *buffer, size_t bytes, int flags) {
-    struct connection *c = mine(fd);
+    struct connection *c = net_connection(fd);
     (void)flags;
     if (!c)
         return recv(fd, buffer, bytes, flags);
@@ -297,7 +124,7 @@ static ssize_t write_out(struct connection *c, const void *buffer, size_t bytes,
 }
 
 ssize_t net_send(int fd, const void *buffer, size_t bytes, int flags) {
-    struct connection *c = mine(fd);
+    struct connection *c = net_connection(fd);
     return c ? write_out(c, buffer, bytes, flags, TCP_WRITE_FLAG_COPY) : send(fd, buffer, bytes, flags);
 }
 
@@ -320,7 +147,7 @@ static ssize_t send_body(struct connection *c, struct body *body, off_t *at, siz
 
 ssize_t net_sendfile(int fd, int file, off_t *at, size_t bytes) {
     static char piece[FILE_PIECE];
-    struct connection *c = mine(fd);
+    struct connection *c = net_connection(fd);
     size_t sent = 0;
     if (!c)
         return sendfile(fd, file, at, bytes);
@@ -342,7 +169,7 @@ ssize_t net_sendfile(int fd, int file, off_t *at, size_t bytes) {
 }
 
 int net_shutdown(int fd, int how) {
-    struct connection *c = mine(fd);
+    struct connection *c = net_connection(fd);
     if (!c)
         return shutdown(fd, how);
     if (c->pcb && tcp_shutdown(c->pcb, how != SHUT_WR, how != SHUT_RD) != ERR_OK)
@@ -351,7 +178,7 @@ int net_shutdown(int fd, int how) {
 }
 
 int net_close(int fd) {
-    struct connection *c = mine(fd);
+    struct connection *c = net_connection(fd);
     if (!c) {
         net_forget_body(fd);
         return close(fd);
@@ -362,7 +189,7 @@ int net_close(int fd) {
         pbuf_free(c->input);
     c->input = NULL;
     if (!pcb) {
-        recycle(c);
+        net_recycle(c);
         return 0;
     }
     tcp_arg(pcb, NULL);
@@ -373,8 +200,15 @@ int net_close(int fd) {
     return 0;
 }
 
+static uint32_t state_of(const struct connection *c) {
+    uint32_t state = c->input || c->has_ended || c->has_failed ? EPOLLIN : 0;
+    state |= c->has_ended ? EPOLLRDHUP : 0;
+    state |= c->has_failed ? EPOLLERR | EPOLLHUP : 0;
+    return state | (c->wants_room ? 0 : EPOLLOUT);
+}
+
 int net_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
-    struct connection *c = mine(fd);
+    struct connection *c = net_connection(fd);
     if (fd == listener) {
         is_listening = operation != EPOLL_CTL_DEL;
         if (event)
@@ -388,25 +222,26 @@ int net_epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event) {
         return 0;
     c->data = event->data;
     if (state_of(c) & c->events)
-        has_news(c);
+        net_has_news(c);
     return 0;
 }
 
 /* As many as there were when it began: by level, what was reported is looked at again the next time. */
 static int report(struct epoll_event *events, int most) {
     int count = 0;
-    if (is_listening && arrived.first != NOBODY)
+    if (is_listening && net_arrived.first != NOBODY)
         events[count++] = (struct epoll_event){EPOLLIN, listener_data};
-    for (int32_t last = news.last, i = NOBODY; count < most && i != last && (i = take_first(&news)) != NOBODY;) {
-        struct connection *c = &connections[i];
+    int last = NET_FIRST + net_news.last;
+    for (struct connection *c = NULL;
+         count < most && (!c || net_number(c) != last) && (c = net_take_first(&net_news));) {
         uint32_t now = c->is_open ? state_of(c) & c->events : 0;
         c->is_listed = false;
         if (now) {
             events[count++] = (struct epoll_event){now, c->data};
             if (!(c->events & EPOLLET))
-                has_news(c);
+                net_has_news(c);
         } else {
-            recycle(c);
+            net_recycle(c);
         }
     }
     return count;
