@@ -216,10 +216,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_for(port, process, what="the server"):
+def wait_for(port, process, what="the server", address="127.0.0.1"):
     """Waits until something accepts connections on the port."""
     for _ in range(1000):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+        with contextlib.suppress(OSError), socket.create_connection((address, port), 5):
             return
         if process.poll() is not None:
             break

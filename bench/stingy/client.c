@@ -9,7 +9,7 @@
  * each run. Otherwise a server that is slower than its client (under cachegrind) would serve the same few connections
  * again and again.
  *
- * usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH [PID SECONDS] */
+ * usage: client [ADDRESS:]PORT CONNECTIONS REQUESTS keep|rounds|close PATH [PID SECONDS] */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +32,7 @@ struct connection {
     char head[1024];
 };
 
-static struct sockaddr_in address = {.sin_family = AF_INET};
+static struct sockaddr_in address;
 static struct connection *connections;
 static long count, wanted, sent, answered, errors;
 static bool is_kept, has_rounds;
@@ -164,13 +164,14 @@ static bool is_done(void) {
 
 int main(int argc, char **argv) {
     if (argc != 6 && argc != 8)
-        return fprintf(stderr, "usage: client PORT CONNECTIONS REQUESTS keep|rounds|close PATH [PID SECONDS]\n"), 2;
+        return fprintf(stderr,
+                       "usage: client [ADDRESS:]PORT CONNECTIONS REQUESTS keep|rounds|close PATH [PID SECONDS]\n"),
+               2;
     if (argc == 8) {
         server = atoi(argv[6]);
         window_s = atof(argv[7]);
     }
-    address.sin_port = htons((uint16_t)atoi(argv[1]));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address = server_at(argv[1]);
     count = atol(argv[2]);
     wanted = atol(argv[3]);
     has_rounds = strcmp(argv[4], "rounds") == 0;

@@ -30,12 +30,12 @@ def trial_seconds(options, trial):
 def measure(options, trial, documents):
     arm, version = trial
     step_ms, most_s = ("40", "8") if options.is_quick else ("60", "10")
-    options.isolation.new_network()
+    options.isolation.new_network(options.server)
     server = versions.Server(options.server, version, documents, options.isolation.words(versions.SERVER_CPU))
     try:
         server.wait_until_it_accepts()
         shape = [arm.split()[0], "0"] if arm == KEPT else [str(MOST_FRESH), str(CALLS)]
-        done = subprocess.run([*options.isolation.words(versions.CLIENT_CPU), os.path.join(versions.HERE, "ramp"), str(server.port), str(server.process.pid), "/1k.bin", *shape,
+        done = subprocess.run([*options.isolation.words(versions.CLIENT_CPU), os.path.join(versions.HERE, "ramp"), server.place, str(server.process.pid), "/1k.bin", *shape,
                                str(FIRST_PER_SEC), step_ms, most_s], capture_output=True, text=True, timeout=120, check=False)
         counters = versions.network_counters() if options.isolation.is_new_network else {}
     finally:
@@ -118,4 +118,4 @@ def table(rows, options):
         out += [f"| {version} | {' | '.join(cells[version])} |" for version in known]
         out.append("\nA/A, stock against stock: " + "; ".join(controls) + ".")
         out.append(limits(own))
-    return "\n".join(["### Load at failure, open loop at even distances, kernel sockets (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"
+    return "\n".join([f"### {versions.network(options.server)}: load at failure, open loop at even distances (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"

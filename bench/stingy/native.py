@@ -1,4 +1,4 @@
-"""Kernel sockets: CPU time by the request and throughput, closed loop, every connection with a request under way."""
+"""CPU time by the request and throughput, closed loop, every connection with a request under way."""
 
 import os
 import subprocess
@@ -21,12 +21,12 @@ def trial_seconds(options, trial):
 
 def measure(options, trial, documents):
     connections, version = trial
-    options.isolation.new_network()
+    options.isolation.new_network(options.server)
     server = versions.Server(options.server, version, documents, options.isolation.words(versions.SERVER_CPU))
     try:
         server.wait_until_it_accepts()
         warm_up = 2 * connections + 2000
-        done = subprocess.run([*options.isolation.words(versions.CLIENT_CPU), os.path.join(versions.HERE, "client"), str(server.port), str(connections), str(warm_up), "keep",
+        done = subprocess.run([*options.isolation.words(versions.CLIENT_CPU), os.path.join(versions.HERE, "client"), server.place, str(connections), str(warm_up), "keep",
                                "/1k.bin", str(server.process.pid), str(WINDOW_S[options.is_quick])], capture_output=True, text=True, timeout=120, check=False)
     finally:
         server.end()
@@ -78,4 +78,4 @@ def table(rows, options):
                    f"The server waited {waited * 100:.1f} % of the time for its CPU. Measurements: {record.places(own)}.\n")
         if not why:
             out += ["Where the CPU time went:\n", *record.sources(own, cpu_us, versions.SOURCES[options.server])]
-    return "\n".join(["### Kernel sockets, closed loop, keep-alive, 1 KiB (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"
+    return "\n".join([f"### {versions.network(options.server)}, closed loop, keep-alive, 1 KiB (medians of the more frequent place; ratios with 95 % intervals, the A/A's with 99 %, from a fit of version, round and place)", *out]) + "\n"

@@ -24,7 +24,7 @@
  *
  * Prints a line for each step. Client and server need separate CPUs.
  *
- * usage: ramp PORT PID PATH CONNECTIONS CALLS FIRST_PER_SEC STEP_MS MOST_SECONDS */
+ * usage: ramp [ADDRESS:]PORT PID PATH CONNECTIONS CALLS FIRST_PER_SEC STEP_MS MOST_SECONDS */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -66,7 +66,7 @@ static int64_t *pending; /* a ring: due, not sent */
 static unsigned pending_first, pending_count;
 static long answer_bytes; /* head and body of each answer; known from the first */
 static char request[512];
-static struct sockaddr_in address = {.sin_family = AF_INET};
+static struct sockaddr_in address;
 
 static struct step {
     double per_sec;
@@ -358,10 +358,11 @@ static void fall(int pass, double rate, double step_s, int64_t until) {
 
 int main(int argc, char **argv) {
     if (argc != 9)
-        return fprintf(stderr, "usage: ramp PORT PID PATH CONNECTIONS CALLS FIRST_PER_SEC STEP_MS MOST_SECONDS\n"), 2;
+        return fprintf(stderr,
+                       "usage: ramp [ADDRESS:]PORT PID PATH CONNECTIONS CALLS FIRST_PER_SEC STEP_MS MOST_SECONDS\n"),
+               2;
     char path[64];
-    address.sin_port = htons((uint16_t)atoi(argv[1]));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address = server_at(argv[1]);
     snprintf(path, sizeof path, "/proc/%d/schedstat", atoi(argv[2]));
     if ((schedstat = open(path, O_RDONLY | O_CLOEXEC)) < 0)
         fail(path);

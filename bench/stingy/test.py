@@ -11,12 +11,24 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.dirname(HERE), os.path.join(HERE, "../../testbed")]
 
+import cachegrind  # noqa: E402
 import draw  # noqa: E402
 import failure  # noqa: E402
 import record  # noqa: E402
 from run_tests import run_tests  # noqa: E402
 
 CHOSEN = random.Random(8)
+
+
+def a_line_of_cachegrind_counts_for_the_layer_of_its_source_file():
+    text = ("events: Ir D1mr DLmr D1mw DLmw\nfl=/x/testbed/tux/build/lwip/source/src/core/tcp_in.c\nfn=tcp_input\n1 10 2 1 4 3\n2 5\n"
+            "fl=/x/testbed/tux/src/send.c\nfn=send\n7 1 1 1 1 1\nfl=./malloc/./malloc/malloc.c\nfn=free\n9 100 0 0 0 0\nsummary: 116 3 2 5 4\n")
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(text)
+        file.flush()
+        found = cachegrind.by_layer(file.name)
+    assert found["lwIP"] == {"instructions": 15, "d1": 6, "lld": 4}, found
+    assert found["server"] == {"instructions": 1, "d1": 2, "lld": 2} and found["C library"]["instructions"] == 100, found
 
 
 def rounds_of(count, factors, noise=0.0, drift=0.0):

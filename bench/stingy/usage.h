@@ -3,11 +3,26 @@
 #ifndef BENCH_STINGY_USAGE_H
 #define BENCH_STINGY_USAGE_H
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* PORT on loopback, or ADDRESS:PORT. */
+static inline struct sockaddr_in server_at(const char *text) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const char *colon = strchr(text, ':');
+    char address[INET_ADDRSTRLEN];
+    if (colon) {
+        snprintf(address, sizeof address, "%.*s", (int)(colon - text), text);
+        inet_pton(AF_INET, address, &at.sin_addr);
+    }
+    at.sin_port = htons((uint16_t)atoi(colon ? colon + 1 : text));
+    return at;
+}
 
 struct usage {
     long long run_ns, waited_ns; /* on a CPU; runnable but not running */

@@ -19,7 +19,7 @@ def trial_seconds(options, trial):
 def measure(options, trial, documents):
     connections, version = trial
     requests = max(40000 if options.is_quick else 100000, 10 * connections)
-    options.isolation.new_network()
+    options.isolation.new_network(options.server)
     server = versions.Server(options.server, version, documents, options.isolation.words(versions.SERVER_CPU), ["nullnet.so"],
                              {"NULLNET_CONNECTIONS": str(connections), "NULLNET_REQUESTS": str(requests)}, subprocess.PIPE)
     try:

@@ -1,6 +1,7 @@
 """The versions of each server, and how to start one: always on the same port, in a separate network namespace, on a separate CPU."""
 
 import ctypes
+import errno
 import fcntl
 import os
 import re
@@ -49,6 +50,18 @@ VERSIONS = {
         "both": ("tux-stingy", {}, None, "slab, stage scheduler, admission by room"),
         "prefetch": ("tux-stingy", {"STINGY_ADMIT": "0"}, None, "slab, stage scheduler with prefetch on election, no admission"),
     },
+    # tux with its network stack in its own address space. What has come is taken from the wire at once, or, with the stage scheduler, as many
+    # packets as its batches have.
+    "tux-lwip": {
+        "stock": ("tux-lwip", {}, None, "as it is"),
+        "control": ("tux-lwip", {}, None, "stock once more"),
+        "list": ("tux-lwip-list", {}, None, "as it is, but lwIP looks for a packet's connection in the list of all, as it does by itself"),
+        "batch": ("tux-lwip", {"TUX_RECEIVE": "64"}, None, "as it is, but takes 64 packets at a time from the wire"),
+        "slab": ("tux-lwip-slab", {}, None, "allocations in the slab, scheduled as stock"),
+        "loop": ("tux-lwip-stingy", {"STINGY_OFF": "1", "STINGY_ADMIT": "0", "STINGY_PREFETCH": "0", "TUX_RECEIVE": "64"}, None,
+                 "memory from malloc; stage scheduler and cold connections, 64 packets at a time, no admission, no prefetch"),
+        "both": ("tux-lwip-stingy", {"TUX_RECEIVE": "64"}, None, "slab, stage scheduler, admission by room, 64 packets at a time"),
+    },
     "lighttpd": {
         "stock": ("stock", {}, None, "as it is"),
         "control": ("stock", {}, None, "stock once more"),
@@ -73,6 +86,11 @@ SOURCES = {
             ("admission", "room", "loop", "admits as many requests as there is room for"),
             ("allocator after that", "both", "room", "slab in place of malloc, with that loop"),
             ("slab and prefetch", "prefetch", "loop", "in place of admission")],
+    "tux-lwip": [("lookup by list", "list", "stock", "what lwIP's own search costs"),
+                 ("batches of packets", "batch", "stock", "64 at a time"),
+                 ("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
+                 ("stage scheduler", "loop", "batch", "stage scheduler and cold connections"),
+                 ("slab and admission", "both", "loop", "with that loop")],
     "lighttpd": [("allocator", "slab", "stock", "slab in place of malloc, stock's loop"),
                  ("edge-triggered epoll", "edge", "stock", "the kernel's part alone"),
                  ("cold connections", "room", "stock", "admission to structures: one is used again and again"),
@@ -82,6 +100,10 @@ SOURCES = {
 }
 
 
+def network(server):
+    return "lwIP in the server's process" if server == "tux-lwip" else "Kernel sockets"
+
+
 def admitted():
     with open(os.path.join(TUX, "steps", "gen", "stingy_gen.h"), encoding="ascii") as file:
         return REQUESTS.search(file.read()).group(1)
@@ -89,8 +111,8 @@ def admitted():
 
 def build(server):
     """The server's versions, the clients, the preload libraries."""
-    if server in ("tux", "engine"):
-        subprocess.run(["make", "-s", "-C", os.path.dirname(TUX)], check=True, stdout=subprocess.DEVNULL)
+    if server in ("tux", "tux-lwip", "engine"):
+        subprocess.run(["make", "-s", "-C", os.path.dirname(TUX), "lwip" if server == "tux-lwip" else "all"], check=True, stdout=subprocess.DEVNULL)
     elif not os.path.exists(os.path.join(LIGHTTPD, "stingy", "src", "lighttpd")):
         subprocess.run(["make", "-s", "-C", os.path.dirname(LIGHTTPD), "servers"], check=True)
     for program in ("client", "ramp", "line"):
@@ -121,9 +143,11 @@ class Isolation:
                 + ("first-in-first-out priority 1: ordinary work waits for both" if self.is_first else "ordinary priority: other work takes its share")
                 + ("; each measurement in a new network namespace" if self.is_new_network else "; in this machine's network namespace"))
 
-    def new_network(self):
+    def new_network(self, kind):
         """A new namespace has no traces of the previous measurement: no TIME_WAIT, no cached metrics, no queue."""
         if not self.is_new_network:
+            if kind == "tux-lwip":
+                raise OSError(errno.EPERM, "tux-lwip needs network namespaces, that is root, and not --ordinary")
             return
         libc = ctypes.CDLL(None, use_errno=True)
         clone_newnet = 0x40000000
@@ -137,6 +161,8 @@ class Isolation:
         for name, value in (("core/somaxconn", "4096"), ("ipv4/tcp_max_syn_backlog", "4096"), ("ipv4/ip_local_port_range", "10000 65000")):
             with open(f"/proc/sys/net/{name}", "w", encoding="ascii") as file:
                 file.write(value)
+        if kind == "tux-lwip":
+            subprocess.run([os.path.join(os.path.dirname(TUX), "lwip", "link")], check=True)
 
 
 def network_counters():
@@ -155,8 +181,10 @@ class Server:
         self.port = 8080 if os.geteuid() == 0 else harness.free_port()
         self.scratch = tempfile.TemporaryDirectory()
         program, environment, own_preload, _ = VERSIONS[kind][version]
-        words = self.tux(program, documents) if kind in ("tux", "engine") else self.lighttpd(program, documents)
-        environment = dict(os.environ, **environment, **(extra or {}))
+        self.address = "10.199.0.2" if kind == "tux-lwip" else "127.0.0.1"
+        self.place = f"{self.address}:{self.port}"
+        words = self.lighttpd(program, documents) if kind == "lighttpd" else self.tux(program, documents)
+        environment = dict(os.environ, **environment, **({"TUX_DEVICE": "tux1"} if kind == "tux-lwip" else {}), **(extra or {}))
         if kind == "tux" and version == "room":
             environment["STINGY_ADMIT"] = admitted()
         libraries = [os.path.join(HERE, name) for name in (*preload, *([own_preload] if own_preload else []))]
@@ -166,10 +194,10 @@ class Server:
         self.process = subprocess.Popen([*before, *words], env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL)
 
     def wait_until_it_accepts(self):
-        harness.wait_for(self.port, self.process, self.name)
+        harness.wait_for(self.port, self.process, self.name, self.address)
 
     def tux(self, program, documents):
-        return [os.path.join(TUX, program), "--port", str(self.port), "--documents", documents, "--timeout", "600"]
+        return [os.path.join(TUX, program), "--address", self.address, "--port", str(self.port), "--documents", documents, "--timeout", "600"]
 
     def lighttpd(self, folder, documents):
         path = os.path.join(self.scratch.name, "lighttpd.conf")
@@ -179,10 +207,16 @@ class Server:
         return [os.path.join(LIGHTTPD, folder, "src", "lighttpd"), "-D", "-f", path]
 
     def wait_for_the_last(self):
-        """Waits until no connection is left. The server's end closes the rest in another way, and their number is chance."""
-        until = time.monotonic() + 20
-        while self.sockets() > 1 and time.monotonic() < until:
-            time.sleep(0.1)
+        """Waits until no connection is left. The server's end closes the rest in another way, and their number is chance. lwIP's connections
+        are not the kernel's to count: there the server has nothing left to do."""
+        until, used = time.monotonic() + 20, -1
+        while (used != self.ticks() if self.address != "127.0.0.1" else self.sockets() > 1) and time.monotonic() < until:
+            used = self.ticks()
+            time.sleep(0.3)
+
+    def ticks(self):
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
+            return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
 
     def sockets(self):
         """The number of the server's sockets, including its listener."""

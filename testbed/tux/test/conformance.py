@@ -34,7 +34,7 @@ def files_are_answered_with_their_bytes_and_types():
 
 
 def a_library_client_keeps_its_connection():
-    client = http.client.HTTPConnection("127.0.0.1", SERVER.port, timeout=60)
+    client = http.client.HTTPConnection(SERVER.address, SERVER.port, timeout=60)
     client.connect()
     first = client.sock
     for method, name in [("GET", "a.txt"), ("HEAD", "big.bin"), ("GET", "nothing"), ("GET", "big.bin"), ("GET", "empty"), ("GET", "1k.bin")] * 5:
@@ -178,7 +178,7 @@ def a_slow_reader_gets_it_all():
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(60)
-        client.connect(("127.0.0.1", SERVER.port))
+        client.connect((SERVER.address, SERVER.port))
         client.sendall(get("/big.bin") + get("/a.txt", "Connection: close"))
         time.sleep(0.3)
         assert ask("/1k.bin")[0] == 200
@@ -192,7 +192,7 @@ def slow_clients_time_out():
         silent, half, deaf = server.connect(), server.connect(), socket.socket()
         half.sendall(b"GET /a.txt HT")
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.connect(("127.0.0.1", server.port))
+        deaf.connect((server.address, server.port))
         deaf.sendall(get("/big.bin") * 4)
         dripping = server.connect()
         ended = False

@@ -58,13 +58,14 @@ def claim_port():
 
 
 class Server:
-    """A running tux; the command may contain options."""
+    """A running tux; the command may contain options, among them the address."""
 
     GOOD_ENDS = (0,)
 
     def __init__(self, words, *options, folder=None, env=None):
         self.folder = folder
         self.port, self.claim = claim_port()
+        self.address = words[words.index("--address") + 1] if "--address" in words else "127.0.0.1"
         self.start([*words, "--port", str(self.port), "--documents", folder, *options], env)
 
     def start(self, command, env):
@@ -74,7 +75,7 @@ class Server:
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 5).close()
+                socket.create_connection((self.address, self.port), 5).close()
                 return
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > until:
@@ -86,7 +87,7 @@ class Server:
         return self.errors.read().decode(errors="replace")
 
     def connect(self, timeout=PATIENCE_S):
-        client = socket.create_connection(("127.0.0.1", self.port), timeout)
+        client = socket.create_connection((self.address, self.port), timeout)
         # Otherwise each piece of a request waits for the acknowledgement of the one before it.
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return client
