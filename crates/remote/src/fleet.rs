@@ -248,6 +248,11 @@ impl Fleet {
         link.place.clone()
     }
 
+    /// Where the workers run.
+    pub fn places(&self) -> Vec<Place> {
+        (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).map(|index| self.place_of(index)).collect()
+    }
+
     /// Refuses a target on loopback where the workers have more than one: each would load another server. `is_here`: the
     /// server is on the driver's machine.
     pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
