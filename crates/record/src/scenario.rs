@@ -258,7 +258,8 @@ pub struct ServerCommand {
     pub argv: Vec<String>,
     /// CPUs the server was pinned to; empty = not pinned.
     pub cpus: Vec<usize>,
-    /// Whether it ran in a separate network namespace, joined to the client's by a veth pair.
+    /// Whether it and the clients had network stacks of their own: network namespaces joined by a veth pair, or with
+    /// `--server-with` another machine or namespace than that of any client.
     pub isolated: bool,
 }
 

@@ -1,5 +1,6 @@
 //! A load over several workers: shares are sent out, all start at one instant, results are added up.
 
+mod clocks;
 mod conduct;
 
 pub use crate::account::OnLoss;
@@ -28,6 +29,8 @@ const GREETING_NS: u64 = 60_000_000_000;
 const MOST_EVENTS: usize = 256;
 /// How often it is looked for nodes that have joined the cluster, between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
+/// Parts of all workers that are pinged one after the other, each second.
+const MOST_LEASE_PARTS: usize = 100;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
 /// How long a worker may take to keep one.
@@ -248,6 +251,11 @@ impl Fleet {
         link.place.clone()
     }
 
+    /// Where the workers run.
+    pub fn places(&self) -> Vec<Place> {
+        (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).map(|index| self.place_of(index)).collect()
+    }
+
     /// Refuses a target on loopback where the workers have more than one: each would load another server. `is_here`: the
     /// server is on the driver's machine.
     pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
@@ -410,19 +418,24 @@ impl Fleet {
 
     /// Handles events, waits for them at most this long, and gives up silent workers.
     fn pump(&mut self, wait_ns: u64, patience_ns: u64) {
-        let mut wait = Duration::from_nanos(wait_ns);
         let heard_all_ns = self.wires.heard_all_ns();
+        if self.hear(wait_ns) {
+            self.links.iter_mut().for_each(|link| link.look(heard_all_ns, patience_ns));
+        }
+    }
+
+    /// Handles events, and waits for the first at most this long; whether none is left.
+    fn hear(&mut self, wait_ns: u64) -> bool {
+        let mut wait = Duration::from_nanos(wait_ns);
         // Events that are there are handled without another wait; a bounded number, because a worker may flood.
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
                 Ok((index, event)) => self.links[index].handle(event),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    self.links.iter_mut().for_each(|link| link.look(heard_all_ns, patience_ns));
-                    break;
-                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
             }
             wait = Duration::ZERO;
         }
+        false
     }
 
     /// Waits until the leases of lost workers have ended: they may send load until then, which must not fall into the
@@ -467,17 +480,22 @@ impl Drop for Fleet {
     }
 }
 
-/// Pings every worker each second for as long as this process lives and they read: silence ends their load.
+/// Pings every worker each second for as long as this process lives and they read: silence ends their load. Many are pinged a part
+/// at a time, so that no answer waits for all.
 pub(crate) fn keep_leases(links: &[Link]) {
     let outs: Vec<Out> = links.iter().map(Link::out).collect();
+    let parts = outs.len().clamp(1, MOST_LEASE_PARTS);
     std::thread::spawn(move || {
         loop {
-            let ping = line(&ToWorker::Ping { sent_ns: monotonic_ns() });
-            let are_open = outs.iter().filter(|out| out.send(ping.clone())).count();
-            if are_open == 0 {
+            let mut is_any_open = false;
+            for part in outs.chunks(outs.len().div_ceil(parts).max(1)) {
+                let ping = line(&ToWorker::Ping { sent_ns: monotonic_ns() });
+                is_any_open |= part.iter().filter(|out| out.send(ping.clone())).count() > 0;
+                std::thread::sleep(Duration::from_nanos(LEASE_NS / 5) / parts as u32);
+            }
+            if !is_any_open {
                 return;
             }
-            std::thread::sleep(Duration::from_nanos(LEASE_NS / 5));
         }
     });
 }

@@ -43,11 +43,11 @@ pub use fleet::{Fleet, OnLoss};
 pub use inputs::{Handing, InputFiles, InputStore};
 pub use link::Source;
 pub use permit::{can_be_split, permit};
-pub use protocol::{ColdHeld, InputKind, InputPiece, MAX_PIECE_BYTES, TimeWaitCount};
+pub use protocol::{ColdHeld, InputKind, InputPiece, MAX_PIECE_BYTES, Place, TimeWaitCount};
 pub use ray::{Nodes, RayPlan};
 pub use requests::{RequestWatch, RequestWatchPlan};
 pub use serve::serve as serve_load;
-pub use serve_watch::{Beside, serve as serve_watch};
+pub use serve_watch::{Started, serve as serve_watch};
 pub use sources::Sources;
 pub use watcher::Watcher;
 

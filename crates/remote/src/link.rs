@@ -4,7 +4,7 @@ use crate::complaints::LastLine;
 use crate::error::{Result, system};
 use crate::process;
 use crate::protocol::{
-    BesideState, Capacity, ColdHeld, FromWorker, LEASE_NS, PROTOCOL, Place, TimeWaitCount, ToWorker, WireObservation,
+    Capacity, ColdHeld, FromWorker, LEASE_NS, PROTOCOL, Place, StartedState, TimeWaitCount, ToWorker, WireObservation,
     WireResult, line, message,
 };
 use crate::wires::{Event, Out, Wires};
@@ -105,7 +105,9 @@ pub struct Link {
     /// Whether a watcher can sample the layers, until it is taken: the reason if it cannot.
     pub layers: Option<Option<Outside>>,
     /// The state of a command beside the server, until it is taken.
-    pub beside: Option<BesideState>,
+    pub beside: Option<StartedState>,
+    /// The state of the server that a watcher started, until it is taken.
+    pub server: Option<StartedState>,
     /// The server's TIME_WAIT sockets, until they are taken.
     pub time_wait: Option<TimeWaitCount>,
     /// Whether a watcher has reported that it awaits the load.
@@ -161,6 +163,7 @@ impl Link {
             watching: None,
             layers: None,
             beside: None,
+            server: None,
             time_wait: None,
             awaits_load: false,
             host: Outside::default(),
@@ -291,6 +294,7 @@ impl Link {
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
             FromWorker::Layers { why_not } if self.role == "watcher" => self.layers = Some(why_not),
             FromWorker::Beside(state) if self.role == "watcher" => self.beside = Some(state),
+            FromWorker::Server(state) if self.role == "watcher" => self.server = Some(state),
             FromWorker::TimeWait(seen) if self.role == "watcher" => self.time_wait = Some(seen),
             FromWorker::LoadAwaited {} if self.role == "watcher" => self.awaits_load = true,
             FromWorker::Result(result)
@@ -307,6 +311,7 @@ impl Link {
             | FromWorker::Watching { .. }
             | FromWorker::Layers { .. }
             | FromWorker::Beside(_)
+            | FromWorker::Server(_)
             | FromWorker::TimeWait(_)
             | FromWorker::LoadAwaited {} => {
                 self.lose("it sent a message that was not its turn".into());

@@ -41,6 +41,8 @@ pub const CAN_COUNT_REQUESTS: &str = "requests";
 pub const CAN_END_TIME_WAIT: &str = "time-wait";
 /// The ability of a watcher that can run a command beside the server.
 pub const CAN_RUN_BESIDE: &str = "beside";
+/// The ability of a watcher that started the server: it reports how it ended, and its output.
+pub const CAN_REPORT_SERVER: &str = "server";
 
 /// Messages of the driver.
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,6 +72,8 @@ pub enum ToWorker {
     Beside { command: Vec<String> },
     /// To a watcher with that ability: report the state of that command.
     BesideAsk {},
+    /// To a watcher with that ability: report the state of the server that it started.
+    ServerAsk {},
     /// To a watcher with that ability: count the server's TIME_WAIT sockets, and end them first if so.
     TimeWait {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -228,7 +232,9 @@ pub enum FromWorker {
         why_not: Option<Outside>,
     },
     /// A command beside the server.
-    Beside(BesideState),
+    Beside(StartedState),
+    /// The server that the watcher started.
+    Server(StartedState),
     /// The server's TIME_WAIT sockets.
     TimeWait(TimeWaitCount),
     /// The state before the load that begins is known.
@@ -253,14 +259,14 @@ pub struct TimeWaitCount {
     pub why_not: Option<Outside>,
 }
 
-/// The state of a command that runs beside the server.
+/// The state of what a watcher started: the server, or a command beside it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct BesideState {
+pub struct StartedState {
     /// How it ended without being told to, or why it did not start; one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone: Option<Outside>,
-    /// The end of its output, once it has ended.
+    /// The end of its output; of a command once it has ended.
     #[serde(with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<u8>,
 }

@@ -3,8 +3,8 @@
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
 use crate::protocol::{
-    BesideState, CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, FromWorker, MAX_SPAN_NS,
-    TimeWaitCount, ToWorker, WireObservation, WireWatch, line,
+    CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_REPORT_SERVER, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, FromWorker,
+    MAX_SPAN_NS, StartedState, TimeWaitCount, ToWorker, WireObservation, WireWatch, line,
 };
 use crate::requests::{RequestWatch, RequestWatchPlan};
 use crate::session::{self, Ended, Order};
@@ -12,15 +12,20 @@ use observe::profile::{LayersSeen, PointSampler, PointSampling};
 use observe::watch::point::PointSeen;
 use observe::{Group, ObserveError, Observer, Target, TimeWaitSockets, Window};
 use record::ClientSide;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 /// Samples a second at most, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
 
-/// Starts and ends a command beside the server.
-pub trait Beside {
-    /// Starts it; the error is why it cannot.
+/// What runs here for the driver: the server, if it was started here, and a command beside it.
+pub trait Started {
+    /// How the server ended without being told to, and the end of its output; `None` if it was not started here.
+    fn server(&mut self) -> Option<(Option<String>, Vec<u8>)>;
+    /// Facts about the server's start.
+    fn facts(&self) -> BTreeMap<String, String>;
+    /// Starts a command beside the server; the error is why it cannot.
     fn start(&mut self, command: &[String]) -> Result<(), String>;
     /// Its processes; none where none runs.
     fn pids(&self) -> Vec<u32>;
@@ -30,17 +35,16 @@ pub trait Beside {
     fn end(&mut self) -> Vec<u8>;
 }
 
-/// Serves one driver with observations of the server on this port.
-pub fn serve(port: u16, root: Option<u32>, netns_pid: Option<u32>, beside: &mut dyn Beside) -> ExitCode {
-    let can = [CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, CAN_RUN_BESIDE, CAN_END_TIME_WAIT];
-    session::hold(&can, None, |_, out, orders| obey(port, root, netns_pid, beside, out, orders))
+/// Serves one driver with observations of this server.
+pub fn serve(target: Target, started: &mut dyn Started) -> ExitCode {
+    let mut can = vec![CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, CAN_RUN_BESIDE, CAN_END_TIME_WAIT];
+    can.extend(started.server().map(|_| CAN_REPORT_SERVER));
+    session::hold(&can, None, |_, out, orders| obey(target, started, out, orders))
 }
 
 /// The server and its observer.
 struct Watched {
-    port: u16,
-    group: Group,
-    netns_pid: Option<u32>,
+    target: Target,
     observer: Observer,
     /// Counts its requests, once the driver has asked for that.
     requests: Option<RequestWatch>,
@@ -53,33 +57,18 @@ struct Watched {
     window: Option<Window>,
 }
 
-fn obey(
-    port: u16,
-    root: Option<u32>,
-    netns_pid: Option<u32>,
-    beside: &mut dyn Beside,
-    out: &SyncSender<String>,
-    orders: &Receiver<Order>,
-) -> Result<()> {
-    if root.is_none() && observe::server_on_port(port, netns_pid).ok().flatten().is_none() {
+fn obey(target: Target, started: &mut dyn Started, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
+    let is_there = || observe::server_on_port(target.port, target.netns_pid).ok().flatten().is_some();
+    if matches!(target.group, Group::ListeningOn(_)) && !is_there() {
         return Err(unusable(format!(
-            "nothing listens on port {port} of this machine, so there is no server to watch"
+            "nothing listens on port {} of this machine, so there is no server to watch",
+            target.port
         )));
     }
-    let group = root.map_or(Group::ListeningOn(port), Group::Tree);
-    let target = Target { port, group, netns_pid, server_cpus: Vec::new(), client_pid: 0 };
-    let observer = Observer::start(target, STATES_INTERVAL).map_err(observing("the server cannot be watched"))?;
-    let mut server = Watched {
-        port,
-        group,
-        netns_pid,
-        observer,
-        requests: None,
-        layers: None,
-        is_sampling: false,
-        time_wait: None,
-        window: None,
-    };
+    let observer =
+        Observer::start(target.clone(), STATES_INTERVAL).map_err(observing("the server cannot be watched"))?;
+    let mut server =
+        Watched { target, observer, requests: None, layers: None, is_sampling: false, time_wait: None, window: None };
     let _ = out.send(line(&FromWorker::Ready {}));
     loop {
         let answer = match orders.recv() {
@@ -95,16 +84,20 @@ fn obey(
             }
             Ok(Ok(ToWorker::Beside { command })) if command.is_empty() => {
                 server.observer.beside(&[]);
-                FromWorker::Beside(BesideState { gone: None, output: beside.end() })
+                FromWorker::Beside(StartedState { gone: None, output: started.end() })
             }
             Ok(Ok(ToWorker::Beside { command })) => {
-                let gone = beside.start(&command).err().map(|why| why.as_str().into());
-                FromWorker::Beside(BesideState { gone, output: Vec::new() })
+                let gone = started.start(&command).err().map(|why| why.as_str().into());
+                FromWorker::Beside(StartedState { gone, output: Vec::new() })
             }
             Ok(Ok(ToWorker::BesideAsk {})) => {
-                let gone = beside.gone().map(|how| how.as_str().into());
-                server.observer.beside(&beside.pids());
-                FromWorker::Beside(BesideState { gone, output: Vec::new() })
+                let gone = started.gone().map(|how| how.as_str().into());
+                server.observer.beside(&started.pids());
+                FromWorker::Beside(StartedState { gone, output: Vec::new() })
+            }
+            Ok(Ok(ToWorker::ServerAsk {})) => {
+                let (gone, output) = started.server().unwrap_or_default();
+                FromWorker::Server(StartedState { gone: gone.map(|how| how.as_str().into()), output })
             }
             Ok(Ok(ToWorker::TimeWait { ends })) => FromWorker::TimeWait(server.time_wait(ends)),
             Ok(Ok(ToWorker::Begin { planned_ns, has_layers })) => {
@@ -116,7 +109,9 @@ fn obey(
                 continue;
             }
             Ok(Ok(ToWorker::Observe { completed, client })) => {
-                FromWorker::Observation(Box::new(server.observation(completed, client)?))
+                let mut seen = server.observation(completed, client)?;
+                seen.server_facts.extend(started.facts());
+                FromWorker::Observation(Box::new(seen))
             }
             Ok(Ok(_)) => {
                 return Err(unusable("the driver broke the protocol: it asks a watcher to send load"));
@@ -142,7 +137,8 @@ impl Watched {
         };
         // Two watches of one port would each be charged with the other's cost.
         self.requests = None;
-        let requests = self.requests.insert(RequestWatch::start(&plan, self.port, self.group, self.netns_pid, &[]));
+        let Target { port, group, netns_pid, ref server_cpus, .. } = self.target;
+        let requests = self.requests.insert(RequestWatch::start(&plan, port, group, netns_pid, server_cpus));
         requests.why_not().map(str::to_string)
     }
 
@@ -150,7 +146,7 @@ impl Watched {
     fn sample_layers(&mut self, frequency_hz: u32) -> Option<String> {
         let how = PointSampling { frequency_hz: frequency_hz.clamp(1, MOST_HZ), is_per_packet: false };
         self.layers = None;
-        match PointSampler::attach(self.port, self.netns_pid, how) {
+        match PointSampler::attach(self.target.port, self.target.netns_pid, how) {
             Ok(layers) => {
                 self.layers = Some(layers);
                 None
@@ -163,7 +159,7 @@ impl Watched {
         let not = |why: String| TimeWaitCount { why_not: Some(why.as_str().into()), ..TimeWaitCount::default() };
         let sockets = match &mut self.time_wait {
             Some(sockets) => sockets,
-            none => match TimeWaitSockets::open(self.netns_pid, self.port) {
+            none => match TimeWaitSockets::open(self.target.netns_pid, self.target.port) {
                 Ok(sockets) => none.insert(sockets),
                 Err(error) => return not(error.to_string()),
             },

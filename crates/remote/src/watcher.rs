@@ -4,8 +4,8 @@ use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::keep_leases;
 use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{
-    BesideState, CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, TimeWaitCount,
-    ToWorker, WireObservation,
+    CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_REPORT_SERVER, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, Place,
+    StartedState, TimeWaitCount, ToWorker, WireObservation,
 };
 use crate::requests::RequestWatchPlan;
 use crate::wires::{Event, Wires};
@@ -170,10 +170,30 @@ impl Watcher {
         self.beside(&ToWorker::Beside { command: Vec::new() }).map_or(Vec::new(), |state| state.output)
     }
 
-    fn beside(&mut self, message: &ToWorker) -> Result<BesideState, String> {
+    fn beside(&mut self, message: &ToWorker) -> Result<StartedState, String> {
         self.link.beside = None;
         self.say(message)?;
         self.answer(BESIDE_NS, "about the command beside the server", |link| link.beside.take())
+    }
+
+    /// Where it runs, and the server with it.
+    pub fn place(&self) -> &Place {
+        &self.link.place
+    }
+
+    /// How the server that it started ended, and the end of its output so far. A lost watcher's server ends with it.
+    pub fn server(&mut self) -> (Option<String>, Vec<u8>) {
+        if !self.link.can.iter().any(|word| word == CAN_REPORT_SERVER) {
+            return (self.loss().map(lost_with), Vec::new());
+        }
+        self.link.server = None;
+        let state = self
+            .say(&ToWorker::ServerAsk {})
+            .and_then(|()| self.answer(ANSWER_NS, "about the server that it started", |link| link.server.take()));
+        match state {
+            Ok(StartedState { gone, output }) => (gone.map(String::from), output),
+            Err(_) => (self.loss().map(lost_with), Vec::new()),
+        }
     }
 
     /// A load begins: returns when the state before it is known there.
@@ -246,4 +266,9 @@ impl Watcher {
         seen.figures.set("watcher.round_trip_us", figure);
         Ok(seen)
     }
+}
+
+/// How a server ended that was started by a watcher which was lost for this reason.
+fn lost_with(why: String) -> String {
+    format!("ended with its watcher ({why})")
 }

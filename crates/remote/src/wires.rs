@@ -459,8 +459,8 @@ mod tests {
             worker
         };
         let mut workers: Vec<UnixStream> = (0..10).map(add).collect();
-        let spoke_ns = monotonic_ns();
         workers.iter_mut().for_each(|worker| worker.write_all(b"here\n").unwrap());
+        let spoke_ns = monotonic_ns();
         // The queue has room for four of them.
         std::thread::sleep(Duration::from_millis(300));
         assert!(wires.heard_all_ns() <= spoke_ns);

@@ -6,7 +6,9 @@ mod grpc;
 mod protocol;
 pub mod watching;
 
-use crate::cli::{ArrivalWord, DriveArgs, FindOptions, LoadOptions, Options, OutputOptions, PathOptions, PathWord};
+use crate::cli::{
+    ArrivalWord, DriveArgs, FindOptions, IsolateWord, LoadOptions, Options, OutputOptions, PathOptions, PathWord,
+};
 use crate::cpus;
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
@@ -74,7 +76,9 @@ impl RunOptions {
         }
         let (server, port) = (&self.options.server, format!(":{}", self.target.port));
         let timeout = server.server_timeout.map(|time| crate::defaults::typed(&time.0));
-        let typed = [("--server-cpus", server.server_cpus.as_deref()), ("--server-timeout", timeout.as_deref())];
+        let always = (server.isolate == Some(IsolateWord::Always)).then_some("always");
+        let cpus = server.server_cpus.as_deref();
+        let typed = [("--server-cpus", cpus), ("--server-timeout", timeout.as_deref()), ("--isolate", always)];
         let typed = typed.into_iter().filter_map(|(option, value)| Some([option, value?])).flatten();
         let words = ["exec", "straingauge", "watch", "--worker", &port].into_iter().chain(typed).chain(["--"]);
         let words = shell::joined(words.chain(server.command.iter().map(String::as_str)));

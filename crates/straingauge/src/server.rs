@@ -1,6 +1,7 @@
 //! The server under test when straingauge starts it: namespaces, CPUs, waiting until it accepts, stopping it.
 
 pub mod agent;
+pub mod distance;
 pub mod guardian;
 mod output;
 
@@ -23,6 +24,9 @@ use wan::{Pair, PairPlan, PathMeter, ServerCgroup};
 /// The phase in which a signal interrupts the run.
 const STARTING: &str = "the server was starting";
 
+/// What an error says first where isolation was asked for and cannot be.
+pub const ALWAYS: &str = "--isolate always is not possible";
+
 /// The server to start, and where.
 pub struct ServerPlan<'a> {
     pub argv: &'a [String],
@@ -33,6 +37,8 @@ pub struct ServerPlan<'a> {
     pub client_cpus: Vec<usize>,
     /// Run client and server in separate namespaces.
     pub is_isolated: bool,
+    /// Fail where no control group can be made.
+    pub needs_group: bool,
     /// The path between client and server; needs isolation.
     pub path: Option<PathPlan>,
     /// Send each segment as a separate packet.
@@ -83,6 +89,7 @@ impl Server {
             Some(Pair::create(&pair_plan)?)
         } else {
             refuse_taken_port(plan.port)?;
+            end_time_wait(plan.port);
             None
         };
         let mut command = Command::new(&plan.argv[0]);
@@ -93,7 +100,10 @@ impl Server {
         match &pair {
             Some(pair) => pair.run_server(&mut command)?,
             None => {
-                group = ServerCgroup::create().ok();
+                group = match ServerCgroup::create() {
+                    Err(error) if plan.needs_group => return Err(error).context(ALWAYS),
+                    made => made.ok(),
+                };
                 if let Some(group) = &group {
                     group.run_in(&mut command)?;
                 }
@@ -422,6 +432,14 @@ fn refuse_taken_port(port: u16) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Ends what an earlier server at this port left in TIME_WAIT, as in a run that compares two in turn: it keeps a server without
+/// SO_REUSEADDR from starting, and would cost the next one its time. Without the privilege it stays.
+fn end_time_wait(port: u16) {
+    if let Ok(mut sockets) = observe::TimeWaitSockets::open(None, port) {
+        let _ = sockets.end_all();
+    }
 }
 
 fn listener_pid(port: u16, netns_pid: Option<u32>) -> Option<u32> {

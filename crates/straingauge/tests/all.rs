@@ -51,6 +51,7 @@ mod runs;
 mod scale;
 mod schemas;
 mod server;
+mod server_elsewhere;
 mod simulate;
 mod slow_down;
 mod ssh_workers;

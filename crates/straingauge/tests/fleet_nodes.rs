@@ -6,18 +6,22 @@ use crate::rig::{is_root, member, open_dir, program, run, skip_unless, skipped};
 use crate::workers::{count, from, worker};
 use serde_json::Value;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-const SERVER: &str = "10.214.0.1";
+/// The servers' address, which all nodes reach.
+pub const SERVER: &str = "10.214.0.1";
 const NODES: usize = 3;
 
 /// A namespace for the server and one for each node, joined by a pair of interfaces each.
-struct Nodes {
+pub struct Nodes {
     tag: String,
 }
 
 impl Nodes {
-    fn new() -> Nodes {
-        let nodes = Nodes { tag: format!("sgn{}", std::process::id()) };
+    pub fn new() -> Nodes {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let nodes = Nodes { tag: format!("sgn{}-{number}", std::process::id()) };
         let server = nodes.name("s");
         ip(&["netns", "add", &server]);
         ip(&["-n", &server, "link", "set", "lo", "up"]);
@@ -36,11 +40,11 @@ impl Nodes {
         nodes
     }
 
-    fn name(&self, what: &str) -> String {
+    pub fn name(&self, what: &str) -> String {
         format!("{}{what}", self.tag)
     }
 
-    fn node(&self, number: usize) -> String {
+    pub fn node(&self, number: usize) -> String {
         self.name(&format!("c{number}"))
     }
 

@@ -1,13 +1,9 @@
 //! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot watch, or is
 //! lost, is reported in one sentence. The watchers are local commands, as ssh would start them elsewhere.
 
-use crate::rig::{
-    Running, free_port, is_root, needs_server, open_dir, points, repository, run, run_record, skip_unless, skipped,
-    straingauge,
-};
+use crate::rig::{is_root, needs_server, open_dir, points, run, run_record, skipped, straingauge};
 use crate::server::{Kind, Server};
 use crate::workers::{Spoken, doubt_kinds, worker};
-use std::time::{Duration, Instant};
 
 fn watcher(port: u16) -> String {
     format!("exec {} watch --worker :{port}", env!("CARGO_BIN_EXE_straingauge"))
@@ -105,95 +101,6 @@ fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
         assert!(point["functions"].as_array().is_some_and(|functions| !functions.is_empty()), "{point:#}");
     }
     assert!(layers > cpu / 2.0 && layers < cpu * 2.0, "layers {layers} us, the server {cpu} us a request");
-}
-
-/// A load of nginx that is started by a command as on another machine: the port, and the command.
-fn started_elsewhere(state: &std::path::Path, duration: &str) -> (u16, std::process::Command) {
-    let port = free_port();
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
-    let folder = program.parent().expect("it lies in a folder").display();
-    let elsewhere = format!("PATH={folder}:$PATH sh -c");
-    let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/1k.bin"), "--server-with", &elsewhere]);
-    command.args(["--json", "--quiet", "--warmup", "0s", "--threads", "1", "--duration", duration, "--"]);
-    command.arg(repository().join("testbed/serve")).args(["nginx", "--port", &port.to_string(), "--state"]).arg(state);
-    (port, command)
-}
-
-fn accepts(port: u16) -> bool {
-    std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-}
-
-#[test]
-fn a_server_is_started_watched_and_stopped_on_its_machine() {
-    needs_server!(Kind::Nginx);
-    let state = open_dir();
-    let (port, mut command) = started_elsewhere(state.path(), "600ms");
-    let json = run(&mut command).exits_with(0).json();
-    let figure = |name: &str| json["point"]["figures"][name].clone();
-    assert!(figure("server.cpu_us_per_request")["value"].as_f64().is_some_and(|us| us > 0.0), "{json:#}");
-    assert!(figure("watcher.round_trip_us")["value"].is_number(), "by a watcher there: {json:#}");
-    assert!(!accepts(port), "it lives on");
-}
-
-#[test]
-fn two_servers_are_compared_on_their_machine() {
-    let faulty = crate::planted::faulty();
-    skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
-    let (dir, port) = (open_dir(), free_port());
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
-    let elsewhere = format!("PATH={}:$PATH sh -c", program.parent().expect("it lies in a folder").display());
-    let server = |fault: &str| format!("{} {fault} --port {port}", faulty.as_ref().expect("just checked").display());
-    let mut command = straingauge(["find", &format!("http://127.0.0.1:{port}/"), "--server-with", &elsewhere]);
-    command.args(["--compare-with", &server("lock"), "--quiet", "--profile", "never", "--max-connections", "1"]);
-    command.args(["--repeats", "2", "--duration", "150ms", "--warmup", "50ms", "--budget", "60s", "--out"]);
-    command.arg(dir.path().join("run")).arg("--").args(server("none").split(' '));
-    let said = run(&mut command);
-    // Better or worse is for other tests to say.
-    assert!(matches!(said.code, Some(0 | 3 | 4)), "{:?}: {}{}", said.code, said.out, said.err);
-    assert!(said.out.contains("B against A"), "{}", said.out);
-    for (place, fault) in [("run", "none"), ("run/with", "lock")] {
-        let run = dir.path().join(place);
-        assert_eq!(crate::rig::run_record(&run)["scenario"]["server"]["argv"][1], fault);
-        let points = crate::rig::points(&run).into_iter().filter(|point| point["sweep"] == "connections");
-        let points: Vec<_> = points.collect();
-        assert_eq!(points.len(), 2, "{place}");
-        let used = |point: &serde_json::Value| point["figures"]["server.cpus_used"]["value"].as_f64();
-        assert!(points.iter().all(|point| used(point).is_some()), "watched there: {points:#?}");
-        // Beside other work a server may get no CPU for a whole window of 150 ms.
-        assert!(points.iter().any(|point| used(point) > Some(0.0)), "watched there: {points:#?}");
-    }
-    assert!(!accepts(port), "it lives on");
-}
-
-#[test]
-fn a_server_on_its_machine_ends_with_a_driver_that_is_killed_outright() {
-    needs_server!(Kind::Nginx);
-    let state = open_dir();
-    let (port, mut command) = started_elsewhere(state.path(), "600s");
-    let mut running = Running::start(&mut command);
-    running.wait_until("the server accepts", || accepts(port));
-    running.signal(libc::SIGKILL);
-    running.wait();
-    let until = Instant::now() + Duration::from_secs(60);
-    while accepts(port) {
-        assert!(Instant::now() < until, "it lives on");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-#[test]
-fn a_server_that_does_not_start_on_its_machine_is_said_in_one_sentence() {
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_straingauge"));
-    let elsewhere = format!("PATH={}:$PATH sh -c", program.parent().expect("it lies in a folder").display());
-    let load =
-        |words: &[&str]| run(straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--server-with"]).args(words));
-    load(&[&elsewhere, "--", "no-such-server"]).exits_with(1).complains_of(&["watcher", "cannot be used"]);
-    load(&["ssh server"]).exits_with(2).complains_of(&["add -- SERVER"]);
-    // Its options go with it, and what it complains of is passed on.
-    let said = load(&[&elsewhere, "--server-cpus", "4095", "--", "sleep"]);
-    assert!(said.code == Some(1) && said.err.contains("watcher: straingauge: --server-cpus"), "{}", said.err);
-    let said = load(&[&elsewhere, "--server-timeout", "200ms", "--", "sleep", "60"]);
-    assert!(said.code == Some(1) && said.err.contains("after 0.2 s"), "{}", said.err);
 }
 
 /// What an older straingauge's `watch --worker` is in the protocol: its hello claims nothing, and messages that came later get no

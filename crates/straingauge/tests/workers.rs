@@ -238,6 +238,12 @@ impl Spoken {
         self.say(&plan.to_string());
     }
 
+    /// Closes its input, as a driver that ends.
+    pub fn leave(mut self) {
+        self.input = None;
+        self.ends();
+    }
+
     pub fn ends(&mut self) {
         let until = Instant::now() + Duration::from_secs(60);
         while self.child.try_wait().unwrap().is_none() {

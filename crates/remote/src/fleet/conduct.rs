@@ -5,7 +5,7 @@ use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figu
 use crate::error::{Result, unusable};
 use crate::link::{Link, WorkerState};
 use crate::merge;
-use crate::protocol::{LEASE_NS, ToWorker};
+use crate::protocol::ToWorker;
 use crate::shares;
 use load::cold::ColdCounts;
 use load::{LoadEvents, LoadResult, Progress};
@@ -13,12 +13,9 @@ use record::time::{monotonic_ns, unix_ms};
 use record::{DoubtKind, LoadPlan};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The least number of exchanges for comparing clocks before each start.
-const PINGS: u64 = 8;
-/// The most exchanges with a worker whose clock is not yet known to [`CLOCK_GOAL_NS`]: one of them may be quick.
-const MOST_PINGS: u64 = 64;
-/// A clock that is known this well needs no more exchanges.
-const CLOCK_GOAL_NS: u64 = 250_000;
+/// A start is agreed on so long before it, for the way to the workers, and so much longer for each of them that is told.
+const LEAD_NS: u64 = 50_000_000;
+const LEAD_OF_EACH_NS: u64 = 50_000;
 const PROGRESS_NS: u64 = 200_000_000;
 /// Results may come this long after the window: timeouts of the last requests, and the network.
 const RESULT_NS: u64 = 30_000_000_000;
@@ -60,13 +57,15 @@ impl Conduct<'_> {
                 self.fleet.links[*index].lose("it did not get ready in time".into());
             }
         }
-        is_on = is_on && self.compare_clocks();
+        let (live, stop) = (self.live, self.stop);
+        is_on = is_on && self.fleet.compare_clocks(live, |fleet| must_end(fleet, live, stop));
         let mut window = (u64::MAX, u64::MAX);
         let mut started_unix_ms = unix_ms();
         let mut cold_before = ColdCounts::default();
         if is_on {
             let trip_ns = self.live.iter().filter_map(|index| self.fleet.links[*index].clock);
-            let lead_ns = 50_000_000 + 4 * trip_ns.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
+            let way_ns = 4 * trip_ns.map(|clock| clock.uncertainty_ns).max().unwrap_or(0);
+            let lead_ns = LEAD_NS + LEAD_OF_EACH_NS * live.len() as u64 + way_ns;
             let start_ns = self.events.starts_at(monotonic_ns() + lead_ns);
             self.start_at(start_ns);
             window.0 = start_ns.saturating_add(self.plan.warmup_ns);
@@ -130,55 +129,8 @@ impl Conduct<'_> {
         }
     }
 
-    /// Whether the load ends: the user stopped it, every worker is lost, or one is and the run ends with it.
     fn must_end(&self) -> bool {
-        let lost = self.live.iter().filter(|index| self.fleet.links[**index].is_lost()).count();
-        self.stop.load(Ordering::Relaxed) || lost == self.live.len() || (lost > 0 && self.fleet.on_loss == OnLoss::End)
-    }
-
-    /// Exchanges a few pings with each worker, so that a quick one is among them.
-    fn compare_clocks(&mut self) -> bool {
-        let before: Vec<u64> = self.live.iter().map(|index| self.fleet.links[*index].pongs).collect();
-        for index in self.live {
-            self.fleet.links[*index].clock = None;
-        }
-        // One exchange at a time with each, because a second one would wait for the first.
-        let mut asked = vec![0; self.live.len()];
-        for _ in 0..2 * MOST_PINGS {
-            let mut are_all_known = true;
-            for (place, index) in self.live.iter().enumerate() {
-                let link = &self.fleet.links[*index];
-                let heard = link.pongs.saturating_sub(before[place]);
-                let is_known = link.clock.is_some_and(|clock| clock.uncertainty_ns <= CLOCK_GOAL_NS);
-                if link.is_lost() || heard >= if is_known { PINGS } else { MOST_PINGS } {
-                    continue;
-                }
-                are_all_known = false;
-                if heard >= asked[place] {
-                    link.ping();
-                    asked[place] = heard + 1;
-                }
-            }
-            if are_all_known || self.must_end() {
-                break;
-            }
-            self.fleet.pump(3_000_000, 0);
-        }
-        let give_up_ns = monotonic_ns() + LEASE_NS;
-        while monotonic_ns() < give_up_ns {
-            if self.must_end() {
-                return false;
-            }
-            let heard = |(place, index): (usize, &usize)| {
-                let link = &self.fleet.links[*index];
-                link.is_lost() || (link.pongs >= before[place] + PINGS && link.clock.is_some())
-            };
-            if self.live.iter().enumerate().all(heard) {
-                break;
-            }
-            self.fleet.pump(2_000_000, 0);
-        }
-        true
+        must_end(self.fleet, self.live, self.stop)
     }
 
     fn start_at(&mut self, start_ns: u64) {
@@ -311,4 +263,10 @@ impl Conduct<'_> {
         }
         Ok(all)
     }
+}
+
+/// Whether a load of these workers ends: the user stopped it, every worker is lost, or one is and the run ends with it.
+fn must_end(fleet: &Fleet, live: &[usize], stop: &AtomicBool) -> bool {
+    let lost = live.iter().filter(|index| fleet.links[**index].is_lost()).count();
+    stop.load(Ordering::Relaxed) || lost == live.len() || (lost > 0 && fleet.on_loss == OnLoss::End)
 }

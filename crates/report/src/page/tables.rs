@@ -207,7 +207,7 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         run.record.server_facts.iter().take(100).map(|(name, value)| (text(name), text(value))).collect();
     if let Some(command) = run.record.scenario.server() {
         server.push(("command".into(), plain(&command.argv.join(" "), 600)));
-        server.push(("own network namespace".into(), if command.isolated { "yes".into() } else { "no".into() }));
+        server.push(("network stack of its own".into(), if command.isolated { "yes".into() } else { "no".into() }));
         if !command.cpus.is_empty() {
             server.push(("pinned to CPUs".into(), cpus(&command.cpus)));
         }

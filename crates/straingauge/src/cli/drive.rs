@@ -30,6 +30,9 @@ pub struct DriveArgs {
 #[command(next_help_heading = "Server under test (with -- SERVER ...)")]
 pub struct ServerOptions {
     /// Run client and server in separate network namespaces, joined by veth [default: {isolate}]
+    ///
+    /// With --server-with, always fails where a client shares the server's network stack, or where its processes get no control
+    /// group.
     #[arg(long, value_enum)]
     pub isolate: Option<IsolateWord>,
     /// Pin the server to these CPUs

@@ -61,6 +61,8 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     }
     let cut_short = cut_short(&measured.result, &mut session);
     if let Some(writer) = &mut writer {
+        // A watcher reports them with what it saw.
+        writer.record_mut().server_facts.extend(session.runner.server_facts());
         measured.keep(writer)?;
         let (status, why) = match (&cut_short, measured.result.interrupted) {
             (None, true) => (Status::Interrupted, Some("a signal".to_string())),

@@ -7,6 +7,7 @@ mod files;
 mod find;
 mod fleet;
 mod load;
+mod placement;
 mod predict;
 #[cfg(feature = "bpf")]
 mod profile;

@@ -1,6 +1,7 @@
 //! The state that `load` and `find` share: the target, the server if one is started, the observer, the run's record.
 
 use crate::cli::{IsolateWord, ProfileWord, WatchWord};
+use crate::commands::placement;
 use crate::companions::layers::LayerSampler;
 use crate::companions::server::{ServerWatch, is_here};
 use crate::companions::{MeteredPath, SlowedServer, watch_requests};
@@ -11,7 +12,8 @@ use crate::measure::{Runner, Sender};
 use crate::plan::watching::request_watch_plan;
 use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
-use crate::server::{Server, ServerPlan};
+use crate::server::distance::Distance;
+use crate::server::{ALWAYS, Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::{Target, without_password};
 use anyhow::{Context, Result, anyhow, bail};
@@ -22,8 +24,7 @@ use record::machine::{self, INHERITED_DESCRIPTORS};
 use record::profile::NOT_SAMPLED;
 use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
-use remote::{STATES_INTERVAL, Watcher};
-use std::net::{IpAddr, SocketAddr};
+use remote::{Fleet, Place, STATES_INTERVAL, Watcher};
 
 /// Everything that exists while points are measured.
 pub struct Session {
@@ -43,6 +44,7 @@ pub struct Session {
 impl Session {
     /// Checks the options, starts the server if there is one to start, and prepares to watch.
     pub fn open(run: &RunOptions, kind: LoadKind) -> Result<Session> {
+        placement::refuse_out_of_reach(run)?;
         let stop = Stop::on_signals()?;
         let mut progress = Progress::new(run.output.quiet);
         machine::raise_descriptor_limit();
@@ -50,15 +52,9 @@ impl Session {
         let has_clients = fleet::is_asked_for(&run.options.fleet);
         let resolved = match run.command().is_empty() || has_clients {
             true => run.target.resolve()?,
-            false => vec![placeholder(&run.target)],
+            false => vec![placement::placeholder(&run.target)],
         };
-        let (client_cpus, server_cpus) = placement(run)?;
-        let is_apart = run.options.server.isolate == Some(IsolateWord::Always) || run.options.path.is_set();
-        if has_clients && is_apart && !run.command().is_empty() {
-            return Err(wrong_usage(
-                "clients elsewhere cannot reach a server in a network namespace: --isolate always or a wide-area path put it into one, so leave them out",
-            ));
-        }
+        let (client_cpus, server_cpus) = placement::cpus(run)?;
         // Everything that can be refused is refused before a server is started.
         let (mut plan, supplied) = plan::load_plan(run, kind, resolved, client_cpus.clone())?;
         let fleet = {
@@ -102,18 +98,32 @@ impl Session {
             path = server.path.to_string();
         }
         let is_apart = !plan.cpus.is_empty() && cpus::are_apart(&plan.cpus, &server_cpus);
-        doubts.extend(shared_cpus(&plan, &server_cpus));
+        let starts_elsewhere = run.options.fleet.server_with.is_some();
+        let mut distance = None;
         let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
-                let starts_server = run.options.fleet.server_with.is_some().then(|| run.options.server.timeout());
-                ServerWatch::elsewhere(Watcher::connect(command, starts_server, stop.flag())?)
+                let starts_server = starts_elsewhere.then(|| run.options.server.timeout());
+                let watcher = Watcher::connect(command, starts_server, stop.flag())?;
+                let clients = fleet.as_ref().map_or_else(|| vec![Place::here()], Fleet::places);
+                distance = Some(Distance::of(watcher.place(), &clients));
+                ServerWatch::elsewhere(watcher)
             }
             None => match observe_here(&plan, run.target.port, server.as_ref(), &server_cpus) {
                 Ok(observer) => ServerWatch::here(observer),
                 Err(doubt) => ServerWatch::Not(doubt),
             },
         };
+        if let Some(distance) = distance {
+            path = distance.path().into();
+            if starts_elsewhere && run.options.server.isolate == Some(IsolateWord::Always) {
+                distance.require_isolated()?;
+            }
+        }
+        if starts_elsewhere {
+            progress.say(&format!("{} accepts on its machine, path: {path}", run.options.server.command[0]));
+        }
+        doubts.extend(placement::shared_cpus(&plan, &server_cpus, distance.is_some_and(Distance::is_one_machine)));
         let sender = match fleet {
             Some(fleet) => Sender::Workers(Box::new(fleet), supplied),
             None => Sender::Engine(supplied),
@@ -142,8 +152,8 @@ impl Session {
         }
         let server_command = (!run.options.server.command.is_empty()).then(|| ServerCommand {
             argv: run.options.server.command.clone(),
-            cpus: server_cpus,
-            isolated: server.as_ref().is_some_and(Server::is_isolated),
+            cpus: if starts_elsewhere { placement::cpus_elsewhere(run) } else { server_cpus },
+            isolated: server.as_ref().map_or(distance.is_some_and(Distance::is_isolated), Server::is_isolated),
         });
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
@@ -248,47 +258,26 @@ impl Session {
 
     /// Why the server is gone, if it is.
     pub fn server_gone(&mut self) -> Option<String> {
-        self.server.as_mut().and_then(Server::gone)
-    }
-}
-
-/// An address of the right family for checking the plan before the server is started and its address is known.
-fn placeholder(target: &Target) -> SocketAddr {
-    let ip = match target.literal_ip() {
-        Some(ip) if !ip.is_unspecified() => ip,
-        _ => IpAddr::from([127, 0, 0, 1]),
-    };
-    SocketAddr::new(ip, target.port)
-}
-
-/// The CPUs of server and client: with a server to start, they are kept apart.
-fn placement(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
-    // Those of another machine are for its watcher.
-    let here = run.options.server.server_cpus.as_deref().filter(|_| run.options.fleet.server_with.is_none());
-    let server_typed = here.map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
-    let client_typed = run.options.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
-    if run.command().is_empty() {
-        if server_typed.is_some() || run.options.server.isolate == Some(IsolateWord::Always) {
-            return Err(wrong_usage(
-                "--server-cpus and --isolate apply to a server that straingauge starts: add -- SERVER ...",
-            ));
+        match &mut self.server {
+            Some(server) => server.gone(),
+            None => self.server_elsewhere().and_then(|(gone, _)| gone),
         }
-        return Ok((client_typed.unwrap_or_default(), Vec::new()));
     }
-    let allowed = machine::allowed_cpus();
-    if fleet::is_asked_for(&run.options.fleet) {
-        return Ok((Vec::new(), server_typed.unwrap_or(allowed)));
+
+    /// The server's output, as far as it is kept.
+    pub fn server_output(&self) -> Vec<u8> {
+        match &self.server {
+            Some(server) => server.output(),
+            None => self.server_elsewhere().map(|(_, output)| output).unwrap_or_default(),
+        }
     }
-    let others = |taken: &[usize]| -> Vec<usize> {
-        let rest: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
-        if rest.is_empty() { allowed.clone() } else { rest }
-    };
-    Ok(match (client_typed, server_typed) {
-        (Some(client), Some(server)) => (client, server),
-        (Some(client), None) => (client.clone(), others(&client)),
-        (None, Some(server)) => (others(&server), server),
-        (None, None) => cpus::split(&allowed),
-    })
+
+    /// Of a server that a watcher started: how it ended, and its output.
+    fn server_elsewhere(&self) -> Option<(Option<String>, Vec<u8>)> {
+        let watcher = self.server_command.as_ref().and_then(|_| self.runner.watcher())?;
+        let said = watcher.borrow_mut().server();
+        Some(said)
+    }
 }
 
 fn start_server(
@@ -314,7 +303,7 @@ fn start_server(
             true
         }
         IsolateWord::Always => {
-            wan::is_permitted().context("--isolate always is not possible")?;
+            wan::is_permitted().context(ALWAYS)?;
             true
         }
         IsolateWord::Auto => match wan::is_permitted() {
@@ -334,6 +323,7 @@ fn start_server(
         server_cpus: server_cpus.to_vec(),
         client_cpus: client_cpus.to_vec(),
         is_isolated,
+        needs_group: false,
         path,
         single_segments: kind == LoadKind::Microbenchmark,
         timeout: run.options.server.timeout(),
@@ -352,29 +342,6 @@ fn start_server(
         progress.say(&format!("path self-test: {tested}"));
     }
     Ok(server)
-}
-
-fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize]) -> Option<Doubt> {
-    let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
-    let (what, remedy) = if server_cpus.is_empty() {
-        if !is_local || (!plan.cpus.is_empty()) {
-            return None;
-        }
-        (
-            "client and server run on one machine and are not pinned apart".to_string(),
-            "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for the client",
-        )
-    } else {
-        let shared: Vec<usize> = plan.cpus.iter().copied().filter(|cpu| server_cpus.contains(cpu)).collect();
-        if shared.is_empty() {
-            return None;
-        }
-        (
-            format!("client and server share CPU {}", cpus::format_list(&shared)),
-            "give them different CPUs with --cpus and --server-cpus, or use another machine for the client",
-        )
-    };
-    Some(DoubtKind::SharedCpus.warning(what, remedy))
 }
 
 fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus: &[usize]) -> Result<Observer, Doubt> {

@@ -1,55 +1,81 @@
 //! `straingauge watch --worker`: watches a server for a driver elsewhere (`--watch-with`), or starts it first
 //! (`--server-with`).
 
-use crate::cli::WatchArgs;
+use crate::cli::{IsolateWord, WatchArgs};
 use crate::defaults;
 use crate::server::agent::Agent;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
 use anyhow::Result;
+use observe::{Group, Target};
+use record::machine::{self, INHERITED_DESCRIPTORS};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// Serves the driver until it leaves; a server that was started here ends then, also if this process is killed.
 pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     let port = crate::url::port_word(&args.port)?;
+    let mut target = Target {
+        port,
+        group: args.pid.map_or(Group::ListeningOn(port), Group::Tree),
+        netns_pid: args.netns_of,
+        server_cpus: Vec::new(),
+        client_pid: 0,
+    };
+    let mut here = Here { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
     if args.server.is_empty() {
-        let mut beside = Beside { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
-        return Ok(remote::serve_watch(port, args.pid, args.netns_of, &mut beside));
+        return Ok(remote::serve_watch(target, &mut here));
     }
+    // As where the driver starts a server.
+    crate::leftovers::clean_up().iter().for_each(|line| eprintln!("{line}"));
+    machine::raise_descriptor_limit();
     let allowed = |list: &String| crate::plan::allowed(list, "--server-cpus");
+    target.server_cpus = args.server_cpus.as_ref().map(allowed).transpose()?.unwrap_or_default();
     let plan = ServerPlan {
         argv: &args.server,
         port,
         asked: None,
-        server_cpus: args.server_cpus.as_ref().map(allowed).transpose()?.unwrap_or_else(record::machine::allowed_cpus),
+        server_cpus: target.server_cpus.clone(),
         client_cpus: Vec::new(),
         is_isolated: false,
+        needs_group: args.isolate == Some(IsolateWord::Always),
         path: None,
         single_segments: false,
         timeout: args.server_timeout.map_or(defaults::SERVER_TIMEOUT, |time| time.0),
         timeout_option: Some("--server-timeout"),
     };
     let server = Server::start(&plan, &Stop::on_signals()?)?;
-    let (pid, netns_pid) = (server.pid(), server.netns_pid());
-    let mut beside = Beside { server: Some(&server), port, netns_pid, pid, agent: None };
-    Ok(remote::serve_watch(port, pid, netns_pid, &mut beside))
+    here.pid = server.pid();
+    target.group = here.pid.map_or(target.group, Group::Tree);
+    here.server = Some(server);
+    Ok(remote::serve_watch(target, &mut here))
 }
 
-/// A command beside the server (`find --beside`), which the driver starts and ends.
-struct Beside<'a> {
+/// What runs here for the driver.
+struct Here {
     /// The server, if it was started here.
-    server: Option<&'a Server>,
+    server: Option<Server>,
     port: u16,
     netns_pid: Option<u32>,
     pid: Option<u32>,
+    /// The command beside it (`find --beside`).
     agent: Option<Agent>,
 }
 
-impl remote::Beside for Beside<'_> {
+impl remote::Started for Here {
+    fn server(&mut self) -> Option<(Option<String>, Vec<u8>)> {
+        self.server.as_mut().map(|server| (server.gone(), server.output()))
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let inherited = |server: &Server| (INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
+        self.server.iter().map(inherited).collect()
+    }
+
     fn start(&mut self, command: &[String]) -> Result<(), String> {
         self.agent = None;
         let found = || observe::server_on_port(self.port, self.netns_pid).ok().flatten().map(|server| server.pid);
-        let started = Agent::start(command, self.server, self.port, self.pid.or_else(found));
+        let started = Agent::start(command, self.server.as_ref(), self.port, self.pid.or_else(found));
         self.agent = Some(started.map_err(|error| format!("{error:#}"))?);
         Ok(())
     }

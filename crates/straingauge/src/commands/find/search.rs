@@ -302,7 +302,7 @@ impl<'a> Search<'a> {
         let side = if self.plan.beside().is_some() { 0 } else { self.now };
         let Some(Side { writer, .. }) = self.sides.get_mut(side) else { return };
         writer.record_mut().server_facts.extend(session.runner.server_facts());
-        let output = session.server.as_ref().map(|server| server.output()).unwrap_or_default();
+        let output = session.server_output();
         session.server = None;
         session.progress.clear();
         if !output.is_empty() {

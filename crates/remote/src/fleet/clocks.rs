@@ -1,0 +1,149 @@
+//! The workers' clocks against the driver's, before each start.
+//!
+//! Half of a round trip bounds the error of a comparison. Of exchanges that begin at once, most wait here for the others to be
+//! written and read, so only a few are under way at a time; those that take longer wait elsewhere, and hold up no other.
+
+use super::Fleet;
+use crate::protocol::LEASE_NS;
+use record::time::monotonic_ns;
+use std::collections::VecDeque;
+
+/// The least number of exchanges with a worker.
+const LEAST: u64 = 8;
+/// The most with one whose clock is not yet known to [`GOAL_NS`]: one of them may be quick.
+const MOST: u64 = 64;
+/// A clock that is known this well needs no more exchanges.
+const GOAL_NS: u64 = 250_000;
+/// More than the least are made for so long, and a little longer for each worker.
+const MORE_NS: u64 = 400_000_000;
+const MORE_OF_EACH_NS: u64 = 100_000;
+/// Exchanges under way at once: as many as are handled within a part of [`GOAL_NS`].
+const UNDER_WAY: usize = 16;
+/// An exchange that takes longer than this waits elsewhere.
+const QUICK_NS: u64 = 1_000_000;
+/// How often it is looked for workers that are lost or silent.
+const LOOK_NS: u64 = 20_000_000;
+
+/// An exchange that has begun.
+struct Exchange {
+    index: usize,
+    began_ns: u64,
+    /// The worker's pongs before it.
+    pongs: u64,
+}
+
+impl Fleet {
+    /// Exchanges pings with each of these workers, one at a time with each, until their clocks are known or time is up. False
+    /// if `must_end` says so first.
+    pub(super) fn compare_clocks(&mut self, live: &[usize], must_end: impl Fn(&Fleet) -> bool) -> bool {
+        for index in live {
+            self.links[*index].clock = None;
+        }
+        let before: Vec<u64> = self.links.iter().map(|link| link.pongs).collect();
+        let begun_ns = monotonic_ns();
+        let more_until_ns = begun_ns + MORE_NS + MORE_OF_EACH_NS * live.len() as u64;
+        let needs = |fleet: &Fleet, index: usize| {
+            let link = &fleet.links[index];
+            let heard = link.pongs.saturating_sub(before[index]);
+            let is_known = link.clock.is_some_and(|clock| clock.uncertainty_ns <= GOAL_NS);
+            heard < LEAST || (heard < MOST && !is_known && monotonic_ns() < more_until_ns)
+        };
+        let mut waiting: VecDeque<usize> = live.iter().copied().collect();
+        let mut under_way: Vec<Exchange> = Vec::new();
+        let mut looks_ns = begun_ns;
+        loop {
+            let now = monotonic_ns();
+            if now >= looks_ns {
+                self.pump(0, 0);
+                if must_end(self) {
+                    return false;
+                }
+                looks_ns = now + LOOK_NS;
+            }
+            under_way.retain(|exchange| {
+                let link = &self.links[exchange.index];
+                let is_answered = link.pongs > exchange.pongs;
+                if is_answered && needs(self, exchange.index) {
+                    waiting.push_back(exchange.index);
+                }
+                !is_answered && !link.is_lost()
+            });
+            let mut quick = under_way.iter().filter(|exchange| now < exchange.began_ns + QUICK_NS).count();
+            while quick < UNDER_WAY
+                && let Some(index) = waiting.pop_front()
+            {
+                let link = &self.links[index];
+                under_way.push(Exchange { index, began_ns: monotonic_ns(), pongs: link.pongs });
+                link.ping();
+                quick += 1;
+            }
+            if under_way.is_empty() || now > begun_ns + LEASE_NS {
+                return true;
+            }
+            self.hear(QUICK_NS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::OnLoss;
+    use crate::link::Source;
+    use crate::protocol::{FromWorker, Lines, PROTOCOL, Place, ToWorker, line};
+    use std::io::Write;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::atomic::AtomicBool;
+
+    /// A worker that says hello, and answers pings if so.
+    fn work(mut socket: UnixStream, answers: bool) {
+        let hello = FromWorker::Hello {
+            protocol: PROTOCOL,
+            version: "fake".into(),
+            host: "fake".into(),
+            pid: 1,
+            place: Place::default(),
+            capacity: None,
+            can: Vec::new(),
+        };
+        let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
+        let mut say = |message: &FromWorker| socket.write_all(line(message).as_bytes());
+        let _ = say(&hello);
+        while let Ok(Some(message)) = lines.next::<ToWorker>() {
+            if let ToWorker::Ping { sent_ns } = message
+                && answers
+            {
+                let _ = say(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + 1_000_000_000_000 });
+            }
+        }
+    }
+
+    #[test]
+    fn workers_that_do_not_answer_hold_up_no_other() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("workers");
+        let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
+        // More silent ones than exchanges may be under way.
+        let count = 3 * UNDER_WAY;
+        let answers = |index: usize| index % 2 == 1;
+        std::thread::spawn(move || {
+            for (index, socket) in listener.incoming().flatten().take(count).enumerate() {
+                std::thread::spawn(move || work(socket, answers(index)));
+            }
+        });
+        let sources = vec![Source::Node { name: "fake".into(), socket }; count];
+        let mut fleet = Fleet::connect(&sources, None, OnLoss::End, None, &AtomicBool::new(false)).expect("a fleet");
+        let live: Vec<usize> = (0..count).collect();
+        let is_known = |fleet: &Fleet, index: &usize| fleet.links[*index].clock.is_some_and(|of| of.exchanges >= LEAST);
+        let are_others_known =
+            |fleet: &Fleet| live.iter().filter(|index| answers(**index)).all(|index| is_known(fleet, index));
+        assert!(!fleet.compare_clocks(&live, are_others_known), "it ends when those that answer are known");
+        assert!(live.iter().all(|index| is_known(&fleet, index) == answers(*index)));
+        let offsets = live.iter().filter_map(|index| fleet.links[*index].clock);
+        assert!(
+            offsets
+                .into_iter()
+                .all(|clock| { clock.offset_ns.abs_diff(1_000_000_000_000) <= u128::from(clock.uncertainty_ns) })
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! Where client and server run: on which CPUs, and what cannot be reached from where.
+
+use crate::cli::IsolateWord;
+use crate::cpus;
+use crate::failure::wrong_usage;
+use crate::fleet;
+use crate::plan::{self, RunOptions};
+use crate::url::Target;
+use anyhow::Result;
+use record::{Doubt, DoubtKind, LoadPlan, machine};
+use std::net::{IpAddr, SocketAddr};
+
+/// Refuses what lies between two network namespaces of this machine, where client or server is on another one.
+pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
+    let (is_apart, has_path) = (run.options.server.isolate == Some(IsolateWord::Always), run.options.path.is_set());
+    if has_path && run.options.fleet.server_with.is_some() {
+        return Err(wrong_usage(
+            "a wide-area path lies between two network namespaces of one machine; on the network interface of the server's machine it would delay what others \
+             send there: run straingauge on that machine, as in ssh SERVER straingauge find --delay 20ms URL -- SERVER ...",
+        ));
+    }
+    if fleet::is_asked_for(&run.options.fleet) && (is_apart || has_path) && !run.command().is_empty() {
+        return Err(wrong_usage(
+            "clients elsewhere cannot reach a server in a network namespace of this machine, where --isolate always or a wide-area path put it: leave them out, \
+             or start it on a machine without clients (--server-with), where --isolate always holds",
+        ));
+    }
+    Ok(())
+}
+
+/// The CPUs that were typed for a server on another machine, which are that machine's; its watcher refuses a wrong list.
+pub fn cpus_elsewhere(run: &RunOptions) -> Vec<usize> {
+    let typed = run.options.server.server_cpus.as_deref();
+    typed.and_then(|list| cpus::parse_list(list).ok()).unwrap_or_default()
+}
+
+/// An address of the right family for checking the plan before the server is started and its address is known.
+pub fn placeholder(target: &Target) -> SocketAddr {
+    let ip = match target.literal_ip() {
+        Some(ip) if !ip.is_unspecified() => ip,
+        _ => IpAddr::from([127, 0, 0, 1]),
+    };
+    SocketAddr::new(ip, target.port)
+}
+
+/// The CPUs of server and client: with a server to start, they are kept apart.
+pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
+    // Those of another machine are for its watcher.
+    let here = run.options.server.server_cpus.as_deref().filter(|_| run.options.fleet.server_with.is_none());
+    let server_typed = here.map(|list| plan::allowed(list, "--server-cpus")).transpose()?;
+    let client_typed = run.options.load.cpus.as_deref().map(|list| plan::allowed(list, "--cpus")).transpose()?;
+    if run.command().is_empty() {
+        let is_apart = run.options.server.isolate == Some(IsolateWord::Always);
+        if server_typed.is_some() || (is_apart && run.options.fleet.server_with.is_none()) {
+            return Err(wrong_usage(
+                "--server-cpus and --isolate apply to a server that straingauge starts: add -- SERVER ...",
+            ));
+        }
+        return Ok((client_typed.unwrap_or_default(), Vec::new()));
+    }
+    let allowed = machine::allowed_cpus();
+    if fleet::is_asked_for(&run.options.fleet) {
+        return Ok((Vec::new(), server_typed.unwrap_or(allowed)));
+    }
+    let others = |taken: &[usize]| -> Vec<usize> {
+        let rest: Vec<usize> = allowed.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
+        if rest.is_empty() { allowed.clone() } else { rest }
+    };
+    Ok(match (client_typed, server_typed) {
+        (Some(client), Some(server)) => (client, server),
+        (Some(client), None) => (client.clone(), others(&client)),
+        (None, Some(server)) => (others(&server), server),
+        (None, None) => cpus::split(&allowed),
+    })
+}
+
+/// A doubt where client and server may run on the same CPUs. `is_one_machine`: the server's watcher runs where a client does.
+pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool) -> Option<Doubt> {
+    let is_local = is_one_machine || plan.addresses.iter().all(|address| address.ip().is_loopback());
+    let (what, remedy) = if server_cpus.is_empty() {
+        if !is_local || (!plan.cpus.is_empty()) {
+            return None;
+        }
+        (
+            "client and server run on one machine and are not pinned apart".to_string(),
+            "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for the client",
+        )
+    } else {
+        let shared: Vec<usize> = plan.cpus.iter().copied().filter(|cpu| server_cpus.contains(cpu)).collect();
+        if shared.is_empty() {
+            return None;
+        }
+        (
+            format!("client and server share CPU {}", cpus::format_list(&shared)),
+            "give them different CPUs with --cpus and --server-cpus, or use another machine for the client",
+        )
+    };
+    Some(DoubtKind::SharedCpus.warning(what, remedy))
+}

@@ -1,0 +1,84 @@
+//! How far a server on another machine is from the clients that load it: what isolation is there.
+
+use super::ALWAYS;
+use anyhow::{Result, bail};
+use remote::Place;
+
+/// Where a server runs, as its nearest client sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distance {
+    /// On another machine.
+    Machine,
+    /// On the client's machine, in another network namespace.
+    Network,
+    /// In the client's network namespace.
+    None,
+    /// Its watcher does not say.
+    Unknown,
+}
+
+impl Distance {
+    /// That of a server from these clients.
+    pub fn of(server: &Place, clients: &[Place]) -> Distance {
+        if server.machine.is_empty() || server.network.is_empty() {
+            Distance::Unknown
+        } else if clients.iter().all(|client| client.machine != server.machine) {
+            Distance::Machine
+        } else if clients.iter().all(|client| client.network != server.network) {
+            Distance::Network
+        } else {
+            Distance::None
+        }
+    }
+
+    /// Whether client and server have network stacks of their own.
+    pub fn is_isolated(self) -> bool {
+        matches!(self, Distance::Machine | Distance::Network)
+    }
+
+    /// Whether a client is known to run on the server's machine.
+    pub fn is_one_machine(self) -> bool {
+        matches!(self, Distance::Network | Distance::None)
+    }
+
+    /// The path between them.
+    pub fn path(self) -> &'static str {
+        match self {
+            Distance::Machine => {
+                "the network between machines; no client runs on the server's, so each has a network stack of its own"
+            }
+            Distance::Network => "between two network namespaces of one machine",
+            Distance::None | Distance::Unknown => "to the given address",
+        }
+    }
+
+    /// Refuses what is not apart.
+    pub fn require_isolated(self) -> Result<()> {
+        match self {
+            Distance::Machine | Distance::Network => Ok(()),
+            Distance::None => bail!(
+                "{ALWAYS}: a client runs where --server-with starts the server, and shares its network stack; start one of them on another machine"
+            ),
+            Distance::Unknown => bail!(
+                "{ALWAYS}: the watcher on the server's machine is an older straingauge, which does not say where it runs"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_client_decides() {
+        let place = |machine: &str, network: &str| Place { machine: machine.into(), network: network.into() };
+        let server = place("s", "s 1");
+        let (far, beside, within) = (place("c", "c 1"), place("s", "s 2"), place("s", "s 1"));
+        let of = |clients: &[&Place]| Distance::of(&server, &clients.iter().copied().cloned().collect::<Vec<_>>());
+        assert_eq!(of(&[&far]), Distance::Machine);
+        assert_eq!(of(&[&far, &beside]), Distance::Network);
+        assert_eq!(of(&[&far, &within, &beside]), Distance::None);
+        assert_eq!(Distance::of(&Place::default(), &[far]), Distance::Unknown);
+    }
+}
