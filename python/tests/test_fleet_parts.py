@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from straingauge.fleet import FleetError, Order, node
+from straingauge.fleet import FleetError, Order, growth, node
 from straingauge.fleet.cluster import _probe, sentence
 from straingauge.fleet.node import WorkerNode
 from straingauge.fleet.relay import Relay, loss
@@ -278,6 +278,17 @@ def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:
     assert loss(ActorDiedError("The actor died because its node has died. Node Id: 1")) == "its node is gone from the Ray cluster"
     assert loss(ActorDiedError("The actor died unexpectedly")) == "Ray has lost its process on the node"
     assert "no way" in loss(OSError("no  way"))
+
+
+def test_an_autoscaler_is_asked_for_whole_nodes_and_for_as_many_as_are_lacking() -> None:
+    def asked(most: int, *cpus: float, head: float = 0.0) -> List[int]:
+        able = [{"Resources": {"CPU": count}} for count in cpus] + [{"Resources": {"CPU": head, growth.HEAD: 1.0}}] * bool(head)
+        return [bundle["CPU"] for bundle in growth.bundles(able, most, 1.0)]
+
+    assert asked(3) == [1, 1, 1], "nothing is known of the nodes yet"
+    assert asked(3, head=4.0) == [4, 4, 4]
+    assert asked(4, 16.0, 8.0, head=2.0) == [16, 8, 2, 8], "those that come are no smaller than the smallest that came"
+    assert asked(2, 8.0, 8.0, 8.0) == [8, 8], "enough are there: what is asked for adds none"
 
 
 CLUSTERS = Path(__file__).parent.parent.parent / "docs" / "cluster"

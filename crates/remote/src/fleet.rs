@@ -25,8 +25,10 @@ use std::time::Duration;
 
 /// How long workers may take to start: ssh may ask for a password.
 const GREETING_NS: u64 = 60_000_000_000;
-/// Events that are handled in a row, a result of each worker among them.
+/// Events that are handled in a row.
 const MOST_EVENTS: usize = 256;
+/// Results among them: each waits for the others, with several times the memory of its line.
+const MOST_RESULTS: usize = 16;
 /// How often it is looked for nodes that have joined the cluster, between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
 /// Parts of all workers that are pinged one after the other, each second.
@@ -428,10 +430,17 @@ impl Fleet {
     fn hear(&mut self, wait_ns: u64) -> bool {
         let mut wait = Duration::from_nanos(wait_ns);
         // Events that are there are handled without another wait; a bounded number, because a worker may flood.
+        let mut results = 0;
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
-                Ok((index, event)) => self.links[index].handle(event),
+                Ok((index, event)) => {
+                    self.links[index].handle(event);
+                    results += usize::from(matches!(self.links[index].state, WorkerState::Done(_)));
+                }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
+            }
+            if results == MOST_RESULTS {
+                break;
             }
             wait = Duration::ZERO;
         }

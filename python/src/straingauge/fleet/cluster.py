@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
-import math
 import os
 import re
 import socket
@@ -13,7 +11,7 @@ import time
 import zlib
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import node
+from . import growth, node
 from .order import FleetError, Order
 
 PROBE_S = 5.0
@@ -59,6 +57,7 @@ class Cluster:
         self._is_over = is_over
         self._ray = _ray()
         self._group: Optional[Any] = None
+        self._request = growth.Request()
         self._actor: Any = None
         self._program: Tuple[str, List[Any]] = ("", [])
         #: Nodes that were considered, by Ray's identifiers.
@@ -97,8 +96,7 @@ class Cluster:
         count = order.workers or len(self._able())
         if count == 0:
             raise FleetError(f"no node of the Ray cluster has {cpus:g} CPUs: it has {_listed(self._alive())}")
-        if order.most_workers is not None:
-            self._ask_the_autoscaler(order.most_workers)
+        self._ask_for_nodes()
         self._tell(f"setting {count} nodes aside")
         # A bundle must not be empty.
         self._group = placement_group([{"CPU": max(cpus, 0.001)}] * count, strategy="STRICT_SPREAD")
@@ -159,6 +157,7 @@ class Cluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray, order = self._ray, self._order
+        self._ask_for_nodes()
         came = [one for one in self._able() if one["NodeID"] not in self._seen] if order.may_grow else []
         room = len(came) if order.most_workers is None else max(0, order.most_workers - len(self.members))
         joined = [
@@ -179,11 +178,12 @@ class Cluster:
                 member.kill(ray)
         return usable
 
-    def _ask_the_autoscaler(self, count: int) -> None:
-        from ray.autoscaler.sdk import request_resources
-
-        with contextlib.suppress(Exception):  # a cluster without one has the nodes that it has
-            request_resources(bundles=[{"CPU": max(1, math.ceil(self._order.worker_cpus))}] * count)
+    def _ask_for_nodes(self) -> None:
+        """Has an autoscaler add nodes until there are as many as may take part."""
+        order = self._order
+        if order.most_workers is not None:
+            address = str(self._ray.get_runtime_context().gcs_address)
+            self._request.ask(growth.bundles(self._able(), order.most_workers, order.worker_cpus), address)
 
     def _able(self) -> List[Dict[str, Any]]:
         return [one for one in self._alive() if one["Resources"].get("CPU", 0.0) >= self._order.worker_cpus]
@@ -202,8 +202,7 @@ class Cluster:
                 ray.wait(stopped, num_returns=len(stopped), timeout=2 * STOP_S)
             for member in self.members:
                 member.kill(ray)
-            if self._order.most_workers is not None:
-                self._ask_the_autoscaler(0)
+            self._request.withdraw()
             if self._group is not None:
                 from ray.util.placement_group import remove_placement_group
 

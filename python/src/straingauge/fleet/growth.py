@@ -1,0 +1,73 @@
+"""What a fleet asks the cluster's autoscaler for, until it ends.
+
+Without a request an autoscaler adds no node for a fleet that has already begun. A request names resources of the whole cluster, and
+Ray keeps it until it is replaced, whoever made it is gone: so a process of its own withdraws it if this one is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional
+
+HEAD = "node:__internal_head__"
+
+#: Waits for the end of its input; without a byte before it, nobody has withdrawn the request. A cluster that is gone does not answer.
+GUARD = """
+import os, signal, sys
+if not os.read(0, 1):
+    signal.alarm(60)
+    import logging, ray
+    from ray.autoscaler.sdk import request_resources
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level=logging.ERROR)
+    request_resources(bundles=[])
+"""
+
+
+def bundles(able: List[Dict[str, Any]], most: int, worker_cpus: float) -> List[Dict[str, int]]:
+    """Resources that only so many nodes have, one for each: each is a whole node, as two on one node would add none.
+
+    `able`: the nodes that can have a worker, as Ray lists them. One that is still to come is taken to be as large as the smallest
+    of them, without the head if there are others; the request is made again when others have come.
+    """
+    def cpus(nodes: List[Dict[str, Any]]) -> List[int]:
+        return sorted((max(1, int(one["Resources"]["CPU"])) for one in nodes), reverse=True)
+
+    there = cpus(able)[:most]
+    alike = cpus([one for one in able if HEAD not in one["Resources"]]) or there or [max(1, math.ceil(worker_cpus))]
+    return [{"CPU": count} for count in there + [alike[-1]] * (most - len(there))]
+
+
+class Request:
+    """The request of one fleet."""
+
+    def __init__(self) -> None:
+        self._asked: Optional[List[Dict[str, int]]] = None
+        self._guard: Optional["subprocess.Popen[bytes]"] = None
+
+    def ask(self, wanted: List[Dict[str, int]], address: str) -> None:
+        """Asks for these instead of what was asked for before. A cluster without an autoscaler has the nodes that it has."""
+        if wanted == self._asked:
+            return
+        from ray.autoscaler.sdk import request_resources
+
+        with contextlib.suppress(Exception):
+            if self._guard is None:
+                self._guard = subprocess.Popen(
+                    [sys.executable, "-c", GUARD, address], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL, start_new_session=True)
+            request_resources(bundles=wanted)
+            self._asked = wanted
+
+    def withdraw(self) -> None:
+        """Asks for nothing any more, so that nodes which nobody uses may go."""
+        if self._guard is None:
+            return
+        from ray.autoscaler.sdk import request_resources
+
+        # Where that fails, the guard tries.
+        request_resources(bundles=[])
+        guard, self._guard = self._guard, None
+        guard.communicate(b".")

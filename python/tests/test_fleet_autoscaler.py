@@ -1,0 +1,135 @@
+"""`straingauge fleet` on a cluster that Ray's own autoscaler grows and shrinks: its fake provider starts nodes on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+from fleet_rig import Fleet, Nginx, command_lines, finish, free_port, missing, wait_until
+from test_fleet_ray import find, load, workers_by_point
+
+WHY_NOT = missing()
+pytestmark = [pytest.mark.program, pytest.mark.long, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
+
+#: Of each node: more than a worker's, so that several bundles of a worker's size would fit on one.
+CPUS = 2
+MOST = 3
+
+
+class AutoscalingCluster:
+    """A head with room for a worker, and an autoscaler that adds at most five nodes and removes those that idle for six seconds.
+
+    Not ray.cluster_utils.AutoscalingCluster: that one ends every Ray of this machine when it starts and when it ends.
+    """
+
+    def __init__(self) -> None:
+        port = free_port()
+        # Short: sockets lie in it.
+        folder = Path(tempfile.mkdtemp(prefix="sg-auto-"))
+        self.address, self._folder = f"127.0.0.1:{port}", folder
+        size = {"CPU": CPUS, "object_store_memory": 80 << 20}
+        config = {
+            "cluster_name": "fake", "max_workers": 5, "idle_timeout_minutes": 0.1, "upscaling_speed": 1.0,
+            # Nodes of one machine have one address.
+            "provider": {
+                "type": "fake_multinode", "gcs_address": self.address, "use_node_id_as_ip": True, "disable_node_updaters": True,
+                "disable_launch_config_check": True,
+            },
+            "auth": {}, "docker": {}, "file_mounts": {}, "cluster_synced_files": [], "file_mounts_sync_continuously": False,
+            "initialization_commands": [], "setup_commands": [], "head_setup_commands": [], "worker_setup_commands": [],
+            "head_start_ray_commands": [], "worker_start_ray_commands": [],
+            "head_node_type": "ray.head.default",
+            "available_node_types": {
+                "ray.head.default": {"resources": {"CPU": CPUS}, "node_config": {}, "max_workers": 0},
+                "client": {"resources": size, "node_config": {}, "min_workers": 0, "max_workers": 5},
+            },
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        start = [
+            sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}", f"--num-cpus={CPUS}",
+            f"--object-store-memory={80 << 20}", "--include-dashboard=false", f"--ray-client-server-port={free_port()}",
+            f"--dashboard-agent-listen-port={free_port()}", f"--autoscaling-config={folder / 'config.json'}", f"--temp-dir={folder}",
+            "--node-ip-address=127.0.0.1", "--disable-usage-stats",
+        ]
+        environment = {**os.environ, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_TMPDIR": str(folder)}
+        done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def nodes(self) -> int:
+        """A raylet is a node."""
+        return sum(1 for _, line in command_lines() if "/raylet/raylet " in line and str(self._folder) in line)
+
+    def close(self) -> None:
+        def processes() -> List[int]:
+            return [pid for pid, line in command_lines() if str(self._folder) in line]
+
+        while found := processes():
+            for pid in found:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[AutoscalingCluster]:
+    made = AutoscalingCluster()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fleet(cluster: AutoscalingCluster, tmp_path: Path) -> Iterator[Fleet]:
+    made = Fleet(cluster.address, tmp_path)
+    try:
+        yield made
+        made.leaves_nothing()
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def nginx() -> Iterator[Nginx]:
+    made = Nginx()
+    yield made
+    made.close()
+
+
+def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_and_gives_it_back(
+        cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
+    wait_until("the head is the only node", lambda: cluster.nodes() == 1, 60)
+    kept, everyone = fleet.folder / "run", set(range(1, MOST + 1))
+    child = fleet.start([*find(nginx.url(), kept, "300s"), "--repeats", "100"], ["--workers", f"1..{MOST}"])
+    wait_until("a point is kept", lambda: (kept / "points").is_dir() and any((kept / "points").iterdir()), 120)
+    wait_until("all send load", lambda: workers_by_point(kept)[-1:] == [everyone], 120)
+    child.send_signal(signal.SIGINT)
+    finish(child).exits_with(130)
+    assert workers_by_point(kept)[0] == {1}, "it begins with what is there"
+    wait_until("the nodes that were added are gone", lambda: cluster.nodes() == 1, 120)
+
+
+def test_a_fleet_of_more_nodes_than_there_are_waits_for_the_autoscaler(
+        cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
+    fleet.run(load(nginx.url(), "500ms"), ["--workers", "2"]).exits_with(0)
+    assert cluster.nodes() >= 2
+
+
+def test_a_helper_that_is_killed_leaves_no_request(cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
+    what = [*find(nginx.url(), fleet.folder / "run", "300s"), "--repeats", "100"]
+    child = fleet.start(what, ["--workers", f"1..{MOST}"])
+    wait_until("the autoscaler has added nodes", lambda: cluster.nodes() == MOST, 120)
+    lines = dict(command_lines())
+    helper = [pid for pid in fleet.processes() if "-m straingauge.fleet" in lines.get(pid, "")]
+    assert len(helper) == 1
+    os.kill(helper[0], signal.SIGKILL)
+    finish(child).exits_with(1)
+    wait_until("the nodes that were added are gone", lambda: cluster.nodes() == 1, 120)
