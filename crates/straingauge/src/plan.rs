@@ -76,10 +76,10 @@ impl RunOptions {
         }
         let (server, port) = (&self.options.server, format!(":{}", self.target.port));
         let timeout = server.server_timeout.map(|time| crate::defaults::typed(&time.0));
-        let always = (server.isolate == Some(IsolateWord::Always)).then_some("always");
+        let needs_group = (server.isolate == Some(IsolateWord::Always)).then_some("--needs-group");
         let cpus = server.server_cpus.as_deref();
-        let typed = [("--server-cpus", cpus), ("--server-timeout", timeout.as_deref()), ("--isolate", always)];
-        let typed = typed.into_iter().filter_map(|(option, value)| Some([option, value?])).flatten();
+        let typed = [("--server-cpus", cpus), ("--server-timeout", timeout.as_deref())];
+        let typed = typed.into_iter().filter_map(|(option, value)| Some([option, value?])).flatten().chain(needs_group);
         let words = ["exec", "straingauge", "watch", "--worker", &port].into_iter().chain(typed).chain(["--"]);
         let words = shell::joined(words.chain(server.command.iter().map(String::as_str)));
         Ok(Some(format!("{elsewhere} {}", shell::quoted(&words))))

@@ -1,7 +1,7 @@
 //! `straingauge watch`.
 
+use super::MetricsOptions;
 use super::watching::{OF_A_WATCH, WatchWord};
-use super::{IsolateWord, MetricsOptions};
 use crate::quantity::{Count, Share, Time};
 use clap::Args;
 use std::path::PathBuf;
@@ -69,8 +69,8 @@ pub struct WatchArgs {
     #[arg(long, value_name = "LIST", requires = "worker", hide = true, help_heading = "Server")]
     pub server_cpus: Option<String>,
     /// Fail where the server gets no control group
-    #[arg(long, value_enum, requires = "worker", hide = true, help_heading = "Server")]
-    pub isolate: Option<IsolateWord>,
+    #[arg(long, requires = "worker", hide = true, help_heading = "Server")]
+    pub needs_group: bool,
     /// Wait this long for the server to accept connections [default: {server_timeout}]
     #[arg(long, value_name = "TIME", requires = "worker", hide = true, help_heading = "Server")]
     pub server_timeout: Option<Time>,

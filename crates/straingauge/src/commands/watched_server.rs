@@ -1,7 +1,7 @@
 //! `straingauge watch --worker`: watches a server for a driver elsewhere (`--watch-with`), or starts it first
 //! (`--server-with`).
 
-use crate::cli::{IsolateWord, WatchArgs};
+use crate::cli::WatchArgs;
 use crate::defaults;
 use crate::server::agent::Agent;
 use crate::server::{Server, ServerPlan};
@@ -38,7 +38,7 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
         server_cpus: target.server_cpus.clone(),
         client_cpus: Vec::new(),
         is_isolated: false,
-        needs_group: args.isolate == Some(IsolateWord::Always),
+        needs_group: args.needs_group,
         path: None,
         single_segments: false,
         timeout: args.server_timeout.map_or(defaults::SERVER_TIMEOUT, |time| time.0),
