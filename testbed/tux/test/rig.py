@@ -61,11 +61,13 @@ class Server:
     """A running tux; the command may contain options, among them the address."""
 
     GOOD_ENDS = (0,)
+    address = "127.0.0.1"
 
     def __init__(self, words, *options, folder=None, env=None):
         self.folder = folder
         self.port, self.claim = claim_port()
-        self.address = words[words.index("--address") + 1] if "--address" in words else "127.0.0.1"
+        if "--address" in words:
+            self.address = words[words.index("--address") + 1]
         self.start([*words, "--port", str(self.port), "--documents", folder, *options], env)
 
     def start(self, command, env):
