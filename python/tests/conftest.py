@@ -7,10 +7,11 @@ import json
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 import matplotlib
 import pytest
+from fleet_rig import Fleet, Nginx
 
 matplotlib.use("Agg")
 
@@ -21,6 +22,24 @@ SAMPLE = Path(__file__).parent.parent / "examples" / "find-nginx"
 def sample() -> Path:
     """A run of `straingauge find` on nginx."""
     return SAMPLE
+
+
+@pytest.fixture
+def fleet(cluster: Any, tmp_path: Path) -> Iterator[Fleet]:
+    """straingauge fleet on the `cluster` of the tests' own file, which has an address. Nothing of it may be left."""
+    made = Fleet(cluster.address, tmp_path)
+    try:
+        yield made
+        made.leaves_nothing()
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def nginx() -> Iterator[Nginx]:
+    made = Nginx()
+    yield made
+    made.close()
 
 
 def figure(value: float, unit: str = "1/s") -> Dict[str, Any]:

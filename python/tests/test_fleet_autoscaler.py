@@ -87,23 +87,6 @@ def cluster() -> Iterator[AutoscalingCluster]:
     made.close()
 
 
-@pytest.fixture
-def fleet(cluster: AutoscalingCluster, tmp_path: Path) -> Iterator[Fleet]:
-    made = Fleet(cluster.address, tmp_path)
-    try:
-        yield made
-        made.leaves_nothing()
-    finally:
-        made.close()
-
-
-@pytest.fixture
-def nginx() -> Iterator[Nginx]:
-    made = Nginx()
-    yield made
-    made.close()
-
-
 def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_and_gives_it_back(
         cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
     wait_until("the head is the only node", lambda: cluster.nodes() == 1, 60)

@@ -38,23 +38,6 @@ def cluster() -> Iterator[RayCluster]:
     assert not made.processes(), "processes of Ray are left"
 
 
-@pytest.fixture
-def fleet(cluster: RayCluster, tmp_path: Path) -> Iterator[Fleet]:
-    made = Fleet(cluster.address, tmp_path)
-    try:
-        yield made
-        made.leaves_nothing()
-    finally:
-        made.close()
-
-
-@pytest.fixture
-def nginx() -> Iterator[Nginx]:
-    made = Nginx()
-    yield made
-    made.close()
-
-
 def load(url: str, duration: str, *more: str) -> List[str]:
     return ["load", url, "--connections", "6", "--rate", "600", "--duration", duration, *QUIET, *more]
 

@@ -32,7 +32,7 @@
 #define TCP_WND (16 * TCP_MSS)
 #define TCP_SND_BUF (32 * TCP_MSS)
 #define TCP_SND_QUEUELEN 256
-/* A head is followed by a body that is not copied behind it. */
+/* The body after a head is sent from where it lies, not copied. */
 #define TCP_OVERSIZE 0
 /* The list of connections in TIME_WAIT is searched from its beginning; no segment is so old on a local link. */
 #define TCP_MSL 1000

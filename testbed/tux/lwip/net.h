@@ -1,4 +1,4 @@
-/* tux's network in its own address space: lwIP behind the names of the kernel's calls. tux and libstingy are compiled
+/* tux's network in its own address space: lwIP under the names of the kernel's calls. tux and libstingy are compiled
  * with -Drecv=net_recv and so on (calls.mk); their source is the same for both stacks. What is not a connection of
  * lwIP's goes to the kernel. One thread, one listener. */
 #ifndef TUX_NET_H

@@ -36,7 +36,7 @@ pub struct EventCosts {
     pub away_ns: f64,
 }
 
-/// Measures them. Takes about 50 ms, a few times that on a busy machine.
+/// Measures them. Takes about 100 ms, a few times that on a busy machine.
 pub fn measure(hooks: KernelHooks) -> Result<EventCosts, WatchError> {
     let io = |source| WatchError::System { doing: "calibrate the cost of an event on loopback", source };
     let (mut own, mut other) = (Pair::connect().map_err(io)?, Pair::connect().map_err(io)?);

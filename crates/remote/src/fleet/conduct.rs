@@ -13,7 +13,7 @@ use record::time::{monotonic_ns, unix_ms};
 use record::{DoubtKind, LoadPlan};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A start is agreed on so long before it, for the way to the workers, and so much longer for each of them that is told.
+/// Time from the order to start until the start: for the network, and more for each worker that gets the order.
 const LEAD_NS: u64 = 50_000_000;
 const LEAD_OF_EACH_NS: u64 = 50_000;
 const PROGRESS_NS: u64 = 200_000_000;
