@@ -7,7 +7,7 @@
 #   verdict STATUS NAME       prints `ok NAME`, or `FAILED NAME` if the status is not 0
 #   skip NAME WHY             prints `SKIPPED NAME: WHY`
 #   program LABEL COMMAND...  runs a test program, which prints `ok NAME` or `FAILED NAME` for each of its tests; if LABEL is not
-#                             empty, it is added to the names
+#                             empty, it is added to the names. One that takes over 400 s (in make test-long: an hour) is ended and has failed
 #   either SHORT LONG         prints LONG if $LONG is set (make test-long), else SHORT
 #   sum_up                    waits for the parts, prints the output of each in the order in which they were started, then
 #                             `time NAME SECONDS` for each that took over a second and `N passed, N failed, N skipped`; exits
@@ -59,11 +59,13 @@ either() { if [ -n "${LONG-}" ]; then echo "$2"; else echo "$1"; fi; }
 program() {
 	local label=${1:+[$1] } status
 	shift
-	"$@" > "$SCRATCH/program.out" 2> "$SCRATCH/program.err"
+	timeout -k 10 "$(either 400 3600)" "$@" > "$SCRATCH/program.out" 2> "$SCRATCH/program.err"
 	status=$?
 	sed "s/^\(ok\|FAILED\) /\1 $label/" "$SCRATCH/program.out"
 	tail -n 40 "$SCRATCH/program.err"
-	if ! grep -q '^FAILED' "$SCRATCH/program.out" && { [ $status != 0 ] || ! grep -q '^[0-9]* passed, [0-9]* failed$' "$SCRATCH/program.out"; }; then
+	if [ $status = 124 ]; then
+		verdict 1 "${label}did not end"
+	elif ! grep -q '^FAILED' "$SCRATCH/program.out" && { [ $status != 0 ] || ! grep -q '^[0-9]* passed, [0-9]* failed$' "$SCRATCH/program.out"; }; then
 		verdict 1 "${label}ended with status $status"
 	fi
 }

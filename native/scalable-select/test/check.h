@@ -38,6 +38,20 @@ static inline void check_hung(int signal_number) {
     _exit(1);
 }
 
+#ifdef __SANITIZE_THREAD__
+/* To name a line, ThreadSanitizer opens the program's debug information once: through the library's own open(), if that is in the
+ * program. In the middle of a report, which holds the runtime's locks, that may report and so wait for itself. */
+void __sanitizer_symbolize_pc(void *pc, const char *format, char *buffer, size_t size);
+
+static inline void check_can_report(void) {
+    char name[64];
+    __sanitizer_symbolize_pc((void *)check_hung, "%f", name, sizeof name);
+}
+#else
+static inline void check_can_report(void) {
+}
+#endif
+
 /* A test that has not ended after this long has lost a wake-up: all of them take a few seconds at most. */
 enum { CHECK_HANG_S = 120 };
 
@@ -45,6 +59,7 @@ enum { CHECK_HANG_S = 120 };
     do {                                                        \
         int check_before = check_failures;                      \
         fflush(stdout);                                         \
+        check_can_report();                                     \
         signal(SIGALRM, check_hung);                            \
         alarm(CHECK_HANG_S);                                    \
         test();                                                 \
