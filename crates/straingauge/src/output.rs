@@ -17,8 +17,47 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     written(path, write_whole(path, bytes))
 }
 
+/// The files that a command's options name, each with its option.
+#[derive(Debug, Default)]
+pub struct Named<'a>(Vec<(&'static str, &'a Path)>);
+
+impl<'a> Named<'a> {
+    /// With one more file, if the option was given.
+    pub fn and(mut self, option: &'static str, file: Option<&'a Path>) -> Self {
+        self.0.extend(file.map(|file| (option, file)));
+        self
+    }
+
+    /// Checks them before anything is measured: each can be written, no two are one, and standard output has one owner.
+    pub fn check(&self, is_json: bool) -> Result<()> {
+        for (place, (option, file)) in self.0.iter().enumerate() {
+            if let Some((before, there)) = self.0[..place].iter().find(|(_, there)| is_same(there, file)) {
+                let name = there.display();
+                return Err(wrong_usage(match before == option {
+                    true => format!("{option} names {name} twice"),
+                    false => format!("{before} and {option} both name {name}"),
+                }));
+            }
+            if is_json && is_standard_output(file) {
+                return Err(wrong_usage(format!("{option} and --json both print on standard output: name a file")));
+            }
+            check(file)?;
+        }
+        Ok(())
+    }
+
+    /// Whether standard output belongs to one of them, so that nothing else may be printed.
+    pub fn are_printed(&self) -> bool {
+        self.0.iter().any(|(_, file)| is_standard_output(file))
+    }
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    a == b || (is_standard_output(a) && is_standard_output(b))
+}
+
 /// Checks early whether [`write()`] could succeed, before time is spent on measuring.
-pub fn check(path: &Path) -> Result<()> {
+fn check(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Err(wrong_usage(format!("{} is a folder: name a file in it", path.display())));
     }

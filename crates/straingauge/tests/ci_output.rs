@@ -40,6 +40,16 @@ fn standard_output_has_the_summary_alone() {
     let said = said.exits_with(0);
     assert!(said.out.starts_with("### straingauge find: http") && said.out.contains("| yield point |"), "{}", said.out);
     assert!(page.is_file(), "the page is drawn as always");
+    // So has the page.
+    let runs = repository().join("crates/analyze/tests/recorded/planted");
+    for command in [
+        &mut straingauge(["compare"]).arg(recorded()).arg(recorded()),
+        &mut straingauge(["report"]).arg(recorded()),
+        &mut straingauge(["runs"]).arg(&runs),
+    ] {
+        let printed = run(command.args(["--page", "-"])).out;
+        assert!(printed.starts_with("<!") && printed.trim_end().ends_with("</html>"), "{printed:.300}");
+    }
 }
 
 #[test]
@@ -54,6 +64,8 @@ fn wrong_files_are_refused_before_anything_is_measured() {
         run(straingauge(["load", "http://127.0.0.1:9/"]).args(options)).exits_with(2).complains_of(words);
         run(straingauge(["find", "http://127.0.0.1:9/"]).args(options)).exits_with(2).complains_of(words);
     }
+    compare(&["--page", "-", "--json"]).exits_with(2).complains_of(&["--page and --json both print", "name a file"]);
+    compare(&["--page", "x", "--junit", "x"]).exits_with(2).complains_of(&["both name x"]);
     compare(&["--markdown", "/nonexistent/x"]).exits_with(1).complains_of(&["cannot write /nonexistent/x"]);
     let folder = open_dir();
     let log = folder.path().join("run.json");

@@ -17,8 +17,8 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
             threshold * 100.0
         )));
     }
-    args.page.as_deref().map_or(Ok(()), crate::output::check)?;
-    args.summary.check(args.json)?;
+    let files = args.summary.files().and("--page", args.page.as_deref());
+    files.check(args.json)?;
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);
     let comparison = compare::runs(&a, &b, threshold)?;
     if let Some(page) = &args.page {
@@ -29,7 +29,7 @@ pub fn run(args: CompareArgs) -> Result<ExitCode> {
         |run: &RunDir| record::text::plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300);
     let (a, b) = (name(&a), name(&b));
     let text = || format!("A: {a}\nB: {b}\n{}", report::compare::text(&comparison));
-    if !args.summary.is_printed() {
+    if !files.are_printed() {
         print_either(args.json, || report::compare::json(&comparison), text)?;
     }
     let checks = report::check::comparison(Ok(&comparison));

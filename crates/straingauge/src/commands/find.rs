@@ -149,7 +149,7 @@ pub(super) fn search(mut drive: RunOptions, plan: SearchPlan, limits: &[Limit]) 
         axis::make_room_for_delay(&mut drive.options.path, &axis.values)?;
     }
     RunWriter::check(Path::new(crate::defaults::RUNS), drive.output.out.as_deref())?;
-    drive.output.summary.check(drive.output.json)?;
+    drive.output.summary.files().check(drive.output.json)?;
     let live = plan.live.map(|address| Live::begin(address, &drive.target.typed)).transpose()?;
     let mut search = Search::begin(&drive, &plan, live)?;
     let ended = measure_all(&mut search, &plan);

@@ -39,7 +39,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if let Some(out) = &output.out {
         RunWriter::check(out, Some(out))?;
     }
-    output.summary.check(output.json)?;
+    output.summary.files().check(output.json)?;
     let metrics = Loads::open(&output.metrics, &options.target)?;
     let mut session = Session::open(&options, LoadKind::Single)?;
     session.runner.metrics = metrics;
@@ -73,7 +73,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         session.progress.say(&format!("kept in {}", writer.path().display()));
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
-    if !output.summary.is_printed() {
+    if !output.summary.files().are_printed() {
         show(&measured, &checks, &session, is_full, output.json)?;
     }
     let ended = match cut_short {

@@ -68,8 +68,8 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         options.frequency_hz = frequency;
     }
     let bursts = burst_options(&args, &options)?;
-    export::check(&args.export)?;
-    args.flame.as_deref().map_or(Ok(()), output::check)?;
+    let files = export::files(&args.export).and("--flame", args.flame.as_deref());
+    files.check(args.json)?;
     let before = args.against.as_deref().map(read_folded).transpose()?;
     let stop = Stop::on_signals()?;
     let method = match args.accounting.unwrap_or_default() {
@@ -107,8 +107,8 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
         output::write(path, picture.as_bytes())?;
     }
     let changes = before.map(|before| analyze::profile::changes(&before, &folded));
-    if export::is_printed(&args.export) {
-        // Nothing but the export.
+    if files.are_printed() {
+        // Nothing but the file.
     } else if args.json {
         let sampled = Sampled { profile: &profile, interrupted: stop.is_set(), changes: changes.as_deref() };
         print_json(&serde_json::to_value(&sampled)?)?;

@@ -2,6 +2,7 @@
 
 use crate::cli::{ReportArgs, SummaryOptions};
 use crate::failure::{self, print_either, wrong_usage};
+use crate::output::Named;
 use analyze::compare::{CompareError, Comparison, Conclusion, Price};
 use analyze::watch::Recording;
 use anyhow::{Context, Result};
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let summary = SummaryOptions { markdown: args.markdown.clone(), junit: None };
-    summary.check(args.json)?;
+    files(&args).check(args.json)?;
     let run = RunDir::open(&args.run)?;
     if !args.export.is_empty() {
         return exported(&args, &run);
@@ -33,11 +34,22 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     if let Some(other) = analyze::compare::beside(&run) {
         return side_by_side(&args, &summary, &run, &other);
     }
-    if !summary.is_printed() {
-        print_either(args.json, || run_output(&run).value(), || run_text(&run))?;
-    }
+    print(&args, || run_output(&run).value(), || run_text(&run))?;
     summary.write(|| run_markdown(&run, &[]), &[])?;
     reported(&args, &run, &report::page::html(&run))
+}
+
+fn files(args: &ReportArgs) -> Named<'_> {
+    super::export::files(&args.export).and("--page", args.page.as_deref()).and("--markdown", args.markdown.as_deref())
+}
+
+/// Prints what the page shows, unless standard output belongs to a file.
+fn print<V: serde::Serialize>(
+    args: &ReportArgs,
+    value: impl FnOnce() -> V,
+    text: impl FnOnce() -> String,
+) -> Result<()> {
+    if files(args).are_printed() { Ok(()) } else { print_either(args.json, value, text) }
 }
 
 fn with_findings(run: &RunDir) -> json::Run<'_> {
@@ -124,7 +136,6 @@ impl Pair {
 
 /// The profile of a run, for other programs.
 fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
-    super::export::check(&args.export)?;
     let recording = report::export::Recording::of_run(run).with_context(|| args.run.display().to_string())?;
     for doubt in run.reading_doubts.iter().chain(&recording.doubts) {
         eprintln!("straingauge: {}", record::text::plain(&doubt.what, 600));
@@ -136,9 +147,7 @@ fn exported(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 /// The report of two sides that were measured in turn.
 fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &RunDir) -> Result<ExitCode> {
     let pair = Pair::of(a, b, analyze::compare::THRESHOLD_RATIO);
-    if !summary.is_printed() {
-        print_either(args.json, || pair.output(a, b).value(), || pair.text(a, b))?;
-    }
+    print(args, || pair.output(a, b).value(), || pair.text(a, b))?;
     summary.write(|| pair.markdown(a, b, &[]), &[])?;
     reported(args, a, &report::page::html(a))
 }
@@ -147,7 +156,7 @@ fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &Run
 fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let simulation = Simulation::open(&run.path)?;
     let text = || report::simulated::text::run(&simulation, report::simulated::FUNCTIONS);
-    print_either(args.json, || report::simulated::json(run, &simulation), text)?;
+    print(args, || report::simulated::json(run, &simulation), text)?;
     reported(args, run, &report::simulated::page::html(run, &simulation))
 }
 
@@ -155,7 +164,7 @@ fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
 fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     let recording = Recording::open(&run.path)?;
     let findings = analyze::watch::find(&recording);
-    print_either(args.json, || &findings, || report::watch::text::run(run, &findings))?;
+    print(args, || &findings, || report::watch::text::run(run, &findings))?;
     reported(args, run, &report::watch::page::html(run, &recording, &findings))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cli::RunsArgs;
 use crate::failure::{self, print_either, wrong_usage};
-use crate::output;
+use crate::output::{self, Named};
 use analyze::index::{self, Filter};
 use anyhow::{Context, Result};
 use record::text::plain;
@@ -22,10 +22,13 @@ pub fn run(args: RunsArgs) -> Result<ExitCode> {
     if !folder.is_dir() {
         return Err(wrong_usage(format!("{shown} is not a folder: name the one that holds your runs")));
     }
-    args.page.as_deref().map_or(Ok(()), output::check)?;
+    let files = Named::default().and("--page", args.page.as_deref());
+    files.check(args.json)?;
     let filter = Filter { since_unix_ms: args.since, only: args.only };
     let index = index::of(&folder, &record::runs::find(&folder)?, &filter);
-    print_either(args.json, || report::runs::json(&index), || report::runs::text(&index))?;
+    if !files.are_printed() {
+        print_either(args.json, || report::runs::json(&index), || report::runs::text(&index))?;
+    }
     if let Some(page) = &args.page {
         // Links lead from the page's folder to the runs, wherever both are named from.
         let mut placed = index;

@@ -58,7 +58,7 @@ impl Search<'_> {
             _ => run_text(first),
         };
         let output = &self.drive.output;
-        if !output.summary.is_printed() {
+        if !output.summary.files().are_printed() {
             print_either(output.json, json, text)?;
         }
         let mut progress = Progress::new(output.quiet);
