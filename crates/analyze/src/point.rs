@@ -75,6 +75,14 @@ pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
+/// With more failed requests than this, the CPU time of a request is that of errors, which are often cheap, and not of answers.
+const FAILED_RATIO_FOR_COST: f64 = 0.05;
+
+/// Whether the CPU time of a request is that of an answer.
+pub(crate) fn costs_are_of_answers(point: &Point) -> bool {
+    point.outcomes.failed_ratio() <= FAILED_RATIO_FOR_COST
+}
+
 /// Softirq time of a request outside the group's own CPU time. Older runs do not record the overlap.
 pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
     point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))

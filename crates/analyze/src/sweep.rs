@@ -11,6 +11,7 @@ mod turns;
 
 use record::scenario::SweepPlan;
 use record::{AxisPlace, Criteria, Point, Sweep};
+use std::collections::BTreeMap;
 
 pub use axis::{AxisSweep, COLD, DELAYS_MS, IN_FLIGHT, SLOW_DOWN_RATIOS, TIME_WAIT};
 pub use capacity::{Capacity, capacity};
@@ -110,13 +111,12 @@ fn ladder(plan: &SweepPlan) -> Vec<u64> {
     loads
 }
 
-/// Whether the last two loads of the first pass over connections both failed: higher loads would show nothing new. Of a
-/// load that was measured again, the last point counts.
+/// Whether the two highest loads of the pass over connections both failed: higher loads would show nothing new. Of a load that was
+/// measured again, the last point counts.
 fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
-    let is_first_pass = |point: &&Point| point.sweep == Sweep::Connections && point.repeat == 0;
-    let mut last: Vec<&Point> = points.iter().rev().filter(is_first_pass).collect();
-    last.dedup_by_key(|point| point.connections);
-    last.len() >= 2 && last[..2].iter().all(|point| crate::zones::fails(point, criteria))
+    let closed = points.iter().filter(|point| point.sweep == Sweep::Connections);
+    let last: BTreeMap<u64, &Point> = closed.map(|point| (point.connections, point)).collect();
+    last.len() >= 2 && last.values().rev().take(2).all(|point| crate::zones::fails(point, criteria))
 }
 
 /// Chooses disturbed points to measure again: each load once in a repeat, and none where most points are disturbed,

@@ -19,6 +19,7 @@ mod figures;
 mod find;
 mod knee;
 mod levels;
+pub(crate) mod polling;
 pub mod unloading;
 mod words;
 

@@ -39,6 +39,8 @@ pub struct ConnectionSweep {
     loads: BTreeSet<u64>,
     /// The remaining loads of the repeat, the last first.
     queue: Vec<Load>,
+    /// The loads that the first pass left out, as two had failed.
+    higher: std::vec::IntoIter<u64>,
     known: Option<String>,
     repeat: u32,
     /// Loads of this repeat that are measured again because other work disturbed their point.
@@ -55,6 +57,7 @@ impl ConnectionSweep {
             phase: Phase::FirstPass(ladder(plan).into_iter()),
             loads: BTreeSet::new(),
             queue: Vec::new(),
+            higher: Vec::new().into_iter(),
             known: None,
             repeat: 0,
             again: Again::default(),
@@ -175,6 +178,13 @@ impl ConnectionSweep {
         }
     }
 
+    /// Whether the failures that ended the first pass did not come back: a server that is slow after its start (its cache is cold, its
+    /// code is not compiled yet) fails at the lowest loads.
+    fn is_cut_short(&self, findings: &SweepFindings, points: &[Point]) -> bool {
+        let has_failed = findings.failure_point.failed.is_some() || failed_twice(points, &self.plan.criteria);
+        self.higher.len() > 0 && !has_failed && !self.plan.unload
+    }
+
     fn stop(&self, findings: &SweepFindings) -> Option<String> {
         let criteria = &self.plan.criteria;
         let found = &findings.yield_point;
@@ -223,14 +233,17 @@ impl Planner for ConnectionSweep {
                 Phase::FirstPass(rest) => {
                     // A load whose failure was a disturbance must not end the pass.
                     if let Some(load) = points.last().map(|last| last.connections)
-                        && self.again.wants(Load::Connections(load), points, 0)
+                        && self.again.wants(Load::Connections(load), points, self.repeat)
                     {
                         return self.measure(Load::Connections(load), self.schedule.short_ns());
                     }
-                    if let Some(load) = rest.next().filter(|_| !failed_twice(points, &self.plan.criteria)) {
+                    if !failed_twice(points, &self.plan.criteria)
+                        && let Some(load) = rest.next()
+                    {
                         self.loads.insert(load);
                         return self.measure(Load::Connections(load), self.schedule.short_ns());
                     }
+                    self.higher = std::mem::take(rest);
                     let Some(findings) = self.findings(points) else {
                         self.phase = Phase::Done("nothing could be measured".into());
                         continue;
@@ -245,6 +258,12 @@ impl Planner for ConnectionSweep {
                         return self.measure(load, self.schedule.full_ns());
                     }
                     let findings = self.findings(points);
+                    if let Some(findings) = &findings
+                        && self.is_cut_short(findings, points)
+                    {
+                        self.phase = Phase::FirstPass(std::mem::take(&mut self.higher));
+                        continue;
+                    }
                     let loads = (self.loads.len() as u64).saturating_mul(self.ways());
                     let point_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(loads);
                     self.phase = match findings {

@@ -118,6 +118,12 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             percent(busy)
         );
     }
+    if points.iter().any(|point| crate::zones::polling::polls(point)) {
+        return format!(
+            "What saturated at {at} is not known: the server polls, so its CPUs are as busy at the lowest load, and CPU time for a request is \
+             mostly waiting."
+        );
+    }
     match cpus.into_iter().chain(thread).reduce(f64::max) {
         None => format!("What saturated at {at} is not known: the server's CPU was not measured."),
         Some(busiest) => {

@@ -94,17 +94,21 @@ impl<'a> Evidence<'a> {
         first.map(|load| self.quiet_at(sweep.sweep, load)).unwrap_or_default()
     }
 
-    /// The first level of any sweep at which a condition holds in most points, in words, with its points.
+    /// The first level of any sweep at which a condition holds in most points, in words, with its points; and it holds at most
+    /// of the levels from there on: what happened at one load and not beyond it came from elsewhere.
     pub fn first_level(&self, holds: impl Fn(&Point) -> bool) -> Option<(String, Vec<&'a Point>)> {
-        for sweep in self.findings.sweeps() {
-            for level in &sweep.levels {
-                let points: Vec<&Point> = self.points_at(sweep.sweep, level.load).collect();
-                if !points.is_empty() && 2 * points.iter().filter(|point| holds(point)).count() > points.len() {
-                    return Some((load_words(level.load, sweep.sweep), points));
-                }
-            }
-        }
-        None
+        self.findings.sweeps().find_map(|sweep| {
+            let levels =
+                sweep.levels.iter().map(|level| (level.load, self.points_at(sweep.sweep, level.load).collect()));
+            let levels: Vec<(f64, Vec<&Point>)> =
+                levels.filter(|(_, points): &(f64, Vec<&Point>)| !points.is_empty()).collect();
+            let is_held = |points: &[&Point]| 2 * points.iter().filter(|point| holds(point)).count() > points.len();
+            let held: Vec<bool> = levels.iter().map(|(_, points)| is_held(points)).collect();
+            let stays = |from: &usize| 2 * held[*from..].iter().filter(|held| **held).count() > held.len() - from;
+            let from = (0..levels.len()).filter(|at| held[*at]).find(stays)?;
+            let (load, points) = levels.into_iter().nth(from)?;
+            Some((load_words(load, sweep.sweep), points))
+        })
     }
 
     /// Whether the server filled a thread, its limit of CPU time, or itself most of its CPUs, in most of the points; `None` if none
@@ -116,6 +120,8 @@ impl<'a> Evidence<'a> {
             let thread = own_limit(point).map(|share| share >= limit);
             let cpus = point.value(names::SERVER_CPU_BUSY).map(|busy| busy >= limit && self.is_own_work(point));
             match (thread, cpus) {
+                // A thread that is full or not: nobody knows.
+                (_, cpus) if crate::zones::polling::polls(point) => cpus.filter(|is_full| *is_full),
                 (Some(thread), Some(cpus)) => Some(thread || cpus),
                 (thread, cpus) => thread.or(cpus),
             }

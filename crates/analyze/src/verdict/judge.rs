@@ -107,8 +107,13 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let is_full = |point: &Point| point.value(names::SERVER_DESCRIPTORS).is_some_and(|used| used >= DESCRIPTORS_RATIO);
     let waits = |point: &Point| point.value(names::ACCEPT_QUEUE_MAX).is_some_and(|queue| queue >= 1.0);
-    let fails = |point: &Point| crate::zones::fails(point, &criteria);
-    let (at, points) = evidence.first_level(|point| is_full(point) && (waits(point) || fails(point)))?;
+    // Where the queue is not seen: what a client sees of connections that nobody accepts, or that are closed at once.
+    let lost = |point: &Point| {
+        let seen = &point.outcomes;
+        let lost = [seen.connect_timed_out, seen.connections_silent, seen.closed_early, seen.reset, seen.refused];
+        lost.iter().any(|count| *count > 0) && crate::zones::fails(point, &criteria)
+    };
+    let (at, points) = evidence.first_level(|point| is_full(point) && (waits(point) || lost(point)))?;
     let used = points.iter().filter_map(|point| point.figures.get(names::SERVER_DESCRIPTORS)?.n).max()?;
     let share = typical(&points, names::SERVER_DESCRIPTORS)?;
     let (remedy, commands) = more_descriptors(evidence.run);
@@ -155,10 +160,10 @@ pub fn cpu_quota(evidence: &Evidence<'_>) -> Option<Finding> {
 /// Answers that are not 2xx or 3xx from a load on.
 pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
     let limit = evidence.criteria().error_ratio;
-    let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.sent.max(1) as f64;
+    let share = |point: &Point| point.outcomes.non_2xx as f64 / point.outcomes.completed().max(1) as f64;
     let (at, points) = evidence.first_level(|point| share(point) > limit && point.outcomes.non_2xx >= LEAST_ERRORS)?;
     let bad: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.non_2xx));
-    let sent: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.sent));
+    let answers: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     let lowest = evidence.lowest();
     let below = if !lowest.is_empty() && lowest.iter().all(|point| point.outcomes.non_2xx == 0) {
         ", none at the lowest load"
@@ -166,13 +171,14 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
         ""
     };
     let url = quoted(&evidence.run.record.scenario.url());
-    let command =
-        format!("straingauge load {url} --connections {}", points.iter().map(|point| point.connections).max()?);
+    let last = points.last()?;
+    let rate = last.offered_per_sec().map(|rate| format!(" --rate {rate:.0}")).unwrap_or_default();
+    let command = format!("straingauge load {url} --connections {}{rate}", last.connections);
     finding(
         format!(
             "The server itself answers with errors from {at} on: {} of {} answers there were not 2xx or 3xx{below}.",
             grouped(bad as f64),
-            grouped(sent as f64)
+            grouped(answers as f64)
         ),
         format!(
             "To try: its error log (what it printed is kept as `server.log` in the run's folder) says which limit it reached; `{command}` \
@@ -358,9 +364,16 @@ pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
         value(point, names::RESPONSE_MAX) >= SYN_RETRY_US || unanswered.iter().any(|count| *count > 0)
     };
     let fails = |point: &Point| is_late(point) && crate::zones::fails(point, &criteria);
+    // The kernel counts all listeners of the machine: where this load has not the connections to fill the queue, another service
+    // dropped its own.
+    let is_own = |point: &Point| {
+        let most = point.connections as f64 + value(point, names::COLD);
+        point.value(names::ACCEPT_QUEUE_LIMIT).is_none_or(|limit| most > limit)
+    };
     let (at, points) = evidence.first_level(|point| {
-        value(point, names::TCP_LISTEN_OVERFLOWS) >= LOST_PER_SEC
-            || value(point, names::TCP_LISTEN_OVERFLOWS_BEFORE) >= 1.0 && fails(point)
+        let has_lost = value(point, names::TCP_LISTEN_OVERFLOWS) >= LOST_PER_SEC
+            || value(point, names::TCP_LISTEN_OVERFLOWS_BEFORE) >= 1.0 && fails(point);
+        has_lost && is_own(point)
     })?;
     let rate = typical(&points, names::TCP_LISTEN_OVERFLOWS)?;
     let seen = if rate >= LOST_PER_SEC {
@@ -420,7 +433,13 @@ pub fn bandwidth(evidence: &Evidence<'_>) -> Option<Finding> {
         (Some(bits), Some(received)) => Some((received / bits, format!("the path's {}bit/s", format_si(bits)))),
         _ => None,
     };
-    let on_link = typical(&points, names::NET_LINK_USED).map(|share| (share, "a network device's speed".to_string()));
+    let lowest = evidence.lowest();
+    let grew = |name| Some(typical(&points, name)? / typical(&lowest, name)?);
+    // A device that is as full when the server answers little carries something else.
+    let is_others = matches!((grew(names::RECEIVED), grew(names::NET_LINK_USED)),
+        (Some(answers), Some(device)) if answers > 1.5 && device < answers.sqrt());
+    let on_link = typical(&points, names::NET_LINK_USED).filter(|_| !is_others);
+    let on_link = on_link.map(|share| (share, "a network device's speed".to_string()));
     let (share, of) = on_path.into_iter().chain(on_link).find(|(share, _)| *share >= LINK_RATIO)?;
     let command = "ethtool DEVICE".to_string();
     finding(

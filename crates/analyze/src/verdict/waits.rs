@@ -27,7 +27,9 @@ fn idle<'a>(evidence: &Evidence<'a>) -> Option<Idle<'a>> {
     }
     let responses: u64 = strained.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     // A disturbance only makes a single request longer.
-    let alone = lowest.iter().filter_map(|point| point.value(names::RESPONSE_P50)).filter(|us| us.is_finite());
+    // Little's law is one of means. Older runs have the median only.
+    let mean_us = |point: &&Point| point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50));
+    let alone = lowest.iter().filter_map(mean_us).filter(|us| us.is_finite());
     let alone_us = alone.reduce(f64::min)?;
     let events = pooled(&strained, names::SERVER_EVENT_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
     (responses as f64 >= LEAST_REQUESTS && alone_us > 0.0).then_some(Idle {

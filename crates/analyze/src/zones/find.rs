@@ -6,9 +6,13 @@ use super::words::load_words;
 use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
 use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
+use crate::point::{costs_are_of_answers, cpu_us};
 use crate::shown::{cost_us, percent, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
 use record::{Criteria, Point, RunDir, Sweep, names};
+
+/// The points of a load.
+type Group<'a> = (f64, Vec<&'a Point>);
 
 /// A seed for each bootstrap, so that no two draw alike. They are fixed: a run always gives the same findings.
 const YIELD_SEED: u64 = 0x5947;
@@ -23,6 +27,7 @@ const RATE_ERROR: f64 = 0.015;
 
 /// Finds zones, yield and failure points in the points of a run. The order of `points` does not matter.
 pub fn find(points: &[Point], criteria: &Criteria) -> Findings {
+    let points = &*super::polling::told_apart(points, criteria);
     let connections = of_sweep(points, Sweep::Connections, criteria);
     Findings {
         criteria: *criteria,
@@ -50,14 +55,23 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let trials = levels::trials(&groups, criteria);
     let bracket = failure::bracket(&trials);
     let throughput = BlockCurve::fit(&levels::throughputs(&groups));
-    let cpu = BlockCurve::fit(&levels::readings(&groups, crate::point::cpu_us));
+    let answered: Vec<Group<'_>> = groups
+        .iter()
+        .map(|(load, points)| (*load, points.iter().copied().filter(|point| costs_are_of_answers(point)).collect()))
+        .collect();
+    let cpu = BlockCurve::fit(&levels::readings(&answered, cpu_us));
     let failure_point = failure_point(&trials, bracket, &levels, sweep, criteria);
+    let polls = groups.iter().any(|(_, points)| points.iter().any(|point| super::polling::polls(point)));
     let mut yield_point = match sweep {
+        Sweep::Rate if polls => {
+            let why = "the server polls: its CPUs are as busy at the lowest load, and the open loop's yield point is their saturation";
+            PointFinding::none(criteria, 0, why)
+        }
         Sweep::Rate => {
             let busy = |of: fn(&Point) -> Option<f64>| BlockCurve::fit(&levels::readings(&groups, of));
             open_yield(busy(utilisation), busy(crate::point::saturation_by_any), criteria)
         }
-        _ => closed_yield(throughput.as_ref(), &levels, criteria),
+        _ => closed_yield(throughput.as_ref(), &levels, polls, criteria),
     };
     let from = bracket.upper.filter(|_| bracket.lower.is_none() || yield_point.estimate >= bracket.upper);
     if let (Some(upper), Some(_)) = (from, yield_point.estimate) {
@@ -83,11 +97,11 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let mut repeats: Vec<u32> = groups.iter().flat_map(|(_, points)| points).map(|point| point.repeat).collect();
     repeats.sort_unstable();
     repeats.dedup();
-    let grown = cpu.as_ref().and_then(|curve| growth(curve, &groups, &levels));
+    let grown = cpu.as_ref().and_then(|curve| growth(curve, &answered, &levels));
     Some(SweepFindings {
         sweep,
         load_unit: if sweep == Sweep::Rate { "1/s" } else { "connections" }.into(),
-        efficiency_point: efficiency_point(cpu.as_ref(), &levels, sweep, criteria),
+        efficiency_point: efficiency_point(cpu.as_ref(), &answered, &levels, sweep, criteria),
         doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), disturbed, sweep),
         capacity: capacity::find(&groups, &failure_point, sweep, criteria),
         peak: throughput.as_ref().and_then(|curve| peak(curve, &levels, criteria)),
@@ -173,7 +187,7 @@ fn crossing(
     (found, point)
 }
 
-fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteria) -> PointFinding {
+fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, criteria: &Criteria) -> PointFinding {
     let Some(curve) = curve else {
         return PointFinding::none(criteria, 0, "no throughput was measured");
     };
@@ -190,7 +204,8 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], criteria: &Criteri
     point.reason = match found {
         Some(Crossing::At(load)) => {
             let cause =
-                super::first_beyond(levels, load).map(|level| saturation_words(level, criteria)).unwrap_or_default();
+                super::first_beyond(levels, load).filter(|_| !polls).map(|level| saturation_words(level, criteria));
+            let cause = cause.unwrap_or_default();
             format!("the line through the low loads meets the plateau there{cause}")
         }
         Some(Crossing::Below) => format!(
@@ -273,9 +288,17 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
     point
 }
 
-fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, criteria: &Criteria) -> PointFinding {
+fn efficiency_point(
+    cpu: Option<&BlockCurve>,
+    answered: &[Group<'_>],
+    levels: &[Level],
+    sweep: Sweep,
+    criteria: &Criteria,
+) -> PointFinding {
     let Some(curve) = cpu else {
-        return PointFinding::none(criteria, 0, "the server's CPU was not measured");
+        let is_measured = levels.iter().any(|level| level.cpu_us_per_request.is_some());
+        let why = if is_measured { "too many requests failed" } else { "the server's CPU was not measured" };
+        return PointFinding::none(criteria, 0, why);
     };
     let rise = 1.0 + criteria.efficiency_loss_ratio;
     let (found, mut point) = crossing(curve, criteria, (EFFICIENCY_SEED, true), |curve| {
@@ -285,7 +308,7 @@ fn efficiency_point(cpu: Option<&BlockCurve>, levels: &[Level], sweep: Sweep, cr
     let highest = curve.loads[curve.loads.len() - 1];
     let limit = percent(criteria.efficiency_loss_ratio);
     // The curve compares within repeats, the table shows medians. A loss must show in both.
-    let medians: Vec<f64> = levels.iter().filter_map(|level| Some(level.cpu_us_per_request?.median)).collect();
+    let medians: Vec<f64> = costs(answered, levels).map(|(_, _, us)| us).collect();
     let rises = medians.iter().scan(f64::INFINITY, |lowest, us| {
         *lowest = lowest.min(*us);
         Some(us / *lowest)
@@ -383,21 +406,26 @@ const CPU_FOR_COST_US: f64 = 100_000.0;
 /// The most that ticks may have missed of less CPU time than that.
 const CPU_MISSED_US: f64 = 50_000.0;
 
-/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows. A load with
-/// little CPU time is the lowest only if it stays so after adding what ticks may have missed.
-fn growth(curve: &BlockCurve, groups: &[(f64, Vec<&Point>)], levels: &[Level]) -> Option<CpuGrowth> {
+/// The levels at which most points were answered: with the requests of these points, and the cost of one.
+fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item = (u64, &'a Level, f64)> {
     let completed =
         |points: &[&Point]| points.iter().fold(0u64, |sum, point| sum.saturating_add(point.outcomes.completed()));
+    answered.iter().zip(levels).filter_map(move |((_, points), level)| {
+        let are_answers = 2 * points.len() as u64 > level.points;
+        Some((completed(points), level, level.cpu_us_per_request.filter(|_| are_answers)?.median))
+    })
+}
+
+/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows. A load with
+/// little CPU time is the lowest only if it stays so after adding what ticks may have missed.
+fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,
         us: f64,
         at_most_us: f64,
         is_sure: bool,
     }
-    let known: Vec<Cost<'_>> = groups
-        .iter()
-        .zip(levels)
-        .filter_map(|((_, points), level)| Some((completed(points), level, level.cpu_us_per_request?.median)))
+    let known: Vec<Cost<'_>> = costs(answered, levels)
         .filter(|(requests, _, _)| *requests >= REQUESTS_FOR_COST)
         .map(|(requests, level, us)| {
             let is_sure = requests as f64 * us >= CPU_FOR_COST_US;

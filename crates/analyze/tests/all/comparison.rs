@@ -70,11 +70,16 @@ fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
             "{share}: {back:#?}"
         );
     }
-    // Within the limit, and where both fail, nothing is said of it.
-    for (a, b) in [(0.0, 0.0005), (0.3, 0.4)] {
+    // Within the limit nothing is said of it; where both fail, more errors are worse, and about as many are not.
+    let of_good = |a: f64, b: f64| {
         let found = compare::runs(&failing(1, a), &failing(2, b), 0.05).unwrap();
-        assert!(found.differences.iter().all(|found| found.word != "good answers"), "{a} {b}");
-    }
+        let of_good: Vec<Outcome> =
+            found.differences.iter().filter(|found| found.word == "good answers").map(|found| found.outcome).collect();
+        of_good
+    };
+    assert!(of_good(0.0, 0.0005).is_empty());
+    assert!(of_good(0.003, 0.4).iter().all(|outcome| *outcome == Outcome::Regression));
+    assert!(of_good(0.3, 0.31).iter().all(|outcome| *outcome == Outcome::NotWorse));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod axis;
 mod calibration;
+mod claims;
 mod comparison;
 mod crowded;
 mod fits;

@@ -7,13 +7,13 @@ use analyze::zones;
 use record::{DoubtKind, Figure, Origin, Point, RunDir, RunRecord, names};
 use std::cell::Cell;
 
-fn set(point: &mut Point, name: &str, value: f64, n: u64) {
+pub fn set(point: &mut Point, name: &str, value: f64, n: u64) {
     let unit = names::ALL.iter().find(|(known, ..)| *known == name).map(|(_, unit, _)| *unit).expect("a known figure");
     point.figures.set(name, Figure::new(value, unit, n, Origin::Sampled));
 }
 
 /// A closed loop over the server, each point changed; what the verdict says of it.
-fn judged(server: Server, record: RunRecord, change: impl Fn(&mut Point)) -> Verdict {
+pub fn judged(server: Server, record: RunRecord, change: impl Fn(&mut Point)) -> Verdict {
     let mut bench = Bench::new(server, 5);
     for repeat in 0..4 {
         for load in [1, 2, 4, 8, 16, 32, 64, 128] {
@@ -26,17 +26,17 @@ fn judged(server: Server, record: RunRecord, change: impl Fn(&mut Point)) -> Ver
     verdict::sentences(&run, &zones::of_run(&run))
 }
 
-fn found(verdict: &Verdict) -> Vec<&str> {
+pub fn found(verdict: &Verdict) -> Vec<&str> {
     verdict.causes.iter().map(|cause| cause.rule.as_str()).collect()
 }
 
 /// Throughput ends at 10k/s with an idle CPU.
-fn waits() -> Server {
+pub fn waits() -> Server {
     Server { path: 500e-6, hidden_limit: 10_000.0, noise: 0.02, drift: 0.05, ..Server::default() }
 }
 
 /// Full CPU, nothing wrong.
-fn healthy() -> Server {
+pub fn healthy() -> Server {
     Server { path: 120e-6, noise: 0.02, drift: 0.05, ..Server::default() }
 }
 
@@ -201,13 +201,13 @@ fn an_accept_queue_that_overflows_is_named_with_its_limit() {
     let overflow = |rate: f64| {
         move |point: &mut Point| {
             set(point, names::TCP_LISTEN_OVERFLOWS, if point.connections >= 16 { rate } else { 0.0 }, 10);
-            set(point, names::ACCEPT_QUEUE_LIMIT, 128.0, 10);
+            set(point, names::ACCEPT_QUEUE_LIMIT, 8.0, 10);
         }
     };
     let verdict = judged(healthy(), fixture::record(), overflow(12.0));
     assert_eq!(found(&verdict), ["backlog"], "{:?}", verdict.sentences);
     assert!(
-        verdict.causes[0].because.contains("from 16 connections on (12/s): its limit is 128"),
+        verdict.causes[0].because.contains("from 16 connections on (12/s): its limit is 8"),
         "{:?}",
         verdict.causes
     );
@@ -606,7 +606,7 @@ fn errors_of_the_server_above_a_load_are_named() {
 }
 
 /// Of `share` of the requests above so many connections it answers with an error, three times as quickly.
-fn refuses(above: u64, share: f64) -> impl Fn(&mut Point) {
+pub fn refuses(above: u64, share: f64) -> impl Fn(&mut Point) {
     move |point: &mut Point| {
         if point.connections > above {
             let answered = 3 * point.outcomes.sent;

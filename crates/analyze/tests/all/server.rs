@@ -34,6 +34,8 @@ pub struct Server {
     pub disturbed: f64,
     /// Overload outlives its cause: so many connections bring the server down, and only so few bring it back.
     pub metastable: Option<(f64, f64)>,
+    /// So long after its start requests take over 100 ms.
+    pub cold_s: f64,
     /// Each point leaves it this much slower.
     pub slows: f64,
     /// Service times are exponential: a window's count varies as that of a renewal process.
@@ -57,6 +59,7 @@ impl Default for Server {
             workers: 1.0,
             disturbed: 0.0,
             metastable: None,
+            cold_s: 0.0,
             slows: 0.0,
             is_exponential: false,
             is_poisson: false,
@@ -169,7 +172,8 @@ impl Bench {
         let cpu_us = self.noisy(server.demand_at(load) * 1e6 / drift, duration_ns);
         let busy = (rate * cpu_us / 1e6).min(1.0);
         let response_us = load / rate * 1e6;
-        let p99_us = self.noisy(response_us * 2.0, duration_ns);
+        let is_cold = (self.elapsed_ns as f64) < server.cold_s * 1e9;
+        let p99_us = if is_cold { 120e3 } else { self.noisy(response_us * 2.0, duration_ns) };
         let refused = ((load - server.refuses_beyond) / load).max(0.0);
         let point = self.push(sweep, repeat, connections, Pace::Closed, duration_ns);
         fill(point, rate, seconds, cpu_us, busy, response_us, p99_us);

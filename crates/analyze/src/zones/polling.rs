@@ -1,0 +1,66 @@
+//! A server that polls keeps a CPU busy at any load (Seastar, DPDK, a spinning queue): how busy it is says nothing about what
+//! is left of it.
+
+use crate::disturbance::quiet_first;
+use crate::point::{cpu_us, good_per_sec, is_crowded};
+use crate::statistics::median;
+use record::{Criteria, Point, RunDir, Sweep, names};
+use std::borrow::Cow;
+
+/// A request costs so many times as much at the lowest load as at another: what the server's CPUs do at the lowest is not its work.
+const COST_RATIO: f64 = 3.0;
+/// And at that other load it answers so many times as many.
+const THROUGHPUT_RATIO: f64 = 3.0;
+
+const BUSY: [&str; 2] = [names::SERVER_BUSIEST_THREAD, names::SERVER_CPU_BUSY];
+/// Why a figure is not used.
+const WHY: &str = "the server polls: it is as busy at the lowest load";
+
+/// The points, without how busy the server's CPUs and threads were where they are as busy at the lowest load.
+pub(crate) fn told_apart<'a>(points: &'a [Point], criteria: &Criteria) -> Cow<'a, [Point]> {
+    let polling: Vec<&str> = BUSY
+        .into_iter()
+        .filter(|name| {
+            [Sweep::Connections, Sweep::Rate].iter().any(|sweep| is_always_full(points, *sweep, name, criteria))
+        })
+        .collect();
+    if polling.is_empty() {
+        return Cow::Borrowed(points);
+    }
+    let mut points = points.to_vec();
+    for point in &mut points {
+        polling.iter().for_each(|name| point.figures.not_measured(name, WHY));
+    }
+    Cow::Owned(points)
+}
+
+/// The same for a run.
+pub(crate) fn told_apart_in<'a>(run: &'a RunDir, criteria: &Criteria) -> Cow<'a, RunDir> {
+    match told_apart(&run.points, criteria) {
+        Cow::Borrowed(_) => Cow::Borrowed(run),
+        Cow::Owned(points) => Cow::Owned(RunDir { points, ..run.clone() }),
+    }
+}
+
+/// Whether [`told_apart`] left a figure of this point out.
+pub(crate) fn polls(point: &Point) -> bool {
+    let why = |name: &&str| point.figures.get(name)?.not_measured.as_deref();
+    BUSY.iter().any(|name| why(name) == Some(WHY))
+}
+
+fn is_always_full(points: &[Point], sweep: Sweep, name: &str, criteria: &Criteria) -> bool {
+    let groups = super::levels::group(points, sweep);
+    let typical = |points: &[&Point], of: &dyn Fn(&Point) -> Option<f64>| {
+        median(&quiet_first(points).into_iter().filter_map(of).collect::<Vec<_>>())
+    };
+    let Some((_, lowest)) = groups.first() else { return false };
+    let is_full = typical(lowest, &|point| point.value(name)).is_some_and(|busy| busy >= criteria.saturation_ratio);
+    if !is_full || lowest.iter().any(|point| is_crowded(point)) {
+        return false;
+    }
+    let (Some(dear), Some(few)) = (typical(lowest, &cpu_us), typical(lowest, &good_per_sec)) else { return false };
+    groups.iter().any(|(_, points)| {
+        typical(points, &cpu_us).is_some_and(|us| us * COST_RATIO <= dear)
+            && typical(points, &good_per_sec).is_some_and(|rate| rate >= THROUGHPUT_RATIO * few)
+    })
+}

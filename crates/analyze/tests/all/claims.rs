@@ -1,0 +1,180 @@
+//! What findings and causes may not say: each test is a server of which something untrue would be easy to say.
+
+use crate::fixture;
+use crate::rules::{found, healthy, judged, refuses, set, waits};
+use crate::server::{Bench, Server, plan};
+use analyze::zones;
+use record::{Point, names};
+
+#[test]
+fn errors_are_no_cheap_requests() {
+    // A request costs 60 % more from 1 to 16 connections; beyond, nine of ten are refused for a quarter of that.
+    let grows = Server { doubles_at: 25.0, ..healthy() };
+    let sheds = |share: f64| {
+        move |point: &mut Point| {
+            refuses(16, share)(point);
+            if point.connections > 16 {
+                set(point, names::SERVER_CPU, 5.0, point.outcomes.sent);
+            }
+        }
+    };
+    let verdict = judged(grows.clone(), fixture::record(), sheds(0.9));
+    let said = verdict.sentences.join(" ");
+    assert!(!said.contains("did not grow with load"), "{said}");
+    let cost = verdict.sentences.iter().find(|said| said.contains("16 connections") && said.contains("CPU"));
+    assert!(cost.is_some(), "{said}");
+    // A few errors change the cost of a request by as little.
+    let few = judged(grows, fixture::record(), refuses(16, 0.02)).sentences.join(" ");
+    assert!(few.contains("128 connections"), "{few}");
+}
+
+#[test]
+fn what_happened_at_one_load_is_not_there_from_that_load_on() {
+    let fails = |at: fn(u64) -> bool| {
+        move |point: &mut Point| {
+            if at(point.connections) {
+                point.outcomes.non_2xx = point.outcomes.sent / 50;
+                point.outcomes.ok -= point.outcomes.non_2xx;
+            }
+        }
+    };
+    let once = judged(healthy(), fixture::record(), fails(|load| load == 4));
+    assert!(once.causes.is_empty(), "{:?}", once.causes);
+    let most = judged(healthy(), fixture::record(), fails(|load| load >= 4 && load != 16));
+    assert_eq!(found(&most), ["server-errors"], "{:?}", most.sentences);
+    assert!(most.causes[0].because.contains("from 4 connections on"), "{:?}", most.causes[0]);
+}
+
+#[test]
+fn errors_are_a_share_of_answers() {
+    // Requests of the warm-up that end in the window are answered, too.
+    let verdict = judged(healthy(), fixture::record(), |point| {
+        point.outcomes.carried_in = point.outcomes.sent;
+        point.outcomes.non_2xx = 2 * point.outcomes.sent;
+        point.outcomes.ok = 0;
+    });
+    let because = &verdict.causes[0].because;
+    let counts = because.split_once(": ").and_then(|(_, rest)| rest.split_once(" answers")).expect("two counts").0;
+    let (bad, all) = counts.split_once(" of ").expect("two counts");
+    assert_eq!(bad, all, "{because}");
+}
+
+#[test]
+fn a_table_that_is_nearly_full_and_fails_of_something_else_is_no_cause() {
+    let nearly = |point: &mut Point| {
+        set(point, names::SERVER_DESCRIPTORS, if point.connections == 128 { 0.985 } else { 0.5 }, 1010);
+        set(point, names::ACCEPT_QUEUE_MAX, 0.0, 10);
+        let p99 = if point.connections == 128 { 130e3 } else { 1e3 };
+        set(point, names::RESPONSE_P99, p99, 1000);
+    };
+    let verdict = judged(healthy(), fixture::record(), nearly);
+    assert!(verdict.causes.is_empty(), "{:?}", verdict.causes);
+    // Whose connections nobody answers has no room for more.
+    let silent = |point: &mut Point| {
+        nearly(point);
+        if point.connections == 128 {
+            (point.outcomes.connections_used, point.outcomes.connections_silent) = (128, 5);
+        }
+    };
+    assert_eq!(found(&judged(healthy(), fixture::record(), silent)), ["descriptors"]);
+}
+
+#[test]
+fn requests_at_a_time_follow_from_the_mean_time() {
+    // 20 at a time; of ten requests seven take 20 ms and three 100 ms.
+    let pool = Server { path: 44e-3, hidden_limit: 20.0 / 44e-3, noise: 0.01, drift: 0.01, ..Server::default() };
+    let verdict = judged(pool, fixture::record(), |point| {
+        let mean = point.value(names::RESPONSE_P50).unwrap();
+        set(point, names::RESPONSE_MEAN, mean, 1000);
+        set(point, names::RESPONSE_P50, mean * 20.0 / 44.0, 1000);
+        set(point, names::RESPONSE_P99, 90e3, 1000);
+    });
+    let said = verdict.sentences.join(" ");
+    assert!(said.contains("It serves about 20 requests at a time"), "{said}");
+}
+
+#[test]
+fn a_device_that_others_fill_is_not_full_of_answers() {
+    // A backup runs while the server waits for its database.
+    let backup = |point: &mut Point| {
+        set(point, names::NET_LINK_USED, 0.92, 1);
+        let answers = point.value(names::THROUGHPUT).unwrap();
+        set(point, names::RECEIVED, 100.0 * answers, 1000);
+    };
+    assert!(judged(waits(), fixture::record(), backup).causes.is_empty());
+    let own = |point: &mut Point| {
+        backup(point);
+        let answers = point.value(names::THROUGHPUT).unwrap();
+        set(point, names::NET_LINK_USED, 0.95 * answers / 10_000.0, 1);
+    };
+    assert_eq!(found(&judged(waits(), fixture::record(), own)), ["bandwidth"]);
+}
+
+#[test]
+fn overflows_of_another_service_are_not_this_ones() {
+    // The kernel counts them for all; 128 connections do not fill a queue of 4,096.
+    let overflows = |limit: f64| {
+        move |point: &mut Point| {
+            set(point, names::TCP_LISTEN_OVERFLOWS, 5.0, 10);
+            set(point, names::ACCEPT_QUEUE_LIMIT, limit, 10);
+        }
+    };
+    assert!(judged(healthy(), fixture::record(), overflows(4096.0)).causes.is_empty());
+    let own = judged(healthy(), fixture::record(), overflows(5.0));
+    assert_eq!(found(&own), ["backlog"]);
+    assert!(own.causes[0].because.contains("from 8 connections on"), "{:?}", own.causes[0]);
+}
+
+#[test]
+fn a_thread_that_polls_is_not_what_is_full() {
+    // One thread spins at any load; the server waits for something else beyond 10k/s.
+    let polls = |point: &mut Point| {
+        set(point, names::SERVER_BUSIEST_THREAD, 1.0, 10);
+        set(point, names::SERVER_CPU_BUSY, 0.55, 100);
+        let rate = point.value(names::THROUGHPUT).unwrap();
+        set(point, names::SERVER_CPU, 1e6 / rate, 1000);
+    };
+    let verdict = judged(waits(), fixture::record(), polls);
+    let said = verdict.sentences.join(" ");
+    assert!(!said.contains("saturated first") && said.contains("the server polls"), "{said}");
+    assert!(!said.contains("no CPU of the server"), "{said}");
+    // A thread that one connection keeps busy with its requests is full.
+    let busy = Server { demand: 5e-3, path: 50e-6, noise: 0.02, drift: 0.02, ..Server::default() };
+    let said = judged(busy, fixture::record(), |_| ()).sentences.join(" ");
+    assert!(said.contains("saturated first"), "{said}");
+}
+
+#[test]
+fn the_open_loop_of_a_server_that_polls_has_no_yield_point_by_its_cpus() {
+    let mut bench = Bench::new(Server { noise: 0.02, drift: 0.02, ..Server::default() }, 7);
+    for repeat in 0..3 {
+        for rate in [2000.0, 8000.0, 32_000.0, 64_000.0] {
+            bench.open(rate, repeat, 1_000_000_000);
+        }
+    }
+    for point in &mut bench.points {
+        set(point, names::SERVER_BUSIEST_THREAD, 1.0, 10);
+        set(point, names::SERVER_CPU_BUSY, 0.5, 100);
+        let rate = point.value(names::THROUGHPUT).unwrap();
+        set(point, names::SERVER_CPU, 1e6 / rate, 1000);
+    }
+    let open = zones::find(&bench.points, &Default::default()).rate.expect("an open loop");
+    assert!(open.yield_point.estimate.is_none() && open.yield_point.reason.contains("polls"), "{:?}", open.yield_point);
+    assert!(open.levels.iter().all(|level| level.zone != zones::Zone::Plastic), "{:?}", open.levels);
+}
+
+#[test]
+fn a_server_that_is_slow_after_its_start_is_measured_up_to_its_limit() {
+    let cold = Server { cold_s: 0.7, noise: 0.02, drift: 0.02, ..Server::pool(8.0, 5e-3) };
+    let mut bench = Bench::new(cold.clone(), 3);
+    let plan = plan(120);
+    bench.sweep_connections(&plan, 3);
+    let closed = zones::find(&bench.points, &plan.criteria).connections.expect("a sweep");
+    let slow = bench
+        .points
+        .iter()
+        .filter(|point| point.value(names::RESPONSE_P99).is_some_and(|us| us > 1e5) && point.connections < 3);
+    assert!(slow.count() >= 2, "the first two loads fail at first");
+    let found = closed.yield_point.estimate.unwrap_or_else(|| panic!("{:?}", closed.yield_point));
+    assert!((found / cold.true_yield() - 1.0).abs() < 0.2, "{found}");
+}
