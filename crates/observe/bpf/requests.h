@@ -197,6 +197,7 @@ static __always_inline void forget(struct request *r) {
     r->bytes_in = 0;
     r->disk_bytes = 0;
     r->disk_reads = 0;
+    r->copied = 0;
     r->receives = 0;
     r->window = 0;
     r->phase = PHASE_NONE;

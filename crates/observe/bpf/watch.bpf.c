@@ -90,6 +90,16 @@ static __always_inline void first_read(struct request *r, __u64 now_ns, __s64 ac
     }
 }
 
+/* Bytes that left the receive queue since the last event, beyond those that were `read`: the server splices them to
+ * another socket. The end of a stream takes a number, too. */
+static __always_inline void note_unread(struct request *r, __u32 copied, __u32 read) {
+    __s32 unread = copied - r->copied - read;
+
+    if (unread > 1)
+        COUNT_BY(UNREAD_BYTES, unread);
+    r->copied = copied;
+}
+
 /* `by_position`: the event carries no byte count and comes before TCP refreshes its clock. */
 static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32 bytes, const bool by_position) {
     struct task_struct *t = bpf_get_current_task_btf();
@@ -121,6 +131,10 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
         now_ns = bpf_ktime_get_ns();
     } else {
         now_ns = tp->tcp_clock_cache;
+        if (is_new)
+            r->copied = tp->copied_seq;
+        else
+            note_unread(r, tp->copied_seq, bytes);
     }
     other = charge(c, t, (__u64)sk, slot, now_ns);
     r->pid = t->pid;
@@ -415,6 +429,7 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
         enter_time_wait(sk);
     if (!r)
         return;
+    note_unread(r, tp->copied_seq, 0);
     if (r->bytes_in) {
         __u64 at = written_position(tp);
 
@@ -515,6 +530,17 @@ int BPF_PROG(on_receive_reset, const struct sock *sk) {
     return 0;
 }
 
+/* A read in progress may be taken for none; there is one for each CPU at most. */
+static __always_inline void note_unread_of(__u64 sk, struct request *r) {
+    __u32 copied = 0, before = r->copied;
+    __s32 unread;
+
+    bpf_core_read(&copied, sizeof(copied), &((struct tcp_sock *)sk)->copied_seq);
+    unread = copied - before;
+    if (before && unread > 1 && __sync_val_compare_and_swap(&r->copied, before, copied) == before)
+        COUNT_BY(UNREAD_BYTES, unread);
+}
+
 static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r, void *context) {
     struct sock *sk = (struct sock *)r->sk;
     __u64 at, sent_ns;
@@ -523,6 +549,7 @@ static long sweep_one(struct bpf_map *map, const __u32 *slot, struct request *r,
     if (!sk)
         return 0;
     swept.connections++;
+    note_unread_of((__u64)sk, r);
     if (!r->bytes_in)
         return 0;
     at = written_position_of((__u64)sk, &sent_ns, &unacked);

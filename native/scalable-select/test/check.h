@@ -39,8 +39,9 @@ static inline void check_hung(int signal_number) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* To name a line, ThreadSanitizer opens the program's debug information once: through the library's own open(), if that is in the
- * program. In the middle of a report, which holds the runtime's locks, that may report and so wait for itself. */
+/* To name a line, ThreadSanitizer opens the program's debug information once: through the library's own open(), if that
+ * is in the program. In the middle of a report, which holds the runtime's locks, that may report and so wait for
+ * itself. */
 void __sanitizer_symbolize_pc(void *pc, const char *format, char *buffer, size_t size);
 
 static inline void check_can_report(void) {
@@ -48,8 +49,7 @@ static inline void check_can_report(void) {
     __sanitizer_symbolize_pc((void *)check_hung, "%f", name, sizeof name);
 }
 #else
-static inline void check_can_report(void) {
-}
+static inline void check_can_report(void) {}
 #endif
 
 /* A test that has not ended after this long has lost a wake-up: all of them take a few seconds at most. */

@@ -432,6 +432,13 @@ impl Watcher {
                 ));
             }
         }
+        let unread = self.last.count(Counter::UnreadBytes).unwrap_or(0);
+        if unread > self.last.all().bytes_in {
+            doubts.push(DoubtKind::NotSplit.warning(
+                format!("requests are not all seen: the server moves what clients send without reading it (splice; {unread} bytes)"),
+                "take requests from the server's log, or watch the server behind it; HAProxy splices with `option splice-auto`",
+            ));
+        }
         let (group_ns, charged) = (self.last.group_ns().unwrap_or(0), self.last.charged().unwrap_or_default());
         let missing = -charged.elsewhere_ns as f64 / group_ns.max(1) as f64;
         if group_ns > 100_000_000 && missing > 0.01 {

@@ -3,6 +3,7 @@
 use crate::client::{close_each, keep_alive};
 use crate::rig::{Server, check_states, counted, counting, free_port, settle, watch};
 use record::watch::Counter;
+use std::process::Command;
 
 #[test]
 fn haproxy_and_the_nginx_behind_it_are_watched_at_once() {
@@ -44,4 +45,42 @@ fn haproxy_and_the_nginx_behind_it_are_watched_at_once() {
     }
     check_states(&mut at_front);
     check_states(&mut at_back);
+}
+
+#[test]
+fn a_proxy_that_splices_is_said_not_to_read_and_others_read_all() {
+    let test = "a_proxy_that_splices_is_said_not_to_read_and_others_read_all";
+    let Some(back) = Server::start(test, "nginx") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("haproxy.cfg");
+    let port = free_port();
+    for (options, splices) in [("option splice-request\n option splice-response\n", true), ("", false)] {
+        let times = "timeout client 30s\n timeout server 30s\n timeout connect 5s\n";
+        let text = format!(
+            "defaults\n mode tcp\n {times} {options}listen all\n bind 127.0.0.1:{port}\n server one 127.0.0.1:{}\n",
+            back.port
+        );
+        std::fs::write(&config, text).expect("our own folder");
+        let Some(_front) = Server::run(test, "haproxy", port, Command::new("haproxy").arg("-f").arg(&config)) else {
+            return;
+        };
+        let Some(mut watcher) = watch(test, counting(port)) else { return };
+        let (open, count) = keep_alive(port, 4, 100, &["/100k.bin"]);
+        let mut open = Some(open);
+        for when in ["open", "closed"] {
+            settle(&mut watcher);
+            // What a reading finds on open connections is in the counts of the next.
+            watcher.read();
+            let reading = watcher.read();
+            let (read, unread) = (reading.all().bytes_in, reading.count(Counter::UnreadBytes).expect("a count"));
+            println!("{when}: {read} bytes read, {unread} not, of {}", count.bytes_sent);
+            let doubts = watcher.doubts();
+            let is_said = doubts.iter().any(|doubt| doubt.what.contains("without reading it (splice;"));
+            assert_eq!(is_said, splices, "{when}: {doubts:?}");
+            if !splices {
+                assert_eq!((unread, counted(&reading)), (0, count));
+            }
+            drop(open.take());
+        }
+    }
 }

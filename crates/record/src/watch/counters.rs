@@ -116,6 +116,8 @@ counters! {
         Some((Lost, "{} requests (table full)")), None;
     /// Requests closed early by the bounded table, after their answer.
     DisplacedAnswered = "displaced_answered", "watch_displaced_requests", Requests, None, None;
+    /// Bytes that the server took from its connections without reading them (splice).
+    UnreadBytes = "unread_bytes", "watch_unread_bytes", Requests, None, None;
     /// Requests whose connection ended before a byte of response was written.
     Unanswered = "unanswered", "unanswered_requests", Requests, Some((Lost, "unanswered {}")), None;
 }
