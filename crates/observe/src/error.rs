@@ -26,6 +26,16 @@ pub enum ObserveError {
         /// Owner of the listening socket.
         uid: u32,
     },
+    /// A service manager holds the listening socket alone.
+    #[error(
+        "port {port} is socket-activated: systemd (process {manager}) holds its listening socket, and the server is not running yet; start its service, or connect to the port once"
+    )]
+    NotStarted {
+        /// The port.
+        port: u16,
+        /// The manager's process.
+        manager: u32,
+    },
     /// The kernel's sockets cannot be listed.
     #[error("cannot list the listening sockets of port {port}: {source}")]
     Sockets {

@@ -163,7 +163,9 @@ impl ServerSide {
                 reading.port_drops = Some(self.drops.add(&sockets.listeners));
             }
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
-            if self.follows_port && inodes != self.inodes {
+            // A service manager starts a server at a socket that is there already.
+            let is_without_server = !inodes.is_empty() && self.group.pids().is_empty();
+            if self.follows_port && (inodes != self.inodes || is_without_server) {
                 self.inodes = inodes;
                 let roots = self.find_roots();
                 self.group.add_roots(roots);
