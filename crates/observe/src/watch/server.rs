@@ -6,7 +6,7 @@ use crate::limits::LimitReader;
 use crate::listening::server_on_port;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::port_sockets::PortReader;
-use crate::processes::ProcessTable;
+use crate::processes::{Origin, ProcessTable};
 use crate::sock_diag::{Listener, PortSockets, Scope};
 use crate::{cpu_clock, facts};
 use record::watch::LimitTotals;
@@ -201,6 +201,11 @@ impl ServerSide {
     /// The processes.
     pub fn pids(&self) -> Vec<u32> {
         self.group.pids()
+    }
+
+    /// The processes, and from when they were first seen.
+    pub fn members(&self) -> Vec<(u32, &Origin)> {
+        self.pids().into_iter().filter_map(|pid| Some((pid, self.table.get(pid)?))).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use super::tracer::Tracer;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
+use crate::processes::Origin;
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
@@ -157,11 +158,11 @@ impl Slow {
         }
     }
 
-    fn read(&mut self, now_ns: u64, options: &WatchOptions, pids: &[u32]) {
+    fn read(&mut self, now_ns: u64, options: &WatchOptions, members: &[(u32, &Origin)]) {
         let due = self.due.at(now_ns, &options.system_intervals);
         self.reader.read_into(&mut self.system, &due);
         if due.contains(&Kind::Server) {
-            self.io = self.io_reader.read(pids);
+            self.io = self.io_reader.read(members);
             self.control_group = options.control_group.as_deref().map(read_control_group);
         }
     }
@@ -338,7 +339,7 @@ impl Watcher {
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
         reading.limits = self.options.limits.then(|| self.limits(charged.work.as_ref(), &server));
-        self.slow.read(now_ns, &self.options, &self.server.pids());
+        self.slow.read(now_ns, &self.options, &self.server.members());
         reading.system = self.slow.system.clone();
         reading.io = self.slow.io;
         reading.control_group = self.slow.control_group.clone();
