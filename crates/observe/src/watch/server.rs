@@ -49,9 +49,9 @@ pub struct ServerReading {
     pub size: GroupSize,
     /// The living processes with their CPU time.
     pub processes: Vec<ProcessCpu>,
-    /// Connections waiting to be accepted, over all listeners; `None` when nothing listens.
+    /// Connections waiting to be accepted, at the listener whose queue is the fullest; `None` when nothing listens.
     pub accept_queue: Option<u64>,
-    /// The smallest limit among the listeners.
+    /// That queue's limit.
     pub accept_queue_limit: Option<u64>,
     /// Connections dropped because the accept queue was full since the watch began, in the whole namespace.
     pub listen_overflows: Option<u64>,
@@ -170,11 +170,10 @@ impl ServerSide {
                 let roots = self.find_roots();
                 self.group.add_roots(roots);
             }
-            if !sockets.listeners.is_empty() {
-                reading.accept_queue = Some(sockets.listeners.iter().map(|listener| u64::from(listener.queue)).sum());
+            if let Some(listener) = fullest(&sockets.listeners) {
+                reading.accept_queue = Some(listener.queue.into());
                 // 0: it is not known.
-                let limits = sockets.listeners.iter().map(|listener| u64::from(listener.queue_limit));
-                reading.accept_queue_limit = limits.min().filter(|limit| *limit > 0);
+                reading.accept_queue_limit = Some(listener.queue_limit.into()).filter(|limit| *limit > 0);
             }
         }
         self.table.scan();
@@ -209,9 +208,44 @@ impl ServerSide {
     }
 }
 
+/// The listener that will drop connections first: each has a queue with its own limit.
+fn fullest(listeners: &[Listener]) -> Option<&Listener> {
+    let is_fuller = |one: &&Listener, other: &&Listener| {
+        let part_of = |of: &Listener, limit: &Listener| u64::from(of.queue) * u64::from(limit.queue_limit.max(1));
+        part_of(one, other).cmp(&part_of(other, one)).then(other.queue_limit.cmp(&one.queue_limit))
+    };
+    listeners.iter().max_by(is_fuller)
+}
+
 /// The inode number of the network namespace of a process, or of this thread, which the programs compare.
 pub fn namespace_number(netns_pid: Option<u32>) -> Option<u32> {
     let path = netns_pid.map_or_else(|| "/proc/thread-self/ns/net".to_string(), |pid| format!("/proc/{pid}/ns/net"));
     let link = std::fs::read_link(path).ok()?;
     link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_queue_is_that_of_the_listener_that_overflows_first() {
+        let seen = |listeners: &[(u32, u32)]| {
+            let listener = |&(queue, queue_limit)| Listener {
+                address: ([127, 0, 0, 1], 80).into(),
+                inode: 1,
+                uid: 0,
+                queue,
+                queue_limit,
+                drops: 0,
+            };
+            let listeners: Vec<Listener> = listeners.iter().map(listener).collect();
+            fullest(&listeners).map(|fullest| (fullest.queue, fullest.queue_limit))
+        };
+        assert_eq!(seen(&[]), None);
+        assert_eq!(seen(&[(400, 511), (400, 511), (400, 511)]), Some((400, 511)), "one for each worker (SO_REUSEPORT)");
+        assert_eq!(seen(&[(200, 4096), (9, 10), (0, 5)]), Some((9, 10)));
+        assert_eq!(seen(&[(0, 4096), (0, 128)]), Some((0, 128)), "the smallest of empty ones");
+        assert_eq!(seen(&[(3, 0), (7, 0)]), Some((7, 0)), "no limit is known");
+    }
 }

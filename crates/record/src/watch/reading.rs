@@ -97,9 +97,9 @@ pub struct ConnectionTotals {
     /// Times from establishment to the first read; absent where reads are not seen.
     #[serde(flatten)]
     pub connects: Option<ConnectTotals>,
-    /// Connections waiting to be accepted, over all listeners.
+    /// Connections waiting to be accepted, at the listener whose queue is the fullest.
     pub accept_queue: Option<u64>,
-    /// The smallest limit of their queues.
+    /// That queue's limit.
     pub accept_queue_limit: Option<u64>,
     /// Half-open connections at the last scan (the SYN backlog's length).
     pub syn_backlog: u64,
