@@ -15,7 +15,7 @@ use crate::proc_text::{
     ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat,
     parse_proportional_memory, parse_thread_account,
 };
-use crate::processes::ProcessTable;
+use crate::processes::{ProcessTable, in_control_group};
 use record::Outside;
 use record::watch::BusyThread;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -237,10 +237,9 @@ impl ServerGroup {
         self.members.insert(pid, member);
     }
 
-    /// The processes in the group's control group; `None` without a separate one.
+    /// The processes in the group's control group and those below it; `None` without a separate one.
     pub fn cgroup_processes(&self) -> Option<Vec<u32>> {
-        let text = fs::read_to_string(self.cgroup.as_ref()?.join("cgroup.procs")).ok()?;
-        Some(text.lines().filter_map(|line| line.parse().ok()).collect())
+        in_control_group(self.cgroup.as_ref()?).ok()
     }
 
     /// Reads every member: first the numbers that may include ended children, then all CPU clocks close together, then
@@ -505,4 +504,27 @@ pub fn ticks_since_boot() -> u64 {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks = clock_ticks_per_sec();
     boot.tv_sec as u64 * ticks + boot.tv_nsec as u64 * ticks / 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_starts_later_below_the_control_group_is_a_member() {
+        let folder = tempfile::tempdir().unwrap();
+        // As a control group of threads, the last one lists no processes.
+        fs::create_dir_all(folder.path().join("worker/threads")).unwrap();
+        for empty in ["cgroup.procs", "worker/cgroup.procs"] {
+            fs::write(folder.path().join(empty), "").unwrap();
+        }
+        let mut table = ProcessTable::default();
+        table.scan();
+        let mut group = ServerGroup::new([], Some(folder.path().into()));
+        group.admit(&table);
+        assert!(group.pids().is_empty());
+        fs::write(folder.path().join("worker/cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
+        group.admit(&table);
+        assert_eq!(group.pids(), [std::process::id()]);
+    }
 }

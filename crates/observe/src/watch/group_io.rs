@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::Read;
 use std::iter::successors;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A group with more processes than this is read in part, and its result is absent.
 const MOST_PROCESSES: usize = 4096;
@@ -138,26 +138,6 @@ pub fn read_control_group(folder: &Path) -> ControlGroupTotals {
     totals
 }
 
-/// The processes of a control group and of those below it.
-pub fn processes_of(folder: &Path) -> std::io::Result<Vec<u32>> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let text = std::fs::read_to_string(folder.join("cgroup.procs"))?;
-        found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
-        if found.len() > MOST_PROCESSES {
-            break;
-        }
-        for entry in std::fs::read_dir(&folder)?.flatten() {
-            // Links are not followed: a control group's tree has none.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(entry.path());
-            }
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,13 +194,9 @@ mod tests {
         put("memory.max", "max\n");
         put("memory.current", "4096\n");
         put("io.stat", "8:0 rbytes=100 wbytes=7 rios=1\n259:0 rbytes=1 wbytes=2\n");
-        put("cgroup.procs", "12\n13\n");
-        std::fs::create_dir(folder.path().join("below")).unwrap();
-        put("below/cgroup.procs", "14\n");
         let totals = read_control_group(folder.path());
         assert_eq!((totals.cpu_us, totals.user_us, totals.system_us), (Some(30), Some(10), Some(20)));
         assert_eq!((totals.memory_bytes, totals.memory_limit_bytes, totals.tasks), (Some(4096), None, None));
         assert_eq!((totals.read_bytes, totals.written_bytes, totals.throttled), (Some(101), Some(9), Some(4)));
-        assert_eq!(processes_of(folder.path()).unwrap(), [12, 13, 14]);
     }
 }

@@ -3,7 +3,7 @@
 use super::by_process;
 use super::classes::SizeClasses;
 use super::error::WatchError;
-use super::group_io::{GroupIoReader, processes_of, read_control_group};
+use super::group_io::{GroupIoReader, read_control_group};
 use super::intervals::{Due, Intervals};
 use super::pack::Pack;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
@@ -14,7 +14,7 @@ use super::tracer::Tracer;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
-use crate::processes::Origin;
+use crate::processes::{Origin, in_control_group};
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
@@ -175,7 +175,7 @@ impl Watcher {
         let group = match &options.control_group {
             None => Roots::Of(options.group),
             Some(folder) => {
-                let pids = processes_of(folder).map_err(|source| ObserveError::Unreadable {
+                let pids = in_control_group(folder).map_err(|source| ObserveError::Unreadable {
                     path: folder.join("cgroup.procs").display().to_string(),
                     source,
                 })?;
