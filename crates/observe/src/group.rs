@@ -67,6 +67,8 @@ pub struct GroupCounters {
     pub wait_ns: u64,
     /// Context switches (switched in).
     pub switches: u64,
+    /// CPU time of the threads that these two are of: those that were seen.
+    pub accounted_ns: u64,
     /// Major faults.
     pub major_faults: u64,
     /// CPU time that the control group accounts, microseconds; `None` without a separate one.
@@ -477,6 +479,7 @@ fn beyond_owed(owed: &mut HashMap<u32, u64>, parent: u32, grown: u64) -> u64 {
 }
 
 fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &ThreadAccount) {
+    counters.accounted_ns += now.run_ns.saturating_sub(earlier.run_ns);
     counters.wait_ns += now.wait_ns.saturating_sub(earlier.wait_ns);
     counters.switches += now.switches.saturating_sub(earlier.switches);
 }

@@ -457,6 +457,7 @@ fn cpu(server: &ServerReading) -> Option<CpuTotals> {
         user_ratio: (ticks >= 10).then(|| counters.user_ticks as f64 / ticks as f64),
         charged: None,
         switches: counters.switches,
+        accounted_ns: Some(counters.accounted_ns),
         major_faults: counters.major_faults,
         processes: server.size.processes,
         threads: server.size.threads,
