@@ -36,6 +36,9 @@ pub enum ObserveError {
         /// The manager's process.
         manager: u32,
     },
+    /// BPF programs see other process ids than /proc shows.
+    #[error("this process id namespace is not the host's: run with the host's process ids (as docker run --pid host)")]
+    ForeignProcessIds,
     /// The kernel's sockets cannot be listed.
     #[error("cannot list the listening sockets of port {port}: {source}")]
     Sockets {

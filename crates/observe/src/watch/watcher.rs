@@ -14,6 +14,7 @@ use super::tracer::Tracer;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
+use crate::namespace::needs_hosts_process_ids;
 use crate::processes::{Origin, in_control_group};
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
@@ -99,6 +100,8 @@ pub struct Watcher {
     pub(super) options: WatchOptions,
     pub(super) tracer: Option<Tracer>,
     why_no_programs: Option<WatchError>,
+    /// Why the programs' ids are not those of /proc.
+    why_no_ids: Option<ObserveError>,
     /// Whether requests were counted at any time of this watch.
     has_counted: bool,
     server: ServerSide,
@@ -131,7 +134,7 @@ pub(super) struct Charged {
     pub requests_ns: i64,
     /// To threads between connections.
     pub between_ns: i64,
-    /// By process, where requests are counted.
+    /// By process, where requests are counted and the processes' ids are those of /proc.
     pub work: Option<BTreeMap<u32, by_process::Work>>,
 }
 
@@ -197,6 +200,7 @@ impl Watcher {
             options,
             tracer,
             why_no_programs,
+            why_no_ids: needs_hosts_process_ids().err(),
             server,
             states: StateModel::new(TimerWheel::of_this_kernel()),
             started_ns,
@@ -329,7 +333,8 @@ impl Watcher {
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
         let counted = self.counted();
         reading.losses = if self.has_counted { counted.losses } else { Counts::default() };
-        let charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
+        let mut charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
+        charged.work = charged.work.filter(|_| self.why_no_ids.is_none());
         let server = self.server.read();
         reading.connections = self.connections(now_ns, counted, &server);
         reading.cpu = cpu(&server);
@@ -407,6 +412,12 @@ impl Watcher {
             Severity::Warning,
             self.server.trouble.as_ref().map(|why| format!("the server's processes are not watched: {why}")),
             "start the server, or run as root",
+        );
+        not_watched(
+            Severity::Note,
+            (self.why_no_ids.as_ref().filter(|_| self.has_counted))
+                .map(|why| format!("requests by process and threads that read requests are not measured: {why}")),
+            "all other figures are whole",
         );
         not_watched(
             Severity::Note,
