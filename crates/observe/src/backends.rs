@@ -1,6 +1,6 @@
 //! The processes of the server's backends on this machine: found once by the sockets that they hold, then followed.
 
-use crate::listening::holders_of;
+use crate::listening::servers_of;
 use crate::outgoing::{Elsewhere, Held, canonical};
 use crate::port_sockets::PortReader;
 use crate::processes::{ProcessTable, all_pids};
@@ -44,7 +44,7 @@ impl Backends {
             let mut inodes: HashSet<u64> = held.inodes.iter().copied().collect();
             inodes.extend(held.elsewhere.iter().flat_map(inodes_elsewhere));
             // Of a backend on another machine nothing is known here.
-            let holders = if inodes.is_empty() { BTreeSet::new() } else { holders_of(&inodes, &all_pids()) };
+            let holders = if inodes.is_empty() { BTreeSet::new() } else { servers_of(&inodes) };
             *searches = if holders.is_empty() { *searches + 1 } else { MAX_SEARCHES };
             self.roots.extend(holders.into_iter().map(|pid| eldest_of(pid, table)));
         }

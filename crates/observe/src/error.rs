@@ -26,6 +26,19 @@ pub enum ObserveError {
         /// Owner of the listening socket.
         uid: u32,
     },
+    /// A service manager holds the listening socket alone.
+    #[error(
+        "port {port} is socket-activated: systemd (process {manager}) holds its listening socket, and the server is not running yet; start its service, or connect to the port once"
+    )]
+    NotStarted {
+        /// The port.
+        port: u16,
+        /// The manager's process.
+        manager: u32,
+    },
+    /// BPF programs see other process ids than /proc shows.
+    #[error("this process id namespace is not the host's: run with the host's process ids (as docker run --pid host)")]
+    ForeignProcessIds,
     /// The kernel's sockets cannot be listed.
     #[error("cannot list the listening sockets of port {port}: {source}")]
     Sockets {

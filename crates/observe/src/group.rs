@@ -15,7 +15,7 @@ use crate::proc_text::{
     ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat,
     parse_proportional_memory, parse_thread_account,
 };
-use crate::processes::ProcessTable;
+use crate::processes::{ProcessTable, in_control_group};
 use record::Outside;
 use record::watch::BusyThread;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -67,6 +67,8 @@ pub struct GroupCounters {
     pub wait_ns: u64,
     /// Context switches (switched in).
     pub switches: u64,
+    /// CPU time of the threads that these two are of: those that were seen.
+    pub accounted_ns: u64,
     /// Major faults.
     pub major_faults: u64,
     /// CPU time that the control group accounts, microseconds; `None` without a separate one.
@@ -126,6 +128,8 @@ pub struct ServerGroup {
     counters: GroupCounters,
     /// CPU time by parent that was counted from ended children and will appear again in the parent's children times.
     owed_ns: HashMap<u32, u64>,
+    /// The same of major faults.
+    owed_faults: HashMap<u32, u64>,
     roots: HashSet<u32>,
     sessions: HashSet<u32>,
     cgroup: Option<PathBuf>,
@@ -237,10 +241,9 @@ impl ServerGroup {
         self.members.insert(pid, member);
     }
 
-    /// The processes in the group's control group; `None` without a separate one.
+    /// The processes in the group's control group and those below it; `None` without a separate one.
     pub fn cgroup_processes(&self) -> Option<Vec<u32>> {
-        let text = fs::read_to_string(self.cgroup.as_ref()?.join("cgroup.procs")).ok()?;
-        Some(text.lines().filter_map(|line| line.parse().ok()).collect())
+        in_control_group(self.cgroup.as_ref()?).ok()
     }
 
     /// Reads every member: first the numbers that may include ended children, then all CPU clocks close together, then
@@ -306,20 +309,17 @@ impl ServerGroup {
         self.members.values_mut().for_each(|member| member.counted_ns = 0);
     }
 
-    /// Counts the CPU time of a parent's waited-for children beyond the part counted while they lived.
+    /// Counts CPU time and faults of a parent's waited-for children beyond the part counted while they lived.
     fn count_children(&mut self, parent: u32, earlier: &ProcessStat, now: &ProcessStat) {
         let user = now.children_user_ticks.saturating_sub(earlier.children_user_ticks);
         let system = now.children_system_ticks.saturating_sub(earlier.children_system_ticks);
         let faults = now.children_major_faults.saturating_sub(earlier.children_major_faults);
-        self.counters.major_faults += faults;
+        self.counters.major_faults += beyond_owed(&mut self.owed_faults, parent, faults);
         let grown_ns = (user + system) * 1_000_000_000 / self.ticks_per_sec;
         if grown_ns == 0 {
             return;
         }
-        let owed = self.owed_ns.entry(parent).or_default();
-        let counted_before = grown_ns.min(*owed);
-        *owed -= counted_before;
-        let new_ns = grown_ns - counted_before;
+        let new_ns = beyond_owed(&mut self.owed_ns, parent, grown_ns);
         self.counters.cpu_ns += new_ns;
         // The split is known only for the whole: new time is divided in the same ratio.
         let share = new_ns as f64 / grown_ns as f64;
@@ -336,9 +336,12 @@ impl ServerGroup {
         }
         let children_ticks = member.last.children_user_ticks + member.last.children_system_ticks;
         let counted_ns = member.cpu_ns + children_ticks * 1_000_000_000 / self.ticks_per_sec;
-        self.owed_ns.remove(&pid);
-        if self.members.contains_key(&member.parent) {
-            *self.owed_ns.entry(member.parent).or_default() += counted_ns;
+        let counted_faults = member.last.major_faults + member.last.children_major_faults;
+        for (owed, counted) in [(&mut self.owed_ns, counted_ns), (&mut self.owed_faults, counted_faults)] {
+            owed.remove(&pid);
+            if self.members.contains_key(&member.parent) {
+                *owed.entry(member.parent).or_default() += counted;
+            }
         }
     }
 
@@ -467,7 +470,16 @@ impl ServerGroup {
     }
 }
 
+/// The part of what a parent got from ended children that was not counted while they lived.
+fn beyond_owed(owed: &mut HashMap<u32, u64>, parent: u32, grown: u64) -> u64 {
+    let owed = owed.entry(parent).or_default();
+    let counted_before = grown.min(*owed);
+    *owed -= counted_before;
+    grown - counted_before
+}
+
 fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &ThreadAccount) {
+    counters.accounted_ns += now.run_ns.saturating_sub(earlier.run_ns);
     counters.wait_ns += now.wait_ns.saturating_sub(earlier.wait_ns);
     counters.switches += now.switches.saturating_sub(earlier.switches);
 }
@@ -505,4 +517,47 @@ pub fn ticks_since_boot() -> u64 {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks = clock_ticks_per_sec();
     boot.tv_sec as u64 * ticks + boot.tv_nsec as u64 * ticks / 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_starts_later_below_the_control_group_is_a_member() {
+        let folder = tempfile::tempdir().unwrap();
+        // As a control group of threads, the last one lists no processes.
+        fs::create_dir_all(folder.path().join("worker/threads")).unwrap();
+        for empty in ["cgroup.procs", "worker/cgroup.procs"] {
+            fs::write(folder.path().join(empty), "").unwrap();
+        }
+        let mut table = ProcessTable::default();
+        table.scan();
+        let mut group = ServerGroup::new([], Some(folder.path().into()));
+        group.admit(&table);
+        assert!(group.pids().is_empty());
+        fs::write(folder.path().join("worker/cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
+        group.admit(&table);
+        assert_eq!(group.pids(), [std::process::id()]);
+    }
+
+    fn member(parent: u32, last: ProcessStat) -> Member {
+        Member { stat_file: None, parent, last, cpu_ns: 0, counted_ns: 0, threads: HashMap::new() }
+    }
+
+    #[test]
+    fn faults_of_a_child_are_not_counted_again_when_its_parent_waits_for_it() {
+        let mut group = ServerGroup::new([], None);
+        group.members.insert(10, member(1, ProcessStat::default()));
+        let child = ProcessStat { major_faults: 7, children_major_faults: 2, ..ProcessStat::default() };
+        group.members.insert(11, member(10, child));
+        group.counters.major_faults = 9;
+        group.bury(11);
+        let now = ProcessStat { children_major_faults: 12, ..ProcessStat::default() };
+        group.count_children(10, &ProcessStat::default(), &now);
+        assert_eq!(group.counters.major_faults, 12, "the last three came after its last reading");
+        let later = ProcessStat { children_major_faults: 13, ..ProcessStat::default() };
+        group.count_children(10, &now, &later);
+        assert_eq!(group.counters.major_faults, 13, "of a child that was never seen");
+    }
 }

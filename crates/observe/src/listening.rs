@@ -24,19 +24,23 @@ pub struct ServerProcess {
     pub executable: Option<PathBuf>,
     /// Its arguments, if they may be read.
     pub arguments: Vec<Outside>,
-    /// Every process that holds the listening socket, itself included.
+    /// Every process that holds the listening socket, itself included; no service manager.
     pub sharing: Vec<u32>,
 }
 
 /// Finds the process that listens on `port`, in the network namespace of `netns_pid` or of the calling thread.
 /// `Ok(None)`: nothing listens. [`ObserveError::HiddenServer`]: a process does, but cannot be seen.
+/// [`ObserveError::NotStarted`]: a service manager listens for it.
 pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<ServerProcess>, ObserveError> {
     let listeners = listeners(port, netns_pid)?;
     let Some(first) = listeners.first() else { return Ok(None) };
     let inodes: HashSet<u64> = listeners.iter().map(|listener| listener.inode).collect();
-    let holders = holders_of(&inodes, &all_pids());
-    let Some(pid) = eldest(&holders) else {
-        return Err(ObserveError::HiddenServer { port, uid: first.uid });
+    let (managers, servers) = managers_and_servers_of(&inodes);
+    let Some(pid) = eldest(&servers) else {
+        return Err(match managers.first() {
+            Some(&manager) => ObserveError::NotStarted { port, manager },
+            None => ObserveError::HiddenServer { port, uid: first.uid },
+        });
     };
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     Ok(Some(ServerProcess {
@@ -49,7 +53,7 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
             .filter(|argument| !argument.is_empty())
             .map(|argument| Outside::of_bytes(argument, 4096))
             .collect(),
-        sharing: holders.into_iter().collect(),
+        sharing: servers.into_iter().collect(),
     }))
 }
 
@@ -79,6 +83,18 @@ pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
         })
     };
     candidates.iter().copied().filter(|pid| holds(*pid)).collect()
+}
+
+/// The processes that have one of the sockets open: service managers, and the others. Systemd keeps the listening socket of a
+/// unit that it starts when a connection comes (systemd.socket(5), `Accept=no`), and is no part of that server.
+fn managers_and_servers_of(inodes: &HashSet<u64>) -> (BTreeSet<u32>, BTreeSet<u32>) {
+    let is_manager = |pid: &u32| read_stat(*pid).is_some_and(|stat| stat.command.as_str() == "systemd");
+    holders_of(inodes, &all_pids()).into_iter().partition(is_manager)
+}
+
+/// The processes that serve the sockets.
+pub fn servers_of(inodes: &HashSet<u64>) -> BTreeSet<u32> {
+    managers_and_servers_of(inodes).1
 }
 
 /// The process whose parent is not in the set; of several the one that started first.

@@ -1,9 +1,18 @@
-//! Opens files and sockets in another process's network namespace.
+//! Opens files and sockets in another process's network namespace; tells whether process ids are the host's.
 
 use crate::error::ObserveError;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+
+/// An error where processes have other ids here than BPF programs see, which are those of the initial namespace.
+pub fn needs_hosts_process_ids() -> Result<(), ObserveError> {
+    // PROC_PID_INIT_INO of include/linux/proc_ns.h.
+    const INITIAL: u64 = 0xefff_fffc;
+    let number = fs::metadata("/proc/self/ns/pid").map_or(INITIAL, |file| file.ino());
+    if number == INITIAL { Ok(()) } else { Err(ObserveError::ForeignProcessIds) }
+}
 
 /// Runs `open` in the network namespace of `pid`, or of the calling thread for `None`. Sockets and files of /proc/net
 /// that it opens stay in that namespace, whichever thread uses them later.

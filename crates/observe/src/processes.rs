@@ -6,6 +6,8 @@ use crate::proc_text::{ProcessStat, parse_process_stat};
 use record::Outside;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io;
+use std::path::Path;
 
 /// An upper bound, above the largest pid_max of Linux; a /proc with more entries is not read further.
 const MAX_PROCESSES: usize = 1 << 22;
@@ -72,6 +74,29 @@ impl From<ProcessStat> for Origin {
 /// Reads `/proc/PID/stat` once.
 pub fn read_stat(pid: u32) -> Option<ProcessStat> {
     parse_process_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The processes of a control group (version 2) and of those below it.
+pub fn in_control_group(folder: &Path) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    let mut read = |folder: &Path| -> io::Result<()> {
+        let text = fs::read_to_string(folder.join("cgroup.procs"))?;
+        found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).take(MAX_PROCESSES));
+        Ok(())
+    };
+    read(folder)?;
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            // Links are not followed: a control group's tree has none.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                // One that is gone again has no processes, one of threads (cgroup.type) is not asked for any.
+                let _ = read(&entry.path());
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The pids of all processes that can be seen.

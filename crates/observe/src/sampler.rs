@@ -3,9 +3,9 @@
 
 use crate::cpu_clock;
 use crate::group::ServerGroup;
-use crate::listening::holders_of;
+use crate::listening::{holders_of, servers_of};
 use crate::port_sockets::PortReader;
-use crate::processes::{ProcessTable, all_pids};
+use crate::processes::ProcessTable;
 use crate::sock_diag::{STATES, Scope};
 use crate::wait_call::{Stalls, Waits};
 use rustix::thread::CpuSet;
@@ -171,6 +171,10 @@ impl Sampler {
             }
             if group.is_due() {
                 let cost = measured(|| {
+                    // A service manager starts a server at a socket that is there already.
+                    if self.follows_port && shared.group().pids().is_empty() {
+                        follow(shared, &known_listeners);
+                    }
                     let in_cgroup = shared.group().cgroup_processes();
                     match in_cgroup {
                         // The control group names its processes: no need to look at all others.
@@ -263,8 +267,7 @@ fn follow(shared: &Shared, inodes: &HashSet<u64>) {
     if inodes.is_empty() || !holders_of(inodes, &members).is_empty() {
         return;
     }
-    let holders = holders_of(inodes, &all_pids());
-    shared.group().add_roots(holders);
+    shared.group().add_roots(servers_of(inodes));
 }
 
 fn measured(work: impl FnOnce()) -> u64 {

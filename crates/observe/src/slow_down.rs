@@ -7,6 +7,7 @@ use crate::ObserveError;
 use crate::bpf::{self, Refusal};
 use crate::group::ServerGroup;
 use crate::listening::server_on_port;
+use crate::namespace::needs_hosts_process_ids;
 use crate::processes::ProcessTable;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
 use record::axis::MAX_SLOW_DOWN_NS;
@@ -96,6 +97,7 @@ impl SlowDown {
         function: Option<&str>,
     ) -> Result<Self, SlowDownError> {
         let server = server_on_port(port, netns_pid)?.ok_or(SlowDownError::NoServer { port })?;
+        needs_hosts_process_ids()?;
         let netns = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
         let target = bpf::types::profile::Target { port: port.into(), netns, period_ns: 0 };
         let wanted: Vec<&'static str> =

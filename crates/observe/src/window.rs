@@ -180,6 +180,12 @@ impl Window {
         self.busiest_thread_ns.is_some() && (self.end.group.switches > 0 || self.by_clocks_ns() < 50_000_000)
     }
 
+    /// Whether the accounts that were read are those of all threads; too many to be read are a doubt.
+    fn sees_all_threads(&self) -> bool {
+        let accounted_ns = self.end.group.accounted_ns - self.begin.group.accounted_ns;
+        self.missing.is_cut || record::watch::sees_all_threads(self.by_clocks_ns(), accounted_ns)
+    }
+
     /// The figures of the window, with the costs divided by the requests that were completed in it.
     pub fn observation(&self, completed_requests: u64) -> Observation {
         let mut figures = Figures::default();
@@ -207,7 +213,11 @@ impl Window {
 
     fn server_figures(&self, figures: &mut Figures, requests: u64) {
         let why = self.why_no_group();
-        let why_not = why.as_deref().unwrap_or("this kernel keeps no accounts of threads (schedstat)");
+        let (accounts, of_all_threads) = (self.has_accounts(), self.sees_all_threads());
+        let why_not = why.as_deref().unwrap_or(match accounts {
+            true => "threads lived shorter than the time between readings",
+            false => "this kernel keeps no accounts of threads (schedstat)",
+        });
         let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin| {
             figures.found(name, value.filter(|_| why.is_none()), (n, origin), why_not);
         };
@@ -225,13 +235,22 @@ impl Window {
             set(name, per_request(cpu_ns * share / 1e3), user + system, Origin::Sampled);
         }
         set(names::SERVER_CPUS_USED, Some(cpu_ns / elapsed_ns), readings, Origin::Timed);
-        let accounts = self.has_accounts();
         let busiest = self.busiest_thread_ns.filter(|_| accounts).map(|ns| ns as f64 / elapsed_ns);
         set(names::SERVER_BUSIEST_THREAD, busiest, readings, Origin::Timed);
         let waited_us = (end.wait_ns - begin.wait_ns) as f64 / 1e3;
-        set(names::SERVER_RUN_QUEUE, per_request(waited_us).filter(|_| accounts), requests, Origin::Timed);
+        set(
+            names::SERVER_RUN_QUEUE,
+            per_request(waited_us).filter(|_| accounts && of_all_threads),
+            requests,
+            Origin::Timed,
+        );
         let switches = (end.switches - begin.switches) as f64;
-        set(names::SERVER_SWITCHES, per_request(switches).filter(|_| accounts), requests, Origin::Counted);
+        set(
+            names::SERVER_SWITCHES,
+            per_request(switches).filter(|_| accounts && of_all_threads),
+            requests,
+            Origin::Counted,
+        );
         let faults = end.major_faults - begin.major_faults;
         set(names::SERVER_MAJOR_FAULTS, Some(faults as f64 * 1e9 / elapsed_ns), faults, Origin::Counted);
         let bytes = |pages: u64| Some(pages as f64 * rustix::param::page_size() as f64);

@@ -29,6 +29,8 @@ mod older_kernel;
 mod overload;
 #[path = "watch/packs.rs"]
 mod packs;
+#[path = "watch/process_ids.rs"]
+mod process_ids;
 #[path = "watch/proxy.rs"]
 mod proxy;
 #[path = "watch/rig.rs"]

@@ -10,6 +10,7 @@ use crate::process;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
+use observe::ObserveError;
 use output::Output;
 use record::{Doubt, DoubtKind, PathPlan};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
@@ -424,14 +425,12 @@ fn run_pinned(command: &mut Command, cpus: &[usize]) {
 }
 
 fn refuse_taken_port(port: u16) -> Result<()> {
-    if let Ok(Some(taken)) = observe::server_on_port(port, None) {
-        bail!(
-            "port {port} is already in use by {} (process {}): stop it, or let the server use another port",
-            taken.command,
-            taken.pid
-        );
-    }
-    Ok(())
+    let (command, pid) = match observe::server_on_port(port, None) {
+        Ok(Some(taken)) => (taken.command, taken.pid),
+        Err(ObserveError::NotStarted { manager, .. }) => ("a socket unit of systemd".into(), manager),
+        _ => return Ok(()),
+    };
+    bail!("port {port} is already in use by {command} (process {pid}): stop it, or let the server use another port")
 }
 
 /// Ends what an earlier server at this port left in TIME_WAIT, as in a run that compares two in turn: it keeps a server without

@@ -356,8 +356,11 @@ impl<'a> Window<'a> {
     /// Threads that serve one request each: full when as many requests are in progress.
     fn thread_pool(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Absent };
-        let Some(threads) = last.limits.reading_threads.filter(|_| !last.classes.is_empty()) else {
+        if last.classes.is_empty() {
             return Seen::Unknown("requests are not counted".into());
+        }
+        let Some(threads) = last.limits.reading_threads else {
+            return Seen::Unknown("it is not measured which threads read requests".into());
         };
         if threads < 2 || self.steps.iter().any(|step| step.after.is_shared) {
             // One thread, or several with many requests each: event loops, which have no such limit.

@@ -312,12 +312,15 @@ fn machine(span: &Span<'_>) -> Option<Table> {
     // Read with every reading.
     let seconds_of_all = span.last.at_ns.saturating_sub(span.first.at_ns) as f64 / 1e9;
     if let (Some(before), Some(after)) = (&span.first.cpu, &span.last.cpu) {
+        let switches = after.switches_since(before);
+        let seen = if switches.is_some() { "" } else { " (not seen of all threads)" };
         for (words, n) in [
-            ("server: context switches", after.switches.saturating_sub(before.switches)),
-            ("server: major faults", after.major_faults.saturating_sub(before.major_faults)),
+            (format!("server: context switches{seen}"), switches),
+            ("server: major faults".into(), Some(after.major_faults.saturating_sub(before.major_faults))),
         ] {
             if seconds_of_all > 0.0 {
-                rows.push((words.into(), vec![(n as f64 / seconds_of_all).into(), Cell::default()]));
+                let per_sec = n.map(|n| n as f64 / seconds_of_all);
+                rows.push((words, vec![per_sec.into(), Cell::default()]));
             }
         }
     }

@@ -6,6 +6,7 @@ use super::samples::{Interrupts, RawSamples, SampleKey, Side};
 use crate::bpf::types::profile::{CpuRow, Gate, KernelStack, Sample, Target, UserStack};
 use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal, Shared};
+use crate::namespace::needs_hosts_process_ids;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, PerfEventOpts};
 use record::profile::{Losses, PacketCounts};
 use record::time::monotonic_ns;
@@ -64,6 +65,7 @@ pub struct Sampler {
 impl Sampler {
     /// Loads and attaches. The CPU clock must work; other events may be missing.
     pub fn attach(options: &SamplerOptions) -> Result<Self, ProfileError> {
+        needs_hosts_process_ids()?;
         let target = Target {
             port: options.port.into(),
             netns: options.netns_inode,

@@ -1,13 +1,20 @@
 //! What the server's processes read from disks and wrote to them, and the counters of a control group.
 
 use super::system_text::parse_named_numbers;
+use crate::group::ticks_since_boot;
 use crate::proc_text::parse_cgroup_usage_us;
+use crate::processes::Origin;
 use record::watch::system::{ControlGroupTotals, GroupIo};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::iter::successors;
+use std::path::Path;
 
 /// A group with more processes than this is read in part, and its result is absent.
 const MOST_PROCESSES: usize = 4096;
+/// Most generations of processes that end between two readings.
+const MAX_DEPTH: usize = 16;
 /// Files of /proc and of control groups that are read here are small.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -17,22 +24,38 @@ fn read(path: impl AsRef<Path>) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Sums `/proc/PID/io` (proc_pid_io(5)). A process that ends passes its counts to the parent that waits for it, so the
-/// sum over the group does not fall. Where it does (no parent waits), the largest sum so far stays.
+/// Bytes read and written, reads and writes.
+type Counts = [u64; 4];
+
+/// The counts of one process; its number is the key.
+#[derive(Debug, Clone, Copy)]
+struct ProcessIo {
+    start_ticks: u64,
+    parent: u32,
+    counts: Counts,
+}
+
+/// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. One that ends passes its counts to the parent that
+/// waits for it: what was counted already is then no growth of the parent's.
 #[derive(Debug, Default)]
 pub struct GroupIoReader {
-    at_start: Option<GroupIo>,
-    largest: GroupIo,
+    /// Processes that started later count from their start.
+    since_ticks: Option<u64>,
+    last: HashMap<u32, ProcessIo>,
+    sum: Counts,
 }
 
 impl GroupIoReader {
     /// Counts since the first reading; `None` where a process may not be read.
-    pub fn read(&mut self, pids: &[u32]) -> Option<GroupIo> {
-        if pids.is_empty() || pids.len() > MOST_PROCESSES {
+    pub fn read(&mut self, members: &[(u32, &Origin)]) -> Option<GroupIo> {
+        if members.is_empty() || members.len() > MOST_PROCESSES {
             return None;
         }
-        let mut sum = GroupIo::default();
-        for pid in pids {
+        // Children before their parents: what an ended child left is in the parent's counts by then.
+        let mut members = members.to_vec();
+        members.sort_by_key(|(pid, origin)| Reverse((origin.start_ticks, *pid)));
+        let mut now = HashMap::new();
+        for (pid, &Origin { start_ticks, parent, .. }) in members {
             match std::fs::File::open(format!("/proc/{pid}/io")) {
                 Ok(file) => {
                     let mut text = Vec::new();
@@ -41,25 +64,48 @@ impl GroupIoReader {
                         continue;
                     }
                     let names = ["read_bytes:", "write_bytes:", "syscr:", "syscw:"];
-                    let [read, written, reads, writes] = parse_named_numbers(&text, names).map(|n| n.unwrap_or(0));
-                    sum.read_bytes = sum.read_bytes.saturating_add(read);
-                    sum.written_bytes = sum.written_bytes.saturating_add(written);
-                    sum.reads = sum.reads.saturating_add(reads);
-                    sum.writes = sum.writes.saturating_add(writes);
+                    let counts = parse_named_numbers(&text, names).map(|n| n.unwrap_or(0));
+                    now.insert(pid, ProcessIo { start_ticks, parent, counts });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(_) => return None,
             }
         }
-        let start = *self.at_start.get_or_insert(sum);
-        let since = |now: u64, start: u64, largest: u64| now.saturating_sub(start).max(largest);
-        self.largest = GroupIo {
-            read_bytes: since(sum.read_bytes, start.read_bytes, self.largest.read_bytes),
-            written_bytes: since(sum.written_bytes, start.written_bytes, self.largest.written_bytes),
-            reads: since(sum.reads, start.reads, self.largest.reads),
-            writes: since(sum.writes, start.writes, self.largest.writes),
-        };
-        Some(self.largest)
+        Some(self.add(now))
+    }
+
+    /// Adds the growth since the last call.
+    fn add(&mut self, now: HashMap<u32, ProcessIo>) -> GroupIo {
+        // A start is rounded down to a tick.
+        let since_ticks = *self.since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
+        let last = std::mem::take(&mut self.last);
+        let is_same = |process: &ProcessIo, other: &&ProcessIo| process.start_ticks == other.start_ticks;
+        let mut passed_on: HashMap<u32, Counts> = HashMap::new();
+        for (_, ended) in last.iter().filter(|(pid, before)| !now.get(pid).is_some_and(|io| is_same(io, before))) {
+            // Where the parent ended as well, its parent has both.
+            let mut ancestors = successors(Some(ended.parent), |pid| Some(last.get(pid)?.parent)).take(MAX_DEPTH);
+            if let Some(heir) = ancestors.find(|pid| now.contains_key(pid)) {
+                let passed = passed_on.entry(heir).or_default();
+                (0..4).for_each(|kind| passed[kind] = passed[kind].saturating_add(ended.counts[kind]));
+            }
+        }
+        for (pid, process) in &now {
+            let before = match last.get(pid).filter(|before| is_same(process, before)) {
+                Some(before) => before.counts,
+                None if process.start_ticks >= since_ticks => Counts::default(),
+                None => process.counts,
+            };
+            let passed = passed_on.get(pid).copied().unwrap_or_default();
+            for kind in 0..4 {
+                let grown = process.counts[kind].saturating_sub(before[kind]);
+                // Less growth than was counted of the ended children: nobody waited for them (the parent ignores SIGCHLD).
+                let new = grown.checked_sub(passed[kind]).unwrap_or(grown);
+                self.sum[kind] = self.sum[kind].saturating_add(new);
+            }
+        }
+        self.last = now;
+        let [read_bytes, written_bytes, reads, writes] = self.sum;
+        GroupIo { read_bytes, written_bytes, reads, writes }
     }
 }
 
@@ -92,40 +138,52 @@ pub fn read_control_group(folder: &Path) -> ControlGroupTotals {
     totals
 }
 
-/// The processes of a control group and of those below it.
-pub fn processes_of(folder: &Path) -> std::io::Result<Vec<u32>> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let text = std::fs::read_to_string(folder.join("cgroup.procs"))?;
-        found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()));
-        if found.len() > MOST_PROCESSES {
-            break;
-        }
-        for entry in std::fs::read_dir(&folder)?.flatten() {
-            // Links are not followed: a control group's tree has none.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(entry.path());
-            }
-        }
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_a_process_wrote_is_counted_and_never_falls() {
+    fn what_a_process_read_is_counted_from_the_first_reading() {
         let mut reader = GroupIoReader::default();
-        let own = [std::process::id()];
-        assert_eq!(reader.read(&own), Some(GroupIo::default()));
+        let (own, none) = (Origin { start_ticks: 1, ..Origin::default() }, Origin::default());
+        assert_eq!(reader.read(&[(std::process::id(), &own)]), Some(GroupIo::default()));
         std::fs::read("/proc/self/stat").unwrap();
-        let later = reader.read(&own).unwrap();
+        let later = reader.read(&[(std::process::id(), &own)]).unwrap();
         assert!(later.reads > 0);
-        assert_eq!(reader.read(&[u32::MAX]).unwrap().reads, later.reads, "an ended process takes nothing back");
+        assert_eq!(
+            reader.read(&[(u32::MAX, &none)]).unwrap().reads,
+            later.reads,
+            "an ended process takes nothing back"
+        );
         assert_eq!(reader.read(&[]), None);
+    }
+
+    /// Processes as (number, start, parent, count).
+    fn sum(reader: &mut GroupIoReader, processes: &[(u32, u64, u32, u64)]) -> u64 {
+        let io = |&(pid, start_ticks, parent, count)| (pid, ProcessIo { start_ticks, parent, counts: [count; 4] });
+        reader.add(processes.iter().map(io).collect()).read_bytes
+    }
+
+    #[test]
+    fn a_restarted_server_goes_on_counting_and_an_old_process_brings_nothing_with_it() {
+        let mut reader = GroupIoReader { since_ticks: Some(100), ..GroupIoReader::default() };
+        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000_000)]), 0);
+        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000_500)]), 500);
+        assert_eq!(sum(&mut reader, &[(20, 100, 1, 30)]), 530, "the restarted one began under watch");
+        assert_eq!(sum(&mut reader, &[(20, 100, 1, 80), (5, 40, 1, 9_000_000)]), 580, "the other was there before");
+        assert_eq!(sum(&mut reader, &[(20, 100, 1, 80), (5, 40, 1, 9_000_001)]), 581);
+        assert_eq!(sum(&mut reader, &[(20, 200, 1, 7), (5, 40, 1, 9_000_001)]), 588, "its number was given again");
+    }
+
+    #[test]
+    fn what_ended_children_pass_on_is_counted_once() {
+        let mut reader = GroupIoReader { since_ticks: Some(100), ..GroupIoReader::default() };
+        let (shell, child) = ((11, 110, 10, 300), (12, 120, 11, 40));
+        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000)]), 0);
+        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_000), shell, child]), 340);
+        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_360)]), 360, "20 more before they ended");
+        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_360), (13, 130, 10, 50)]), 410);
+        assert_eq!(sum(&mut reader, &[(10, 50, 1, 1_361)]), 411, "nobody waited for the last one");
     }
 
     #[test]
@@ -136,13 +194,9 @@ mod tests {
         put("memory.max", "max\n");
         put("memory.current", "4096\n");
         put("io.stat", "8:0 rbytes=100 wbytes=7 rios=1\n259:0 rbytes=1 wbytes=2\n");
-        put("cgroup.procs", "12\n13\n");
-        std::fs::create_dir(folder.path().join("below")).unwrap();
-        put("below/cgroup.procs", "14\n");
         let totals = read_control_group(folder.path());
         assert_eq!((totals.cpu_us, totals.user_us, totals.system_us), (Some(30), Some(10), Some(20)));
         assert_eq!((totals.memory_bytes, totals.memory_limit_bytes, totals.tasks), (Some(4096), None, None));
         assert_eq!((totals.read_bytes, totals.written_bytes, totals.throttled), (Some(101), Some(9), Some(4)));
-        assert_eq!(processes_of(folder.path()).unwrap(), [12, 13, 14]);
     }
 }

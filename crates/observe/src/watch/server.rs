@@ -6,7 +6,7 @@ use crate::limits::LimitReader;
 use crate::listening::server_on_port;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::port_sockets::PortReader;
-use crate::processes::ProcessTable;
+use crate::processes::{Origin, ProcessTable};
 use crate::sock_diag::{Listener, PortSockets, Scope};
 use crate::{cpu_clock, facts};
 use record::watch::LimitTotals;
@@ -49,9 +49,9 @@ pub struct ServerReading {
     pub size: GroupSize,
     /// The living processes with their CPU time.
     pub processes: Vec<ProcessCpu>,
-    /// Connections waiting to be accepted, over all listeners; `None` when nothing listens.
+    /// Connections waiting to be accepted, at the listener whose queue is the fullest; `None` when nothing listens.
     pub accept_queue: Option<u64>,
-    /// The smallest limit among the listeners.
+    /// That queue's limit.
     pub accept_queue_limit: Option<u64>,
     /// Connections dropped because the accept queue was full since the watch began, in the whole namespace.
     pub listen_overflows: Option<u64>,
@@ -163,16 +163,17 @@ impl ServerSide {
                 reading.port_drops = Some(self.drops.add(&sockets.listeners));
             }
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
-            if self.follows_port && inodes != self.inodes {
+            // A service manager starts a server at a socket that is there already.
+            let is_without_server = !inodes.is_empty() && self.group.pids().is_empty();
+            if self.follows_port && (inodes != self.inodes || is_without_server) {
                 self.inodes = inodes;
                 let roots = self.find_roots();
                 self.group.add_roots(roots);
             }
-            if !sockets.listeners.is_empty() {
-                reading.accept_queue = Some(sockets.listeners.iter().map(|listener| u64::from(listener.queue)).sum());
+            if let Some(listener) = fullest(&sockets.listeners) {
+                reading.accept_queue = Some(listener.queue.into());
                 // 0: it is not known.
-                let limits = sockets.listeners.iter().map(|listener| u64::from(listener.queue_limit));
-                reading.accept_queue_limit = limits.min().filter(|limit| *limit > 0);
+                reading.accept_queue_limit = Some(listener.queue_limit.into()).filter(|limit| *limit > 0);
             }
         }
         self.table.scan();
@@ -200,6 +201,20 @@ impl ServerSide {
     pub fn pids(&self) -> Vec<u32> {
         self.group.pids()
     }
+
+    /// The processes, and from when they were first seen.
+    pub fn members(&self) -> Vec<(u32, &Origin)> {
+        self.pids().into_iter().filter_map(|pid| Some((pid, self.table.get(pid)?))).collect()
+    }
+}
+
+/// The listener that will drop connections first: each has a queue with its own limit.
+fn fullest(listeners: &[Listener]) -> Option<&Listener> {
+    let is_fuller = |one: &&Listener, other: &&Listener| {
+        let part_of = |of: &Listener, limit: &Listener| u64::from(of.queue) * u64::from(limit.queue_limit.max(1));
+        part_of(one, other).cmp(&part_of(other, one)).then(other.queue_limit.cmp(&one.queue_limit))
+    };
+    listeners.iter().max_by(is_fuller)
 }
 
 /// The inode number of the network namespace of a process, or of this thread, which the programs compare.
@@ -207,4 +222,30 @@ pub fn namespace_number(netns_pid: Option<u32>) -> Option<u32> {
     let path = netns_pid.map_or_else(|| "/proc/thread-self/ns/net".to_string(), |pid| format!("/proc/{pid}/ns/net"));
     let link = std::fs::read_link(path).ok()?;
     link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_queue_is_that_of_the_listener_that_overflows_first() {
+        let seen = |listeners: &[(u32, u32)]| {
+            let listener = |&(queue, queue_limit)| Listener {
+                address: ([127, 0, 0, 1], 80).into(),
+                inode: 1,
+                uid: 0,
+                queue,
+                queue_limit,
+                drops: 0,
+            };
+            let listeners: Vec<Listener> = listeners.iter().map(listener).collect();
+            fullest(&listeners).map(|fullest| (fullest.queue, fullest.queue_limit))
+        };
+        assert_eq!(seen(&[]), None);
+        assert_eq!(seen(&[(400, 511), (400, 511), (400, 511)]), Some((400, 511)), "one for each worker (SO_REUSEPORT)");
+        assert_eq!(seen(&[(200, 4096), (9, 10), (0, 5)]), Some((9, 10)));
+        assert_eq!(seen(&[(0, 4096), (0, 128)]), Some((0, 128)), "the smallest of empty ones");
+        assert_eq!(seen(&[(3, 0), (7, 0)]), Some((7, 0)), "no limit is known");
+    }
 }

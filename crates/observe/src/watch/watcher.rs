@@ -3,7 +3,7 @@
 use super::by_process;
 use super::classes::SizeClasses;
 use super::error::WatchError;
-use super::group_io::{GroupIoReader, processes_of, read_control_group};
+use super::group_io::{GroupIoReader, read_control_group};
 use super::intervals::{Due, Intervals};
 use super::pack::Pack;
 use super::server::{Roots, ServerReading, ServerSide, namespace_number};
@@ -14,6 +14,8 @@ use super::tracer::Tracer;
 use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
+use crate::namespace::needs_hosts_process_ids;
+use crate::processes::{Origin, in_control_group};
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
@@ -98,6 +100,8 @@ pub struct Watcher {
     pub(super) options: WatchOptions,
     pub(super) tracer: Option<Tracer>,
     why_no_programs: Option<WatchError>,
+    /// Why the programs' ids are not those of /proc.
+    why_no_ids: Option<ObserveError>,
     /// Whether requests were counted at any time of this watch.
     has_counted: bool,
     server: ServerSide,
@@ -130,7 +134,7 @@ pub(super) struct Charged {
     pub requests_ns: i64,
     /// To threads between connections.
     pub between_ns: i64,
-    /// By process, where requests are counted.
+    /// By process, where requests are counted and the processes' ids are those of /proc.
     pub work: Option<BTreeMap<u32, by_process::Work>>,
 }
 
@@ -157,11 +161,11 @@ impl Slow {
         }
     }
 
-    fn read(&mut self, now_ns: u64, options: &WatchOptions, pids: &[u32]) {
+    fn read(&mut self, now_ns: u64, options: &WatchOptions, members: &[(u32, &Origin)]) {
         let due = self.due.at(now_ns, &options.system_intervals);
         self.reader.read_into(&mut self.system, &due);
         if due.contains(&Kind::Server) {
-            self.io = self.io_reader.read(pids);
+            self.io = self.io_reader.read(members);
             self.control_group = options.control_group.as_deref().map(read_control_group);
         }
     }
@@ -174,7 +178,7 @@ impl Watcher {
         let group = match &options.control_group {
             None => Roots::Of(options.group),
             Some(folder) => {
-                let pids = processes_of(folder).map_err(|source| ObserveError::Unreadable {
+                let pids = in_control_group(folder).map_err(|source| ObserveError::Unreadable {
                     path: folder.join("cgroup.procs").display().to_string(),
                     source,
                 })?;
@@ -196,6 +200,7 @@ impl Watcher {
             options,
             tracer,
             why_no_programs,
+            why_no_ids: needs_hosts_process_ids().err(),
             server,
             states: StateModel::new(TimerWheel::of_this_kernel()),
             started_ns,
@@ -328,7 +333,8 @@ impl Watcher {
             Reading { at_ns: now_ns, unix_ms: unix_ms(), elapsed_ns: now_ns - self.started_ns, ..Reading::default() };
         let counted = self.counted();
         reading.losses = if self.has_counted { counted.losses } else { Counts::default() };
-        let charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
+        let mut charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
+        charged.work = charged.work.filter(|_| self.why_no_ids.is_none());
         let server = self.server.read();
         reading.connections = self.connections(now_ns, counted, &server);
         reading.cpu = cpu(&server);
@@ -338,7 +344,7 @@ impl Watcher {
         reading.cost.own_cpu_ns =
             cpu_clock::of_process(std::process::id()).unwrap_or(0).saturating_sub(self.own_cpu_at_start_ns);
         reading.limits = self.options.limits.then(|| self.limits(charged.work.as_ref(), &server));
-        self.slow.read(now_ns, &self.options, &self.server.pids());
+        self.slow.read(now_ns, &self.options, &self.server.members());
         reading.system = self.slow.system.clone();
         reading.io = self.slow.io;
         reading.control_group = self.slow.control_group.clone();
@@ -409,6 +415,12 @@ impl Watcher {
         );
         not_watched(
             Severity::Note,
+            (self.why_no_ids.as_ref().filter(|_| self.has_counted))
+                .map(|why| format!("requests by process and threads that read requests are not measured: {why}")),
+            "all other figures are whole",
+        );
+        not_watched(
+            Severity::Note,
             self.scan_error.as_ref().map(|why| format!("connections could not be scanned: {why}")),
             "see straingauge doctor",
         );
@@ -463,6 +475,7 @@ fn cpu(server: &ServerReading) -> Option<CpuTotals> {
         user_ratio: (ticks >= 10).then(|| counters.user_ticks as f64 / ticks as f64),
         charged: None,
         switches: counters.switches,
+        accounted_ns: Some(counters.accounted_ns),
         major_faults: counters.major_faults,
         processes: server.size.processes,
         threads: server.size.threads,

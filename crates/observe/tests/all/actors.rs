@@ -112,6 +112,24 @@ fn role_process() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             obey(|_| listener.local_addr().unwrap().port().to_string());
         }
+        // A service manager with a listening socket, which a service gets as its standard input; another child does not.
+        "manager" => {
+            std::fs::write("/proc/self/comm", "systemd").unwrap();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let start = |input: Stdio| Command::new("sleep").arg("600").stdin(input).spawn().unwrap();
+            let end = |mut child: Child| child.kill().and_then(|()| child.wait()).map(drop).unwrap();
+            let (bystander, mut service) = (start(Stdio::null()), None);
+            obey(|line| match line {
+                "port" => listener.local_addr().unwrap().port().to_string(),
+                "serve" => {
+                    service.take().into_iter().for_each(end);
+                    let socket = std::os::fd::OwnedFd::from(listener.try_clone().unwrap());
+                    service.insert(start(socket.into())).id().to_string()
+                }
+                _ => unreachable!("{line}"),
+            });
+            service.into_iter().chain([bystander]).for_each(end);
+        }
         "poller" => {
             std::thread::spawn(|| {
                 // Nothing writes to these: the thread sleeps until the process ends.

@@ -51,6 +51,25 @@ fn a_thread_that_ends_inside_the_window_is_not_lost() {
 }
 
 #[test]
+fn switches_of_threads_that_nobody_saw_are_not_measured() {
+    let mut actor = Actor::start("burner");
+    let hour = Duration::from_secs(3600);
+    let mut observer = Observer::start(target(Group::Tree(actor.pid())), hour).unwrap();
+    let mut during = |order: &str| {
+        observer.window_begins().unwrap();
+        actor.ask(order);
+        let figures = observer.window_ends().unwrap().observation(10).figures;
+        [names::SERVER_SWITCHES, names::SERVER_RUN_QUEUE].map(|name| figures.get(name).unwrap().not_measured.clone())
+    };
+    let why = Some("threads lived shorter than the time between readings".to_string());
+    // The observer's first reading may fall into the first window and see the thread.
+    let windows: Vec<_> = (0..2).map(|_| during("thread")).collect();
+    assert!(windows.contains(&[why.clone(), why]), "{windows:?}");
+    assert_eq!(during("burn"), [None, None], "this thread is there at both edges");
+    actor.end();
+}
+
+#[test]
 fn children_that_come_and_go_inside_the_window_are_not_lost() {
     let mut actor = Actor::start("burner");
     let (window, told_ns) = during(&mut actor, "children");

@@ -4,8 +4,10 @@
 use crate::actors::Actor;
 use crate::group::target;
 use observe::sock_diag::{DiagSocket, STATES, Scope};
+use observe::watch::{WatchOptions, Watcher};
 use observe::{Group, ObserveError, Observer, Target, listening_addresses, server_on_port};
 use record::names;
+use record::watch::Mode;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -182,6 +184,38 @@ fn a_server_that_starts_after_the_observer_is_taken_up() {
         observer.window_begins().unwrap();
         figures.value(names::SERVER_PROCESSES) == Some(1.0)
     });
+}
+
+#[test]
+fn a_service_manager_that_keeps_the_servers_socket_is_not_the_server() {
+    let mut manager = Actor::start("manager");
+    let port: u16 = manager.ask("port").parse().unwrap();
+    let error = server_on_port(port, None).unwrap_err();
+    assert!(matches!(error, ObserveError::NotStarted { manager: pid, .. } if pid == manager.pid()), "{error}");
+    let target = Target { port, ..target(Group::ListeningOn(port)) };
+    let mut observer = Observer::start(target, Duration::from_millis(5)).unwrap();
+    let mut watcher = Watcher::start(WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(port) }).unwrap();
+    observer.window_begins().unwrap();
+    let figures = observer.window_ends().unwrap().observation(1).figures;
+    let why = figures.get(names::SERVER_CPU).unwrap().not_measured.clone();
+    assert_eq!(why, Some(error.to_string()));
+    assert!(watcher.doubts().iter().any(|doubt| doubt.what.contains(&error.to_string())), "{:?}", watcher.doubts());
+    // The socket stays the same when the server is started, and when it is started again.
+    for _ in 0..2 {
+        let pid = manager.ask("serve");
+        let server = server_on_port(port, None).unwrap().unwrap();
+        assert_eq!((server.pid.to_string(), server.sharing), (pid.clone(), vec![server.pid]));
+        eventually("the observer has the server alone", || {
+            let facts = observer.server_facts();
+            facts.get("pid") == Some(&pid) && facts["processes"] == "1"
+        });
+        eventually("so has the watch", || {
+            watcher.read();
+            watcher.pids() == [server.pid]
+        });
+        assert!(!watcher.doubts().iter().any(|doubt| doubt.what.contains("processes")), "{:?}", watcher.doubts());
+    }
+    manager.end();
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Rates {
     pub request_cpus: Option<f64>,
     /// CPU time of this process, in CPUs.
     pub own_cpus: f64,
-    /// Context switches of the server per second.
+    /// Context switches of the server per second; absent where threads lived shorter than the time between readings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switches_per_sec: Option<f64>,
 }
@@ -74,7 +74,7 @@ impl Rates {
             server_cpus: server.map(|(before, after)| cpus(after.group_ns as i64, before.group_ns as i64)),
             request_cpus: charged.map(|(before, after)| cpus(after.requests_ns, before.requests_ns)),
             own_cpus: cpus(now.cost.own_cpu_ns as i64, earlier.cost.own_cpu_ns as i64),
-            switches_per_sec: server.map(|(before, after)| per_sec(after.switches, before.switches)),
+            switches_per_sec: server.and_then(|(before, after)| Some(per_sec(after.switches_since(&before)?, 0))),
         }
     }
 }
@@ -118,6 +118,20 @@ mod tests {
         assert_eq!(rates.accepted_per_sec, Some(2.0));
         assert_eq!(all.elapsed_us_per_request, None);
         assert_eq!((rates.server_cpus, rates.request_cpus), (None, None), "not measured");
+    }
+
+    #[test]
+    fn switches_have_a_rate_where_the_threads_that_were_seen_did_the_work() {
+        let cpu = |group_ns, accounted_ns, switches| {
+            let cpu = Some(super::super::CpuTotals { group_ns, accounted_ns, switches, ..Default::default() });
+            Reading { at_ns: group_ns, cpu, ..Reading::default() }
+        };
+        let second = 1_000_000_000;
+        let rate = |now: Reading| Rates::between(&cpu(0, None, 0), &now).switches_per_sec;
+        assert_eq!(rate(cpu(second, Some(second * 9 / 10), 70)), Some(70.0));
+        assert_eq!(rate(cpu(second, Some(second * 8 / 10), 70)), None, "threads came and went between the readings");
+        assert_eq!(rate(cpu(second / 20, Some(0), 7)), Some(140.0), "too little CPU time to tell");
+        assert_eq!(rate(cpu(second, None, 70)), Some(70.0), "an older recording does not say");
     }
 
     #[test]

@@ -97,9 +97,9 @@ pub struct ConnectionTotals {
     /// Times from establishment to the first read; absent where reads are not seen.
     #[serde(flatten)]
     pub connects: Option<ConnectTotals>,
-    /// Connections waiting to be accepted, over all listeners.
+    /// Connections waiting to be accepted, at the listener whose queue is the fullest.
     pub accept_queue: Option<u64>,
-    /// The smallest limit of their queues.
+    /// That queue's limit.
     pub accept_queue_limit: Option<u64>,
     /// Half-open connections at the last scan (the SYN backlog's length).
     pub syn_backlog: u64,
@@ -219,8 +219,11 @@ pub struct CpuTotals {
     /// What it was spent on; absent where reads are not seen.
     #[serde(flatten)]
     pub charged: Option<ChargedCpu>,
-    /// Context switches of the group.
+    /// Context switches of the group: those of the threads that were seen.
     pub switches: u64,
+    /// The part of `group_ns` that these threads used; absent in older recordings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accounted_ns: Option<u64>,
     /// Major faults of the group.
     pub major_faults: u64,
     /// Processes now.
@@ -229,6 +232,23 @@ pub struct CpuTotals {
     pub threads: u64,
     /// Resident memory now.
     pub resident_bytes: u64,
+}
+
+impl CpuTotals {
+    /// Context switches since an earlier reading; absent where threads were missed ([`sees_all_threads`]).
+    pub fn switches_since(&self, earlier: &CpuTotals) -> Option<u64> {
+        let used_ns = self.group_ns.saturating_sub(earlier.group_ns);
+        let accounted_ns = self.accounted_ns.map(|now| now.saturating_sub(earlier.accounted_ns.unwrap_or(0)));
+        let is_whole = accounted_ns.is_none_or(|accounted_ns| sees_all_threads(used_ns, accounted_ns));
+        is_whole.then(|| self.switches.saturating_sub(earlier.switches))
+    }
+}
+
+/// Whether the threads that were seen used the CPU time of their processes. A thread that begins and ends between two readings is
+/// not seen; the account of one that runs is up to a tick old.
+pub fn sees_all_threads(used_ns: u64, accounted_ns: u64) -> bool {
+    const TICKS_NS: u64 = 50_000_000;
+    used_ns.saturating_sub(accounted_ns) <= TICKS_NS.max(used_ns / 10)
 }
 
 /// CPU time by what it was spent on.

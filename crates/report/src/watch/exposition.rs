@@ -114,9 +114,9 @@ fn of_connections(metrics: &mut Metrics, reading: &Reading) {
         let name = format!("straingauge.{}", declaration.metric);
         one(Family::counter(&name, unit, declaration.help), reading.count(counter));
     }
-    let waiting = "Connections waiting to be accepted.";
+    let waiting = "Connections waiting to be accepted, at the listener whose queue is the fullest.";
     one(Family::up_down("straingauge.accept_queue", "{connection}", waiting), connections.accept_queue);
-    let limit = Family::up_down("straingauge.accept_queue_limit", "{connection}", "How many may wait.");
+    let limit = Family::up_down("straingauge.accept_queue_limit", "{connection}", "How many may wait there.");
     one(limit, connections.accept_queue_limit);
     let dropped = "Connections and SYNs dropped by the port's listeners for a full queue.";
     one(Family::counter("straingauge.port_drops", "{connection}", dropped), connections.port_drops);

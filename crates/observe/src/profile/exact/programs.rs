@@ -5,6 +5,7 @@ use crate::bpf::types::exact::{Cpu, Gate, Options};
 use crate::bpf::types::profile::Target;
 use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal};
+use crate::namespace::needs_hosts_process_ids;
 use crate::profile::error::ProfileError;
 use crate::profile::sampler;
 use crate::profile::symbols::KernelSymbols;
@@ -70,6 +71,7 @@ impl Programs {
         port: u16,
         netns_inode: u32,
     ) -> Result<Self, ProfileError> {
+        needs_hosts_process_ids()?;
         let btf = Btf::from_vmlinux().map_err(|error| ProfileError::ExactNotPossible(error.to_string()))?;
         let known: HashMap<&str, Option<&str>> =
             symbols.iter().map(|function| (function.name.as_str(), function.module.as_deref())).collect();
@@ -244,6 +246,7 @@ impl Drop for Programs {
 /// Why an exact profile is not possible here; `None`: it is. Tries a pair of programs on a function that does nothing.
 pub fn why_not_possible() -> Option<String> {
     let attempt = || -> Result<(), ProfileError> {
+        needs_hosts_process_ids()?;
         let object = load_once(&[], &[], 0, 0).map_err(refusal)?;
         let mut programs = Programs {
             functions: Vec::new(),
