@@ -2,6 +2,10 @@
 
 mod clocks;
 mod conduct;
+#[cfg(test)]
+mod faked;
+#[cfg(test)]
+mod losses;
 
 pub use crate::account::OnLoss;
 use crate::account::worker_line;
@@ -435,7 +439,7 @@ impl Fleet {
             match self.events.recv_timeout(wait) {
                 Ok((index, event)) => {
                     self.links[index].handle(event);
-                    results += usize::from(matches!(self.links[index].state, WorkerState::Done(_)));
+                    results += usize::from(self.links[index].result.is_some());
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
             }

@@ -37,7 +37,7 @@ pub enum WorkerState {
     /// Sends load.
     Running,
     /// Has sent its result.
-    Done(Box<WireResult>),
+    Done,
     /// Lost; the reason.
     Lost(String),
 }
@@ -88,6 +88,8 @@ pub struct Link {
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: Progress,
+    /// Its result, until it is taken: also of one that was lost after it had sent it.
+    pub result: Option<Box<WireResult>>,
     /// The part of the driver's file that it has, if it has one.
     pub input: Option<Share>,
     /// Pieces of a file that it has not yet kept.
@@ -154,6 +156,7 @@ impl Link {
             clock: None,
             pongs: 0,
             progress: Progress::default(),
+            result: None,
             input: None,
             pieces_under_way: 0,
             cold_room: None,
@@ -300,7 +303,7 @@ impl Link {
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
             {
-                self.state = WorkerState::Done(result);
+                (self.state, self.result) = (WorkerState::Done, Some(result));
             }
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),

@@ -44,6 +44,27 @@ fn a_worker_that_hangs_is_given_up_after_its_lease() {
     assert!(said.json()["point"]["duration_ns"].as_u64().unwrap() < 50_000_000_000, "{}", said.out);
 }
 
+/// The rest of the lines of the worker before it, each result a second late.
+const LATE_RESULT: &str = r#"while IFS= read -r line; do
+    case $line in *'"type":"result"'*) sleep 1 ;; esac
+    printf '%s\n' "$line"
+  done"#;
+
+#[test]
+fn a_worker_that_ends_after_its_result_is_counted_whole() {
+    let ends = format!(r#"({}) | {{ sed -u '/"type":"result"/q'; kill -9 $$; }}"#, worker());
+    let late = format!("({}) | {LATE_RESULT}", worker());
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let json = run(&mut from(&[&ends, &late], &[&server.url("1k.bin"), "--duration", "300ms", "--connections", "4"]))
+        .exits_with(0)
+        .json();
+    let rate = |name: &str| json["point"]["figures"][name]["value"].as_f64();
+    let sum = rate("worker.1.throughput_per_sec").zip(rate("worker.2.throughput_per_sec")).map(|(one, two)| one + two);
+    assert!(sum.is_some() && rate("client.throughput_per_sec").is_some(), "{json:#}");
+    assert!(!doubt_kinds(&json).contains(&"worker-lost".to_string()), "{json:#}");
+}
+
 #[test]
 fn a_worker_that_is_cut_off_in_the_middle_is_lost_and_said() {
     needs_server!(Kind::Nginx);
