@@ -187,7 +187,7 @@ impl Fleet {
             }
             let link = &mut self.links[*index];
             (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
-            link.share = *share;
+            (link.share, link.is_asked_to_stop) = (*share, false);
             link.out().send(text);
         }
         let live: Vec<usize> = live.into_iter().map(|(index, _)| index).collect();

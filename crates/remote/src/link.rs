@@ -130,6 +130,8 @@ pub struct Link {
     pub can: Vec<String>,
     /// Whether it was ordered to send the requests of the load in progress, or of the one in which it was lost.
     pub has_started: bool,
+    /// Whether it was asked to end the load in progress before its time.
+    pub is_asked_to_stop: bool,
     /// When it was lost.
     pub lost_ns: u64,
     /// It was lost before it took part in any load, and is not missed.
@@ -177,6 +179,7 @@ impl Link {
             version: Outside::default(),
             can: Vec::new(),
             has_started: false,
+            is_asked_to_stop: false,
             lost_ns: 0,
             is_excused: false,
             ends_within: Duration::from_secs(1),
@@ -303,6 +306,9 @@ impl Link {
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
             {
+                if result.is_of_a_part() && !self.is_asked_to_stop {
+                    return self.lose("it stopped by itself, as it heard nothing more of this driver".into());
+                }
                 (self.state, self.result) = (WorkerState::Done, Some(result));
             }
             FromWorker::Gone { why } => self.lose(why.into()),

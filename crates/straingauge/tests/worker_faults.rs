@@ -44,6 +44,14 @@ fn a_worker_that_hangs_is_given_up_after_its_lease() {
     assert!(said.json()["point"]["duration_ns"].as_u64().unwrap() < 50_000_000_000, "{}", said.out);
 }
 
+#[test]
+fn a_worker_that_hears_no_more_of_its_driver_has_not_done_its_part() {
+    let deaf = format!(r#"sed -u '/"type":"start"/q' | ({})"#, worker());
+    let Some(said) = beside(&deaf, "3s", "4") else { return };
+    let said = said.exits_with(1).complains_of(&["client 2", "was lost", "it stopped by itself"]);
+    assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()), "{}", said.out);
+}
+
 /// The rest of the lines of the worker before it, each result a second late.
 const LATE_RESULT: &str = r#"while IFS= read -r line; do
     case $line in *'"type":"result"'*) sleep 1 ;; esac

@@ -81,7 +81,11 @@ impl Conduct<'_> {
         }
         let is_cut = self.stop.load(Ordering::Relaxed) && monotonic_ns() < window.1;
         if !is_on {
-            self.live.iter().for_each(|index| self.fleet.links[*index].send(&ToWorker::Stop {}));
+            for index in self.live {
+                let link = &mut self.fleet.links[*index];
+                link.is_asked_to_stop = true;
+                link.send(&ToWorker::Stop {});
+            }
         }
         let is_over =
             |state: &WorkerState| matches!(state, WorkerState::Done | WorkerState::Idle | WorkerState::Lost(_));
@@ -256,7 +260,7 @@ impl Conduct<'_> {
             return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
         };
         all.started_unix_ms = started_unix_ms;
-        // A worker that was stopped reports it; only this process knows whether the user interrupted.
+        // Workers stop for a loss, too; only this process knows whether the user interrupted.
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;

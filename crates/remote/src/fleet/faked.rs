@@ -23,7 +23,15 @@ impl Mouth {
 
     /// The result of a load of `plan` with so many responses.
     pub fn give(&mut self, plan: &LoadPlan, ok: u64) {
-        let mut result = LoadResult { window_ns: plan.duration_ns, ..LoadResult::default() };
+        self.give_of(LoadResult { window_ns: plan.duration_ns, ..LoadResult::default() }, ok);
+    }
+
+    /// The result of a load that it ended before its time.
+    pub fn give_early(&mut self, ok: u64) {
+        self.give_of(LoadResult { window_ns: 1_000_000, interrupted: true, ..LoadResult::default() }, ok);
+    }
+
+    fn give_of(&mut self, mut result: LoadResult, ok: u64) {
         let times = &mut result.counts.times;
         for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
             (0..ok).for_each(|_| latency.record_ns(1000));

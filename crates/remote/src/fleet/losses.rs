@@ -1,7 +1,8 @@
 //! What a load's result says of workers that were lost, before, in and after its window.
 
 use super::OnLoss;
-use super::faked::{at_start, fleet, plan};
+use super::faked::{Deed, at_start, fleet, plan};
+use crate::protocol::{FromWorker, ToWorker};
 use load::LoadResult;
 use record::DoubtKind;
 use std::time::Duration;
@@ -33,4 +34,29 @@ fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
         let next = fleet.run_fake(&plan(4, duration_ns)).expect_err("the run ends").to_string();
         assert!(next.contains("client 1") && next.contains("the run ends there"), "{next}");
     }
+}
+
+/// As workers of a driver that was stopped for longer than their lease, and goes on.
+#[test]
+fn a_load_that_every_worker_ended_by_itself_is_no_load() {
+    let early = || at_start(|_, mouth| mouth.give_early(30));
+    let mut fleet = fleet(vec![early(), early()], OnLoss::GoOn);
+    let why = fleet.run_fake(&plan(4, MINUTE_NS)).expect_err("nothing is whole").to_string();
+    assert!(why.contains("client 2") && why.contains("it stopped by itself"), "{why}");
+}
+
+#[test]
+fn a_worker_that_is_asked_to_stop_has_done_its_part() {
+    let dies = at_start(|_, mouth| mouth.end());
+    let mut started = false;
+    let stops: Deed = Box::new(move |message, mouth| match message {
+        ToWorker::Plan(_) => mouth.say(&FromWorker::Ready {}),
+        ToWorker::Start { .. } => started = true,
+        ToWorker::Stop {} if started => mouth.give_early(30),
+        _ => {}
+    });
+    let mut fleet = fleet(vec![dies, stops], OnLoss::End);
+    let result = fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result");
+    assert_eq!(result.counts.outcomes.ok, 30);
+    assert_eq!(doubts(&result, DoubtKind::WorkerLost).len(), 1, "{:?}", result.doubts);
 }
