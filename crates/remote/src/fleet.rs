@@ -16,7 +16,7 @@ use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{Capacity, ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use crate::shares;
-use crate::wires::{Event, Out, Wires};
+use crate::wires::{ENDED, Event, Out, Wires};
 use conduct::Conduct;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
@@ -145,6 +145,9 @@ impl Fleet {
             return Ok(());
         }
         let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
+        if let Some(why) = self.nodes.as_mut().and_then(Nodes::failure_to_tell) {
+            self.wires.show(format!("straingauge: the fleet goes on without nodes that join: {why}"));
+        }
         let first = self.links.len();
         self.greet(&sources, stop)?;
         self.looks_ns = Some(monotonic_ns() + LOOK_NS);
@@ -437,7 +440,12 @@ impl Fleet {
         let mut results = 0;
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
-                Ok((index, event)) => {
+                Ok((index, mut event)) => {
+                    if let (Event::Ended(why), Some(nodes)) = (&mut event, &mut self.nodes)
+                        && why == ENDED
+                    {
+                        *why = nodes.closed();
+                    }
                     self.links[index].handle(event);
                     results += usize::from(self.links[index].result.is_some());
                 }

@@ -7,7 +7,7 @@ use crate::protocol::{
     Capacity, ColdHeld, FromWorker, LEASE_NS, PROTOCOL, Place, StartedState, TimeWaitCount, ToWorker, WireObservation,
     WireResult, line, message,
 };
-use crate::wires::{Event, Out, Wires};
+use crate::wires::{ENDED, Event, Out, Wires};
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
@@ -237,7 +237,7 @@ impl Link {
         match event {
             Event::Ended(why) => {
                 let why = match self.exit_words() {
-                    Some(how) if why == "it ended" => how,
+                    Some(how) if why == ENDED => how,
                     _ => why,
                 };
                 self.lose(why);
@@ -345,7 +345,7 @@ impl Link {
 
     fn exit_words(&mut self) -> Option<String> {
         let Carrier::Process(child, last_line) = &mut self.carrier else {
-            return Some("the fleet's helper on this machine closed its socket".into());
+            return None;
         };
         if !process::ends_within(child, Duration::from_millis(200)) {
             return None;

@@ -24,6 +24,9 @@ const LOOK_NS: i64 = 100_000_000;
 /// The key of the event that ends the thread.
 const END: u64 = 0;
 
+/// The reason of an end that nothing is known about here.
+pub const ENDED: &str = "it ended";
+
 /// What came from a worker.
 #[derive(Debug)]
 pub enum Event {
@@ -107,6 +110,11 @@ impl Wires {
     /// nobody read the queue.
     pub fn heard_all_ns(&self) -> u64 {
         self.shared.heard_all_ns.load(Ordering::Acquire)
+    }
+
+    /// Shows the user a line.
+    pub fn show(&self, line: String) {
+        let _ = self.show.try_send(Said::Line(line));
     }
 
     /// Carries the bytes of a worker's pipes.
@@ -321,7 +329,7 @@ impl Wire {
                     }
                 };
                 match read(&*from, &mut *room) {
-                    Ok(0) if line.is_empty() => tell(Event::Ended("it ended".into())),
+                    Ok(0) if line.is_empty() => tell(Event::Ended(ENDED.into())),
                     Ok(0) => tell(Event::Ended(ProtocolError::Torn.to_string())),
                     Ok(count) => match take_lines(line, &room[..count], &mut tell) {
                         Ok(()) => return true,

@@ -11,6 +11,7 @@ use record::{LoadPlan, Share};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// The worker's end of its socket.
@@ -66,14 +67,19 @@ pub fn at_start(mut deed: impl FnMut(&LoadPlan, &mut Mouth) + Send + 'static) ->
 pub fn fleet(workers: Vec<Deed>, on_loss: OnLoss) -> Fleet {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let socket = folder.path().join("workers");
-    let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
-    let sources = vec![Source::Node { name: "fake".into(), socket }; workers.len()];
+    let sources = vec![Source::Node { name: "fake".into(), socket: socket.clone() }; workers.len()];
+    listen(&socket, workers);
+    Fleet::connect(&sources, None, on_loss, None, &AtomicBool::new(false)).expect("a fleet")
+}
+
+/// Has these workers behind a socket.
+pub fn listen(socket: &Path, workers: Vec<Deed>) {
+    let listener = UnixListener::bind(socket).expect("a socket in a temporary folder");
     std::thread::spawn(move || {
         for (socket, deed) in listener.incoming().flatten().zip(workers) {
             std::thread::spawn(move || work(socket, deed));
         }
     });
-    Fleet::connect(&sources, None, on_loss, None, &AtomicBool::new(false)).expect("a fleet")
 }
 
 fn work(socket: UnixStream, mut deed: Deed) {

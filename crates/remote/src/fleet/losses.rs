@@ -1,10 +1,14 @@
 //! What a load's result says of workers that were lost, before, in and after its window.
 
+use super::Fleet;
 use super::OnLoss;
-use super::faked::{Deed, at_start, fleet, plan};
+use super::faked::{Deed, at_start, fleet, listen, plan};
 use crate::protocol::{FromWorker, ToWorker};
+use crate::ray::{Nodes, RayPlan};
 use load::LoadResult;
 use record::DoubtKind;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const MINUTE_NS: u64 = 60_000_000_000;
@@ -59,4 +63,46 @@ fn a_worker_that_is_asked_to_stop_has_done_its_part() {
     let result = fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result");
     assert_eq!(result.counts.outcomes.ok, 30);
     assert_eq!(doubts(&result, DoubtKind::WorkerLost).len(), 1, "{:?}", result.doubts);
+}
+
+/// A helper on this machine that finds no later nodes, says why, and ends.
+const HELPER: &str = r#"#!/bin/sh
+read -r order
+echo '{"type":"nodes","nodes":[{"name":"n","socket":"SOCKET"}],"joins":true}'
+read -r look
+echo '{"type":"failed","why":"the head is gone"}'
+echo '{"type":"joined","nodes":[]}'
+"#;
+
+#[test]
+fn what_a_helper_failed_of_is_said_where_its_workers_are_lost() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (socket, program) = (folder.path().join("workers"), folder.path().join("helper"));
+    std::fs::write(&program, HELPER.replace("SOCKET", &socket.display().to_string())).expect("a file");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("it is this test's own");
+    let mut is_second = false;
+    let worker = at_start(
+        move |plan, mouth| {
+            if std::mem::replace(&mut is_second, true) { mouth.end() } else { mouth.give(plan, 1) }
+        },
+    );
+    listen(&socket, vec![worker]);
+    let order = RayPlan {
+        binary: program.clone(),
+        address: None,
+        workers: None,
+        most_workers: None,
+        worker_cpus: 1.0,
+        prefix: None,
+        arguments: Vec::new(),
+        wait_s: 1.0,
+    };
+    let go_on = AtomicBool::new(false);
+    let nodes = Nodes::start(&order, &program.display().to_string(), &go_on, &mut |_| {}).expect("a helper");
+    let sources = nodes.sources.clone();
+    let mut fleet = Fleet::connect(&sources, Some(nodes), OnLoss::End, None, &go_on).expect("a fleet");
+    fleet.run_fake(&plan(1, MINUTE_NS)).expect("a result");
+    fleet.looks_ns = Some(0);
+    let why = fleet.run_fake(&plan(1, MINUTE_NS)).expect_err("its worker is gone").to_string();
+    assert!(why.contains("closed its socket; its last failure: the head is gone"), "{why}");
 }
