@@ -57,6 +57,8 @@ pub struct Fleet {
     cold_most: u64,
     /// Workers whose parts are smaller from the next load on.
     relieved: Option<String>,
+    /// The workers of the last load.
+    took_part: Vec<usize>,
     /// Workers that joined later and have not yet had a part of a load.
     joined: Vec<usize>,
     /// When nodes that have joined the cluster are looked for again; none before the first load.
@@ -88,6 +90,7 @@ impl Fleet {
             told: Vec::new(),
             cold_most: 0,
             relieved: None,
+            took_part: Vec::new(),
             joined: Vec::new(),
             looks_ns: None,
             figures: Figures::default(),

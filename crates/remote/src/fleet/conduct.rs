@@ -229,6 +229,18 @@ impl Conduct<'_> {
                 "compare with earlier points only what is the server's own",
             ));
         }
+        let before = std::mem::replace(&mut fleet.took_part, live.to_vec());
+        let lost: Vec<String> = (before.iter())
+            .filter(|index| fleet.links[**index].is_lost() && !live.contains(index))
+            .map(|index| fleet.links[*index].name())
+            .collect();
+        if !lost.is_empty() {
+            let names = lost.join(", ");
+            doubts.push(DoubtKind::SharesMoved.note(
+                format!("from here on the others have the part of {names}: it was lost"),
+                "compare with earlier points only what is the server's own",
+            ));
+        }
         let Results { sum, mut parts, mut late } = results;
         parts.sort_by_key(|part| part.number);
         late.sort_by_key(|(index, _)| *index);
@@ -241,13 +253,14 @@ impl Conduct<'_> {
         for index in silent.copied().collect::<Vec<_>>() {
             fleet.links[index].lose("it gave no result in time".into());
         }
-        for index in live {
-            let link = &fleet.links[*index];
+        // Also one that was lost since the last load, or while this one was prepared.
+        for (index, link) in fleet.links.iter().enumerate() {
             if let WorkerState::Lost(why) = &link.state
+                && !link.is_excused
                 && !is_counted(link)
-                && !std::mem::replace(&mut fleet.told[*index], true)
+                && !std::mem::replace(&mut fleet.told[index], true)
             {
-                doubts.push(loss_doubt(link, why, fleet.on_loss));
+                doubts.push(loss_doubt(link, why, live.contains(&index).then_some(fleet.on_loss)));
             }
         }
         fleet.relieve(&late);

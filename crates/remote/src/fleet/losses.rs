@@ -106,3 +106,42 @@ fn what_a_helper_failed_of_is_said_where_its_workers_are_lost() {
     let why = fleet.run_fake(&plan(1, MINUTE_NS)).expect_err("its worker is gone").to_string();
     assert!(why.contains("closed its socket; its last failure: the head is gone"), "{why}");
 }
+
+/// Drives loads, before each but the first of which this worker is known to be lost, and its lease has ended.
+fn loads_without(lost: usize, mut fleet: Fleet) -> [LoadResult; 3] {
+    std::array::from_fn(|load| {
+        while load > 0 && !fleet.links[lost].is_lost() {
+            fleet.pump(1_000_000, 0);
+        }
+        fleet.links[lost].lost_ns = 0;
+        fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result of the others")
+    })
+}
+
+#[test]
+fn a_worker_that_is_lost_between_two_loads_is_said_in_the_next_and_so_are_the_parts_that_moved() {
+    let stays = || at_start(|plan, mouth| mouth.give(plan, 4));
+    let ends = at_start(|plan, mouth| {
+        mouth.give(plan, 4);
+        mouth.end();
+    });
+    let loads = loads_without(1, fleet(vec![stays(), ends, stays()], OnLoss::GoOn));
+    assert_eq!(loads.each_ref().map(|load| load.counts.outcomes.ok), [12, 8, 8]);
+    for (load, is_said) in loads.iter().zip([false, true, false]) {
+        for (kind, words) in [(DoubtKind::WorkerLost, "no part of this load"), (DoubtKind::SharesMoved, "the part of")]
+        {
+            let said = doubts(load, kind);
+            assert_eq!(said.len(), usize::from(is_said), "{said:?}");
+            assert!(said.iter().all(|what| what.contains("client 2") && what.contains(words)), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn the_load_after_a_loss_has_other_parts() {
+    let stays = at_start(|plan, mouth| mouth.give(plan, 4));
+    let loads = loads_without(1, fleet(vec![stays, at_start(|_, mouth| mouth.end())], OnLoss::GoOn));
+    let said = |kind| loads.each_ref().map(|load| doubts(load, kind).len());
+    assert_eq!(said(DoubtKind::WorkerLost), [1, 0, 0]);
+    assert_eq!(said(DoubtKind::SharesMoved), [0, 1, 0]);
+}
