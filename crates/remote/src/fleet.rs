@@ -41,6 +41,8 @@ const MOST_LEASE_PARTS: usize = 100;
 const MOST_PIECES: u32 = 4;
 /// How long a worker may take to keep one.
 const PIECE_NS: u64 = 30_000_000_000;
+/// A signal while files are handed out.
+const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
 
 /// Several workers.
 pub struct Fleet {
@@ -401,14 +403,16 @@ impl Fleet {
             link.send(&ToWorker::Input(piece));
             Ok(())
         };
-        inputs.hand_out(&shares, &mut give).map_err(unusable)?;
+        // Where the user stops it, that is why it was not handed out.
+        let failed = |why: String| if stop.load(Ordering::Relaxed) { INTERRUPTED } else { unusable(why) };
+        inputs.hand_out(&shares, &mut give).map_err(failed)?;
         for (place, index) in lacking.iter().enumerate() {
             let Some(index) = *index else { continue };
-            self.wait_for_room(index, 0, stop).map_err(unusable)?;
+            self.wait_for_room(index, 0, stop).map_err(failed)?;
             self.links[index].input = wanted[place];
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(RemoteError::Interrupted("the clients were given the file"));
+            return Err(INTERRUPTED);
         }
         Ok(live.iter().all(|(index, _)| !self.links[*index].is_lost()))
     }
@@ -418,7 +422,7 @@ impl Fleet {
         let give_up_ns = monotonic_ns() + PIECE_NS;
         while self.links[index].pieces_under_way > under_way && !self.links[index].is_lost() {
             if stop.load(Ordering::Relaxed) {
-                return Err("interrupted while the clients were given the file".into());
+                return Err(INTERRUPTED.to_string());
             }
             if monotonic_ns() > give_up_ns {
                 self.links[index].lose("it did not keep a piece of the file in time".into());

@@ -3,7 +3,7 @@
 
 use crate::bad_input::unshared;
 use crate::rig::{
-    Said, free_port, member, needs_server, open_dir, points, program, run, run_record, skip_unless, skipped,
+    Running, Said, free_port, member, needs_server, open_dir, points, program, run, run_record, skip_unless, skipped,
     straingauge,
 };
 use crate::server::{Kind, Server};
@@ -21,6 +21,22 @@ fn made_of_shell(clock: u64) -> String {
           esac
         done"#
     )
+}
+
+#[test]
+fn ctrl_c_while_a_log_is_handed_out_is_an_interruption() {
+    let folder = open_dir();
+    let (log, given) = (folder.path().join("access.log"), folder.path().join("given"));
+    let line = "10.0.0.1 - - [17/May/2015:10:00:00 +0000] \"GET /1k.bin HTTP/1.1\" 200 1024\n";
+    std::fs::write(&log, line.repeat(40)).expect("a file in a temporary folder");
+    // It keeps no piece.
+    let keeps = format!(r#"*'"input"'*) : > '{}' ;;"#, given.display());
+    let never = made_of_shell(0).replace(r#"*'"plan"'*)"#, &format!(r#"{keeps} *'"plan"'*)"#));
+    let mut load = from(&[&never], &["http://127.0.0.1:9/", "--trace"]);
+    let mut driver = Running::start(load.arg(&log));
+    driver.wait_until("a piece of the log was sent", || given.exists());
+    driver.signal(libc::SIGINT);
+    driver.wait().exits_with(130).complains_of(&["interrupted while the clients were given the file"]);
 }
 
 /// A load on nginx by a good worker and this one.
