@@ -1,6 +1,8 @@
 //! A load over several workers: shares are sent out, all start at one instant, results are added up.
 
 mod clocks;
+#[cfg(test)]
+mod cold_herds;
 mod conduct;
 #[cfg(test)]
 mod faked;
@@ -39,8 +41,8 @@ const LOOK_NS: u64 = 2_000_000_000;
 const MOST_LEASE_PARTS: usize = 100;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
-/// How long a worker may take to keep one.
-const PIECE_NS: u64 = 30_000_000_000;
+/// How long a worker may take to keep one, to say what it has for cold connections, and to come nearer to its number of them.
+const PATIENCE_NS: u64 = 30_000_000_000;
 /// A signal while files are handed out.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
 
@@ -67,6 +69,8 @@ pub struct Fleet {
     looks_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
+    /// [`PATIENCE_NS`], but for tests.
+    patience_ns: u64,
     /// Why the requests of the last load are not all counted, if they are not.
     pub uncounted: Option<String>,
     /// The transport of workers on a cluster; dropped after the links.
@@ -96,6 +100,7 @@ impl Fleet {
             joined: Vec::new(),
             looks_ns: None,
             figures: Figures::default(),
+            patience_ns: PATIENCE_NS,
             uncounted: None,
             nodes,
         };
@@ -223,10 +228,17 @@ impl Fleet {
             self.links[*index].cold_room = None;
             self.links[*index].send(&ToWorker::ColdAsk(Box::new(PlanMessage::new(part, None))));
         }
-        let give_up_ns = monotonic_ns() + PIECE_NS;
+        let give_up_ns = monotonic_ns() + self.patience_ns;
         while live.iter().any(|(index, _)| self.links[*index].cold_room.is_none() && !self.links[*index].is_lost()) {
-            if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
+            if stop.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted("the clients were asked what they have for cold connections"));
+            }
+            if monotonic_ns() > give_up_ns {
+                for (index, _) in &live {
+                    if self.links[*index].cold_room.is_none() {
+                        self.links[*index].lose("it did not say in time what it has for cold connections".into());
+                    }
+                }
             }
             self.pump(5_000_000, 0);
         }
@@ -241,6 +253,9 @@ impl Fleet {
         let live: Vec<usize> = (0..self.links.len())
             .filter(|index| !self.links[*index].is_lost() && self.links[*index].cold_room.is_some())
             .collect();
+        if live.is_empty() {
+            return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
+        }
         let nodes: Vec<Node> = live
             .iter()
             .zip(self.shares(&live, plan))
@@ -303,18 +318,33 @@ impl Fleet {
         let most = self.cold_parts(plan, self.cold_most.max(count))?;
         for ((index, part), (_, most)) in parts.iter().zip(&most) {
             let link = &mut self.links[*index];
-            link.cold_wanted = *part;
+            (link.cold_wanted, link.has_cold) = (*part, link.cold.counts.established == *part);
             link.send(&ToWorker::Cold { count: *part, most: *most.max(part) });
         }
-        let is_held = |link: &Link| link.is_lost() || link.cold.counts.established == link.cold_wanted;
-        while !parts.iter().all(|(index, _)| is_held(&self.links[*index])) && !stop.load(Ordering::Relaxed) {
+        let distance = |link: &Link| link.cold.counts.established.abs_diff(link.cold_wanted);
+        let mut waiting: Vec<usize> = parts.iter().map(|(index, _)| *index).collect();
+        let (mut nearest, mut give_up_ns) = (u64::MAX, u64::MAX);
+        loop {
+            waiting.retain(|index| !self.links[*index].is_lost() && !self.links[*index].has_cold);
+            let Some(first) = waiting.first().filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(self.cold()) };
+            let far = waiting.iter().fold(0, |sum: u64, index| sum.saturating_add(distance(&self.links[*index])));
+            if far < nearest {
+                (nearest, give_up_ns) = (far, monotonic_ns() + self.patience_ns);
+            } else if monotonic_ns() > give_up_ns {
+                let link = &self.links[*first];
+                return Err(unusable(format!(
+                    "{} holds {} of {} cold connections, and comes no nearer",
+                    link.name(),
+                    link.cold.counts.established,
+                    link.cold_wanted
+                )));
+            }
             self.pump(20_000_000, 0);
             if let Some(lost) = self.failure() {
                 return Err(unusable(lost));
             }
             progress(self.cold().counts.established);
         }
-        Ok(self.cold())
     }
 
     /// The cold connections of all workers.
@@ -419,7 +449,7 @@ impl Fleet {
 
     /// Waits until a worker has kept all but so many pieces, or is lost; fails when the user stops it.
     fn wait_for_room(&mut self, index: usize, under_way: u32, stop: &AtomicBool) -> Result<(), String> {
-        let give_up_ns = monotonic_ns() + PIECE_NS;
+        let give_up_ns = monotonic_ns() + self.patience_ns;
         while self.links[index].pieces_under_way > under_way && !self.links[index].is_lost() {
             if stop.load(Ordering::Relaxed) {
                 return Err(INTERRUPTED.to_string());

@@ -100,6 +100,8 @@ pub struct Link {
     pub cold: ColdHeld,
     /// How many it is to hold.
     pub cold_wanted: u64,
+    /// Whether it held as many once: what a server closes is opened again, and not by all workers at the same time.
+    pub has_cold: bool,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
@@ -164,6 +166,7 @@ impl Link {
             cold_room: None,
             cold: ColdHeld::default(),
             cold_wanted: 0,
+            has_cold: false,
             observation: None,
             watching: None,
             layers: None,
@@ -294,7 +297,10 @@ impl Link {
             FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
             FromWorker::InputKept {} if self.pieces_under_way > 0 => self.pieces_under_way -= 1,
             FromWorker::ColdRoom(room) => self.cold_room = Some(room),
-            FromWorker::Cold(held) => self.cold = held,
+            FromWorker::Cold(held) => {
+                self.cold = held;
+                self.has_cold |= held.counts.established == self.cold_wanted;
+            }
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
