@@ -17,7 +17,8 @@ pub enum OnLoss {
 /// A start that is less exact than this is doubted.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
-/// The doubt about a lost worker, with the responses that it had reported. `on_loss`: `None` if it had no part of the load.
+/// The doubt about a lost worker, with the responses that it had reported. `on_loss`: `None` if it had no part of the
+/// load.
 pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
     let missed = |rest: &str| {
         let completed = link.progress.completed;

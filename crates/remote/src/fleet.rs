@@ -41,7 +41,8 @@ const LOOK_NS: u64 = 2_000_000_000;
 const MOST_LEASE_PARTS: usize = 100;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
-/// How long a worker may take to keep one, to say what it has for cold connections, and to come nearer to its number of them.
+/// How long a worker may take to keep one, to say what it has for cold connections, and to come nearer to its number of
+/// them.
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// A signal while files are handed out.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");

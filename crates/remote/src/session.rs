@@ -22,8 +22,8 @@ pub enum Ended {
     Gone,
 }
 
-/// A driver may take this long until its first message, as workers on quick machines wait for the slowest. The end of the input ends
-/// one at once, as always.
+/// A driver may take this long until its first message: workers on quick machines wait for the slowest. The end of the
+/// input ends a worker at once, as always.
 const FIRST_MESSAGE_NS: u64 = 600_000_000_000;
 /// How long the engine may take to stop.
 const STOPPING_NS: u64 = 3_000_000_000;
@@ -136,7 +136,8 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
     }
 }
 
-/// Ends the load when the driver is silent for the lease, which begins with its first message, and the process if that did not help.
+/// Ends the load when the driver is silent for the lease, which begins with its first message, and the process if that
+/// did not help.
 fn watch(lease: &Lease) {
     let began_ns = monotonic_ns();
     loop {

@@ -286,8 +286,8 @@ impl Conduct<'_> {
     }
 }
 
-/// Whether a load of these workers ends: the user stopped it, every worker is lost, or one is and the run ends with it. One
-/// that has given its result is not missed.
+/// Whether a load of these workers ends: the user stopped it, every worker is lost, or one is and the run ends with it.
+/// One that has given its result is not missed.
 fn must_end(fleet: &Fleet, live: &[usize], stop: &AtomicBool) -> bool {
     let lost =
         live.iter().map(|index| &fleet.links[*index]).filter(|link| link.is_lost() && link.result.is_none()).count();

@@ -1,4 +1,5 @@
-//! Fleets of workers that tests make: each says hello, answers pings, and does with every other message what its test says.
+//! Fleets of workers that tests make: each says hello, answers pings, and does with every other message what its test
+//! says.
 
 use super::{Fleet, OnLoss};
 use crate::inputs::{Handing, InputFiles};
