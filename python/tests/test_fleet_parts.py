@@ -9,14 +9,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import zlib
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from straingauge.fleet import FleetError, Order, growth, node
-from straingauge.fleet.cluster import _probe, sentence
+from straingauge.fleet import FleetError, Order, __main__, cluster, growth, node
+from straingauge.fleet.cluster import Cluster, _probe, sentence
 from straingauge.fleet.node import WorkerNode
 from straingauge.fleet.relay import Relay, loss
 
@@ -204,6 +205,80 @@ class Echo:
 
     async def stop(self, _patience_s: float) -> None:
         self.is_stopped = True
+
+
+class FakeRay:
+    """In place of Ray: a cluster whose nodes come one by one, and which frees the name of a killed actor late."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.bad, self.names = 0, set(), []  # type: ignore[var-annotated]
+        strategies = types.ModuleType("ray.util.scheduling_strategies")
+        setattr(strategies, "NodeAffinitySchedulingStrategy", lambda place, soft: place)
+        for name in ("ray", "ray.util"):
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        monkeypatch.setitem(sys.modules, strategies.__name__, strategies)
+        monkeypatch.setattr(cluster, "_ray", lambda: self)
+
+    def nodes(self) -> List[Dict[str, Any]]:
+        if self.count < 0:
+            raise ConnectionError("the head is gone")
+        return [{"NodeID": f"node{number}", "NodeManagerAddress": "10.0.0.1", "Alive": True, "Resources": {"CPU": 2.0}}
+                for number in range(self.count)]
+
+    def options(self, name: str, scheduling_strategy: str, **_: Any) -> "FakeRay":
+        self.names.append(name)
+        self.place = scheduling_strategy
+        return self
+
+    def remote(self, *_: Any) -> Any:
+        if self.names[-1] in self.names[:-1]:
+            raise ValueError(f"{self.names[-1]} is taken")
+        return types.SimpleNamespace(is_there=types.SimpleNamespace(remote=lambda place=self.place: place))
+
+    def wait(self, references: List[str], **_: Any) -> Tuple[List[str], List[str]]:
+        return references, []
+
+    def get(self, reference: str) -> None:
+        if reference in self.bad:
+            raise RuntimeError("no worker starts there")
+
+    def kill(self, _actor: Any) -> None:
+        pass
+
+
+def test_a_node_where_no_worker_starts_keeps_no_later_one_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay(monkeypatch)
+    fleet = Cluster(Order.read(json.dumps({**ORDER, "prefix": None, "workers": None})), print, lambda: False)
+    fleet._actor = ray
+    ray.count, ray.bad = 2, {"node1"}
+    assert [member.name for member in fleet.join()] == ["10.0.0.1 node0"]
+    ray.count = 3
+    assert [member.name for member in fleet.join()] == ["10.0.0.1 node2"]
+    assert ray.names == ["straingauge client 1", "straingauge client 2", "straingauge client 3"]
+
+
+def test_a_look_that_fails_finds_nobody_and_the_next_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay(monkeypatch)
+    fleet = Cluster(Order.read(json.dumps({**ORDER, "prefix": None, "workers": None})), print, lambda: False)
+    ray.count = -1
+
+    class Asks:
+        """A driver that asks twice."""
+
+        said: List[Dict[str, Any]] = []
+
+        def asks(self) -> bool:
+            return True
+
+        def is_gone(self) -> bool:
+            return [one["type"] for one in self.said].count("joined") == 2
+
+        def say(self, **message: Any) -> None:
+            self.said.append(message)
+
+    asyncio.run(asyncio.wait_for(__main__.serve(Asks(), fleet, []), 60))  # type: ignore[arg-type]
+    why = {"type": "failed", "why": "no node could join: ConnectionError: the head is gone"}
+    assert Asks.said[1:] == [why, {"type": "joined", "nodes": []}] * 2
 
 
 def test_bytes_go_both_ways_and_a_worker_ends_with_its_driver(tmp_path: Path) -> None:

@@ -17,20 +17,22 @@ pub enum OnLoss {
 /// A start that is less exact than this is doubted.
 const CLOCK_LIMIT_NS: u64 = 1_000_000;
 
-/// The doubt about a lost worker, with the responses that it had reported.
-pub fn loss_doubt(link: &Link, why: &str, on_loss: OnLoss) -> Doubt {
+/// The doubt about a lost worker, with the responses that it had reported. `on_loss`: `None` if it had no part of the
+/// load.
+pub fn loss_doubt(link: &Link, why: &str, on_loss: Option<OnLoss>) -> Doubt {
+    let missed = |rest: &str| {
+        let completed = link.progress.completed;
+        format!("the {completed} responses of the window that it had reported are not in the figures; {rest}")
+    };
     let (severity, rest) = match on_loss {
-        OnLoss::End => (Severity::Invalid, "the others were stopped"),
-        OnLoss::GoOn => (Severity::Warning, "the others went on with their shares"),
+        Some(OnLoss::End) => (Severity::Invalid, missed("the others were stopped")),
+        Some(OnLoss::GoOn) => (Severity::Warning, missed("the others went on with their shares")),
+        None => (Severity::Warning, "it had no part of this load".into()),
     };
     Doubt::new(
         DoubtKind::WorkerLost,
         severity,
-        format!(
-            "{} was lost: {why}; the {} responses of the window that it had reported are not in the figures; {rest}",
-            link.name(),
-            link.progress.completed
-        ),
+        format!("{} was lost: {why}; {rest}", link.name()),
         "check that machine, and measure again",
     )
 }

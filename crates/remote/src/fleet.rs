@@ -1,7 +1,13 @@
 //! A load over several workers: shares are sent out, all start at one instant, results are added up.
 
 mod clocks;
+#[cfg(test)]
+mod cold_herds;
 mod conduct;
+#[cfg(test)]
+mod faked;
+#[cfg(test)]
+mod losses;
 
 pub use crate::account::OnLoss;
 use crate::account::worker_line;
@@ -12,7 +18,7 @@ use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{Capacity, ColdHeld, InputPiece, LEASE_NS, MAX_LINE_BYTES, Place, PlanMessage, ToWorker, line};
 use crate::ray::Nodes;
 use crate::shares;
-use crate::wires::{Event, Out, Wires};
+use crate::wires::{ENDED, Event, Out, Wires};
 use conduct::Conduct;
 use load::{LoadEvents, LoadResult, Progress};
 use record::figure::Figures;
@@ -35,8 +41,11 @@ const LOOK_NS: u64 = 2_000_000_000;
 const MOST_LEASE_PARTS: usize = 100;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
-/// How long a worker may take to keep one.
-const PIECE_NS: u64 = 30_000_000_000;
+/// How long a worker may take to keep one, to say what it has for cold connections, and to come nearer to its number of
+/// them.
+const PATIENCE_NS: u64 = 30_000_000_000;
+/// A signal while files are handed out.
+const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
 
 /// Several workers.
 pub struct Fleet {
@@ -53,12 +62,16 @@ pub struct Fleet {
     cold_most: u64,
     /// Workers whose parts are smaller from the next load on.
     relieved: Option<String>,
+    /// The workers of the last load.
+    took_part: Vec<usize>,
     /// Workers that joined later and have not yet had a part of a load.
     joined: Vec<usize>,
     /// When nodes that have joined the cluster are looked for again; none before the first load.
     looks_ns: Option<u64>,
     /// The figures of each worker in the last load.
     pub figures: Figures,
+    /// [`PATIENCE_NS`], but for tests.
+    patience_ns: u64,
     /// Why the requests of the last load are not all counted, if they are not.
     pub uncounted: Option<String>,
     /// The transport of workers on a cluster; dropped after the links.
@@ -84,9 +97,11 @@ impl Fleet {
             told: Vec::new(),
             cold_most: 0,
             relieved: None,
+            took_part: Vec::new(),
             joined: Vec::new(),
             looks_ns: None,
             figures: Figures::default(),
+            patience_ns: PATIENCE_NS,
             uncounted: None,
             nodes,
         };
@@ -141,6 +156,9 @@ impl Fleet {
             return Ok(());
         }
         let sources = self.nodes.as_mut().map(|nodes| nodes.joined(stop)).unwrap_or_default();
+        if let Some(why) = self.nodes.as_mut().and_then(Nodes::failure_to_tell) {
+            self.wires.show(format!("straingauge: the fleet goes on without nodes that join: {why}"));
+        }
         let first = self.links.len();
         self.greet(&sources, stop)?;
         self.looks_ns = Some(monotonic_ns() + LOOK_NS);
@@ -183,7 +201,7 @@ impl Fleet {
             }
             let link = &mut self.links[*index];
             (link.state, link.progress, link.has_started) = (WorkerState::Preparing, Progress::default(), false);
-            link.share = *share;
+            (link.share, link.is_asked_to_stop) = (*share, false);
             link.out().send(text);
         }
         let live: Vec<usize> = live.into_iter().map(|(index, _)| index).collect();
@@ -211,10 +229,17 @@ impl Fleet {
             self.links[*index].cold_room = None;
             self.links[*index].send(&ToWorker::ColdAsk(Box::new(PlanMessage::new(part, None))));
         }
-        let give_up_ns = monotonic_ns() + PIECE_NS;
+        let give_up_ns = monotonic_ns() + self.patience_ns;
         while live.iter().any(|(index, _)| self.links[*index].cold_room.is_none() && !self.links[*index].is_lost()) {
-            if stop.load(Ordering::Relaxed) || monotonic_ns() > give_up_ns {
+            if stop.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted("the clients were asked what they have for cold connections"));
+            }
+            if monotonic_ns() > give_up_ns {
+                for (index, _) in &live {
+                    if self.links[*index].cold_room.is_none() {
+                        self.links[*index].lose("it did not say in time what it has for cold connections".into());
+                    }
+                }
             }
             self.pump(5_000_000, 0);
         }
@@ -229,6 +254,9 @@ impl Fleet {
         let live: Vec<usize> = (0..self.links.len())
             .filter(|index| !self.links[*index].is_lost() && self.links[*index].cold_room.is_some())
             .collect();
+        if live.is_empty() {
+            return Err(unusable(format!("no client is left: {}", self.lost().unwrap_or_default())));
+        }
         let nodes: Vec<Node> = live
             .iter()
             .zip(self.shares(&live, plan))
@@ -291,18 +319,33 @@ impl Fleet {
         let most = self.cold_parts(plan, self.cold_most.max(count))?;
         for ((index, part), (_, most)) in parts.iter().zip(&most) {
             let link = &mut self.links[*index];
-            link.cold_wanted = *part;
+            (link.cold_wanted, link.has_cold) = (*part, link.cold.counts.established == *part);
             link.send(&ToWorker::Cold { count: *part, most: *most.max(part) });
         }
-        let is_held = |link: &Link| link.is_lost() || link.cold.counts.established == link.cold_wanted;
-        while !parts.iter().all(|(index, _)| is_held(&self.links[*index])) && !stop.load(Ordering::Relaxed) {
+        let distance = |link: &Link| link.cold.counts.established.abs_diff(link.cold_wanted);
+        let mut waiting: Vec<usize> = parts.iter().map(|(index, _)| *index).collect();
+        let (mut nearest, mut give_up_ns) = (u64::MAX, u64::MAX);
+        loop {
+            waiting.retain(|index| !self.links[*index].is_lost() && !self.links[*index].has_cold);
+            let Some(first) = waiting.first().filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(self.cold()) };
+            let far = waiting.iter().fold(0, |sum: u64, index| sum.saturating_add(distance(&self.links[*index])));
+            if far < nearest {
+                (nearest, give_up_ns) = (far, monotonic_ns() + self.patience_ns);
+            } else if monotonic_ns() > give_up_ns {
+                let link = &self.links[*first];
+                return Err(unusable(format!(
+                    "{} holds {} of {} cold connections, and comes no nearer",
+                    link.name(),
+                    link.cold.counts.established,
+                    link.cold_wanted
+                )));
+            }
             self.pump(20_000_000, 0);
             if let Some(lost) = self.failure() {
                 return Err(unusable(lost));
             }
             progress(self.cold().counts.established);
         }
-        Ok(self.cold())
     }
 
     /// The cold connections of all workers.
@@ -391,24 +434,26 @@ impl Fleet {
             link.send(&ToWorker::Input(piece));
             Ok(())
         };
-        inputs.hand_out(&shares, &mut give).map_err(unusable)?;
+        // Where the user stops it, that is why it was not handed out.
+        let failed = |why: String| if stop.load(Ordering::Relaxed) { INTERRUPTED } else { unusable(why) };
+        inputs.hand_out(&shares, &mut give).map_err(failed)?;
         for (place, index) in lacking.iter().enumerate() {
             let Some(index) = *index else { continue };
-            self.wait_for_room(index, 0, stop).map_err(unusable)?;
+            self.wait_for_room(index, 0, stop).map_err(failed)?;
             self.links[index].input = wanted[place];
         }
         if stop.load(Ordering::Relaxed) {
-            return Err(RemoteError::Interrupted("the clients were given the file"));
+            return Err(INTERRUPTED);
         }
         Ok(live.iter().all(|(index, _)| !self.links[*index].is_lost()))
     }
 
     /// Waits until a worker has kept all but so many pieces, or is lost; fails when the user stops it.
     fn wait_for_room(&mut self, index: usize, under_way: u32, stop: &AtomicBool) -> Result<(), String> {
-        let give_up_ns = monotonic_ns() + PIECE_NS;
+        let give_up_ns = monotonic_ns() + self.patience_ns;
         while self.links[index].pieces_under_way > under_way && !self.links[index].is_lost() {
             if stop.load(Ordering::Relaxed) {
-                return Err("interrupted while the clients were given the file".into());
+                return Err(INTERRUPTED.to_string());
             }
             if monotonic_ns() > give_up_ns {
                 self.links[index].lose("it did not keep a piece of the file in time".into());
@@ -433,9 +478,14 @@ impl Fleet {
         let mut results = 0;
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
-                Ok((index, event)) => {
+                Ok((index, mut event)) => {
+                    if let (Event::Ended(why), Some(nodes)) = (&mut event, &mut self.nodes)
+                        && why == ENDED
+                    {
+                        *why = nodes.closed();
+                    }
                     self.links[index].handle(event);
-                    results += usize::from(matches!(self.links[index].state, WorkerState::Done(_)));
+                    results += usize::from(self.links[index].result.is_some());
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
             }

@@ -7,7 +7,7 @@ use crate::protocol::{
     Capacity, ColdHeld, FromWorker, LEASE_NS, PROTOCOL, Place, StartedState, TimeWaitCount, ToWorker, WireObservation,
     WireResult, line, message,
 };
-use crate::wires::{Event, Out, Wires};
+use crate::wires::{ENDED, Event, Out, Wires};
 use load::Progress;
 use load::cold::ColdRoom;
 use record::time::monotonic_ns;
@@ -37,7 +37,7 @@ pub enum WorkerState {
     /// Sends load.
     Running,
     /// Has sent its result.
-    Done(Box<WireResult>),
+    Done,
     /// Lost; the reason.
     Lost(String),
 }
@@ -88,6 +88,8 @@ pub struct Link {
     pub clock: Option<ClockOffset>,
     pub pongs: u64,
     pub progress: Progress,
+    /// Its result, until it is taken: also of one that was lost after it had sent it.
+    pub result: Option<Box<WireResult>>,
     /// The part of the driver's file that it has, if it has one.
     pub input: Option<Share>,
     /// Pieces of a file that it has not yet kept.
@@ -98,6 +100,8 @@ pub struct Link {
     pub cold: ColdHeld,
     /// How many it is to hold.
     pub cold_wanted: u64,
+    /// Whether it held as many once: what a server closes is opened again, and not by all workers at the same time.
+    pub has_cold: bool,
     /// A watcher's observation, until it is taken.
     pub observation: Option<Box<WireObservation>>,
     /// Whether a watcher counts requests, until it is taken: the reason if it does not.
@@ -128,6 +132,8 @@ pub struct Link {
     pub can: Vec<String>,
     /// Whether it was ordered to send the requests of the load in progress, or of the one in which it was lost.
     pub has_started: bool,
+    /// Whether it was asked to end the load in progress before its time.
+    pub is_asked_to_stop: bool,
     /// When it was lost.
     pub lost_ns: u64,
     /// It was lost before it took part in any load, and is not missed.
@@ -154,11 +160,13 @@ impl Link {
             clock: None,
             pongs: 0,
             progress: Progress::default(),
+            result: None,
             input: None,
             pieces_under_way: 0,
             cold_room: None,
             cold: ColdHeld::default(),
             cold_wanted: 0,
+            has_cold: false,
             observation: None,
             watching: None,
             layers: None,
@@ -174,6 +182,7 @@ impl Link {
             version: Outside::default(),
             can: Vec::new(),
             has_started: false,
+            is_asked_to_stop: false,
             lost_ns: 0,
             is_excused: false,
             ends_within: Duration::from_secs(1),
@@ -231,7 +240,7 @@ impl Link {
         match event {
             Event::Ended(why) => {
                 let why = match self.exit_words() {
-                    Some(how) if why == "it ended" => how,
+                    Some(how) if why == ENDED => how,
                     _ => why,
                 };
                 self.lose(why);
@@ -288,7 +297,10 @@ impl Link {
             FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
             FromWorker::InputKept {} if self.pieces_under_way > 0 => self.pieces_under_way -= 1,
             FromWorker::ColdRoom(room) => self.cold_room = Some(room),
-            FromWorker::Cold(held) => self.cold = held,
+            FromWorker::Cold(held) => {
+                self.cold = held;
+                self.has_cold |= held.counts.established == self.cold_wanted;
+            }
             FromWorker::Progress(progress) => self.progress = progress,
             FromWorker::Observation(seen) if self.role == "watcher" => self.observation = Some(seen),
             FromWorker::Watching { why_not } if self.role == "watcher" => self.watching = Some(why_not),
@@ -300,7 +312,10 @@ impl Link {
             FromWorker::Result(result)
                 if matches!(self.state, WorkerState::Running | WorkerState::Preparing | WorkerState::Ready) =>
             {
-                self.state = WorkerState::Done(result);
+                if result.is_of_a_part() && !self.is_asked_to_stop {
+                    return self.lose("it stopped by itself, as it heard nothing more of this driver".into());
+                }
+                (self.state, self.result) = (WorkerState::Done, Some(result));
             }
             FromWorker::Gone { why } => self.lose(why.into()),
             FromWorker::Refused { why } => self.lose(format!("it refused: {}", why)),
@@ -336,7 +351,7 @@ impl Link {
 
     fn exit_words(&mut self) -> Option<String> {
         let Carrier::Process(child, last_line) = &mut self.carrier else {
-            return Some("the fleet's helper on this machine closed its socket".into());
+            return None;
         };
         if !process::ends_within(child, Duration::from_millis(200)) {
             return None;

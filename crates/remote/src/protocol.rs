@@ -467,6 +467,11 @@ impl WireResult {
         serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
     }
 
+    /// Whether the load ended before its time.
+    pub fn is_of_a_part(&self) -> bool {
+        self.0.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true)
+    }
+
     /// The engine's result, and how late its requests began in nanoseconds; refused if a histogram is missing or
     /// unreadable, or if counts contradict each other.
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const LEAVE: Duration = Duration::from_secs(20);
 /// How long it may take to look for later nodes, and to start a worker on each.
 const JOIN: Duration = Duration::from_secs(40);
+/// How long its last message is waited for, once it has closed its sockets.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes kept of the helper's errors.
 const MAX_COMPLAINT_BYTES: usize = 16 << 10;
 
@@ -57,7 +59,7 @@ enum HelperMessage {
     },
     /// The answer to that: workers on nodes that have come since.
     Joined { nodes: Vec<NodeSocket> },
-    /// It failed; one sentence.
+    /// It failed, or a look for later nodes did; one sentence.
     Failed { why: Outside },
 }
 
@@ -81,6 +83,10 @@ pub struct Nodes {
     said: Receiver<HelperMessage>,
     /// Whether later nodes may take part.
     joins: bool,
+    /// Its last failure since the start, and whether the user was told.
+    failure: Option<(Outside, bool)>,
+    /// Its last message is waited for until then, once it has closed a socket.
+    speaks_until: Option<Instant>,
     /// The sockets of the workers' bytes.
     pub sources: Vec<Source>,
 }
@@ -96,7 +102,8 @@ impl Nodes {
         let complaints = keep_tail(child.stderr.take().expect("was asked for"));
         let input = child.stdin.take();
         let (tell, said) = channel();
-        let mut nodes = Nodes { child, input, said, joins: false, sources: Vec::new() };
+        let mut nodes =
+            Nodes { child, input, said, joins: false, failure: None, speaks_until: None, sources: Vec::new() };
         let order = line(plan);
         if let Some(input) = &mut nodes.input {
             // If it has ended already, its last lines below give the reason.
@@ -145,12 +152,36 @@ impl Nodes {
                     found.extend(nodes.into_iter().map(Source::from));
                     break;
                 }
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(message) => self.note(message),
+                Err(RecvTimeoutError::Timeout) => {}
                 // Why it ended is known by its workers.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         found
+    }
+
+    fn note(&mut self, message: HelperMessage) {
+        if let HelperMessage::Failed { why } = message {
+            let is_told = matches!(self.failure, Some((_, true)));
+            self.failure = Some((why, is_told));
+        }
+    }
+
+    /// Its first failure since the start, once: what fails between two loads fails again and again.
+    pub fn failure_to_tell(&mut self) -> Option<Outside> {
+        let (why, is_told) = self.failure.as_mut()?;
+        (!std::mem::replace(is_told, true)).then(|| why.clone())
+    }
+
+    /// Why a worker's socket was closed without a word about the worker.
+    pub fn closed(&mut self) -> String {
+        let until = *self.speaks_until.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+        while let Ok(message) = self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            self.note(message);
+        }
+        let why = self.failure.as_ref().map(|(why, _)| format!("; its last failure: {why}")).unwrap_or_default();
+        format!("the fleet's helper on this machine closed its socket{why}")
     }
 
     /// Why the helper ended without a message.

@@ -22,10 +22,16 @@ pub enum Ended {
     Gone,
 }
 
+/// A driver may take this long until its first message: workers on quick machines wait for the slowest. The end of the
+/// input ends a worker at once, as always.
+const FIRST_MESSAGE_NS: u64 = 600_000_000_000;
+/// How long the engine may take to stop.
+const STOPPING_NS: u64 = 3_000_000_000;
+
 /// State shared by the threads.
 #[derive(Default)]
 pub struct Lease {
-    /// When the last message of the driver came, on the monotonic clock.
+    /// When the last message of the driver came, on the monotonic clock; 0 before the first.
     heard_ns: AtomicU64,
     /// The load in progress ends now.
     pub stop: AtomicBool,
@@ -41,7 +47,6 @@ pub fn hold(
 ) -> ExitCode {
     machine::raise_descriptor_limit();
     let lease = Arc::new(Lease::default());
-    lease.heard_ns.store(monotonic_ns(), Ordering::Release);
     let (out, writer) = start_writer();
     let hello = FromWorker::Hello {
         protocol: PROTOCOL,
@@ -131,17 +136,23 @@ fn read(lease: &Lease, out: &SyncSender<String>, tell: &SyncSender<Order>) {
     }
 }
 
-/// Ends the load when the driver is silent for the lease, and the process if that did not help.
+/// Ends the load when the driver is silent for the lease, which begins with its first message, and the process if that
+/// did not help.
 fn watch(lease: &Lease) {
+    let began_ns = monotonic_ns();
     loop {
         std::thread::sleep(Duration::from_millis(50));
-        let silent_ns = monotonic_ns().saturating_sub(lease.heard_ns.load(Ordering::Acquire));
-        if silent_ns > LEASE_NS {
+        let (heard_ns, lease_ns) = match lease.heard_ns.load(Ordering::Acquire) {
+            0 => (began_ns, FIRST_MESSAGE_NS),
+            heard_ns => (heard_ns, LEASE_NS),
+        };
+        let silent_ns = monotonic_ns().saturating_sub(heard_ns);
+        if silent_ns > lease_ns {
             lease.stop.store(true, Ordering::Relaxed);
         }
         // By now the engine has long stopped: only a driver that neither writes nor reads is waited for.
-        if silent_ns > LEASE_NS + 3_000_000_000 {
-            eprintln!("straingauge: the driver was silent for {} s: stopped", LEASE_NS / 1_000_000_000);
+        if silent_ns > lease_ns + STOPPING_NS {
+            eprintln!("straingauge: the driver was silent for {} s: stopped", lease_ns / 1_000_000_000);
             std::process::exit(1);
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::bad_input::unshared;
 use crate::rig::{
-    Said, free_port, member, needs_server, open_dir, points, program, run, run_record, skip_unless, skipped,
+    Running, Said, free_port, member, needs_server, open_dir, points, program, run, run_record, skip_unless, skipped,
     straingauge,
 };
 use crate::server::{Kind, Server};
@@ -21,6 +21,22 @@ fn made_of_shell(clock: u64) -> String {
           esac
         done"#
     )
+}
+
+#[test]
+fn ctrl_c_while_a_log_is_handed_out_is_an_interruption() {
+    let folder = open_dir();
+    let (log, given) = (folder.path().join("access.log"), folder.path().join("given"));
+    let line = "10.0.0.1 - - [17/May/2015:10:00:00 +0000] \"GET /1k.bin HTTP/1.1\" 200 1024\n";
+    std::fs::write(&log, line.repeat(40)).expect("a file in a temporary folder");
+    // It keeps no piece.
+    let keeps = format!(r#"*'"input"'*) : > '{}' ;;"#, given.display());
+    let never = made_of_shell(0).replace(r#"*'"plan"'*)"#, &format!(r#"{keeps} *'"plan"'*)"#));
+    let mut load = from(&[&never], &["http://127.0.0.1:9/", "--trace"]);
+    let mut driver = Running::start(load.arg(&log));
+    driver.wait_until("a piece of the log was sent", || given.exists());
+    driver.signal(libc::SIGINT);
+    driver.wait().exits_with(130).complains_of(&["interrupted while the clients were given the file"]);
 }
 
 /// A load on nginx by a good worker and this one.
@@ -42,6 +58,35 @@ fn a_worker_that_hangs_is_given_up_after_its_lease() {
     assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()));
     // The other one was stopped, not waited for.
     assert!(said.json()["point"]["duration_ns"].as_u64().unwrap() < 50_000_000_000, "{}", said.out);
+}
+
+#[test]
+fn a_worker_that_hears_no_more_of_its_driver_has_not_done_its_part() {
+    let deaf = format!(r#"sed -u '/"type":"start"/q' | ({})"#, worker());
+    let Some(said) = beside(&deaf, "3s", "4") else { return };
+    let said = said.exits_with(1).complains_of(&["client 2", "was lost", "it stopped by itself"]);
+    assert!(doubt_kinds(&said.json()).contains(&"worker-lost".to_string()), "{}", said.out);
+}
+
+/// The rest of the lines of the worker before it, each result a second late.
+const LATE_RESULT: &str = r#"while IFS= read -r line; do
+    case $line in *'"type":"result"'*) sleep 1 ;; esac
+    printf '%s\n' "$line"
+  done"#;
+
+#[test]
+fn a_worker_that_ends_after_its_result_is_counted_whole() {
+    let ends = format!(r#"({}) | {{ sed -u '/"type":"result"/q'; kill -9 $$; }}"#, worker());
+    let late = format!("({}) | {LATE_RESULT}", worker());
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let json = run(&mut from(&[&ends, &late], &[&server.url("1k.bin"), "--duration", "300ms", "--connections", "4"]))
+        .exits_with(0)
+        .json();
+    let rate = |name: &str| json["point"]["figures"][name]["value"].as_f64();
+    let sum = rate("worker.1.throughput_per_sec").zip(rate("worker.2.throughput_per_sec")).map(|(one, two)| one + two);
+    assert!(sum.is_some() && rate("client.throughput_per_sec").is_some(), "{json:#}");
+    assert!(!doubt_kinds(&json).contains(&"worker-lost".to_string()), "{json:#}");
 }
 
 #[test]

@@ -276,6 +276,16 @@ fn a_worker_stops_by_itself_when_its_driver_is_silent() {
     spoken.ends();
 }
 
+/// The driver may wait for slower machines first: the lease, after which a process would end in 8 s, has not begun.
+#[test]
+fn a_worker_waits_for_the_first_message_of_its_driver() {
+    let mut spoken = Spoken::start();
+    std::thread::sleep(Duration::from_secs(9));
+    spoken.say(r#"{"type":"ping","sent_ns":7}"#);
+    assert_eq!(spoken.hear_of("pong")["sent_ns"], 7);
+    spoken.leave();
+}
+
 #[test]
 fn a_worker_whose_driver_is_gone_ends() {
     needs_server!(Kind::Nginx);

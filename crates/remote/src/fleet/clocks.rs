@@ -89,34 +89,10 @@ impl Fleet {
 mod tests {
     use super::*;
     use crate::fleet::OnLoss;
+    use crate::fleet::faked::work;
     use crate::link::Source;
-    use crate::protocol::{FromWorker, Lines, PROTOCOL, Place, ToWorker, line};
-    use std::io::Write;
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::net::UnixListener;
     use std::sync::atomic::AtomicBool;
-
-    /// A worker that says hello, and answers pings if so.
-    fn work(mut socket: UnixStream, answers: bool) {
-        let hello = FromWorker::Hello {
-            protocol: PROTOCOL,
-            version: "fake".into(),
-            host: "fake".into(),
-            pid: 1,
-            place: Place::default(),
-            capacity: None,
-            can: Vec::new(),
-        };
-        let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
-        let mut say = |message: &FromWorker| socket.write_all(line(message).as_bytes());
-        let _ = say(&hello);
-        while let Ok(Some(message)) = lines.next::<ToWorker>() {
-            if let ToWorker::Ping { sent_ns } = message
-                && answers
-            {
-                let _ = say(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + 1_000_000_000_000 });
-            }
-        }
-    }
 
     #[test]
     fn workers_that_do_not_answer_hold_up_no_other() {
@@ -128,7 +104,8 @@ mod tests {
         let answers = |index: usize| index % 2 == 1;
         std::thread::spawn(move || {
             for (index, socket) in listener.incoming().flatten().take(count).enumerate() {
-                std::thread::spawn(move || work(socket, answers(index)));
+                let ahead_ns = answers(index).then_some(1_000_000_000_000);
+                std::thread::spawn(move || work(socket, ahead_ns, Box::new(|_, _| ())));
             }
         });
         let sources = vec![Source::Node { name: "fake".into(), socket }; count];

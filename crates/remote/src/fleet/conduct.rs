@@ -81,10 +81,14 @@ impl Conduct<'_> {
         }
         let is_cut = self.stop.load(Ordering::Relaxed) && monotonic_ns() < window.1;
         if !is_on {
-            self.live.iter().for_each(|index| self.fleet.links[*index].send(&ToWorker::Stop {}));
+            for index in self.live {
+                let link = &mut self.fleet.links[*index];
+                link.is_asked_to_stop = true;
+                link.send(&ToWorker::Stop {});
+            }
         }
         let is_over =
-            |state: &WorkerState| matches!(state, WorkerState::Done(_) | WorkerState::Idle | WorkerState::Lost(_));
+            |state: &WorkerState| matches!(state, WorkerState::Done | WorkerState::Idle | WorkerState::Lost(_));
         let give_up_ns = monotonic_ns() + RESULT_NS;
         let mut results = Results::default();
         while !self.live.iter().all(|index| is_over(&self.fleet.links[*index].state)) && monotonic_ns() < give_up_ns {
@@ -120,7 +124,7 @@ impl Conduct<'_> {
             }
             // All that are left are done before that: a log is at its end.
             let are_done =
-                |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done(_) | WorkerState::Lost(_));
+                |index: &usize| matches!(self.fleet.links[*index].state, WorkerState::Done | WorkerState::Lost(_));
             if now >= until_ns || self.live.iter().all(are_done) {
                 return true;
             }
@@ -181,10 +185,10 @@ impl Conduct<'_> {
     fn take_results(&mut self, results: &mut Results) {
         for index in self.live {
             let link = &mut self.fleet.links[*index];
-            if !matches!(link.state, WorkerState::Done(_)) {
-                continue;
+            let Some(wire) = link.result.take() else { continue };
+            if matches!(link.state, WorkerState::Done) {
+                link.state = WorkerState::Idle;
             }
-            let WorkerState::Done(wire) = std::mem::replace(&mut link.state, WorkerState::Idle) else { continue };
             match wire.into_result() {
                 Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
                     link.lose("a message is not usable: its window is longer than the plan's".into());
@@ -225,34 +229,51 @@ impl Conduct<'_> {
                 "compare with earlier points only what is the server's own",
             ));
         }
+        let before = std::mem::replace(&mut fleet.took_part, live.to_vec());
+        let lost: Vec<String> = (before.iter())
+            .filter(|index| fleet.links[**index].is_lost() && !live.contains(index))
+            .map(|index| fleet.links[*index].name())
+            .collect();
+        if !lost.is_empty() {
+            let names = lost.join(", ");
+            doubts.push(DoubtKind::SharesMoved.note(
+                format!("from here on the others have the part of {names}: it was lost"),
+                "compare with earlier points only what is the server's own",
+            ));
+        }
         let Results { sum, mut parts, mut late } = results;
         parts.sort_by_key(|part| part.number);
         late.sort_by_key(|(index, _)| *index);
+        // One that was lost after it had given its result took nothing of this load with it.
+        let is_counted = |link: &Link| parts.binary_search_by_key(&link.number, |part| part.number).is_ok();
         let silent = live.iter().filter(|index| {
             let link = &fleet.links[**index];
-            !link.is_lost() && parts.binary_search_by_key(&link.number, |part| part.number).is_err()
+            !link.is_lost() && !is_counted(link)
         });
         for index in silent.copied().collect::<Vec<_>>() {
             fleet.links[index].lose("it gave no result in time".into());
         }
-        for index in live {
-            let link = &fleet.links[*index];
+        // Also one that was lost since the last load, or while this one was prepared.
+        for (index, link) in fleet.links.iter().enumerate() {
             if let WorkerState::Lost(why) = &link.state
-                && !std::mem::replace(&mut fleet.told[*index], true)
+                && !link.is_excused
+                && !is_counted(link)
+                && !std::mem::replace(&mut fleet.told[index], true)
             {
-                doubts.push(loss_doubt(link, why, fleet.on_loss));
+                doubts.push(loss_doubt(link, why, live.contains(&index).then_some(fleet.on_loss)));
             }
         }
         fleet.relieve(&late);
-        let uncounted: Vec<&Link> =
-            (live.iter().map(|index| &fleet.links[*index])).filter(|link| link.is_lost() && link.has_started).collect();
+        let uncounted: Vec<&Link> = (live.iter().map(|index| &fleet.links[*index]))
+            .filter(|link| link.is_lost() && link.has_started && !is_counted(link))
+            .collect();
         fleet.uncounted = uncounted_words(&uncounted);
         let figures = worker_figures(&fleet.links, &parts);
         let Some(mut all) = sum.finish() else {
             return Err(unusable(format!("no client gave a result: {}", fleet.lost().unwrap_or_default())));
         };
         all.started_unix_ms = started_unix_ms;
-        // A worker that was stopped reports it; only this process knows whether the user interrupted.
+        // Workers stop for a loss, too; only this process knows whether the user interrupted.
         all.interrupted = is_cut;
         all.doubts.extend(doubts);
         fleet.figures = figures;
@@ -266,7 +287,9 @@ impl Conduct<'_> {
 }
 
 /// Whether a load of these workers ends: the user stopped it, every worker is lost, or one is and the run ends with it.
+/// One that has given its result is not missed.
 fn must_end(fleet: &Fleet, live: &[usize], stop: &AtomicBool) -> bool {
-    let lost = live.iter().filter(|index| fleet.links[**index].is_lost()).count();
+    let lost =
+        live.iter().map(|index| &fleet.links[*index]).filter(|link| link.is_lost() && link.result.is_none()).count();
     stop.load(Ordering::Relaxed) || lost == live.len() || (lost > 0 && fleet.on_loss == OnLoss::End)
 }

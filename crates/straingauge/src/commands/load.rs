@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use record::point::Sweep;
 use record::protocol::Protocol;
 use record::run::RunWriter;
-use record::{Point, RunKind, Status};
+use record::{DoubtKind, Point, RunKind, Status};
 use remote::Sources;
 use report::check;
 use report::json;
@@ -59,7 +59,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if writer.is_none() {
         measured.point.doubts.extend(session.doubts.iter().cloned());
     }
-    let cut_short = cut_short(&measured.result, &mut session);
+    let cut_short = cut_short(&measured, &mut session);
     if let Some(writer) = &mut writer {
         // A watcher reports them with what it saw.
         writer.record_mut().server_facts.extend(session.runner.server_facts());
@@ -131,8 +131,11 @@ fn show(
 }
 
 /// What ended the load before its time, but for a signal: a sentence.
-fn cut_short(result: &load::LoadResult, session: &mut Session) -> Option<String> {
-    if let Some(lost) = session.runner.lost_client() {
+fn cut_short(measured: &Measured, session: &mut Session) -> Option<String> {
+    let Measured { point, result, .. } = measured;
+    // A client that was lost after it had given its result took nothing of the load with it.
+    let is_missed = point.doubts.iter().any(|doubt| doubt.kind == DoubtKind::WorkerLost);
+    if let Some(lost) = session.runner.lost_client().filter(|_| is_missed) {
         return Some(format!("{lost}; the figures are those of the other clients until then"));
     }
     if result.interrupted {

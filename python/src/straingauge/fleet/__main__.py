@@ -67,11 +67,18 @@ async def serve(driver: Driver, cluster: Cluster, folders: List[str]) -> None:
         paths = await relays[-1].listen()
         return [{"name": member.name, "socket": path} for member, path in zip(members, paths)]
 
+    async def look() -> List[Dict[str, str]]:
+        try:
+            joined = await asyncio.to_thread(cluster.join)
+            return await take(joined) if joined else []
+        except Exception as why:  # Ray's are of many kinds: the load goes on with the nodes that it has
+            driver.say(type="failed", why=f"no node could join: {type(why).__name__}: {sentence(why)}")
+            return []
+
     driver.say(type="nodes", nodes=await take(list(cluster.members)), joins=cluster.may_grow)
     while not driver.is_gone():
         if driver.asks():
-            joined = await asyncio.to_thread(cluster.join)
-            driver.say(type="joined", nodes=await take(joined) if joined else [])
+            driver.say(type="joined", nodes=await look())
         await asyncio.sleep(0.05)
     for relay in relays:
         await relay.close()

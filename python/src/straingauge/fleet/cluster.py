@@ -60,6 +60,8 @@ class Cluster:
         self._request = growth.Request()
         self._actor: Any = None
         self._program: Tuple[str, List[Any]] = ("", [])
+        #: Workers that were ever started: the name of one that has just been killed may still be taken.
+        self._hired = 0
         #: Nodes that were considered, by Ray's identifiers.
         self._seen: Set[str] = set()
         self.members: List[Member] = []
@@ -142,7 +144,8 @@ class Cluster:
         """A worker on the node with this identifier."""
         order = self._order
         digest, shipped = self._program
-        number = len(self.members) + 1
+        self._hired += 1
+        number = self._hired
         options = self._actor.options(
             name=f"straingauge client {number}", num_cpus=order.worker_cpus, max_restarts=0, scheduling_strategy=strategy)
         handle = options.remote(number, order.prefix_of(number), order.arguments, digest, shipped)

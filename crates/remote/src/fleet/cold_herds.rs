@@ -1,0 +1,74 @@
+//! Cold connections of workers that do not answer, or do not get to their number.
+
+use super::faked::{Deed, Mouth, fleet, plan};
+use super::{Fleet, OnLoss};
+use crate::error::{RemoteError, Result};
+use crate::protocol::{ColdHeld, FromWorker, ToWorker};
+use load::cold::{ColdCounts, ColdRoom};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+/// A worker with room for all, which does this when it is to hold so many.
+fn holds(mut deed: impl FnMut(u64, &mut Mouth) + Send + 'static) -> Deed {
+    Box::new(move |message, mouth| match message {
+        ToWorker::ColdAsk(_) => {
+            let room = ColdRoom { ports: 1000, addresses: 1, descriptors: None, processes: 1, memory_bytes: 1 << 30 };
+            mouth.say(&FromWorker::ColdRoom(room));
+        }
+        ToWorker::Cold { count, .. } => deed(count, mouth),
+        _ => {}
+    })
+}
+
+fn report(mouth: &mut Mouth, established: u64) {
+    let counts = ColdCounts { established, ..ColdCounts::default() };
+    mouth.say(&FromWorker::Cold(ColdHeld { counts, kernel_bytes: None }));
+}
+
+/// Of these workers, ten connections.
+fn ten(fleet: &mut Fleet) -> Result<ColdHeld> {
+    fleet.plan_cold(&plan(2, 1), 10, &GO_ON)?;
+    fleet.hold_cold(&plan(2, 1), 10, &GO_ON, &mut |_| {})
+}
+
+#[test]
+fn a_worker_that_does_not_say_what_it_has_is_named() {
+    let mut fleet = fleet(vec![holds(|_, _| ()), Box::new(|_, _| ())], OnLoss::End);
+    fleet.patience_ns = 50_000_000;
+    let why = ten(&mut fleet).expect_err("one is silent");
+    let words = why.to_string();
+    assert!(!matches!(why, RemoteError::Interrupted(_)) && words.contains("client 2 (node fake) was lost"), "{words}");
+}
+
+#[test]
+fn the_others_hold_what_one_that_does_not_say_what_it_has_would_have_held() {
+    let mut fleet = fleet(vec![holds(|count, mouth| report(mouth, count)), Box::new(|_, _| ())], OnLoss::GoOn);
+    fleet.patience_ns = 50_000_000;
+    assert_eq!(ten(&mut fleet).expect("cold connections").counts.established, 10);
+}
+
+/// A server may close some of them, which are opened again.
+#[test]
+fn workers_need_not_all_be_at_their_number_at_the_same_time() {
+    let first = holds(|count, mouth| {
+        report(mouth, count);
+        report(mouth, count - 1);
+    });
+    let second = holds(|count, mouth| {
+        std::thread::sleep(Duration::from_millis(200));
+        report(mouth, count);
+    });
+    let mut fleet = fleet(vec![first, second], OnLoss::End);
+    assert_eq!(ten(&mut fleet).expect("cold connections").counts.established, 9);
+}
+
+#[test]
+fn a_worker_that_comes_no_nearer_to_its_number_is_named_with_it() {
+    let stays = holds(|_, mouth| report(mouth, 3));
+    let mut fleet = fleet(vec![holds(|count, mouth| report(mouth, count)), stays], OnLoss::GoOn);
+    fleet.patience_ns = 300_000_000;
+    let why = ten(&mut fleet).expect_err("two are missing").to_string();
+    assert!(why.contains("client 2") && why.contains("3 of 5 cold connections"), "{why}");
+}

@@ -1,0 +1,147 @@
+//! Fleets of workers that tests make: each says hello, answers pings, and does with every other message what its test
+//! says.
+
+use super::{Fleet, OnLoss};
+use crate::inputs::{Handing, InputFiles};
+use crate::link::Source;
+use crate::protocol::{FromWorker, InputPiece, Lines, PROTOCOL, Place, ToWorker, WireResult, line};
+use load::{LoadEvents, LoadResult, Progress};
+use record::time::monotonic_ns;
+use record::workload::ReplayResult;
+use record::{LoadPlan, Share};
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+/// The worker's end of its socket.
+pub struct Mouth(UnixStream);
+
+impl Mouth {
+    pub fn say(&mut self, message: &FromWorker) {
+        let _ = self.0.write_all(line(message).as_bytes());
+    }
+
+    /// The result of a load of `plan` with so many responses.
+    pub fn give(&mut self, plan: &LoadPlan, ok: u64) {
+        self.give_of(LoadResult { window_ns: plan.duration_ns, ..LoadResult::default() }, ok);
+    }
+
+    /// The result of a load that it ended before its time.
+    pub fn give_early(&mut self, ok: u64) {
+        self.give_of(LoadResult { window_ns: 1_000_000, interrupted: true, ..LoadResult::default() }, ok);
+    }
+
+    fn give_of(&mut self, mut result: LoadResult, ok: u64) {
+        let times = &mut result.counts.times;
+        for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
+            (0..ok).for_each(|_| latency.record_ns(1000));
+        }
+        (result.counts.outcomes.sent, result.counts.outcomes.ok) = (ok, ok);
+        self.say(&FromWorker::Result(Box::new(WireResult::new(result, 0).expect("a result is JSON"))));
+    }
+
+    /// Ends, as a worker that dies.
+    pub fn end(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// What a worker does with a message.
+pub type Deed = Box<dyn FnMut(ToWorker, &mut Mouth) + Send>;
+
+/// A worker that says ready to a plan, and does this at its start.
+pub fn at_start(mut deed: impl FnMut(&LoadPlan, &mut Mouth) + Send + 'static) -> Deed {
+    let mut plan = None;
+    Box::new(move |message, mouth| match message {
+        ToWorker::Plan(message) => {
+            plan = Some(message.plan);
+            mouth.say(&FromWorker::Ready {});
+        }
+        ToWorker::Start { .. } => deed(plan.as_ref().expect("a plan comes first"), mouth),
+        _ => {}
+    })
+}
+
+/// A fleet of these.
+pub fn fleet(workers: Vec<Deed>, on_loss: OnLoss) -> Fleet {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let socket = folder.path().join("workers");
+    let sources = vec![Source::Node { name: "fake".into(), socket: socket.clone() }; workers.len()];
+    listen(&socket, workers);
+    Fleet::connect(&sources, None, on_loss, None, &AtomicBool::new(false)).expect("a fleet")
+}
+
+/// Has these workers behind a socket.
+pub fn listen(socket: &Path, workers: Vec<Deed>) {
+    let listener = UnixListener::bind(socket).expect("a socket in a temporary folder");
+    std::thread::spawn(move || {
+        for (socket, deed) in listener.incoming().flatten().zip(workers) {
+            std::thread::spawn(move || work(socket, Some(0), deed));
+        }
+    });
+}
+
+/// A worker whose clock is so far ahead; without one it answers no ping.
+pub fn work(socket: UnixStream, ahead_ns: Option<u64>, mut deed: Deed) {
+    let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
+    let mut mouth = Mouth(socket);
+    mouth.say(&FromWorker::Hello {
+        protocol: PROTOCOL,
+        version: "fake".into(),
+        host: "fake".into(),
+        pid: 1,
+        place: Place::default(),
+        capacity: None,
+        can: Vec::new(),
+    });
+    while let Ok(Some(message)) = lines.next::<ToWorker>() {
+        match message {
+            ToWorker::Ping { sent_ns } => {
+                if let Some(ahead_ns) = ahead_ns {
+                    mouth.say(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + ahead_ns });
+                }
+            }
+            message => deed(message, &mut mouth),
+        }
+    }
+}
+
+/// A plan for so many connections and this window.
+pub fn plan(connections: u64, duration_ns: u64) -> LoadPlan {
+    LoadPlan { connections, duration_ns, ..LoadPlan::simple("127.0.0.1:9".parse().expect("an address")) }
+}
+
+/// Plans that name no file.
+pub struct NoFile;
+
+impl InputFiles for NoFile {
+    fn handing(&self) -> Handing {
+        Handing::Nothing
+    }
+
+    fn hand_out(
+        &mut self,
+        _shares: &[Share],
+        _give: &mut dyn FnMut(u32, InputPiece) -> Result<(), String>,
+    ) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn account(&self, _replay: &mut ReplayResult) {}
+}
+
+/// Nobody follows the load.
+pub struct Unheard;
+
+impl LoadEvents for Unheard {
+    fn progress(&mut self, _progress: &Progress) {}
+}
+
+impl Fleet {
+    /// A load that nobody stops.
+    pub fn run_fake(&mut self, plan: &LoadPlan) -> crate::error::Result<LoadResult> {
+        self.run(plan, &mut NoFile, &AtomicBool::new(false), &mut Unheard)
+    }
+}

@@ -1,0 +1,147 @@
+//! What a load's result says of workers that were lost, before, in and after its window.
+
+use super::Fleet;
+use super::OnLoss;
+use super::faked::{Deed, at_start, fleet, listen, plan};
+use crate::protocol::{FromWorker, ToWorker};
+use crate::ray::{Nodes, RayPlan};
+use load::LoadResult;
+use record::DoubtKind;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+const MINUTE_NS: u64 = 60_000_000_000;
+
+fn doubts(result: &LoadResult, kind: DoubtKind) -> Vec<&str> {
+    result.doubts.iter().filter(|doubt| doubt.kind == kind).map(|doubt| doubt.what.as_str()).collect()
+}
+
+/// With a window that is over, and with one that goes on: a log's part may end early.
+#[test]
+fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
+    for duration_ns in [1_000_000, MINUTE_NS] {
+        let first = at_start(|plan, mouth| {
+            mouth.give(plan, 30);
+            mouth.end();
+        });
+        let second = at_start(|plan, mouth| {
+            std::thread::sleep(Duration::from_millis(300));
+            mouth.give(plan, 4);
+        });
+        let mut fleet = fleet(vec![first, second], OnLoss::End);
+        let result = fleet.run_fake(&plan(4, duration_ns)).expect("a result");
+        assert_eq!(result.counts.outcomes.ok, 34);
+        assert!(doubts(&result, DoubtKind::WorkerLost).is_empty(), "{:?}", result.doubts);
+        assert_eq!(fleet.uncounted, None);
+        // It is missed in the next load.
+        let next = fleet.run_fake(&plan(4, duration_ns)).expect_err("the run ends").to_string();
+        assert!(next.contains("client 1") && next.contains("the run ends there"), "{next}");
+    }
+}
+
+/// As workers of a driver that was stopped for longer than their lease, and goes on.
+#[test]
+fn a_load_that_every_worker_ended_by_itself_is_no_load() {
+    let early = || at_start(|_, mouth| mouth.give_early(30));
+    let mut fleet = fleet(vec![early(), early()], OnLoss::GoOn);
+    let why = fleet.run_fake(&plan(4, MINUTE_NS)).expect_err("nothing is whole").to_string();
+    assert!(why.contains("client 2") && why.contains("it stopped by itself"), "{why}");
+}
+
+#[test]
+fn a_worker_that_is_asked_to_stop_has_done_its_part() {
+    let dies = at_start(|_, mouth| mouth.end());
+    let mut started = false;
+    let stops: Deed = Box::new(move |message, mouth| match message {
+        ToWorker::Plan(_) => mouth.say(&FromWorker::Ready {}),
+        ToWorker::Start { .. } => started = true,
+        ToWorker::Stop {} if started => mouth.give_early(30),
+        _ => {}
+    });
+    let mut fleet = fleet(vec![dies, stops], OnLoss::End);
+    let result = fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result");
+    assert_eq!(result.counts.outcomes.ok, 30);
+    assert_eq!(doubts(&result, DoubtKind::WorkerLost).len(), 1, "{:?}", result.doubts);
+}
+
+/// A helper on this machine that finds no later nodes, says why, and ends.
+const HELPER: &str = r#"#!/bin/sh
+read -r order
+echo '{"type":"nodes","nodes":[{"name":"n","socket":"SOCKET"}],"joins":true}'
+read -r look
+echo '{"type":"failed","why":"the head is gone"}'
+echo '{"type":"joined","nodes":[]}'
+"#;
+
+#[test]
+fn what_a_helper_failed_of_is_said_where_its_workers_are_lost() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (socket, program) = (folder.path().join("workers"), folder.path().join("helper"));
+    std::fs::write(&program, HELPER.replace("SOCKET", &socket.display().to_string())).expect("a file");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("it is this test's own");
+    let mut is_second = false;
+    let worker = at_start(
+        move |plan, mouth| {
+            if std::mem::replace(&mut is_second, true) { mouth.end() } else { mouth.give(plan, 1) }
+        },
+    );
+    listen(&socket, vec![worker]);
+    let order = RayPlan {
+        binary: program.clone(),
+        address: None,
+        workers: None,
+        most_workers: None,
+        worker_cpus: 1.0,
+        prefix: None,
+        arguments: Vec::new(),
+        wait_s: 1.0,
+    };
+    let go_on = AtomicBool::new(false);
+    let nodes = Nodes::start(&order, &program.display().to_string(), &go_on, &mut |_| {}).expect("a helper");
+    let sources = nodes.sources.clone();
+    let mut fleet = Fleet::connect(&sources, Some(nodes), OnLoss::End, None, &go_on).expect("a fleet");
+    fleet.run_fake(&plan(1, MINUTE_NS)).expect("a result");
+    fleet.looks_ns = Some(0);
+    let why = fleet.run_fake(&plan(1, MINUTE_NS)).expect_err("its worker is gone").to_string();
+    assert!(why.contains("closed its socket; its last failure: the head is gone"), "{why}");
+}
+
+/// Drives loads, before each but the first of which this worker is known to be lost, and its lease has ended.
+fn loads_without(lost: usize, mut fleet: Fleet) -> [LoadResult; 3] {
+    std::array::from_fn(|load| {
+        while load > 0 && !fleet.links[lost].is_lost() {
+            fleet.pump(1_000_000, 0);
+        }
+        fleet.links[lost].lost_ns = 0;
+        fleet.run_fake(&plan(4, MINUTE_NS)).expect("a result of the others")
+    })
+}
+
+#[test]
+fn a_worker_that_is_lost_between_two_loads_is_said_in_the_next_and_so_are_the_parts_that_moved() {
+    let stays = || at_start(|plan, mouth| mouth.give(plan, 4));
+    let ends = at_start(|plan, mouth| {
+        mouth.give(plan, 4);
+        mouth.end();
+    });
+    let loads = loads_without(1, fleet(vec![stays(), ends, stays()], OnLoss::GoOn));
+    assert_eq!(loads.each_ref().map(|load| load.counts.outcomes.ok), [12, 8, 8]);
+    for (load, is_said) in loads.iter().zip([false, true, false]) {
+        for (kind, words) in [(DoubtKind::WorkerLost, "no part of this load"), (DoubtKind::SharesMoved, "the part of")]
+        {
+            let said = doubts(load, kind);
+            assert_eq!(said.len(), usize::from(is_said), "{said:?}");
+            assert!(said.iter().all(|what| what.contains("client 2") && what.contains(words)), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn the_load_after_a_loss_has_other_parts() {
+    let stays = at_start(|plan, mouth| mouth.give(plan, 4));
+    let loads = loads_without(1, fleet(vec![stays, at_start(|_, mouth| mouth.end())], OnLoss::GoOn));
+    let said = |kind| loads.each_ref().map(|load| doubts(load, kind).len());
+    assert_eq!(said(DoubtKind::WorkerLost), [1, 0, 0]);
+    assert_eq!(said(DoubtKind::SharesMoved), [0, 1, 0]);
+}
