@@ -53,8 +53,8 @@ pub(crate) fn allowed_cpus(run: &RunDir, point: &Point) -> f64 {
 
 /// Whether a large part of what kept the server's CPUs busy was other work, neither the server's nor the client's.
 pub(crate) fn is_crowded(point: &Point) -> bool {
-    let busy = point.value(names::SERVER_CPU_BUSY).unwrap_or(0.0);
-    taken(point).is_some_and(|taken| taken > TAKEN_RATIO * busy)
+    let busy = point.value(names::SERVER_CPU_BUSY);
+    busy.zip(taken(point)).is_some_and(|(busy, taken)| taken > TAKEN_RATIO * busy)
 }
 
 /// Whether the load generator had no CPU, port or descriptor left for its load.

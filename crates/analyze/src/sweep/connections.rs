@@ -181,7 +181,9 @@ impl ConnectionSweep {
     /// Whether the failures that ended the first pass did not come back: a server that is slow after its start (its cache is cold, its
     /// code is not compiled yet) fails at the lowest loads.
     fn is_cut_short(&self, findings: &SweepFindings, points: &[Point]) -> bool {
-        let has_failed = findings.failure_point.failed.is_some() || failed_twice(points, &self.plan.criteria);
+        // Of two loads that held in the end, the failures may weigh more.
+        let is_found = self.loads.len() > 2 && findings.failure_point.failed.is_some();
+        let has_failed = is_found || failed_twice(points, &self.plan.criteria);
         self.higher.len() > 0 && !has_failed && !self.plan.unload
     }
 
