@@ -58,12 +58,14 @@ struct Watched {
 }
 
 fn obey(target: Target, started: &mut dyn Started, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
-    let is_there = || observe::server_on_port(target.port, target.netns_pid).ok().flatten().is_some();
-    if matches!(target.group, Group::ListeningOn(_)) && !is_there() {
-        return Err(unusable(format!(
-            "nothing listens on port {} of this machine, so there is no server to watch",
-            target.port
-        )));
+    if matches!(target.group, Group::ListeningOn(_)) {
+        let found = observe::server_on_port(target.port, target.netns_pid);
+        if found.map_err(observing("the server cannot be watched"))?.is_none() {
+            return Err(unusable(format!(
+                "nothing listens on port {} of this machine, so there is no server to watch",
+                target.port
+            )));
+        }
     }
     let observer =
         Observer::start(target.clone(), STATES_INTERVAL).map_err(observing("the server cannot be watched"))?;
