@@ -44,6 +44,15 @@ def test_what_is_no_order_is_one_sentence(line: str, words: str) -> None:
         Order.read(line)
 
 
+def test_a_node_fits_that_has_the_resources_and_the_labels() -> None:
+    order = Order.read(json.dumps({**ORDER, "resources": {"load": 2}, "labels": {"zone": "b"}}))
+    has: Dict[str, Any] = {"Resources": {"CPU": 2.0, "load": 2.0}, "Labels": {"zone": "b", "ray.io/node-id": "1"}}
+    assert order.fits(has) and order.wanted("free ") == "1.5 free CPUs, 2 free load, the label zone=b"
+    lacking: List[Dict[str, Any]] = [{"Resources": {"CPU": 2.0}}, {"Resources": {"CPU": 2.0, "load": 1.0}}, {"Labels": {"zone": "a"}},
+                                     {"Labels": {}}, {"Labels": None}, {"Resources": {"CPU": 1.0, "load": 2.0}}]
+    assert [one for one in lacking if order.fits({**has, **one})] == []
+
+
 def test_a_cluster_that_does_not_answer_is_said_at_once() -> None:
     with pytest.raises(FleetError, match="no Ray cluster answers at 127.0.0.1:1"):
         _probe("127.0.0.1:1")
@@ -222,11 +231,13 @@ class FakeRay:
     def nodes(self) -> List[Dict[str, Any]]:
         if self.count < 0:
             raise ConnectionError("the head is gone")
-        return [{"NodeID": f"node{number}", "NodeManagerAddress": "10.0.0.1", "Alive": True, "Resources": {"CPU": 2.0}}
+        return [{"NodeID": f"node{number}", "NodeManagerAddress": "10.0.0.1", "Alive": True,
+                 "Resources": {"CPU": 2.0, "load": number % 2}, "Labels": {"zone": "ab"[number // 2 % 2]}}
                 for number in range(self.count)]
 
-    def options(self, name: str, scheduling_strategy: str, **_: Any) -> "FakeRay":
+    def options(self, name: str, scheduling_strategy: str, resources: Dict[str, float], **_: Any) -> "FakeRay":
         self.names.append(name)
+        self.resources = resources
         self.place = scheduling_strategy
         return self
 
@@ -255,6 +266,43 @@ def test_a_node_where_no_worker_starts_keeps_no_later_one_out(monkeypatch: pytes
     ray.count = 3
     assert [member.name for member in fleet.join()] == ["10.0.0.1 node2"]
     assert ray.names == ["straingauge client 1", "straingauge client 2", "straingauge client 3"]
+
+
+def test_of_the_nodes_that_come_only_those_with_the_resources_and_the_labels_get_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay(monkeypatch)
+    only = {"resources": {"load": 1}, "labels": {"zone": "b"}}
+    fleet = Cluster(Order.read(json.dumps({**ORDER, "prefix": None, "workers": None, **only})), print, lambda: False)
+    fleet._actor = ray
+    ray.count = 8
+    assert [member.name for member in fleet.join()] == ["10.0.0.1 node3", "10.0.0.1 node7"]
+    assert ray.resources == {"load": 1}
+
+
+def test_a_fleet_that_no_node_fits_says_what_was_asked_and_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay(monkeypatch)
+    groups = types.ModuleType("ray.util.placement_group")
+    setattr(groups, "placement_group", None)
+    monkeypatch.setitem(sys.modules, groups.__name__, groups)
+    only = {"resources": {"load": 3}, "labels": {"zone": "b", "rack": "1"}}
+    fleet = Cluster(Order.read(json.dumps({**ORDER, "workers": None, **only})), print, lambda: False)
+    ray.count = 2
+    with pytest.raises(FleetError) as why:
+        fleet._set_aside(0.0)
+    assert str(why.value) == (
+        "no node of the Ray cluster has 1.5 CPUs, 3 load, the label zone=b, the label rack=1: it has 2 nodes: "
+        "10.0.0.1 (2 CPUs, 0 load, zone=a, no rack), 10.0.0.1 (2 CPUs, 1 load, zone=a, no rack)")
+
+
+def test_labels_are_refused_where_ray_does_not_know_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = FakeRay(monkeypatch)
+    fleet = Cluster(Order.read(json.dumps({**ORDER, "labels": {"zone": "b"}})), print, lambda: False)
+    for version in ("2.9.3", "2.48.0", "2.50.1"):
+        setattr(ray, "__version__", version)
+        with pytest.raises(FleetError, match=f"--worker-label needs Ray 2.51 or later, and this is Ray {version}"):
+            fleet.open()
+    for version in ("2.51.0", "2.60.0", "3.0.0.dev0"):
+        setattr(ray, "__version__", version)
+        fleet._check_labels_are_known()
 
 
 def test_a_look_that_fails_finds_nobody_and_the_next_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,12 +406,13 @@ def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:
 def test_an_autoscaler_is_asked_for_whole_nodes_and_for_as_many_as_are_lacking() -> None:
     def asked(most: int, *cpus: float, head: float = 0.0) -> List[int]:
         able = [{"Resources": {"CPU": count}} for count in cpus] + [{"Resources": {"CPU": head, growth.HEAD: 1.0}}] * bool(head)
-        return [bundle["CPU"] for bundle in growth.bundles(able, most, 1.0)]
+        return [bundle["CPU"] for bundle in growth.bundles(able, most, 1.0, {})]
 
     assert asked(3) == [1, 1, 1], "nothing is known of the nodes yet"
     assert asked(3, head=4.0) == [4, 4, 4]
     assert asked(4, 16.0, 8.0, head=2.0) == [16, 8, 2, 8], "those that come are no smaller than the smallest that came"
     assert asked(2, 8.0, 8.0, 8.0) == [8, 8], "enough are there: what is asked for adds none"
+    assert growth.bundles([], 1, 2.0, {"load": 0.5}) == [{"CPU": 2, "load": 1}], "Ray takes whole numbers"
 
 
 CLUSTERS = Path(__file__).parent.parent.parent / "docs" / "cluster"

@@ -202,6 +202,36 @@ def test_a_node_that_comes_late_joins_a_find_that_runs(cluster: RayCluster, flee
     assert workers[0] == set(range(1, NODES + 1)) and workers[-1] == set(range(1, NODES + 2)), workers
 
 
+@pytest.fixture
+def loaders(cluster: RayCluster) -> Iterator[Any]:
+    """Two more nodes, for load: in zone a and in zone b."""
+    added = [cluster.add(resources={"load": 1}, labels={"zone": zone}) for zone in "ab"]
+    cluster.cluster.wait_for_nodes(timeout=120)
+    yield added
+    for one in added:
+        cluster.cluster.remove_node(one)
+
+
+def test_workers_land_only_on_nodes_with_the_resources_and_the_labels(loaders: Any, fleet: Fleet, nginx: Nginx) -> None:
+    def nodes(*options: str) -> "set[int]":
+        """The raylets under which a worker ran."""
+        kept = fleet.folder / "raylets"
+        kept.write_text("")
+        fleet.run(load(nginx.url(), "200ms"), list(options), f"sh -c 'echo $RAY_RAYLET_PID >> {kept}; exec \"$@\"' sh").exits_with(0)
+        return {int(line) for line in kept.read_text().split()}
+
+    in_a, in_b = (int(node.all_processes["raylet"][0].process.pid) for node in loaders)
+    assert nodes("--worker-resource", "load=1") == {in_a, in_b}
+    assert nodes("--worker-label", "zone=b") == {in_b}
+    assert nodes("--workers", "1", "--worker-resource", "load=0.5", "--worker-label", "zone=a") == {in_a}
+    one_second = load(nginx.url(), "1s")
+    fleet.run(one_second, ["--worker-resource", "load=1", "--worker-label", "zone=c"]).exits_with(1).complains_of(
+        "no node of the Ray cluster has 1 CPUs, 1 load, the label zone=c", "(1 CPUs, 0 load, no zone)", "(1 CPUs, 1 load, zone=a)")
+    fleet.run(one_second, ["--workers", "2", "--worker-label", "zone=b", "--node-timeout", "2s"]).exits_with(1).complains_of(
+        "2 workers need 2 nodes with 1 free CPUs, the label zone=b each", "(1 CPUs, zone=b)")
+    fleet.leaves_nothing()
+
+
 def test_a_fleet_that_cannot_be_is_one_sentence(fleet: Fleet, nginx: Nginx) -> None:
     many = [*load(nginx.url(), "1s")]
     fleet.run(many, ["--workers", str(NODES + 1), "--node-timeout", "2s"]).exits_with(1).complains_of(

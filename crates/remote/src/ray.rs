@@ -7,6 +7,7 @@ use crate::process;
 use crate::protocol::{Lines, line};
 use record::Outside;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, Command};
@@ -37,6 +38,10 @@ pub struct RayPlan {
     pub most_workers: Option<u64>,
     /// CPUs that Ray reserves for each.
     pub worker_cpus: f64,
+    /// Custom resources that Ray reserves for each.
+    pub resources: BTreeMap<String, f64>,
+    /// Labels that each node must have.
+    pub labels: BTreeMap<String, String>,
     /// Words before the worker's command.
     pub prefix: Option<String>,
     /// Words after it.

@@ -134,6 +134,8 @@ fn ray_plan(ray: &RayOptions) -> Result<RayPlan> {
         workers: ray.workers.map(|workers| workers.least),
         most_workers: ray.workers.and_then(|workers| workers.most),
         worker_cpus: ray.worker_cpus.unwrap_or(defaults::WORKER_CPUS as f64),
+        resources: ray.worker_resource.iter().map(|one| (one.name.clone(), one.amount)).collect(),
+        labels: ray.worker_label.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
         prefix: ray.worker_prefix.clone(),
         arguments,
         wait_s: ray.node_timeout.map_or(defaults::NODE_TIMEOUT, |time| time.0).as_secs_f64(),

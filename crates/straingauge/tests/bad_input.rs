@@ -31,6 +31,21 @@ fn a_closed_port_is_said() {
 }
 
 #[test]
+fn what_the_workers_of_a_fleet_cannot_ask_of_nodes_is_said_with_the_option() {
+    let fleet = |options: &[&str]| run(straingauge(["fleet"]).args(options).args(["load", "http://127.0.0.1:1/"]));
+    for (options, words) in [
+        (["--worker-resource", "load"].as_slice(), ["--worker-resource", "a name and an amount"]),
+        (&["--worker-resource", "load=none"], ["--worker-resource", "a positive number"]),
+        (&["--worker-resource", "GPU=1"], ["--worker-resource", "one of Ray's own"]),
+        (&["--worker-resource", "load=1", "--worker-resource", "load=2"], ["--worker-resource", "'load' twice"]),
+        (&["--worker-label", "zone=!b"], ["--worker-label", "letters and digits"]),
+        (&["--worker-label", "zone=a", "--worker-label", "zone=b"], ["--worker-label", "'zone' twice"]),
+    ] {
+        fleet(options).exits_with(2).complains_of(&words);
+    }
+}
+
+#[test]
 fn a_name_that_does_not_resolve_is_said() {
     // RFC 6761: names under .invalid never resolve.
     load("http://no-such-server.invalid:8080/", &[]).exits_with(1).complains_of(&[

@@ -93,6 +93,8 @@ fn what_a_helper_failed_of_is_said_where_its_workers_are_lost() {
         workers: None,
         most_workers: None,
         worker_cpus: 1.0,
+        resources: Default::default(),
+        labels: Default::default(),
         prefix: None,
         arguments: Vec::new(),
         wait_s: 1.0,

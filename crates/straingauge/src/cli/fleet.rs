@@ -75,6 +75,12 @@ pub struct RayOptions {
     /// CPUs that Ray sets aside on each node for its worker [default: {worker_cpus}]
     #[arg(long, value_name = "N")]
     pub worker_cpus: Option<f64>,
+    /// Custom resource that Ray sets aside for each worker, as load=1: only nodes that have it get one (repeatable)
+    #[arg(long, value_name = "NAME=AMOUNT")]
+    pub worker_resource: Vec<WorkerResource>,
+    /// Only nodes with this label get a worker, as zone=b (repeatable: with all of them)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub worker_label: Vec<WorkerLabel>,
     /// Connect from every address of this interface, for more ports, on each node
     #[arg(long, value_name = "NAME")]
     pub source_interface: Option<String>,
@@ -120,6 +126,66 @@ impl FromStr for Workers {
     }
 }
 
+/// A custom resource of Ray, as typed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerResource {
+    /// Its name.
+    pub name: String,
+    /// How much of it each worker needs.
+    pub amount: f64,
+}
+
+impl FromStr for WorkerResource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, amount) = text.split_once('=').unwrap_or_default();
+        match name {
+            "" => return Err("a resource has a name and an amount, as load=1".into()),
+            "CPU" => return Err("CPUs are no custom resource: use --worker-cpus".into()),
+            "GPU" | "memory" | "object_store_memory" | "bundle" => {
+                return Err(format!("{name} is no custom resource, but one of Ray's own"));
+            }
+            _ => {}
+        }
+        // The least and the most that Ray can count.
+        let amount = amount.parse::<f64>().ok().filter(|amount| (1e-4..=1e14).contains(amount));
+        let amount = amount.ok_or("an amount is a positive number, 0.0001 at least, as in load=1")?;
+        Ok(WorkerResource { name: name.to_string(), amount })
+    }
+}
+
+/// A label of Ray's nodes, as typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerLabel {
+    /// Its key.
+    pub key: String,
+    /// Its value: one value, not an expression of Ray such as `in(a,b)`.
+    pub value: String,
+}
+
+impl FromStr for WorkerLabel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Ray's labels have the syntax of those of Kubernetes.
+        let is_word = |word: &str, most: usize| {
+            let is_whole = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
+            let is_known = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+            word.len() <= most
+                && is_whole(word.chars().next())
+                && is_whole(word.chars().next_back())
+                && word.chars().all(is_known)
+        };
+        let (key, value) = text.split_once('=').ok_or("a label has a key and a value, as zone=b")?;
+        let (prefix, name) = key.rsplit_once('/').unwrap_or(("none", key));
+        if !(is_word(prefix, 253) && is_word(name, 63) && is_word(value, 63)) {
+            return Err("a label's key and value have letters and digits, and '-', '_' and '.' between them".into());
+        }
+        Ok(WorkerLabel { key: key.to_string(), value: value.to_string() })
+    }
+}
+
 /// What happens when a worker is lost.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -133,7 +199,7 @@ pub enum WorkerLossWord {
 
 #[cfg(test)]
 mod tests {
-    use super::Workers;
+    use super::{WorkerLabel, WorkerResource, Workers};
 
     #[test]
     fn workers_are_a_number_or_the_least_and_the_most() {
@@ -144,6 +210,39 @@ mod tests {
             [("0", "at least 1"), ("0..3", "at least 1"), ("5..3", "3 at most"), ("..", ""), ("3..", ""), ("a", "")]
         {
             assert!(of(wrong).unwrap_err().contains(words), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_resource_is_a_name_and_a_positive_amount() {
+        let of = |text: &str| text.parse::<WorkerResource>();
+        assert_eq!(of("load=1"), Ok(WorkerResource { name: "load".into(), amount: 1.0 }));
+        assert_eq!(of("node:10.0.0.1=0.5"), Ok(WorkerResource { name: "node:10.0.0.1".into(), amount: 0.5 }));
+        for (wrong, words) in [
+            ("load", "a name and an amount"),
+            ("=1", "a name and an amount"),
+            ("load=", "a positive number"),
+            ("load=0", "a positive number"),
+            ("load=-1", "a positive number"),
+            ("load=NaN", "a positive number"),
+            ("load=inf", "a positive number"),
+            ("load=1=2", "a positive number"),
+            ("CPU=1", "--worker-cpus"),
+            ("GPU=1", "one of Ray's own"),
+            ("memory=1", "one of Ray's own"),
+        ] {
+            assert!(of(wrong).unwrap_err().contains(words), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_label_has_the_syntax_of_rays() {
+        let of = |text: &str| text.parse::<WorkerLabel>();
+        for (text, key, value) in [("zone=b", "zone", "b"), ("ray.io/market-type=spot", "ray.io/market-type", "spot")] {
+            assert_eq!(of(text), Ok(WorkerLabel { key: key.into(), value: value.into() }));
+        }
+        for wrong in ["zone", "=b", "zone=", "zone=!b", "zone=in(a,b)", "zone=b=c", "/zone=b", "-zone=b", "zone=b."] {
+            assert!(of(wrong).unwrap_err().contains("a label"), "{wrong}");
         }
     }
 }

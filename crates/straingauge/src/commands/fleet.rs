@@ -3,6 +3,7 @@
 use crate::cli::{FleetArgs, FleetCommand};
 use crate::failure::wrong_usage;
 use anyhow::Result;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 /// Runs the command.
@@ -11,6 +12,8 @@ pub fn run(args: FleetArgs) -> Result<ExitCode> {
     if ray.worker_cpus.is_some_and(|cpus| !(cpus.is_finite() && cpus >= 0.0)) {
         return Err(wrong_usage("--worker-cpus must be a number of CPUs, as in 4"));
     }
+    refuse_twice("--worker-resource", ray.worker_resource.iter().map(|one| &one.name))?;
+    refuse_twice("--worker-label", ray.worker_label.iter().map(|one| &one.key))?;
     match args.what {
         FleetCommand::Find(mut find) => {
             find.drive.options.fleet.ray = Some(ray);
@@ -23,5 +26,13 @@ pub fn run(args: FleetArgs) -> Result<ExitCode> {
             load.drive.options.fleet.ray = Some(ray);
             super::load::run(*load)
         }
+    }
+}
+
+fn refuse_twice<'a>(option: &str, mut names: impl Iterator<Item = &'a String>) -> Result<()> {
+    let mut seen = BTreeSet::new();
+    match names.find(|name| !seen.insert(*name)) {
+        Some(name) => Err(wrong_usage(format!("{option} has '{name}' twice"))),
+        None => Ok(()),
     }
 }

@@ -16,6 +16,8 @@ from .order import FleetError, Order
 
 PROBE_S = 5.0
 STOP_S = 5.0
+#: The first version that can ask an autoscaler for nodes with labels, too.
+LABELS_SINCE = (2, 51)
 #: A worker on a node that has joined later may take so long to start.
 JOIN_S = 30.0
 
@@ -74,9 +76,17 @@ class Cluster:
     def open(self) -> None:
         """Connects, reserves nodes and starts the workers. FleetError has the reason in one sentence."""
         until = time.monotonic() + self._order.wait_s
+        if self._order.labels:
+            self._check_labels_are_known()
         self._connect()
         self._set_aside(until)
         self._start(until)
+
+    def _check_labels_are_known(self) -> None:
+        version, since = str(self._ray.__version__), LABELS_SINCE
+        if tuple(int(part) for part in version.split(".")[:2]) < since:
+            raise FleetError(
+                f"--worker-label needs Ray {since[0]}.{since[1]} or later, and this is Ray {version}: --worker-resource works with every one")
 
     def _connect(self) -> None:
         address = self._order.address or os.environ.get("RAY_ADDRESS") or "auto"
@@ -94,19 +104,21 @@ class Cluster:
     def _set_aside(self, until: float) -> None:
         from ray.util.placement_group import placement_group
 
-        order, cpus = self._order, self._order.worker_cpus
+        order = self._order
         count = order.workers or len(self._able())
         if count == 0:
-            raise FleetError(f"no node of the Ray cluster has {cpus:g} CPUs: it has {_listed(self._alive())}")
+            raise FleetError(f"no node of the Ray cluster has {order.wanted()}: it has {_listed(self._alive(), order)}")
         self._ask_for_nodes()
         self._tell(f"setting {count} nodes aside")
         # A bundle must not be empty.
-        self._group = placement_group([{"CPU": max(cpus, 0.001)}] * count, strategy="STRICT_SPREAD")
+        bundle = {"CPU": max(order.worker_cpus, 0.001), **order.resources}
+        where = {"bundle_label_selector": [order.labels] * count} if order.labels else {}
+        self._group = placement_group([bundle] * count, strategy="STRICT_SPREAD", **where)
         while not self._group.wait(min(0.5, max(0.0, until - time.monotonic()))):
             if time.monotonic() >= until or self._is_over():
                 raise FleetError(
-                    f"{count} workers need {count} nodes with {cpus:g} free CPUs each, and within {order.wait_s:g} s the Ray "
-                    f"cluster did not have them: it has {_listed(self._alive())}"
+                    f"{count} workers need {count} nodes with {order.wanted('free ')} each, and within {order.wait_s:g} s the Ray "
+                    f"cluster did not have them: it has {_listed(self._alive(), order)}"
                 )
 
     def _start(self, until: float) -> None:
@@ -147,7 +159,8 @@ class Cluster:
         self._hired += 1
         number = self._hired
         options = self._actor.options(
-            name=f"straingauge client {number}", num_cpus=order.worker_cpus, max_restarts=0, scheduling_strategy=strategy)
+            name=f"straingauge client {number}", num_cpus=order.worker_cpus, resources=order.resources, max_restarts=0,
+            scheduling_strategy=strategy)
         handle = options.remote(number, order.prefix_of(number), order.arguments, digest, shipped)
         # Addresses may be shared: several nodes on a machine.
         member = Member(f"{address} {place[:6]}", handle)
@@ -186,10 +199,11 @@ class Cluster:
         order = self._order
         if order.most_workers is not None:
             address = str(self._ray.get_runtime_context().gcs_address)
-            self._request.ask(growth.bundles(self._able(), order.most_workers, order.worker_cpus), address)
+            wanted = growth.bundles(self._able(), order.most_workers, order.worker_cpus, order.resources)
+            self._request.ask(wanted, order.labels, address)
 
     def _able(self) -> List[Dict[str, Any]]:
-        return [one for one in self._alive() if one["Resources"].get("CPU", 0.0) >= self._order.worker_cpus]
+        return [one for one in self._alive() if self._order.fits(one)]
 
     def _alive(self) -> List[Dict[str, Any]]:
         return [one for one in self._ray.nodes() if one["Alive"]]
@@ -249,8 +263,14 @@ def _packed(binary: str) -> Tuple[str, bytes]:
     return hashlib.sha256(program).hexdigest(), zlib.compress(program, 1)
 
 
-def _listed(nodes: List[Dict[str, Any]]) -> str:
-    words = [f"{one['NodeManagerAddress']} ({one['Resources'].get('CPU', 0.0):g} CPUs)" for one in nodes]
+def _listed(nodes: List[Dict[str, Any]], order: Order) -> str:
+    """The nodes, each with what it has of what a worker needs."""
+    def has(one: Dict[str, Any]) -> str:
+        amounts = [f"{one['Resources'].get(name, 0.0):g} {word}" for name, word in [("CPU", "CPUs"), *((own, own) for own in order.resources)]]
+        labels = one.get("Labels") or {}
+        return ", ".join([*amounts, *(f"{key}={labels[key]}" if key in labels else f"no {key}" for key in order.labels)])
+
+    words = [f"{one['NodeManagerAddress']} ({has(one)})" for one in nodes]
     more = f" and {len(words) - 8} more" if len(words) > 8 else ""
     return f"{len(words)} nodes: {', '.join(words[:8])}{more}" if words else "no node"
 

@@ -26,7 +26,7 @@ if not os.read(0, 1):
 """
 
 
-def bundles(able: List[Dict[str, Any]], most: int, worker_cpus: float) -> List[Dict[str, int]]:
+def bundles(able: List[Dict[str, Any]], most: int, worker_cpus: float, resources: Dict[str, float]) -> List[Dict[str, int]]:
     """Resources that only so many nodes have, one for each: each is a whole node, as two on one node would add none.
 
     `able`: the nodes that can have a worker, as Ray lists them. One that is still to come is taken to be as large as the smallest
@@ -37,7 +37,9 @@ def bundles(able: List[Dict[str, Any]], most: int, worker_cpus: float) -> List[D
 
     there = cpus(able)[:most]
     alike = cpus([one for one in able if HEAD not in one["Resources"]]) or there or [max(1, math.ceil(worker_cpus))]
-    return [{"CPU": count} for count in there + [alike[-1]] * (most - len(there))]
+    # Earlier versions of Ray ask for whole numbers only; nodes have whole amounts.
+    others = {name: math.ceil(amount) for name, amount in resources.items()}
+    return [{"CPU": count, **others} for count in there + [alike[-1]] * (most - len(there))]
 
 
 class Request:
@@ -47,8 +49,10 @@ class Request:
         self._asked: Optional[List[Dict[str, int]]] = None
         self._guard: Optional["subprocess.Popen[bytes]"] = None
 
-    def ask(self, wanted: List[Dict[str, int]], address: str) -> None:
-        """Asks for these instead of what was asked for before. A cluster without an autoscaler has the nodes that it has."""
+    def ask(self, wanted: List[Dict[str, int]], labels: Dict[str, str], address: str) -> None:
+        """Asks for these, on nodes with these labels, instead of what was asked for before. A cluster without an autoscaler has the
+        nodes that it has.
+        """
         if wanted == self._asked:
             return
         from ray.autoscaler.sdk import request_resources
@@ -58,7 +62,8 @@ class Request:
                 self._guard = subprocess.Popen(
                     [sys.executable, "-c", GUARD, address], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL, start_new_session=True)
-            request_resources(bundles=wanted)
+            where: Dict[str, Any] = {"bundle_label_selectors": [labels] * len(wanted)} if labels else {}
+            request_resources(bundles=wanted, **where)
             self._asked = wanted
 
     def withdraw(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 
 class FleetError(Exception):
@@ -26,6 +26,10 @@ class Order:
     """The most, where nodes that join later take part."""
     worker_cpus: float
     """CPUs that Ray reserves for each."""
+    resources: Dict[str, float]
+    """Custom resources that Ray reserves for each."""
+    labels: Dict[str, str]
+    """Labels that each node must have."""
     prefix: List[str]
     """Words before the worker's command; {number} is replaced by its number, from 1."""
     arguments: List[str]
@@ -53,6 +57,8 @@ class Order:
             workers=None if workers is None else _member(content, "workers", int),
             most_workers=None if most is None else _member(content, "most_workers", int),
             worker_cpus=float(_member(content, "worker_cpus", (int, float))),
+            resources={name: float(amount) for name, amount in _member(content, "resources", dict, {}).items()},
+            labels={key: str(value) for key, value in _member(content, "labels", dict, {}).items()},
             prefix=prefix,
             arguments=[str(word) for word in _member(content, "arguments", list)],
             wait_s=float(_member(content, "wait_s", (int, float))),
@@ -62,6 +68,18 @@ class Order:
     def may_grow(self) -> bool:
         """Nodes that join the cluster later take part."""
         return self.workers is None or self.most_workers is not None
+
+    def fits(self, one: Dict[str, Any]) -> bool:
+        """Whether a node, as Ray lists it, can have a worker."""
+        has, labels = one["Resources"], one.get("Labels") or {}
+        return (has.get("CPU", 0.0) >= self.worker_cpus
+                and all(has.get(name, 0.0) >= amount for name, amount in self.resources.items())
+                and all(labels.get(key) == value for key, value in self.labels.items()))
+
+    def wanted(self, free: str = "") -> str:
+        """What a node needs for a worker."""
+        return ", ".join([f"{self.worker_cpus:g} {free}CPUs", *(f"{amount:g} {free}{name}" for name, amount in self.resources.items()),
+                          *(f"the label {key}={value}" for key, value in self.labels.items())])
 
     def prefix_of(self, number: int) -> List[str]:
         """The words before the command of one worker."""
