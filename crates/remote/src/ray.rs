@@ -88,7 +88,7 @@ pub struct Nodes {
     said: Receiver<HelperMessage>,
     /// Whether later nodes may take part.
     joins: bool,
-    /// Its last failure since the start, and whether the user was told.
+    /// Why it last failed after the start, and whether the user has been told.
     failure: Option<(Outside, bool)>,
     /// Its last message is waited for until then, once it has closed a socket.
     speaks_until: Option<Instant>,

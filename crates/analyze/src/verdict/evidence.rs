@@ -98,10 +98,8 @@ impl<'a> Evidence<'a> {
     /// of the levels from there on: what happened at one load and not beyond it came from elsewhere.
     pub fn first_level(&self, holds: impl Fn(&Point) -> bool) -> Option<(String, Vec<&'a Point>)> {
         self.findings.sweeps().find_map(|sweep| {
-            let levels =
-                sweep.levels.iter().map(|level| (level.load, self.points_at(sweep.sweep, level.load).collect()));
-            let levels: Vec<(f64, Vec<&Point>)> =
-                levels.filter(|(_, points): &(f64, Vec<&Point>)| !points.is_empty()).collect();
+            let points_of = |level: &Level| (level.load, self.points_at(sweep.sweep, level.load).collect::<Vec<_>>());
+            let levels: Vec<_> = sweep.levels.iter().map(points_of).filter(|(_, points)| !points.is_empty()).collect();
             let is_held = |points: &[&Point]| 2 * points.iter().filter(|point| holds(point)).count() > points.len();
             let held: Vec<bool> = levels.iter().map(|(_, points)| is_held(points)).collect();
             let stays = |from: &usize| 2 * held[*from..].iter().filter(|held| **held).count() > held.len() - from;

@@ -448,7 +448,7 @@ impl Watcher {
         if unread > self.last.all().bytes_in {
             doubts.push(DoubtKind::NotSplit.warning(
                 format!("requests are not all seen: the server moves what clients send without reading it (splice; {unread} bytes)"),
-                "take requests from the server's log, or watch the server behind it; HAProxy splices with `option splice-auto`",
+                "take requests from the server's log, or watch the server behind it",
             ));
         }
         let (group_ns, charged) = (self.last.group_ns().unwrap_or(0), self.last.charged().unwrap_or_default());
