@@ -1,12 +1,23 @@
 //! The longest stall of a server: a time in which requests were under way and no response came. A closed loop sends
 //! nothing meanwhile, so a stall leaves few slow requests, whatever its length.
 
+/// How many of the longest times without a response a thread keeps: those of the server are among them, unless so many of its own
+/// connections waited longer.
+const KEPT: usize = 32;
+
 /// What one thread saw, or what all threads saw at once.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Stalls {
     /// When the last response came.
     answered_ns: u64,
-    longest: Option<(u64, u64)>,
+    /// From and to; in no order.
+    longest: Vec<(u64, u64)>,
+    /// The shortest of `longest`, once all places are taken.
+    shortest_ns: u64,
+}
+
+fn length((from_ns, to_ns): (u64, u64)) -> u64 {
+    to_ns - from_ns
 }
 
 impl Stalls {
@@ -15,25 +26,44 @@ impl Stalls {
     pub(crate) fn answered(&mut self, sent_ns: u64, now_ns: u64, begin_ns: u64) {
         let from_ns = self.answered_ns.max(sent_ns).max(begin_ns);
         self.answered_ns = now_ns;
-        if self.longest_ns().is_none_or(|longest_ns| now_ns.saturating_sub(from_ns) > longest_ns) {
-            self.longest = Some((from_ns, now_ns.max(from_ns)));
+        if self.longest.len() < KEPT || now_ns.saturating_sub(from_ns) > self.shortest_ns {
+            self.keep((from_ns, now_ns.max(from_ns)));
+        }
+    }
+
+    fn keep(&mut self, stall: (u64, u64)) {
+        if self.longest.len() == KEPT
+            && let Some(shortest) = self.longest.iter_mut().min_by_key(|one| length(**one))
+        {
+            *shortest = stall;
+        } else {
+            self.longest.push(stall);
+        }
+        if self.longest.len() == KEPT {
+            self.shortest_ns = self.longest.iter().copied().map(length).min().unwrap_or(0);
         }
     }
 
     /// Adds another thread: the server stalled while neither had a response. A thread without any response waited all the time.
     pub(crate) fn merge(&mut self, other: Stalls) {
-        self.longest = match (self.longest, other.longest) {
-            (Some(mine), Some(theirs)) => {
+        if self.longest.is_empty() {
+            *self = other;
+        } else if !other.longest.is_empty() {
+            let both = |(mine, theirs): (&(u64, u64), &(u64, u64))| {
                 let from_ns = mine.0.max(theirs.0);
-                Some((from_ns, mine.1.min(theirs.1).max(from_ns)))
-            }
-            (mine, theirs) => mine.or(theirs),
-        };
+                (from_ns, mine.1.min(theirs.1).max(from_ns))
+            };
+            let pairs = self.longest.iter().flat_map(|mine| other.longest.iter().map(move |theirs| (mine, theirs)));
+            let mut found: Vec<_> = pairs.map(both).collect();
+            found.sort_unstable_by_key(|one| std::cmp::Reverse(length(*one)));
+            found.truncate(KEPT);
+            self.longest = found;
+        }
     }
 
     /// The longest one; `None`: no response came.
     pub(crate) fn longest_ns(&self) -> Option<u64> {
-        self.longest.map(|(from_ns, to_ns)| to_ns - from_ns)
+        self.longest.iter().copied().map(length).max()
     }
 }
 
@@ -60,6 +90,15 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_are_kept_of_many() {
+        let mut stalls = Stalls::default();
+        (1..1000).for_each(|at| stalls.answered(at * 1000, at * 1000 + at * 7 % 1000, 0));
+        let mut kept: Vec<u64> = stalls.longest.iter().copied().map(length).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, (1000 - KEPT as u64..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn threads_stall_together_or_not_at_all() {
         let merged = |a: &[(u64, u64)], b: &[(u64, u64)]| {
             let mut both = seen(a);
@@ -70,5 +109,9 @@ mod tests {
         assert_eq!(merged(&[(100, 200)], &[(250, 400)]), Some(0), "one of them was always answered");
         assert_eq!(merged(&[(100, 200)], &[]), Some(100));
         assert_eq!(merged(&[], &[]), None);
+        // Both stopped from 300 to 800; the first had something of its own afterwards, which took longer.
+        let pause_and_own = [(100, 300), (300, 800), (800, 810), (810, 1500)];
+        let pause = [(100, 290), (290, 800), (800, 900), (900, 1000), (1000, 1100), (1100, 1500)];
+        assert_eq!(merged(&pause_and_own, &pause), Some(500), "the longest of all, not of what was longest for each");
     }
 }

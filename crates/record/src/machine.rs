@@ -147,11 +147,30 @@ fn l2_cache_bytes() -> Option<u64> {
     Some(size.strip_suffix('K')?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// CPUs online, at least 1.
+/// How many CPUs are online, at least 1. Their numbers may have gaps: see [`online_cpu_numbers`].
 pub fn online_cpus() -> usize {
     // SAFETY: sysconf takes no pointers.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     usize::try_from(count).unwrap_or(1).max(1)
+}
+
+/// The CPUs that are online, in order.
+pub fn online_cpu_numbers() -> Vec<usize> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cpus = cpus_of_list(text.trim());
+    if cpus.is_empty() { (0..online_cpus()).collect() } else { cpus }
+}
+
+/// The numbers in a list as the kernel writes it: `0-3,8`.
+fn cpus_of_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last.min(first.saturating_add(8192)));
+        }
+    }
+    cpus
 }
 
 /// Whether this machine, seen from the network namespace of the calling thread, has this address. Asks the kernel; sends
@@ -204,6 +223,13 @@ pub fn raise_descriptor_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cpu_list_is_read_as_the_kernel_writes_it() {
+        assert_eq!(cpus_of_list("0-1,4"), vec![0, 1, 4]);
+        assert!(cpus_of_list("").is_empty());
+        assert!(cpus_of_list("x-y").is_empty());
+    }
 
     #[test]
     fn this_machine_has_facts() {

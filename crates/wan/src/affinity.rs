@@ -7,9 +7,11 @@ use rustix::thread::CpuSet;
 /// A set of CPUs in the kernel's form, checked against the CPUs this process may use.
 pub(crate) fn cpu_set(cpus: &[usize]) -> Result<CpuSet, WanError> {
     let allowed = rustix::thread::sched_getaffinity(None).during("read the CPUs this process may use")?;
+    // A thread that was pinned before may move to any CPU of the machine that its cpuset allows.
+    let online = record::machine::online_cpu_numbers();
     let mut set = CpuSet::new();
     for &cpu in cpus {
-        if cpu >= CpuSet::MAX_CPU || !(allowed.is_set(cpu) || is_online(cpu)) {
+        if cpu >= CpuSet::MAX_CPU || !(allowed.is_set(cpu) || online.contains(&cpu)) {
             let list: Vec<String> =
                 (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).map(|cpu| cpu.to_string()).collect();
             return Err(WanError::NoSuchCpu { cpu, allowed: list.join(",") });
@@ -17,11 +19,6 @@ pub(crate) fn cpu_set(cpus: &[usize]) -> Result<CpuSet, WanError> {
         set.set(cpu);
     }
     Ok(set)
-}
-
-/// A thread that was pinned before may move to any CPU of the machine that its cpuset allows.
-fn is_online(cpu: usize) -> bool {
-    record::machine::online_cpus() > cpu
 }
 
 /// Pins a thread to `cpus`; `thread` is a thread id, or `None` for the calling thread. A process id pins only its main

@@ -121,34 +121,9 @@ impl Event {
     }
 }
 
-/// The CPUs that are online.
-pub fn online_cpus() -> Vec<usize> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let cpus = parse_cpu_list(text.trim());
-    if cpus.is_empty() { vec![0] } else { cpus }
-}
-
-fn parse_cpu_list(text: &str) -> Vec<usize> {
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
-            cpus.extend(first..=last.min(first.saturating_add(8192)));
-        }
-    }
-    cpus
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_cpu_list_is_read_as_the_kernel_writes_it() {
-        assert_eq!(parse_cpu_list("0-1,4"), vec![0, 1, 4]);
-        assert!(parse_cpu_list("").is_empty());
-        assert!(parse_cpu_list("x-y").is_empty());
-    }
 
     #[test]
     fn a_frequency_becomes_a_period_in_nanoseconds() {

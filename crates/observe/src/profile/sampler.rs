@@ -77,7 +77,7 @@ impl Sampler {
         for name in ["process_forked", "packet_received", "packet_queued"] {
             sampler.links.push(bpf::attach(&sampler.object, name)?);
         }
-        let cpus = events::online_cpus();
+        let cpus = record::machine::online_cpu_numbers();
         let kinds = [events::cpu_clock(options.frequency_hz)].into_iter().chain(options.events.iter().copied());
         for (number, kind) in kinds.enumerate() {
             let state = sampler.attach_event(number, kind, &cpus)?;

@@ -267,7 +267,7 @@ impl Profiler {
             port: self.options.port,
             pid: self.server.pid,
             command: self.server.command.clone(),
-            cpus: super::events::online_cpus().len(),
+            cpus: record::machine::online_cpus(),
             layers: result::layer_rows(&stacks, sample_ns, &by, &events),
             functions: result::function_rows(&stacks, &samples),
             groups: result::group_rows(&stacks, &self.options.groups, sample_ns, &by),
@@ -283,7 +283,7 @@ impl Profiler {
                 arrivals: arrivals::arrivals(
                     &interrupts.since(&window.interrupts_before),
                     duration.as_nanos() as u64,
-                    super::events::online_cpus().len(),
+                    record::machine::online_cpus(),
                     period_ns,
                 ),
             },

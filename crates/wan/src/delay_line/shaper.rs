@@ -18,8 +18,8 @@ pub(crate) enum Fate {
 
 /// Decides fates in the order of the packets. Due times never decrease: the path does not reorder.
 ///
-/// The order of effects is that of netem with a rate (net/sched/sch_netem.c): loss first, then delay, then
-/// serialisation after the packet before. With a constant delay this is the same as a bottleneck in front of the delay.
+/// Loss comes first, then a link with a queue, then the delay. With a constant delay this is the same as netem with a rate
+/// (net/sched/sch_netem.c), where the link is behind the delay.
 #[derive(Debug)]
 pub(crate) struct Shaper {
     delay_ns: u64,
@@ -28,6 +28,8 @@ pub(crate) struct Shaper {
     losses: ChaCha8Rng,
     ns_per_byte: f64,
     queue_ns: u64,
+    /// When the link has sent what is in its queue.
+    link_is_free_ns: u64,
     last_due_ns: u64,
 }
 
@@ -46,6 +48,7 @@ impl Shaper {
             losses,
             ns_per_byte,
             queue_ns: (plan.queue_bytes as f64 * ns_per_byte) as u64,
+            link_is_free_ns: 0,
             last_due_ns: 0,
         }
     }
@@ -61,16 +64,12 @@ impl Shaper {
         if self.loss_below > 0 && self.losses.next_u64() < self.loss_below {
             return Fate::Lost;
         }
-        let undelayed = now_ns + self.delay_ns;
-        if self.ns_per_byte == 0.0 {
-            self.last_due_ns = undelayed.max(self.last_due_ns);
-            return Fate::Due(self.last_due_ns);
-        }
-        let begins = undelayed.max(self.last_due_ns);
-        if begins - undelayed > self.queue_ns {
+        let begins_ns = self.link_is_free_ns.max(now_ns);
+        if begins_ns - now_ns > self.queue_ns {
             return Fate::Dropped;
         }
-        self.last_due_ns = begins + (bytes as f64 * self.ns_per_byte).round() as u64;
+        self.link_is_free_ns = begins_ns + (bytes as f64 * self.ns_per_byte).round() as u64;
+        self.last_due_ns = self.last_due_ns.max(self.link_is_free_ns + self.delay_ns);
         Fate::Due(self.last_due_ns)
     }
 }
@@ -119,6 +118,16 @@ mod tests {
         shaper.set_delay(1_000_000, 0);
         assert_eq!(shaper.fate(1, 100), Fate::Due(20_000_000));
         assert_eq!(shaper.fate(30_000_000, 100), Fate::Due(31_000_000));
+    }
+
+    #[test]
+    fn a_shorter_delay_fills_no_queue() {
+        // 12 Mbit/s, 100 ms: what is under way is not in the queue, which holds little afterwards.
+        let mut shaper = Shaper::new(&plan(100, 0.0, 12_000_000), 0);
+        assert_eq!(shaper.fate(0, 1500), Fate::Due(101_000_000));
+        shaper.set_delay(1_000_000, 30_000);
+        assert_eq!(shaper.fate(2_000_000, 1500), Fate::Due(101_000_000));
+        assert_eq!(shaper.fate(99_900_000, 1500), Fate::Due(101_900_000));
     }
 
     #[test]

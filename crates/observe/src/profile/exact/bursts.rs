@@ -139,7 +139,7 @@ impl ExactProfiler {
             port: self.options.port,
             pid: self.server.pid,
             command: self.server.command,
-            cpus: crate::profile::events::online_cpus().len(),
+            cpus: record::machine::online_cpus(),
             hooked,
             unhooked,
             attach_ns: self.attach_ns,

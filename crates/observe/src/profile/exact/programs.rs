@@ -218,7 +218,9 @@ impl Programs {
         let map = bpf::map(&self.object, "cpus")?;
         let cpus = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refusal(error.into()))?;
         let mut reading = Reading::empty();
-        for cpu in cpus.unwrap_or_default().iter().filter_map(|bytes| value_of::<Cpu>(bytes)) {
+        // The map has a value for each CPU that is possible: one that is off would count as one that sleeps.
+        let (cpus, online) = (cpus.unwrap_or_default(), record::machine::online_cpu_numbers());
+        for cpu in online.iter().filter_map(|at| value_of::<Cpu>(cpus.get(*at)?)) {
             reading.add_cpu(&cpu, opens_ns, closes_ns);
         }
         Ok(reading)
