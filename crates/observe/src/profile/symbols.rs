@@ -115,15 +115,16 @@ impl KernelSymbols {
 
 /// Functions only, without the padding that precedes them on some kernels.
 fn parse_line(line: &[u8]) -> Option<(u64, KernelFunction)> {
-    let line = std::str::from_utf8(line).ok()?;
-    let mut words = line.split_whitespace();
-    let address = u64::from_str_radix(words.next()?, 16).ok()?;
-    let kind = words.next()?;
-    let name = words.next()?;
-    if !matches!(kind, "t" | "T" | "w" | "W") || name.starts_with("__pfx_") || name.starts_with("__cfi_") {
+    // Most lines are data: these are told by one byte.
+    let (address, rest) = line.split_at_checked(line.iter().position(|byte| *byte == b' ')?)?;
+    let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };
+    if name.starts_with(b"__pfx_") || name.starts_with(b"__cfi_") {
         return None;
     }
-    let module = words.next().map(|module| module.trim_matches(['[', ']']).to_string());
+    let address = u64::from_str_radix(std::str::from_utf8(address).ok()?, 16).ok()?;
+    let name = std::str::from_utf8(name.trim_ascii()).ok().filter(|name| !name.is_empty())?;
+    let (name, module) = name.split_once('\t').map_or((name, None), |(name, module)| (name, Some(module)));
+    let module = module.map(|module| module.trim_matches(['[', ']']).to_string());
     Some((address, KernelFunction { name: name.to_string(), module }))
 }
 

@@ -85,8 +85,8 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
         std::thread::sleep(Duration::from_millis(100));
         sampler.tick().map_err(|error| error.to_string())?;
     }
-    let sampled = sampler.end(None).map_err(|error| error.to_string())?;
     client.pause();
+    let sampled = sampler.end(None).map_err(|error| error.to_string())?;
     drop(sampler);
     let mut profiler = ExactProfiler::attach(burst_options(port)).map_err(|error| error.to_string())?;
     print_verified();
