@@ -52,7 +52,7 @@ def wait_until(what: str, condition: Callable[[], Any], limit_s: float = HANGS_A
 
 
 class RayCluster:
-    """Three nodes on this machine, in a session folder that goes with them."""
+    """Up to three nodes on this machine, in a session folder that goes with them."""
 
     def __init__(self, nodes: int = NODES, dashboard_port: Optional[int] = None) -> None:
         from ray.cluster_utils import Cluster
@@ -71,8 +71,8 @@ class RayCluster:
                 self.add(include_dashboard=False)
             else:
                 self.add(include_dashboard=True, dashboard_host="127.0.0.1", dashboard_port=dashboard_port)
-            for _ in range(nodes - 1):
-                self.add()
+            # All but the head can be asked for by name: `load`, and a zone each.
+            self.loaders = [self.add(resources={"load": 1}, labels={"zone": zone}) for zone in "ab"[:nodes - 1]]
             self.cluster.wait_for_nodes(timeout=HANGS_AFTER_S)
         except BaseException:
             self.close()

@@ -202,17 +202,7 @@ def test_a_node_that_comes_late_joins_a_find_that_runs(cluster: RayCluster, flee
     assert workers[0] == set(range(1, NODES + 1)) and workers[-1] == set(range(1, NODES + 2)), workers
 
 
-@pytest.fixture
-def loaders(cluster: RayCluster) -> Iterator[Any]:
-    """Two more nodes, for load: in zone a and in zone b."""
-    added = [cluster.add(resources={"load": 1}, labels={"zone": zone}) for zone in "ab"]
-    cluster.cluster.wait_for_nodes(timeout=120)
-    yield added
-    for one in added:
-        cluster.cluster.remove_node(one)
-
-
-def test_workers_land_only_on_nodes_with_the_resources_and_the_labels(loaders: Any, fleet: Fleet, nginx: Nginx) -> None:
+def test_workers_land_only_on_nodes_with_the_resources_and_the_labels(cluster: RayCluster, fleet: Fleet, nginx: Nginx) -> None:
     def nodes(*options: str) -> "set[int]":
         """The raylets under which a worker ran."""
         kept = fleet.folder / "raylets"
@@ -220,7 +210,7 @@ def test_workers_land_only_on_nodes_with_the_resources_and_the_labels(loaders: A
         fleet.run(load(nginx.url(), "200ms"), list(options), f"sh -c 'echo $RAY_RAYLET_PID >> {kept}; exec \"$@\"' sh").exits_with(0)
         return {int(line) for line in kept.read_text().split()}
 
-    in_a, in_b = (int(node.all_processes["raylet"][0].process.pid) for node in loaders)
+    in_a, in_b = (int(node.all_processes["raylet"][0].process.pid) for node in cluster.loaders)
     assert nodes("--worker-resource", "load=1") == {in_a, in_b}
     assert nodes("--worker-label", "zone=b") == {in_b}
     assert nodes("--workers", "1", "--worker-resource", "load=0.5", "--worker-label", "zone=a") == {in_a}
