@@ -52,8 +52,11 @@ impl Sampled {
     pub(crate) fn new(plan: &LoadPlan, connections: usize) -> Result<Self, Errno> {
         let stamping = Socket(socket::stream_socket(libc::AF_INET)?);
         socket::set_stamping(stamping.0, true)?;
-        socket::set_stamping(stamping.0, false)?;
         let bursts = Bursts::new(Times::of(plan), connections);
+        // Where the first burst is on from the start, it stays: the kernel does not turn its dates on at once.
+        if !bursts.times.is_always {
+            socket::set_stamping(stamping.0, false)?;
+        }
         Ok(Sampled { stamping, bursts, wall: WallClock::new(), stamp_ns: None })
     }
 
