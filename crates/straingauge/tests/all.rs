@@ -64,4 +64,5 @@ mod watch;
 mod watch_degraded;
 mod watch_elsewhere;
 mod worker_faults;
+mod worker_times;
 mod workers;
