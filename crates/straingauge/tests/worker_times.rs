@@ -1,11 +1,12 @@
 //! Times of a worker that are not the driver's: it stands still for a while, or its wall clock is set. The load goes on, its
 //! counts are those of the server, and what is wrong with its figures is said.
 
-use crate::rig::{needs_server, open_dir, points, run, straingauge};
+use crate::rig::{needs_server, open_dir, points, program, run, skip_unless, straingauge};
 use crate::server::{Kind, Server};
 use crate::workers::{count, from, worker};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 
 /// A worker that is stopped for 3 s, soon after its first load began. Its number is kept in the folder.
 fn stalled(folder: &Path) -> String {
@@ -71,4 +72,72 @@ fn a_point_in_which_a_worker_stands_still_is_marked_and_the_sweep_goes_on() {
     assert!(points.len() >= 3, "{}", points.len());
     let marked = points.iter().filter_map(|point| standing(&point["doubts"]));
     assert!(marked.into_iter().any(|what| what.contains("client 2")), "{points:#?}");
+}
+
+/// A library that sets a process's wall clock every 0.3 s: by a second, back, by an hour, and in both directions. The kernel's stamps of
+/// packets are of the same clock.
+const SET_CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static long ahead_s(void) {
+    static const long steps_s[] = {0, 1, 0, -1, 0, 3600, 0, -3600};
+    struct timespec now;
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    real(CLOCK_MONOTONIC, &now);
+    return steps_s[(now.tv_sec * 10 + now.tv_nsec / 100000000) / 3 % 8];
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(clock, now);
+    if (clock == CLOCK_REALTIME) now->tv_sec += ahead_s();
+    return failed;
+}
+
+long syscall(long number, long a, long b, long c, long d, long e, long f) {
+    long (*real)(long, long, long, long, long, long, long) = dlsym(RTLD_NEXT, "syscall");
+    long done = real(number, a, b, c, d, e, f);
+    if (number == SYS_recvmsg && done >= 0) {
+        struct cmsghdr *header = CMSG_FIRSTHDR((struct msghdr *)b);
+        if (header && header->cmsg_type == SO_TIMESTAMPING) ((struct timespec *)CMSG_DATA(header))->tv_sec += ahead_s();
+    }
+    return done;
+}
+"#;
+
+#[test]
+fn a_wall_clock_that_is_set_changes_no_count_and_no_time() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(program("cc").is_some(), "needs a C compiler");
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let (source, library) = (folder.path().join("clock.c"), folder.path().join("clock.so"));
+    std::fs::write(&source, SET_CLOCK).expect("a file in a temporary folder");
+    let built = Command::new("cc").args(["-w", "-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(built.expect("cc runs").success());
+    let preloaded = format!("LD_PRELOAD={} {}", library.display(), worker());
+    // Of the driver and of one worker, then of a worker alone.
+    for (here, clients) in
+        [(Some(&library), [format!("unset LD_PRELOAD; {}", worker()), worker()]), (None, [worker(), preloaded])]
+    {
+        let mut load = from(&clients.each_ref().map(String::as_str), &[&server.url("1k.bin"), "--rate", "200"]);
+        load.args(["--arrival", "constant", "--connections", "8", "--duration", "2500ms"]);
+        load.envs(here.map(|library| ("LD_PRELOAD", library)));
+        let json = run(&mut load).exits_with(0).json();
+        // The last one falls on the end of the window.
+        assert!((500..=501).contains(&count(&json, "sent")), "{json:#}");
+        assert_eq!(json["point"]["duration_ns"].as_u64(), Some(2_500_000_000), "{json:#}");
+        let figure =
+            |name: &str| json["point"]["figures"][name]["value"].as_f64().unwrap_or_else(|| panic!("{name}: {json:#}"));
+        for name in ["client.response_max_us", "client.lag_p99_us", "client.reap_p99_us"] {
+            assert!((0.0..60e6).contains(&figure(name)), "{name}: {json:#}");
+        }
+        for number in 1..=2 {
+            let of = |what: &str| figure(&format!("worker.{number}.clock_{what}_us"));
+            assert!(of("offset").abs() <= of("uncertainty") + 1.0, "{json:#}");
+        }
+    }
 }
