@@ -32,6 +32,7 @@ mod load_counts;
 mod metrics;
 mod mixes;
 mod modules;
+mod network_cuts;
 mod package;
 #[allow(dead_code)]
 #[path = "../../report/tests/all/person.rs"]

@@ -15,14 +15,20 @@ use tempfile::TempDir;
 const EMPTY: &str = "/run/sshd";
 
 /// A running sshd. Dropping it ends it, its sessions and its keys.
-struct Sshd {
+pub struct Sshd {
     child: Child,
+    address: &'static str,
     port: u16,
     keys: TempDir,
 }
 
 impl Sshd {
     fn start() -> Sshd {
+        Sshd::start_at("127.0.0.1", None)
+    }
+
+    /// At an address of a network namespace.
+    pub fn start_at(address: &'static str, namespace: Option<&str>) -> Sshd {
         let keys = tempfile::tempdir().expect("a temporary folder");
         for name in ["host", "user"] {
             let made = Command::new("ssh-keygen")
@@ -33,7 +39,7 @@ impl Sshd {
         }
         let (port, at) = (free_port(), keys.path().display());
         let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\nPidFile none\n\
+            "Port {port}\nListenAddress {address}\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\nPidFile none\n\
              AuthenticationMethods publickey\nPermitRootLogin prohibit-password\nStrictModes no\nUsePAM no\n"
         );
         std::fs::write(keys.path().join("config"), config).expect("a file in a temporary folder");
@@ -41,7 +47,12 @@ impl Sshd {
             let _ = std::fs::create_dir(EMPTY);
         }
         // sshd wants its own path from the root, as it starts itself again for each session.
-        let child = Command::new(program("sshd").expect("was looked for"))
+        let sshd = program("sshd").expect("was looked for");
+        let mut command = Command::new(namespace.map_or(sshd.as_os_str(), |_| "ip".as_ref()));
+        if let Some(name) = namespace {
+            command.args(["netns", "exec", name]).arg(&sshd);
+        }
+        let child = command
             .args(["-D", "-e", "-f"])
             .arg(keys.path().join("config"))
             .stdin(Stdio::null())
@@ -49,9 +60,9 @@ impl Sshd {
             .process_group(0)
             .spawn()
             .expect("sshd runs");
-        let mut sshd = Sshd { child, port, keys };
+        let mut sshd = Sshd { child, address, port, keys };
         let until = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while !sshd.log().contains("Server listening") {
             let is_gone = matches!(sshd.child.try_wait(), Ok(Some(_)));
             assert!(!is_gone && Instant::now() < until, "sshd does not accept: {}", sshd.log());
             std::thread::sleep(Duration::from_millis(20));
@@ -64,11 +75,11 @@ impl Sshd {
     }
 
     /// What a person types after `--client`.
-    fn client(&self, remote: &str) -> String {
-        let (at, port) = (self.keys.path().display(), self.port);
+    pub fn client(&self, remote: &str) -> String {
+        let (at, address, port) = (self.keys.path().display(), self.address, self.port);
         format!(
             "ssh -F none -i {at}/user -p {port} -o IdentitiesOnly=yes -o UserKnownHostsFile={at}/known \
-             -o StrictHostKeyChecking=accept-new -o BatchMode=yes 127.0.0.1 {remote}"
+             -o StrictHostKeyChecking=accept-new -o BatchMode=yes {address} {remote}"
         )
     }
 }
@@ -81,7 +92,7 @@ impl Drop for Sshd {
     }
 }
 
-fn missing() -> Option<&'static str> {
+pub fn missing() -> Option<&'static str> {
     match (program("sshd"), program("ssh").and(program("ssh-keygen"))) {
         (None, _) => Some("sshd is not installed (apt-get install openssh-server)"),
         (_, None) => Some("ssh is not installed (apt-get install openssh-client)"),

@@ -1,0 +1,142 @@
+//! The network between the driver and a worker is cut without a word to either, while the worker still reaches the server: the driver
+//! in the server's network namespace, the worker behind ssh on a node, joined by a link that is not the load's.
+
+use crate::document_server::DocumentServer;
+use crate::fleet_nodes::{Nodes, SERVER};
+use crate::rig::{Running, Said, is_root, open_dir, points, program, run, run_record, skipped, straingauge};
+use crate::ssh_workers::{self, Sshd};
+use crate::workers::{count, doubt_kinds};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Why there is no such network here.
+fn missing() -> Option<String> {
+    let lacks_ip = || program("ip").is_none().then_some("ip is not installed (apt-get install iproute2)");
+    let needs_root = || (!is_root()).then_some("network namespaces need root");
+    DocumentServer::missing().or_else(|| ssh_workers::missing().or_else(lacks_ip).or_else(needs_root).map(String::from))
+}
+
+/// A server, a worker on a node that is reached without a detour, and one on a node behind ssh.
+struct Setting {
+    server: DocumentServer,
+    ssh: Sshd,
+    nodes: Nodes,
+}
+
+impl Setting {
+    fn new() -> Setting {
+        let nodes = Nodes::new();
+        let address = nodes.joined_apart();
+        let ssh = Sshd::start_at(address, Some(&nodes.node(1)));
+        let server = DocumentServer::start_at(&["--mix", "webstone"], SERVER, Some(&nodes.name("s")));
+        Setting { server, ssh, nodes }
+    }
+
+    /// A command of the driver over both workers; the second is the one behind ssh.
+    fn driver(&self, what: &str, options: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.nodes.name("s")]);
+        command.args([env!("CARGO_BIN_EXE_straingauge"), what, &format!("http://{SERVER}:{}/", self.server.port)]);
+        let behind = self.ssh.client(&format!("{} load --worker", env!("CARGO_BIN_EXE_straingauge")));
+        command.args(["--client", &self.nodes.clients()[1], "--client", &behind, "--allow-target", SERVER]);
+        command.args(["--mix", "webstone", "--quiet", "--connections", "8", "--warmup", "0s"]);
+        command.args(options);
+        command
+    }
+
+    /// Cuts the link once the server has answered so often.
+    #[track_caller]
+    fn cut_after(&self, answers: usize, driver: &mut Running) {
+        driver.wait_until("the load runs", || self.server.answered() >= answers);
+        self.nodes.cut(true);
+    }
+
+    /// Waits until nothing of the worker behind ssh is left there.
+    #[track_caller]
+    fn worker_ends(&self) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !self.nodes.processes(1, "load --worker").is_empty() {
+            assert!(Instant::now() < until, "it lives on: {:?}", self.nodes.processes(1, "load --worker"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The run ended with the loss of the second worker, and its record says so.
+#[track_caller]
+fn ends_with_the_loss(driver: Running, out: &Path) -> Said {
+    let said = driver.wait().exits_with(1).complains_of(&["client 2", "was lost", "silent for 5 s"]);
+    let record = run_record(out);
+    assert_eq!(record["status"], "interrupted");
+    assert!(record["ended_by"].as_str().is_some_and(|why| why.contains("client 2")), "{record:#}");
+    said
+}
+
+#[test]
+fn a_silent_cut_ends_the_load_beyond_it_and_the_run_keeps_the_rest() {
+    if let Some(why) = missing() {
+        return skipped(&why);
+    }
+    let (setting, folder) = (Setting::new(), open_dir());
+    let out = folder.path().join("run");
+    let mut load = setting.driver("load", &["--rate", "200", "--duration", "60s", "--json"]);
+    let mut driver = Running::start(load.arg("--out").arg(&out));
+    setting.cut_after(100, &mut driver);
+    let json = ends_with_the_loss(driver, &out).json();
+    assert!(doubt_kinds(&json).contains(&"worker-lost".to_string()), "{json:#}");
+    assert!(count(&json, "ok") > 0, "what the other one measured: {json:#}");
+    setting.worker_ends();
+    let logged = setting.server.answered();
+    assert!(logged as u64 > count(&json, "ok"), "both sent: {logged} logged, {json:#}");
+}
+
+#[test]
+fn after_a_silent_cut_a_search_reads_to_its_last_whole_point() {
+    if let Some(why) = missing() {
+        return skipped(&why);
+    }
+    let (setting, folder) = (Setting::new(), open_dir());
+    let out = folder.path().join("run");
+    let rates: Vec<String> = (100..140).map(|rate| rate.to_string()).collect();
+    let mut find = setting.driver("find", &["--axis", "rate", "--axis-values", &rates.join(",")]);
+    find.args(["--duration", "400ms", "--repeats", "1", "--profile", "never", "--out"]).arg(&out);
+    let mut driver = Running::start(&mut find);
+    driver.wait_until("two points are whole", || points(&out).len() >= 2);
+    setting.nodes.cut(true);
+    let whole = points(&out);
+    ends_with_the_loss(driver, &out);
+    let kept = points(&out);
+    assert_eq!(kept[..whole.len()], whole);
+    for point in &kept[..kept.len() - 1] {
+        let lost = point["doubts"].as_array().into_iter().flatten().filter(|doubt| doubt["kind"] == "worker-lost");
+        assert_eq!(lost.count(), 0, "{point:#}");
+    }
+    let said = run(straingauge(["report"]).arg(&out));
+    assert!(
+        said.code.is_some_and(|code| code <= 1) && said.out.contains("client 2"),
+        "{:?}: {}{}",
+        said.code,
+        said.out,
+        said.err
+    );
+    setting.worker_ends();
+}
+
+#[test]
+fn a_network_that_is_back_after_a_second_ends_nothing() {
+    if let Some(why) = missing() {
+        return skipped(&why);
+    }
+    let setting = Setting::new();
+    let mut driver = Running::start(&mut setting.driver("load", &["--rate", "200", "--duration", "3s", "--json"]));
+    setting.cut_after(100, &mut driver);
+    std::thread::sleep(Duration::from_secs(1));
+    setting.nodes.cut(false);
+    let json = driver.wait().exits_with(0).json();
+    assert!(!doubt_kinds(&json).contains(&"worker-lost".to_string()), "{json:#}");
+    let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
+    let logged = setting.server.answered() as u64;
+    assert!(ok > 0 && (ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} ok, {unfinished} unfinished");
+    setting.worker_ends();
+}
