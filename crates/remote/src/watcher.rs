@@ -73,10 +73,10 @@ impl Watcher {
             watcher.pump(0);
         }
         match &watcher.link.state {
-            WorkerState::Lost(why) => Err(unusable(format!(
-                "{} cannot be used: {why}; does the command start 'straingauge watch --worker :PORT' and print nothing else?",
-                watcher.link.name()
-            ))),
+            WorkerState::Lost(why) => {
+                let what = format!("{} cannot be used: {why}", watcher.link.name());
+                Err(unusable(format!("{what}; {}", watcher.link.advice("straingauge watch --worker :PORT"))))
+            }
             WorkerState::Greeting => Err(unusable(format!(
                 "{} did not say hello within {} s",
                 watcher.link.name(),
