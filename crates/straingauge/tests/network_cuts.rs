@@ -3,7 +3,8 @@
 
 use crate::document_server::DocumentServer;
 use crate::fleet_nodes::{Nodes, SERVER};
-use crate::rig::{Running, Said, is_root, open_dir, points, program, run, run_record, skipped, straingauge};
+use crate::rig::{Running, Said, free_port, is_root, open_dir, points, program, run, run_record, skipped, straingauge};
+use crate::server::{Kind, serve_words};
 use crate::ssh_workers::{self, Sshd};
 use crate::workers::{count, doubt_kinds};
 use std::path::Path;
@@ -51,15 +52,15 @@ impl Setting {
         driver.wait_until("the load runs", || self.server.answered() >= answers);
         self.nodes.cut(true);
     }
+}
 
-    /// Waits until nothing of the worker behind ssh is left there.
-    #[track_caller]
-    fn worker_ends(&self) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while !self.nodes.processes(1, "load --worker").is_empty() {
-            assert!(Instant::now() < until, "it lives on: {:?}", self.nodes.processes(1, "load --worker"));
-            std::thread::sleep(Duration::from_millis(50));
-        }
+/// Waits until no process with these words is left on the node beyond the cut.
+#[track_caller]
+fn ends(nodes: &Nodes, words: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !nodes.processes(1, words).is_empty() {
+        assert!(Instant::now() < until, "it lives on: {:?}", nodes.processes(1, words));
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -86,7 +87,7 @@ fn a_silent_cut_ends_the_load_beyond_it_and_the_run_keeps_the_rest() {
     let json = ends_with_the_loss(driver, &out).json();
     assert!(doubt_kinds(&json).contains(&"worker-lost".to_string()), "{json:#}");
     assert!(count(&json, "ok") > 0, "what the other one measured: {json:#}");
-    setting.worker_ends();
+    ends(&setting.nodes, "load --worker");
     let logged = setting.server.answered();
     assert!(logged as u64 > count(&json, "ok"), "both sent: {logged} logged, {json:#}");
 }
@@ -120,7 +121,7 @@ fn after_a_silent_cut_a_search_reads_to_its_last_whole_point() {
         said.out,
         said.err
     );
-    setting.worker_ends();
+    ends(&setting.nodes, "load --worker");
 }
 
 #[test]
@@ -138,5 +139,36 @@ fn a_network_that_is_back_after_a_second_ends_nothing() {
     let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
     let logged = setting.server.answered() as u64;
     assert!(ok > 0 && (ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} ok, {unfinished} unfinished");
-    setting.worker_ends();
+    ends(&setting.nodes, "load --worker");
+}
+
+#[test]
+fn a_silent_cut_ends_a_server_that_was_started_beyond_it() {
+    if let Some(why) = missing() {
+        return skipped(&why);
+    }
+    let (nodes, state) = (Nodes::new(), open_dir());
+    let ssh = Sshd::start_at(nodes.joined_apart(), Some(&nodes.node(1)));
+    let (port, folder) = (free_port(), Path::new(env!("CARGO_BIN_EXE_straingauge")).parent().expect("it lies in one"));
+    let elsewhere = ssh.client(&format!("PATH={}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display()));
+    let mut load = Command::new("ip");
+    load.args(["netns", "exec", &nodes.name("s"), env!("CARGO_BIN_EXE_straingauge"), "load"]);
+    load.args([
+        &format!("http://10.214.1.2:{port}/1k.bin"),
+        "--allow-target",
+        "10.214.1.2",
+        "--server-with",
+        &elsewhere,
+    ]);
+    load.args(["--rate", "100", "--connections", "2", "--warmup", "0s", "--duration", "6s", "--quiet", "--json", "--"]);
+    let log = state.path().join("access.log");
+    let mut words = serve_words(Kind::Nginx, port, &state.path().join("state"), "10.214.1.2");
+    words.extend(["--access-log".into(), log.display().to_string()]);
+    let mut driver = Running::start(load.args(words));
+    driver.wait_until("the load runs", || std::fs::read_to_string(&log).is_ok_and(|text| text.lines().count() > 50));
+    nodes.cut(true);
+    let said = driver.wait().exits_with(1).complains_of(&["watcher", "silent for 5 s"]);
+    assert!(count(&said.json(), "ok") > 0, "{}", said.out);
+    ends(&nodes, "nginx");
+    ends(&nodes, "watch --worker");
 }
