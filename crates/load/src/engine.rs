@@ -50,6 +50,10 @@ pub trait LoadEvents {
     fn progress(&mut self, _progress: &Progress) {}
     /// The measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
+    /// Whether the load is of no use any more: it ends then. Asked as often as for a stop.
+    fn is_in_vain(&mut self) -> bool {
+        false
+    }
 }
 
 /// The progress of a load.
@@ -318,8 +322,9 @@ impl<'a> Conductor<'a> {
         }
         self.looked_ns = monotonic_ns();
         // After the window stopping loses nothing, and nothing was interrupted.
-        if self.stop.load(Ordering::Relaxed) {
-            self.interrupted = now < self.end_ns;
+        let is_stopped = self.stop.load(Ordering::Relaxed);
+        if is_stopped || self.events.is_in_vain() {
+            self.interrupted = is_stopped && now < self.end_ns;
             self.end_ns = self.end_ns.min(now);
             self.control.cut_at(now);
             return false;

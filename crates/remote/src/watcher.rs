@@ -95,7 +95,11 @@ impl Watcher {
     }
 
     fn pump(&mut self, patience_ns: u64) {
-        let mut wait = Duration::from_millis(5);
+        self.hear(Duration::from_millis(5), patience_ns);
+    }
+
+    /// Handles events, waits for the first at most this long, and gives it up where it is silent.
+    fn hear(&mut self, mut wait: Duration, patience_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
         while let Ok((_, event)) = self.events.recv_timeout(wait) {
             self.link.handle(event);
@@ -194,6 +198,12 @@ impl Watcher {
             Ok(StartedState { gone, output }) => (gone.map(String::from), output),
             Err(_) => (self.loss().map(lost_with), Vec::new()),
         }
+    }
+
+    /// Whether it is lost, and a server that it started with it.
+    pub fn has_lost_its_server(&mut self) -> bool {
+        self.hear(Duration::ZERO, 0);
+        self.link.is_lost() && self.link.can.iter().any(|word| word == CAN_REPORT_SERVER)
     }
 
     /// A load begins: returns when the state before it is known there.

@@ -160,7 +160,19 @@ fn a_silent_cut_ends_a_server_that_was_started_beyond_it() {
         "--server-with",
         &elsewhere,
     ]);
-    load.args(["--rate", "100", "--connections", "2", "--warmup", "0s", "--duration", "6s", "--quiet", "--json", "--"]);
+    load.args([
+        "--rate",
+        "100",
+        "--connections",
+        "2",
+        "--warmup",
+        "0s",
+        "--duration",
+        "60s",
+        "--quiet",
+        "--json",
+        "--",
+    ]);
     let log = state.path().join("access.log");
     let mut words = serve_words(Kind::Nginx, port, &state.path().join("state"), "10.214.1.2");
     words.extend(["--access-log".into(), log.display().to_string()]);
@@ -168,7 +180,10 @@ fn a_silent_cut_ends_a_server_that_was_started_beyond_it() {
     driver.wait_until("the load runs", || std::fs::read_to_string(&log).is_ok_and(|text| text.lines().count() > 50));
     nodes.cut(true);
     let said = driver.wait().exits_with(1).complains_of(&["watcher", "silent for 5 s"]);
-    assert!(count(&said.json(), "ok") > 0, "{}", said.out);
+    let json = said.json();
+    assert!(count(&json, "ok") > 0, "{json:#}");
+    // The load did not go on without it.
+    assert!(json["point"]["duration_ns"].as_u64() < Some(50_000_000_000), "{json:#}");
     ends(&nodes, "nginx");
     ends(&nodes, "watch --worker");
 }
