@@ -8,17 +8,18 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// A worker that is stopped for 3 s, soon after its first load began. Its number is kept in the folder.
-fn stalled(folder: &Path) -> String {
-    let (pid, worker) = (folder.join("pid").display().to_string(), worker());
+/// The worker of this command, which is stopped for 3 s, soon after its first load or window began. Its number is kept in the folder.
+fn stalled(folder: &Path, command: &str) -> String {
+    let pid = folder.join("pid").display().to_string();
     format!(
         r#"stalls=yes
         while IFS= read -r line; do
           printf '%s\n' "$line"
           case $stalls$line in
-            yes*'"type":"start"'*) stalls=; (sleep 0.3; read -r pid; kill -STOP $pid; sleep 3; kill -CONT $pid) > /dev/null < {pid} & ;;
+            yes*'"type":"start"'* | yes*'"type":"begin"'*)
+              stalls=; (sleep 0.3; read -r pid; kill -STOP $pid; sleep 3; kill -CONT $pid) > /dev/null < {pid} & ;;
           esac
-        done | sh -c 'echo $$ > {pid}; {worker}'"#
+        done | sh -c 'echo $$ > {pid}; {command}'"#
     )
 }
 
@@ -40,7 +41,8 @@ fn a_worker_that_stands_still_for_3_s_is_kept_and_its_part_is_doubted() {
     needs_server!(Kind::Nginx);
     for load in [["--connections", "2"], ["--rate", "100"]] {
         let (server, folder) = (Server::start(Kind::Nginx), open_dir());
-        let command = &mut from(&[&worker(), &stalled(folder.path())], &[&server.url("1k.bin"), "--duration", "4s"]);
+        let command =
+            &mut from(&[&worker(), &stalled(folder.path(), &worker())], &[&server.url("1k.bin"), "--duration", "4s"]);
         let json = run(command.args(load)).exits_with(0).json();
         let said = standing(&json["point"]["doubts"]).unwrap_or_else(|| panic!("{json:#}"));
         assert!(said.contains("client 2") && said.contains("the client stood still for"), "{said}");
@@ -66,12 +68,24 @@ fn a_point_in_which_a_worker_stands_still_is_marked_and_the_sweep_goes_on() {
         "--profile",
         "never",
     ]);
-    find.args(["--quiet", "--client", &worker(), "--client", &stalled(folder.path()), "--out"]).arg(&out);
+    find.args(["--quiet", "--client", &worker(), "--client", &stalled(folder.path(), &worker()), "--out"]).arg(&out);
     run(&mut find).exits_with(0);
     let points = points(&out);
     assert!(points.len() >= 3, "{}", points.len());
     let marked = points.iter().filter_map(|point| standing(&point["doubts"]));
     assert!(marked.into_iter().any(|what| what.contains("client 2")), "{points:#?}");
+}
+
+#[test]
+fn a_watcher_that_stands_still_at_the_end_of_a_window_is_doubted() {
+    needs_server!(Kind::Nginx);
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let watcher = format!("exec {} watch --worker :{}", env!("CARGO_BIN_EXE_straingauge"), server.port);
+    let mut load = from(&[], &[&server.url("1k.bin"), "--rate", "100", "--duration", "1s", "--detail", "off"]);
+    let json = run(load.args(["--watch-with", &stalled(folder.path(), &watcher)])).exits_with(0).json();
+    let doubts = json["point"]["doubts"].as_array().into_iter().flatten();
+    let mut said = doubts.filter(|doubt| doubt["kind"] == "sources-disagree").map(|doubt| doubt["what"].to_string());
+    assert!(said.any(|what| what.contains("the watcher's window began")), "{json:#}");
 }
 
 /// A library that sets a process's wall clock every 0.3 s: by a second, back, by an hour, and in both directions. The kernel's stamps of
