@@ -180,6 +180,14 @@ def test_a_program_that_cannot_be_started_is_one_sentence(shipped: Shipped) -> N
         shipped.start(["no-such-program"], [])
 
 
+def test_a_node_of_another_architecture_says_which(shipped: Shipped, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An executable file of Linux on ARM (ELF's machine 40), of no use here.
+    shipped.script = "\x7fELF\x01\x01\x01" + "\0" * 9 + "\x02\0\x28\0\x01" + "\0" * 31
+    monkeypatch.setattr(node.platform, "machine", lambda: "aarch64")
+    with pytest.raises(RuntimeError, match="this node is aarch64, and .* is for another kind of machine: name one for it with --worker-binary"):
+        shipped.start([], [])
+
+
 @pytest.mark.parametrize("said, words", [
     ("The actor died because of an error raised in its creation task, \x1b[36mray::A.__init__()\x1b[39m (pid=1)\n  File \"x.py\", "
      "line 8, in __init__\n    raise FileNotFoundError(1)\n    ^^^\nFileNotFoundError: no such thing: /a/b\nand more",

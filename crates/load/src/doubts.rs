@@ -24,6 +24,9 @@ const CLOSING_NS: f64 = 1e6;
 const REAP_RATIO: f64 = 0.1;
 /// Any client needs so long to wake up: a larger share of a short response time is only a note.
 const WAKE_UP_NS: u64 = 100_000;
+/// Standing still for more than this share of the window, and for longer than a busy machine lets a thread wait.
+const STOOD_RATIO: f64 = 0.01;
+const STOOD_NS: u64 = 100_000_000;
 const SAMPLES_FOR_P50: u64 = 20;
 /// A 99th percentile rests on ten samples beyond it at least.
 const SAMPLES_FOR_P99: u64 = 1_000;
@@ -41,6 +44,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     if result.window_ns > 0 {
         doubts.extend(saturated(result));
         doubts.extend(kept_waiting(result));
+        doubts.extend(stood(result));
         doubts.extend(few_samples(result));
         doubts.extend(reaped_late(result));
     }
@@ -81,6 +85,23 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
                 percent(ratio)
             ),
             "pin the client to CPUs that nothing else uses (--cpus)",
+        )
+    })
+}
+
+/// A client that was stopped, or whose machine was: no account of its threads shows that.
+fn stood(result: &LoadResult) -> Option<Doubt> {
+    // Where a schedule was kept meanwhile, only the thread that conducts the engine had no CPU.
+    let late_ns = result.counts.times.own_lag.max_ns().unwrap_or(u64::MAX);
+    let (stood_ns, ratio) = (result.stood_ns, result.stood_ns as f64 / result.window_ns as f64);
+    (ratio > STOOD_RATIO && stood_ns.min(late_ns) > STOOD_NS).then(|| {
+        DoubtKind::Steal.warning(
+            format!(
+                "the client stood still for {} of the window ({}): it was stopped, or its machine was",
+                format_nanos(stood_ns as f64),
+                percent(ratio)
+            ),
+            "measure again; the throughput is too low by that, and what was under way took so much longer",
         )
     })
 }
@@ -326,6 +347,22 @@ mod tests {
         assert!(doubt.what.ends_with("n = 2000, sampled in 4 % of the time"), "{doubt:?}");
         assert!(!reaped(999, 1_200_000, 0.72).unwrap().what.contains("p99"), "a tail of nine samples");
         assert_eq!(reaped(2_000, 50_000, 0.4).unwrap().severity, Severity::Note, "any client has to wake up");
+    }
+
+    #[test]
+    fn a_client_that_stood_still_is_doubted_but_not_one_that_kept_its_schedule() {
+        let said = |window_ns: u64, stood_ns: u64, late_ns: Option<u64>| {
+            let mut result = LoadResult::from(Outcome { window_ns, ..Default::default() });
+            result.stood_ns = stood_ns;
+            late_ns.into_iter().for_each(|nanos| result.counts.times.own_lag.record_ns(nanos));
+            stood(&result).map(|doubt| doubt.what)
+        };
+        const SECOND: u64 = 1_000_000_000;
+        assert!(said(5 * SECOND, 3 * SECOND, None).is_some_and(|what| what.contains("3.00 s of the window (60 %)")));
+        assert!(said(5 * SECOND, 3 * SECOND, Some(3 * SECOND)).is_some());
+        assert_eq!(said(5 * SECOND, 3 * SECOND, Some(40_000)), None);
+        assert_eq!(said(SECOND / 5, SECOND / 20, None), None, "a busy machine");
+        assert_eq!(said(60 * SECOND, SECOND / 2, None), None, "too short to change anything");
     }
 
     #[test]

@@ -50,6 +50,10 @@ pub trait LoadEvents {
     fn progress(&mut self, _progress: &Progress) {}
     /// The measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
+    /// Whether the load is of no use any more: it ends then. Asked as often as for a stop.
+    fn is_in_vain(&mut self) -> bool {
+        false
+    }
 }
 
 /// The progress of a load.
@@ -227,6 +231,10 @@ struct Conductor<'a> {
     started_unix_ms: u64,
     interrupted: bool,
     last_progress: (u64, u64),
+    /// The end of the last look, or of what the caller did.
+    looked_ns: u64,
+    /// The longest time without one in the window.
+    stood_ns: u64,
 }
 
 impl<'a> Conductor<'a> {
@@ -250,6 +258,8 @@ impl<'a> Conductor<'a> {
             started_unix_ms: unix_ms(),
             interrupted: false,
             last_progress: (now, 0),
+            looked_ns: now,
+            stood_ns: 0,
         }
     }
 
@@ -272,6 +282,7 @@ impl<'a> Conductor<'a> {
         }
         self.started_unix_ms = unix_ms();
         self.events.window_begins();
+        self.looked_ns = monotonic_ns();
         let to_the_end = self.pause_until(self.end_ns, handles);
         self.end_ns = self.end_ns.min(monotonic_ns().max(self.begin_ns));
         self.events.window_ends();
@@ -304,12 +315,16 @@ impl<'a> Conductor<'a> {
 
     fn look(&mut self) -> bool {
         let now = monotonic_ns();
+        let in_window = self.looked_ns.max(self.begin_ns)..now.min(self.end_ns);
+        self.stood_ns = self.stood_ns.max(in_window.end.saturating_sub(in_window.start));
         if now >= self.last_progress.0 + PROGRESS_NS {
             self.report_progress(now);
         }
+        self.looked_ns = monotonic_ns();
         // After the window stopping loses nothing, and nothing was interrupted.
-        if self.stop.load(Ordering::Relaxed) {
-            self.interrupted = now < self.end_ns;
+        let is_stopped = self.stop.load(Ordering::Relaxed);
+        if is_stopped || self.events.is_in_vain() {
+            self.interrupted = is_stopped && now < self.end_ns;
             self.end_ns = self.end_ns.min(now);
             self.control.cut_at(now);
             return false;
@@ -381,6 +396,7 @@ impl<'a> Conductor<'a> {
             answered_in_all: Some(tally.completed_total),
             series_csv: tally.series.csv(window_ns),
             stall_ns: tally.stalls.longest_ns(),
+            stood_ns: self.stood_ns,
             engine,
             first_errors: tls
                 .iter()

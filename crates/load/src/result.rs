@@ -29,6 +29,9 @@ pub struct LoadResult {
     /// sent the load: their clocks cannot tell whether they all waited at once.
     #[serde(skip)]
     pub stall_ns: Option<u64>,
+    /// The longest time in the window in which this process did not run; 0 if other machines sent the load.
+    #[serde(skip)]
+    pub stood_ns: u64,
     /// The engine's own cost.
     pub engine: EngineCost,
     /// An example of each kind of failure, in words; at most eight.

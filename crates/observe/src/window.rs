@@ -112,6 +112,11 @@ impl Window {
         self.end.at_ns.saturating_sub(self.begin.at_ns)
     }
 
+    /// When it began and ended, by that clock.
+    pub fn edges_ns(&self) -> [u64; 2] {
+        [self.begin.at_ns, self.end.at_ns]
+    }
+
     /// CPU time of the group in the window, nanoseconds: its control group's account where that is larger (processes
     /// without a waiting parent that ended between two readings), else the sum of its processes' clocks.
     pub fn server_cpu_ns(&self) -> u64 {

@@ -35,7 +35,7 @@ kinds! {
     ConnectionWait,
     /// The machine's speed changed between repeats, as the yardstick shows.
     Drift,
-    /// A hypervisor took CPU time away.
+    /// CPU time was taken away: by a hypervisor, or because the client was stopped.
     Steal,
     /// Other work used the CPUs under test.
     NoisyNeighbour,

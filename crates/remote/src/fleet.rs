@@ -109,13 +109,11 @@ impl Fleet {
         if stop.load(Ordering::Relaxed) {
             return Err(RemoteError::Interrupted("the clients were starting"));
         }
-        for link in &fleet.links {
+        for link in &mut fleet.links {
             match &link.state {
                 WorkerState::Lost(why) => {
-                    return Err(unusable(format!(
-                        "{} cannot be used: {why}; does the command start 'straingauge load --worker' and print nothing else?",
-                        link.name()
-                    )));
+                    let what = format!("{} cannot be used: {why}", link.name());
+                    return Err(unusable(format!("{what}; {}", link.advice("straingauge load --worker"))));
                 }
                 WorkerState::Greeting => {
                     return Err(unusable(format!("{} did not say hello within 60 s", link.name())));

@@ -1,5 +1,6 @@
 //! One worker as the driver sees it: its process, its pipes, its clock and its state.
 
+use crate::architecture;
 use crate::complaints::LastLine;
 use crate::error::{Result, system};
 use crate::process;
@@ -347,6 +348,19 @@ impl Link {
         self.lost_ns = monotonic_ns();
         self.out.close();
         self.kill();
+    }
+
+    /// What may help against a worker that said no hello; `program`: what its command is to start.
+    pub fn advice(&mut self, program: &str) -> String {
+        let ended = match &mut self.carrier {
+            Carrier::Process(child, _) => child.try_wait().ok().flatten(),
+            Carrier::Socket(_) => None,
+        };
+        match ended.and_then(|how| how.code()) {
+            // A shell's status where a program is there and cannot be executed.
+            Some(126) => architecture::advice(&self.from),
+            _ => format!("does the command start '{program}' and print nothing else?"),
+        }
     }
 
     fn exit_words(&mut self) -> Option<String> {

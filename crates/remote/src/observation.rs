@@ -35,6 +35,9 @@ pub struct WireObservation {
     pub connection_states: BTreeMap<String, Figure>,
     pub doubts: Vec<Doubt>,
     pub server_facts: BTreeMap<String, String>,
+    /// When the window began and ended, on the watcher's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edges_ns: Option<[u64; 2]>,
     /// Requests by size class, if they were counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched: Option<Watched>,
@@ -58,6 +61,7 @@ impl WireObservation {
                 .take(MAX_FIGURES)
                 .map(|(name, fact)| (Outside::new(name, 80).into(), words(fact)))
                 .collect(),
+            edges_ns: self.edges_ns,
             watched: self.watched.map(bounded_watched),
             functions: self.functions.into_iter().take(MAX_FIGURES).map(bounded_function).collect(),
             // Its text is safe, its numbers are places that may be missing, and a line bounds it.

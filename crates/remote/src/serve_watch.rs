@@ -209,6 +209,7 @@ impl Watched {
             connection_states: seen.connection_states,
             doubts: seen.doubts,
             server_facts: self.observer.server_facts(),
+            edges_ns: Some(window.edges_ns()),
             ..WireObservation::default()
         };
         if let Some(LayersSeen { figures, functions, stacks, doubts }) =

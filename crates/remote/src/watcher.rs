@@ -10,9 +10,10 @@ use crate::protocol::{
 use crate::requests::RequestWatchPlan;
 use crate::wires::{Event, Wires};
 use observe::profile::PointSampling;
-use record::ClientSide;
 use record::figure::{Figure, Origin};
 use record::time::monotonic_ns;
+use record::units::format_nanos;
+use record::{ClientSide, Doubt, DoubtKind};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -29,6 +30,10 @@ const BESIDE_NS: u64 = 30_000_000_000;
 /// How long programs may take to be loaded and calibrated there, or connections to be scanned before a load.
 const PREPARING_NS: u64 = 60_000_000_000;
 
+/// A window whose edges differ by more than this from the client's, and by more than a share of it, is another one.
+const OTHER_WINDOW_NS: f64 = 1e8;
+const OTHER_WINDOW_RATIO: f64 = 0.01;
+
 /// A watcher and its last message.
 #[derive(Debug)]
 pub struct Watcher {
@@ -40,6 +45,8 @@ pub struct Watcher {
     pub server_facts: BTreeMap<String, String>,
     /// Whether requests are counted there.
     counts_requests: bool,
+    /// When it was told that the last window begins and ends, on this clock.
+    edges_ns: [u64; 2],
 }
 
 impl Watcher {
@@ -53,7 +60,8 @@ impl Watcher {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
         keep_leases(std::slice::from_ref(&link));
-        let mut watcher = Watcher { events, link, wires, server_facts: BTreeMap::new(), counts_requests: false };
+        let mut watcher =
+            Watcher { events, link, wires, server_facts: BTreeMap::new(), counts_requests: false, edges_ns: [0; 2] };
         let patience_ns = GREETING_NS + starts_server.map_or(0, |timeout| timeout.as_nanos() as u64);
         let until_ns = monotonic_ns() + patience_ns;
         while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
@@ -73,10 +81,10 @@ impl Watcher {
             watcher.pump(0);
         }
         match &watcher.link.state {
-            WorkerState::Lost(why) => Err(unusable(format!(
-                "{} cannot be used: {why}; does the command start 'straingauge watch --worker :PORT' and print nothing else?",
-                watcher.link.name()
-            ))),
+            WorkerState::Lost(why) => {
+                let what = format!("{} cannot be used: {why}", watcher.link.name());
+                Err(unusable(format!("{what}; {}", watcher.link.advice("straingauge watch --worker :PORT"))))
+            }
             WorkerState::Greeting => Err(unusable(format!(
                 "{} did not say hello within {} s",
                 watcher.link.name(),
@@ -95,7 +103,11 @@ impl Watcher {
     }
 
     fn pump(&mut self, patience_ns: u64) {
-        let mut wait = Duration::from_millis(5);
+        self.hear(Duration::from_millis(5), patience_ns);
+    }
+
+    /// Handles events, waits for the first at most this long, and gives it up where it is silent.
+    fn hear(&mut self, mut wait: Duration, patience_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
         while let Ok((_, event)) = self.events.recv_timeout(wait) {
             self.link.handle(event);
@@ -196,6 +208,12 @@ impl Watcher {
         }
     }
 
+    /// Whether it is lost, and a server that it started with it.
+    pub fn has_lost_its_server(&mut self) -> bool {
+        self.hear(Duration::ZERO, 0);
+        self.link.is_lost() && self.link.can.iter().any(|word| word == CAN_REPORT_SERVER)
+    }
+
     /// A load begins: returns when the state before it is known there.
     pub fn load_begins(&mut self) -> Result<(), String> {
         if !self.counts_requests {
@@ -229,12 +247,16 @@ impl Watcher {
 
     /// A window of this planned length begins now; there, as soon as the message arrives.
     pub fn window_begins(&mut self, planned_ns: u64, has_layers: bool) -> Result<(), String> {
-        self.say(&ToWorker::Begin { planned_ns, has_layers })
+        self.say(&ToWorker::Begin { planned_ns, has_layers })?;
+        self.edges_ns[0] = monotonic_ns();
+        Ok(())
     }
 
     /// The window ends now.
     pub fn window_ends(&mut self) -> Result<(), String> {
-        self.say(&ToWorker::End {})
+        self.say(&ToWorker::End {})?;
+        self.edges_ns[1] = monotonic_ns();
+        Ok(())
     }
 
     fn say(&mut self, message: &ToWorker) -> Result<(), String> {
@@ -258,6 +280,9 @@ impl Watcher {
         let seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
         let mut seen = seen.bounded();
         self.server_facts = seen.server_facts.clone();
+        if let (Some(theirs_ns), Some(clock)) = (seen.edges_ns, self.link.clock) {
+            seen.doubts.extend(window_doubt(theirs_ns.map(|at_ns| i128::from(at_ns) - clock.offset_ns), self.edges_ns));
+        }
         let trip_us = self.link.clock.map(|clock| clock.uncertainty_ns as f64 * 2.0 / 1e3);
         let figure = match trip_us {
             Some(us) => Figure::new(us, "us", self.link.clock.map_or(0, |clock| clock.exchanges), Origin::Timed),
@@ -268,7 +293,46 @@ impl Watcher {
     }
 }
 
+/// The doubt about a window that is not the client's, both on this clock.
+fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2]) -> Option<Doubt> {
+    let [begin, end] = [0, 1].map(|edge| theirs_ns[edge].saturating_sub(i128::from(ours_ns[edge])) as f64);
+    let limit_ns = OTHER_WINDOW_NS.max(ours_ns[1].saturating_sub(ours_ns[0]) as f64 * OTHER_WINDOW_RATIO);
+    let late = |nanos: f64| format!("{} too {}", format_nanos(nanos.abs()), if nanos < 0.0 { "early" } else { "late" });
+    (begin.abs().max(end.abs()) > limit_ns).then(|| {
+        DoubtKind::SourcesDisagree.warning(
+            format!(
+                "the watcher's window began {} and ended {}: it stood still, or the network to it did",
+                late(begin),
+                late(end)
+            ),
+            "measure again: what the server used is that of another window than the load's",
+        )
+    })
+}
+
 /// How a server ended that was started by a watcher which was lost for this reason.
 fn lost_with(why: String) -> String {
     format!("ended with its watcher ({why})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_is_not_the_clients_is_doubted_with_both_edges() {
+        const SECOND: u64 = 1_000_000_000;
+        let said = |begin_ns: i128, end_ns: i128, seconds: u64| {
+            let ours_ns = [100 * SECOND, (100 + seconds) * SECOND];
+            let theirs_ns = [i128::from(ours_ns[0]) + begin_ns, i128::from(ours_ns[1]) + end_ns];
+            window_doubt(theirs_ns, ours_ns).map(|doubt| doubt.what)
+        };
+        assert_eq!(said(90_000_000, 20_000_000, 1), None);
+        assert_eq!(said(0, 500_000_000, 100), None);
+        let late = said(1_000_000, 2_850_000_000, 2).expect("it is doubted");
+        assert!(late.contains("began 1.00 ms too late and ended 2.85 s too late"), "{late}");
+        // As long as the client's, but another one; and a clock that is no clock.
+        assert!(said(-1_000_000_000, -1_000_000_000, 9).is_some());
+        assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX]).is_some());
+    }
 }

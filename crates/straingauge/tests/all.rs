@@ -32,6 +32,7 @@ mod load_counts;
 mod metrics;
 mod mixes;
 mod modules;
+mod network_cuts;
 mod package;
 #[allow(dead_code)]
 #[path = "../../report/tests/all/person.rs"]
@@ -64,4 +65,5 @@ mod watch;
 mod watch_degraded;
 mod watch_elsewhere;
 mod worker_faults;
+mod worker_times;
 mod workers;

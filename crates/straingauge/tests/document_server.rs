@@ -118,6 +118,11 @@ impl DocumentServer {
         self.state.path().join("files")
     }
 
+    /// How many answers its log has so far.
+    pub fn answered(&self) -> usize {
+        answers(&self.state.path().join("access.log")).len()
+    }
+
     /// Ends nginx politely, so that it writes out its log, and reads that.
     pub fn end_and_read_log(mut self) -> Vec<Answer> {
         // SAFETY: kill takes no pointers; the child is ours and not yet waited for.

@@ -1,8 +1,11 @@
 //! Every way of load over several workers: the sums equal the server's log, and the parts are those of one load.
 
+use crate::bad_input::unshared;
 use crate::clients::SecureServer;
 use crate::document_server::DocumentServer;
-use crate::rig::{Running, free_port, member, needs_server, open_dir, program, run, skip_unless, skipped, straingauge};
+use crate::rig::{
+    Running, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, skipped, straingauge,
+};
 use crate::server::{Kind, Server};
 use crate::workers::{count, doubt_kinds, from, killed, worker};
 use serde_json::Value;
@@ -292,4 +295,50 @@ fn memcached_over_workers_is_counted_as_memcached_counts_it() {
     let store = Store::start(&memcached, words);
     let url = format!("memcached://127.0.0.1:{}", store.port);
     is_counted_by(&store, &url, b"stats\r\nquit\r\n", &["STAT cmd_get ", "STAT cmd_set "]);
+}
+
+#[test]
+fn a_name_is_the_drivers_whatever_address_a_worker_would_find() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "needs root, to mount another /etc/hosts in a mount namespace");
+    let (server, folder) = (Server::start(Kind::Nginx), open_dir());
+    let hosts = |name: &str, address: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("{address} server.test\n")).expect("a file in a temporary folder");
+        format!("mount --bind {} /etc/hosts && exec", path.display())
+    };
+    // Nobody listens at the address that the worker would find.
+    let elsewhere =
+        format!("unshare --mount sh -c '{} {}'", hosts("there", "127.0.0.2"), worker().trim_start_matches("exec "));
+    let url = server.url("1k.bin").replace("127.0.0.1", "server.test");
+    let words =
+        ["load", &url, "--client", &elsewhere, "--client", &worker(), "--duration", "400ms", "--quiet", "--json"];
+    let json = run(&mut unshared(&format!("{} \"$@\"", hosts("here", "127.0.0.1")), &words)).exits_with(0).json();
+    assert!(
+        count(&json, "ok") > 0 && figure(&json, "worker.1.throughput_per_sec")["value"].as_f64() > Some(0.0),
+        "{json:#}"
+    );
+    assert_eq!(
+        count(&json, "sent") + count(&json, "carried_in"),
+        count(&json, "ok") + count(&json, "unfinished"),
+        "{json:#}"
+    );
+}
+
+#[test]
+fn two_fleets_on_the_same_machines_count_their_own_requests_and_each_is_doubted() {
+    needs_server!(Kind::Nginx);
+    let server = Server::start(Kind::Nginx);
+    let client = format!("exec taskset -c 0 {}", worker().trim_start_matches("exec "));
+    let fleets =
+        [(); 2].map(|()| Running::start(&mut from(&[&client], &[&server.url("1k.bin"), "--duration", "1500ms"])));
+    let all = fleets.map(|fleet| fleet.wait().exits_with(0).json());
+    for json in &all {
+        let doubts = member(json, "doubts").to_string();
+        assert!(doubts.contains("client 1 ") && doubts.contains("was ready to run but had no CPU for"), "{json:#}");
+    }
+    let sum = |name: &str| all.iter().map(|json| count(json, name)).sum::<u64>();
+    let (ok, unfinished) = (sum("ok"), sum("unfinished"));
+    let logged = server.end_and_read_log().len() as u64;
+    assert!(ok > 0 && (ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} ok, {unfinished} unfinished");
 }

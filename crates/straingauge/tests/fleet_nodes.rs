@@ -40,6 +40,29 @@ impl Nodes {
         nodes
     }
 
+    /// Joins a node to the servers' namespace a second time, for what is not load: its address there.
+    pub fn joined_apart(&self) -> &'static str {
+        let (server, node) = (self.name("s"), self.node(1));
+        ip(&["link", "add", "apart", "netns", &server, "type", "veth", "peer", "name", "apart", "netns", &node]);
+        for (name, address) in [(&server, "10.214.9.1/24"), (&node, "10.214.9.2/24")] {
+            ip(&["-n", name, "addr", "add", address, "dev", "apart"]);
+            ip(&["-n", name, "link", "set", "apart", "up"]);
+        }
+        "10.214.9.2"
+    }
+
+    /// Cuts that second link, or mends it: what is under way is lost, and neither end is told.
+    pub fn cut(&self, is_cut: bool) {
+        ip(&["-n", &self.node(1), "link", "set", "apart", if is_cut { "down" } else { "up" }]);
+    }
+
+    /// The processes of a node whose command lines have these words.
+    pub fn processes(&self, number: usize, words: &str) -> Vec<String> {
+        let line = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok();
+        let lines = pids(&self.node(number)).into_iter().filter_map(line).map(|line| line.replace('\0', " "));
+        lines.filter(|line| line.contains(words)).collect()
+    }
+
     pub fn name(&self, what: &str) -> String {
         format!("{}{what}", self.tag)
     }
@@ -49,7 +72,7 @@ impl Nodes {
     }
 
     /// What starts a worker on each.
-    fn clients(&self) -> Vec<String> {
+    pub fn clients(&self) -> Vec<String> {
         let on = |number| format!("exec ip netns exec {} {}", self.node(number), worker().trim_start_matches("exec "));
         (1..=NODES).map(on).collect()
     }
@@ -67,9 +90,20 @@ impl Drop for Nodes {
     fn drop(&mut self) {
         let nodes = (1..=NODES).map(|number| self.node(number));
         for name in nodes.chain([self.name("s")]) {
+            // A session whose network is cut does not end by itself.
+            for pid in pids(&name) {
+                // SAFETY: kill takes no pointers; what runs in a namespace of the test's belongs to the test.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+            }
             let _ = Command::new("ip").args(["netns", "del", &name]).output();
         }
     }
+}
+
+/// The processes in a network namespace.
+fn pids(namespace: &str) -> Vec<i32> {
+    let listed = Command::new("ip").args(["netns", "pids", namespace]).output().expect("ip runs").stdout;
+    String::from_utf8_lossy(&listed).lines().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 fn ip(arguments: &[&str]) {

@@ -4,6 +4,7 @@ use crate::rig::{free_port, is_root, program, run, skip_unless};
 use crate::server::{Kind, Server};
 use crate::workers::{count, from};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,14 +16,20 @@ use tempfile::TempDir;
 const EMPTY: &str = "/run/sshd";
 
 /// A running sshd. Dropping it ends it, its sessions and its keys.
-struct Sshd {
+pub struct Sshd {
     child: Child,
+    address: &'static str,
     port: u16,
     keys: TempDir,
 }
 
 impl Sshd {
     fn start() -> Sshd {
+        Sshd::start_at("127.0.0.1", None)
+    }
+
+    /// At an address of a network namespace.
+    pub fn start_at(address: &'static str, namespace: Option<&str>) -> Sshd {
         let keys = tempfile::tempdir().expect("a temporary folder");
         for name in ["host", "user"] {
             let made = Command::new("ssh-keygen")
@@ -33,7 +40,7 @@ impl Sshd {
         }
         let (port, at) = (free_port(), keys.path().display());
         let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\nPidFile none\n\
+            "Port {port}\nListenAddress {address}\nHostKey {at}/host\nAuthorizedKeysFile {at}/user.pub\nPidFile none\n\
              AuthenticationMethods publickey\nPermitRootLogin prohibit-password\nStrictModes no\nUsePAM no\n"
         );
         std::fs::write(keys.path().join("config"), config).expect("a file in a temporary folder");
@@ -41,7 +48,12 @@ impl Sshd {
             let _ = std::fs::create_dir(EMPTY);
         }
         // sshd wants its own path from the root, as it starts itself again for each session.
-        let child = Command::new(program("sshd").expect("was looked for"))
+        let sshd = program("sshd").expect("was looked for");
+        let mut command = Command::new(namespace.map_or(sshd.as_os_str(), |_| "ip".as_ref()));
+        if let Some(name) = namespace {
+            command.args(["netns", "exec", name]).arg(&sshd);
+        }
+        let child = command
             .args(["-D", "-e", "-f"])
             .arg(keys.path().join("config"))
             .stdin(Stdio::null())
@@ -49,9 +61,9 @@ impl Sshd {
             .process_group(0)
             .spawn()
             .expect("sshd runs");
-        let mut sshd = Sshd { child, port, keys };
+        let mut sshd = Sshd { child, address, port, keys };
         let until = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        while !sshd.log().contains("Server listening") {
             let is_gone = matches!(sshd.child.try_wait(), Ok(Some(_)));
             assert!(!is_gone && Instant::now() < until, "sshd does not accept: {}", sshd.log());
             std::thread::sleep(Duration::from_millis(20));
@@ -64,11 +76,11 @@ impl Sshd {
     }
 
     /// What a person types after `--client`.
-    fn client(&self, remote: &str) -> String {
-        let (at, port) = (self.keys.path().display(), self.port);
+    pub fn client(&self, remote: &str) -> String {
+        let (at, address, port) = (self.keys.path().display(), self.address, self.port);
         format!(
             "ssh -F none -i {at}/user -p {port} -o IdentitiesOnly=yes -o UserKnownHostsFile={at}/known \
-             -o StrictHostKeyChecking=accept-new -o BatchMode=yes 127.0.0.1 {remote}"
+             -o StrictHostKeyChecking=accept-new -o BatchMode=yes {address} {remote}"
         )
     }
 }
@@ -81,7 +93,7 @@ impl Drop for Sshd {
     }
 }
 
-fn missing() -> Option<&'static str> {
+pub fn missing() -> Option<&'static str> {
     match (program("sshd"), program("ssh").and(program("ssh-keygen"))) {
         (None, _) => Some("sshd is not installed (apt-get install openssh-server)"),
         (_, None) => Some("ssh is not installed (apt-get install openssh-client)"),
@@ -129,6 +141,26 @@ fn a_key_that_is_not_known_is_one_sentence() {
     let client = sshd.client("straingauge load --worker");
     let said = run(&mut from(&[&client], &["http://127.0.0.1:9/", "--connections", "4"]));
     said.exits_with(1).complains_of(&["client 1 (ssh ", "cannot be used", "exit status: 255"]);
+}
+
+#[test]
+fn a_machine_of_another_architecture_is_one_sentence_with_its_name() {
+    let folder = crate::rig::open_dir();
+    let path = |name: &str| folder.path().join(name);
+    // An executable file of Linux on aarch64 (ELF's machine 183), of no use here, and an ssh to a machine that it is for.
+    let header = [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, 183, 0, 1, 0, 0, 0], &[0; 40]].concat();
+    std::fs::write(path("straingauge"), header).expect("a file in a temporary folder");
+    std::fs::write(path("ssh"), "#!/bin/sh\nshift\n[ \"$1\" = uname ] && exec echo aarch64\nexec sh -c \"$*\"\n")
+        .expect("a file");
+    for name in ["straingauge", "ssh"] {
+        std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o755)).expect("it is this test's own");
+    }
+    let [ssh, there] = ["ssh", "straingauge"].map(|name| path(name).display().to_string());
+    let words = ["cannot be used", "exit status: 126", "its machine is aarch64", "built for aarch64"];
+    let client = format!("{ssh} c1 {there} load --worker");
+    run(&mut from(&[&client], &["http://127.0.0.1:9/"])).exits_with(1).complains_of(&words);
+    let mut watched = crate::rig::straingauge(["load", "http://127.0.0.1:9/", "--quiet", "--watch-with"]);
+    run(watched.arg(format!("{ssh} c1 {there} watch --worker :9"))).exits_with(1).complains_of(&words);
 }
 
 #[test]

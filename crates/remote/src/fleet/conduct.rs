@@ -133,8 +133,8 @@ impl Conduct<'_> {
         }
     }
 
-    fn must_end(&self) -> bool {
-        must_end(self.fleet, self.live, self.stop)
+    fn must_end(&mut self) -> bool {
+        must_end(self.fleet, self.live, self.stop) || self.events.is_in_vain()
     }
 
     fn start_at(&mut self, start_ns: u64) {

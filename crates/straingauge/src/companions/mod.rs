@@ -85,6 +85,11 @@ pub trait Companion {
     /// Its measured window is over; the last responses may still be on their way.
     fn window_ends(&mut self) {}
 
+    /// Whether the load is of no use any more. Asked many times a second while it runs.
+    fn is_in_vain(&mut self) -> bool {
+        false
+    }
+
     /// The load is over: adds to the point what was seen of it. Figures and doubts are added, under names that no other
     /// companion uses; what the engine or another companion put there stays. Nothing of this load is kept.
     fn note(&mut self, measured: &mut Measured);
@@ -182,6 +187,10 @@ impl LoadEvents for Edges<'_> {
 
     fn progress(&mut self, now: &load::Progress) {
         (self.progress)(now);
+    }
+
+    fn is_in_vain(&mut self) -> bool {
+        self.companions.iter_mut().any(|companion| companion.is_in_vain())
     }
 }
 

@@ -161,6 +161,10 @@ impl Companion for ServerWatch {
         }
     }
 
+    fn is_in_vain(&mut self) -> bool {
+        matches!(self, ServerWatch::Elsewhere(there) if there.watcher.borrow_mut().has_lost_its_server())
+    }
+
     fn note(&mut self, measured: &mut Measured) {
         let seen = match self {
             ServerWatch::Here(here) => here.observe(measured),

@@ -118,8 +118,13 @@ class Cluster:
             if time.monotonic() >= until or self._is_over():
                 raise FleetError(
                     f"{count} workers need {count} nodes with {order.wanted('free ')} each, and within {order.wait_s:g} s the Ray "
-                    f"cluster did not have them: it has {_listed(self._alive(), order)}"
+                    f"cluster did not have them: it has {_listed(self._alive(), order)}{self._taken()}"
                 )
+
+    def _taken(self) -> str:
+        """How much of the cluster other work has, if any."""
+        free, all_cpus = (resources().get("CPU", 0.0) for resources in (self._ray.available_resources, self._ray.cluster_resources))
+        return f"; {all_cpus - free:g} of {all_cpus:g} CPUs are taken, by another fleet or job" if free < all_cpus else ""
 
     def _start(self, until: float) -> None:
         from ray.util.placement_group import placement_group_table

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import signal
 import stat
 import subprocess
@@ -83,6 +84,10 @@ class WorkerNode:
                 )
             except OSError as why:
                 # Somebody cleaned the folder up meanwhile, or another process was forked while the file was open.
+                if why.errno == errno.ENOEXEC:
+                    raise RuntimeError(
+                        f"this node is {platform.machine()}, and the straingauge that was sent is for another kind of machine: name one for it with "
+                        "--worker-binary, or leave such nodes out with --worker-label or --worker-resource") from None
                 is_passing = why.errno == errno.ETXTBSY or not os.path.exists(program)
                 if not is_passing or attempt + 1 == TRIES:
                     raise RuntimeError(f"cannot start the worker: {why}") from None
