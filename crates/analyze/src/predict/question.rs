@@ -217,10 +217,7 @@ impl Situation<'_> {
         changed.base_s *= self.demand_ratio;
         changed.growth_s *= self.demand_ratio;
         changed.doubling_s *= self.demand_ratio;
-        if let Some(cpus) = self.question.cpus {
-            // The work of one thread spreads over as many processes; otherwise the number of CPUs changes.
-            changed.cpus = server.cpus * cpus / self.readings.allowed_cpus.min(server.cpus.max(1.0));
-        }
+        changed.cpus = self.question.cpus.unwrap_or(server.cpus);
         changed.path_s += self.question.delay_s;
         if self.question.scaled_select {
             changed.cold_growth_s = 0.0;
@@ -342,10 +339,13 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
             format_si(readings.highest_per_sec())
         )),
     }
-    if question.cpus.is_some() {
+    if let Some(cpus) = question.cpus {
         assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
         if readings.one_thread {
             assumed.push("nearly all work was one thread's: the server gets as many workers as CPUs".into());
+        }
+        if let Some(quota) = readings.quota_cpus.filter(|quota| *quota < cpus) {
+            assumed.push(format!("the server's limit of CPU time, {quota} CPUs, is raised to {cpus}"));
         }
         assumed.push("the network and the client keep up".into());
     }

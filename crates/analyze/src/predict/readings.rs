@@ -101,8 +101,8 @@ pub struct Readings {
     pub open: Vec<Reading>,
     /// The number of CPUs that the server can keep busy at once.
     pub parallel_cpus: f64,
-    /// CPUs that it may use.
-    pub allowed_cpus: f64,
+    /// Its limit of CPU time, in CPUs.
+    pub quota_cpus: Option<f64>,
     /// Whether one thread used nearly all of its CPU time.
     pub one_thread: bool,
     /// CPUs that other work used, median.
@@ -166,12 +166,12 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     };
     let one_thread = allowed < 2.0
         || median(&all.iter().filter_map(thread_share).collect::<Vec<_>>()).is_some_and(|share| share > 0.8);
-    let quota = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0).unwrap_or(f64::INFINITY);
+    let quota_cpus = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0);
     let mut readings = Readings {
         closed: Vec::new(),
         open: Vec::new(),
-        parallel_cpus: if one_thread { 1.0 } else { allowed }.min(quota),
-        allowed_cpus: allowed,
+        parallel_cpus: if one_thread { 1.0 } else { allowed }.min(quota_cpus.unwrap_or(f64::INFINITY)),
+        quota_cpus,
         one_thread,
         others_cpus,
         criteria,

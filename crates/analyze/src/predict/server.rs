@@ -244,8 +244,12 @@ impl Server {
     pub fn open_queue(&self, rate_per_sec: f64, cold: f64) -> Option<Queue> {
         let service_s = self.service_s(rate_per_sec, cold);
         let is_possible = rate_per_sec * service_s < self.cpus && rate_per_sec < self.limit();
-        let servers = self.cpus.round().max(1.0) as u32;
-        is_possible.then(|| general_service(rate_per_sec, service_s, self.cv_squared, servers)).flatten()
+        // Servers are whole: a part of a CPU is that of slower ones, for which requests wait as long. They are served at full speed.
+        let servers = self.cpus.round().max(1.0);
+        let slower_s = service_s * servers / self.cpus;
+        let queue =
+            is_possible.then(|| general_service(rate_per_sec, slower_s, self.cv_squared, servers as u32)).flatten();
+        queue.map(|queue| Queue { response_s: queue.wait_s + service_s, ..queue })
     }
 
     /// Open loop: the busy share of the CPUs at this rate, or at the capacity if the rate is beyond it.

@@ -307,7 +307,7 @@ mod tests {
             closed: levels.iter().map(reading).collect(),
             open: Vec::new(),
             parallel_cpus: 2.0,
-            allowed_cpus: 2.0,
+            quota_cpus: None,
             one_thread: false,
             others_cpus: 0.0,
             criteria: record::Criteria::default(),
