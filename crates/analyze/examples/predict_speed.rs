@@ -15,7 +15,6 @@ fn readings() -> Vec<Reading> {
                 load,
                 cold: 0.0,
                 throughput_per_sec: rate,
-                goodput_per_sec: None,
                 demand_s,
                 busy_cpus: rate * demand_s,
                 user_cpus: None,

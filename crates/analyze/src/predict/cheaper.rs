@@ -2,9 +2,10 @@
 
 use super::readings::PredictError;
 use crate::growth::LAYERS;
+use crate::point::{costs_are_of_answers, good_per_sec};
 use crate::statistics::median;
 use record::text::plain;
-use record::{Pace, Point, RunDir, names};
+use record::{Pace, Point, RunDir};
 
 /// Points at this share of the highest throughput, and above: what a request costs there decides the capacity.
 const NEAR: f64 = 0.8;
@@ -54,9 +55,9 @@ pub fn is_same(a: &str, b: &str) -> bool {
 /// The asked layers and functions; layers by their word in any case, with or without hyphens.
 pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictError> {
     let no = |words: String| Err(PredictError::Unsupported(words));
-    let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed);
-    let highest = closed().filter_map(|point| point.value(names::THROUGHPUT)).fold(0.0, f64::max);
-    let is_near = |point: &&Point| point.value(names::THROUGHPUT).is_some_and(|rate| rate >= NEAR * highest);
+    let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed && costs_are_of_answers(point));
+    let highest = closed().filter_map(good_per_sec).fold(0.0, f64::max);
+    let is_near = |point: &&Point| good_per_sec(point).is_some_and(|rate| rate >= NEAR * highest);
     let near: Vec<(&Point, f64)> =
         closed().filter(is_near).filter_map(|point| Some((point, whole_us(point)?))).collect();
     if near.is_empty() {

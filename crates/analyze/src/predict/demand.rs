@@ -38,7 +38,8 @@ pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
     let mut found = Vec::new();
     for (resource, value) in resources {
         for level in levels(readings) {
-            let values: Vec<f64> = level.iter().filter_map(value).map(|seconds| seconds * 1e6).collect();
+            let values: Vec<f64> =
+                level.iter().filter_map(value).map(|seconds| seconds * 1e6).filter(|us| us.is_finite()).collect();
             let n = values.len();
             if n == 0 {
                 continue;

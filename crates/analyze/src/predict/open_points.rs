@@ -23,10 +23,7 @@ pub fn limit(readings: &Readings) -> Option<f64> {
     if first.busy_cpus >= FULL * readings.parallel_cpus {
         return None;
     }
-    let good = |rate: f64, goodput: Option<f64>| goodput.map_or(rate, |goodput| rate.min(goodput));
-    let open = levels.iter().map(|level| good(level.throughput_per_sec, level.goodput_per_sec)).fold(0.0, f64::max);
-    let closed = typicals(&readings.closed);
-    let limit = closed.iter().map(|level| good(level.throughput_per_sec, level.goodput_per_sec)).fold(open, f64::max);
+    let limit = readings.highest_per_sec();
     (limit > 0.0).then_some(limit)
 }
 

@@ -1,7 +1,9 @@
 //! The input of the models: the readings of the points of one or more runs, and why some runs have none.
 
+use crate::point::{FAILED_RATIO_FOR_COST, costs_are_of_answers};
 use crate::statistics::median;
 use record::{Criteria, Pace, Point, RunDir, Sweep, names};
+use std::collections::BTreeSet;
 
 /// Other work of this size on the machine makes the CPUs' busy share useless for the server's demand.
 const OTHERS_CPUS: f64 = 0.1;
@@ -68,11 +70,9 @@ pub struct Reading {
     pub load: f64,
     /// Cold connections beside the load.
     pub cold: f64,
-    /// Requests per second.
+    /// Requests per second that were answered well. Of the open loop it may be 0.
     pub throughput_per_sec: f64,
-    /// Requests per second that were answered well, if that was counted.
-    pub goodput_per_sec: Option<f64>,
-    /// Server CPU time of a request, seconds.
+    /// Server CPU time of such a request, seconds.
     pub demand_s: f64,
     /// CPUs of the server that were busy.
     pub busy_cpus: f64,
@@ -186,6 +186,29 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
             total - all.len()
         ));
     }
+    let closed = |all: &[(&RunDir, &Point)]| -> Vec<u64> {
+        all.iter().filter(|(_, point)| point.pace == Pace::Closed).map(|(_, point)| point.connections).collect()
+    };
+    let measured = closed(&all);
+    // Rate and cost of errors are not those of answers. An offered rate that was answered with errors has failed.
+    all.retain(|(_, point)| point.pace != Pace::Closed || costs_are_of_answers(point));
+    let left = closed(&all);
+    if left.len() < measured.len() {
+        let percent = FAILED_RATIO_FOR_COST * 100.0;
+        let [loads, loads_left] = [&measured, &left].map(|list| list.iter().collect::<BTreeSet<_>>().len());
+        if loads >= 3 && loads_left < 3 {
+            return Err(PredictError::Unsupported(format!(
+                "{loads_left} of {loads} closed-loop loads are too few for a model (at least 3): at the others more than {percent} % of the \
+                 requests failed, and errors cost less than answers; measure lower loads with find"
+            )));
+        }
+        readings.doubts.push(format!(
+            "{} of {} points of the closed loop are left out: more than {percent} % of their requests failed, and errors cost less than \
+             answers",
+            measured.len() - left.len(),
+            measured.len()
+        ));
+    }
     for (run, point) in all {
         if let Some((is_open, reading)) = reading(run, point, allowed, others_cpus, &criteria)? {
             if is_open { readings.open.push(reading) } else { readings.closed.push(reading) }
@@ -216,38 +239,39 @@ fn reading(
         }
         value => Ok(value),
     };
-    let (rate, busy, own) =
-        (checked(names::THROUGHPUT)?, checked(names::SERVER_CPU_BUSY)?, checked(names::SERVER_CPU)?);
+    let (completed, good) = (checked(names::THROUGHPUT)?, checked(names::GOODPUT)?);
+    let (busy, own) = (checked(names::SERVER_CPU_BUSY)?, checked(names::SERVER_CPU)?);
     let (user, system) = (checked(names::SERVER_CPU_USER)?, checked(names::SERVER_CPU_SYSTEM)?);
     let softirq = checked(names::SERVER_SOFTIRQ_BESIDE)?.or(checked(names::SERVER_SOFTIRQ)?);
-    let Some(rate) = rate.filter(|rate| *rate > 0.0) else { return Ok(None) };
+    let Some(completed) = completed.filter(|rate| *rate > 0.0) else { return Ok(None) };
+    let rate = good.map_or(completed, |good| good.min(completed));
     // The CPUs' own account is complete if nothing else runs there; with other work only the server group's account is
     // right.
-    let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * rate);
+    let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * completed);
     let used = match busy {
         Some(busy) if others_cpus < OTHERS_CPUS || own.is_none() => Some(busy * cpus),
         _ => own,
     };
     let Some(busy_cpus) = used.filter(|used| *used > 0.0) else { return Ok(None) };
     let load = point.load();
-    if !(load.is_finite() && load > 0.0) {
+    let is_open = point.pace != Pace::Closed;
+    if !(load.is_finite() && load > 0.0 && (is_open || rate > 0.0)) {
         return Ok(None);
     }
     let seconds = |name| point.value(name).filter(|us| us.is_finite() && *us > 0.0).map(|us| us * 1e-6);
-    let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * rate);
+    let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * completed);
     Ok(Some((
-        point.pace != Pace::Closed,
+        is_open,
         Reading {
             load,
             cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
             throughput_per_sec: rate,
-            goodput_per_sec: point.value(names::GOODPUT).filter(|rate| rate.is_finite() && *rate >= 0.0),
             demand_s: busy_cpus / rate,
             busy_cpus,
             user_cpus: as_cpus(user),
             kernel_cpus: as_cpus(system.map(|system| system + softirq.unwrap_or(0.0))),
             // Little's law: in a closed loop without thinking the mean is connections over throughput.
-            mean_s: seconds(names::RESPONSE_MEAN).or((point.pace == Pace::Closed).then(|| load / rate)),
+            mean_s: seconds(names::RESPONSE_MEAN).or((!is_open).then(|| load / rate)),
             p50_s: seconds(names::RESPONSE_P50),
             p99_s: seconds(names::RESPONSE_P99),
             threads: checked(names::SERVER_THREADS)?,
@@ -269,7 +293,6 @@ pub fn typical(level: &[Reading]) -> Reading {
     let sure = |value: fn(&Reading) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);
     Reading {
         throughput_per_sec: sure(|r| r.throughput_per_sec),
-        goodput_per_sec: middle(&|r| r.goodput_per_sec),
         demand_s: sure(|r| r.demand_s),
         busy_cpus: sure(|r| r.busy_cpus),
         user_cpus: middle(&|r| r.user_cpus),

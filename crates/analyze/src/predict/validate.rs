@@ -292,7 +292,6 @@ mod tests {
             load,
             cold: 0.0,
             throughput_per_sec,
-            goodput_per_sec: None,
             demand_s: busy_cpus / throughput_per_sec,
             busy_cpus,
             user_cpus: None,

@@ -269,7 +269,7 @@ fn another_mix_is_answered_from_runs_with_different_mixes() {
 }
 
 /// The run of a server whose CPU time is 40 % TCP, 10 % in a function of its own and for the rest elsewhere.
-fn with_layers(server: &Server) -> RunDir {
+pub fn with_layers(server: &Server) -> RunDir {
     let mut run = measured(server, &LOADS, 3);
     for point in &mut run.points {
         let whole = point.value(names::SERVER_CPU).unwrap();

@@ -1,13 +1,17 @@
 //! Predictions from runs that are no plain closed loop of good answers from one server on whole CPUs.
 
-use crate::prediction::{LOADS, asked, measured, quiet, value, within};
-use crate::server::Server;
-use analyze::predict::{Question, Rate};
-use record::{Figure, Origin, Point, names};
+use crate::prediction::{LOADS, asked, measured, quiet, value, with_layers, within};
+use crate::server::{Bench, Server};
+use analyze::predict::{self, Question, Rate};
+use record::{Figure, Origin, Point, RunDir, names};
 
 fn set(point: &mut Point, name: &'static str, value: f64) {
     let unit = names::ALL.iter().find(|(known, ..)| *known == name).map_or("us", |(_, unit, _)| *unit);
     point.figures.set(name, Figure::new(value, unit, 1000, Origin::Counted));
+}
+
+fn refused(runs: &[RunDir], question: &Question) -> String {
+    predict::of_runs(runs, question).map(|_| ()).unwrap_err().to_string()
 }
 
 #[test]
@@ -34,4 +38,67 @@ fn a_limit_of_cpu_time_is_raised_with_the_cpus_asked_for() {
         value(&asked(&run, Question { rate: Some(Rate::PerSec(rate)), ..Question::default() }), "response mean")
     };
     assert!(wait(4500.0) > wait(500.0) + 4.0 * 200e-6, "{} {}", wait(4500.0), wait(500.0));
+}
+
+/// A server of 4,000 answers a second, 250 us of CPU each, that refuses what comes beyond with a cheap 503.
+fn shedding() -> RunDir {
+    let server = Server { demand: 250e-6, path: 2e-3, ..quiet() };
+    let mut run = measured(&server, &LOADS, 3);
+    let mut bench = Bench::new(server, 3);
+    for repeat in 0..2 {
+        for rate in [1e3, 2e3, 3e3, 8e3] {
+            bench.open(rate, repeat, 1_000_000_000);
+        }
+    }
+    run.points.extend(bench.points);
+    for point in &mut run.points {
+        let is_open = point.value(names::OFFERED).is_some();
+        let good = point.value(names::GOODPUT).unwrap();
+        let n = point.connections as f64;
+        let all = if is_open && point.load() > 4e3 {
+            8e3
+        } else if !is_open && n > 32.0 {
+            n * 300.0
+        } else {
+            good
+        };
+        set(point, names::THROUGHPUT, all);
+        set(point, names::SERVER_CPU, point.value(names::SERVER_CPU_BUSY).unwrap() / all * 1e6);
+        point.outcomes.non_2xx = (all - good) as u64;
+        if all > good && !is_open {
+            set(point, names::RESPONSE_MEAN, n / all * 1e6);
+        }
+    }
+    run
+}
+
+#[test]
+fn quick_errors_are_no_served_requests() {
+    let found = asked(&shedding(), Question { rate: Some(Rate::Times(1.0)), ..Question::default() });
+    within(value(&found, "capacity"), 4e3, 0.05);
+    within(value(&found, "throughput"), 4e3, 0.1);
+    let doubt = "12 of 30 points of the closed loop are left out: more than 5 % of their requests failed";
+    assert!(found.doubts.iter().any(|words| words.contains(doubt)), "{:?}", found.doubts);
+    // An offered rate that was answered with errors stays a rate that failed.
+    assert!(found.open_points.iter().any(|point| point.load == Some(8e3)), "{:?}", found.open_points);
+    let mut few = shedding();
+    few.points.retain(|point| point.connections > 16);
+    let words = refused(&[few], &Question::default());
+    assert!(
+        words.contains("1 of 5 closed-loop loads are too few for a model") && words.contains("lower loads"),
+        "{words}"
+    );
+}
+
+#[test]
+fn points_of_quick_errors_are_not_those_that_a_cheaper_layer_rests_on() {
+    let mut run = with_layers(&quiet());
+    let highest = run.points.iter().filter_map(|point| point.value(names::THROUGHPUT)).fold(0.0, f64::max);
+    for point in run.points.iter_mut().filter(|point| point.connections > 1000) {
+        set(point, names::THROUGHPUT, 10.0 * highest);
+        set(point, names::LAYER_TCP, 0.0);
+        point.outcomes.non_2xx = 20 * point.outcomes.ok;
+    }
+    let found = asked(&run, Question { cheaper: vec![("tcp".into(), 0.5)], ..Question::default() });
+    within(value(&found, "capacity"), quiet().capacity() / 0.8, 0.05);
 }
