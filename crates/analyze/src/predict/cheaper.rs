@@ -4,6 +4,8 @@ use super::readings::PredictError;
 use crate::growth::LAYERS;
 use crate::point::{costs_are_of_answers, good_per_sec};
 use crate::statistics::median;
+use record::layers::Layer;
+use record::point::FunctionCost;
 use record::text::plain;
 use record::{Pace, Point, RunDir};
 
@@ -67,9 +69,18 @@ pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictE
                 .into(),
         );
     }
+    let layers: Vec<&str> = asked.iter().filter_map(|(name, _)| Some(layer(name)?.0)).collect();
     let mut parts = Vec::new();
     let mut saved_ratio = 0.0;
     for (name, share) in asked {
+        let mut own = near.iter().flat_map(|(point, _)| functions(point, name)).map(layer_of);
+        if let Some(whole) = own.find(|own| layer(name).is_none() && layers.contains(own)) {
+            return no(format!(
+                "--cheaper: '{}' is part of the layer '{}', so its cost would be saved twice: ask for one of them",
+                plain(name, 60),
+                as_typed(whole)
+            ));
+        }
         let costs: Vec<(f64, f64)> =
             near.iter().filter_map(|(point, whole)| Some((cost_us(point, name)?, *whole))).collect();
         let of = |value: fn(&(f64, f64)) -> f64| median(&costs.iter().map(value).collect::<Vec<_>>());
@@ -97,13 +108,19 @@ fn cost_us(point: &Point, name: &str) -> Option<f64> {
     if let Some((_, figure)) = layer(name) {
         return point.value(figure);
     }
-    let costs: Vec<f64> = point
-        .functions
-        .iter()
-        .filter(|known| known.function == name.trim())
-        .map(|known| known.us_per_request)
-        .collect();
-    (!costs.is_empty()).then(|| costs.iter().sum())
+    functions(point, name).map(|known| known.us_per_request).reduce(|a, b| a + b)
+}
+
+fn functions<'p>(point: &'p Point, name: &'p str) -> impl Iterator<Item = &'p FunctionCost> {
+    point.functions.iter().filter(move |known| known.function == name.trim())
+}
+
+fn layer_of(function: &FunctionCost) -> &'static str {
+    function.layer.map_or("unattributed", Layer::word)
+}
+
+fn as_typed(layer: &str) -> String {
+    layer.to_lowercase().replace(' ', "-")
 }
 
 fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
@@ -114,7 +131,7 @@ fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
             functions.push(known);
         }
     }
-    let layers: Vec<String> = LAYERS.iter().map(|(word, _)| word.to_lowercase().replace(' ', "-")).collect();
+    let layers: Vec<String> = LAYERS.iter().map(|(word, _)| as_typed(word)).collect();
     let functions =
         if functions.is_empty() { "none".to_string() } else { format!("{} and others", functions.join(", ")) };
     format!(

@@ -88,10 +88,14 @@ pub struct Costs {
 }
 
 impl Costs {
+    /// Demand of a request of the asked mix over that of a measured one.
+    fn mix_ratio(&self) -> f64 {
+        self.mix.as_ref().map_or(1.0, |mix| mix.demand_ratio)
+    }
+
     /// Demand of a request over that of a measured one.
     fn demand_ratio(&self) -> f64 {
-        let mix = self.mix.as_ref().map_or(1.0, |mix| mix.demand_ratio);
-        mix * self.cheaper.as_ref().map_or(1.0, Cheaper::demand_ratio)
+        self.mix_ratio() * self.cheaper.as_ref().map_or(1.0, Cheaper::demand_ratio)
     }
 
     fn assumptions(&self) -> Vec<String> {
@@ -120,7 +124,7 @@ pub fn answer(
     let server = choice.server;
     let mut assumptions = refuse(readings, &server, question)?;
     assumptions.extend(costs.assumptions());
-    let situation = Situation { readings, question, shapes: shapes(readings), demand_ratio: costs.demand_ratio() };
+    let situation = Situation { readings, question, shapes: shapes(readings), costs };
     let mut numbers = Vec::new();
     let cold = question.cold.unwrap_or(0.0);
     let too_far = situation.too_far(&server);
@@ -201,8 +205,7 @@ struct Situation<'a> {
     question: &'a Question,
     /// Below and at saturation.
     shapes: (Option<Shape>, Option<Shape>),
-    /// Demand of an asked request over that of a measured one.
-    demand_ratio: f64,
+    costs: &'a Costs,
 }
 
 fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
@@ -214,9 +217,9 @@ fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
 impl Situation<'_> {
     fn change(&self, server: &Server) -> Server {
         let mut changed = *server;
-        changed.base_s *= self.demand_ratio;
-        changed.growth_s *= self.demand_ratio;
-        changed.doubling_s *= self.demand_ratio;
+        for cost_s in [&mut changed.base_s, &mut changed.growth_s, &mut changed.doubling_s] {
+            *cost_s *= self.costs.demand_ratio();
+        }
         changed.cpus = self.question.cpus.unwrap_or(server.cpus);
         changed.path_s += self.question.delay_s;
         if self.question.scaled_select {
@@ -253,7 +256,7 @@ impl Situation<'_> {
         let highest = self.readings.highest_per_sec();
         let cold = self.question.cold.unwrap_or(0.0);
         let changed = self.change(server);
-        let more = (changed.cpus / server.cpus).max(1.0) / self.demand_ratio.min(1.0);
+        let more = (changed.cpus / server.cpus).max(1.0) / self.costs.mix_ratio().min(1.0);
         let asked = match (self.question.connections, self.rate()) {
             (Some(n), _) => changed.closed(n, cold).throughput_per_sec,
             (None, Some(rate)) => rate.min(changed.capacity_per_sec(cold)),

@@ -102,3 +102,27 @@ fn points_of_quick_errors_are_not_those_that_a_cheaper_layer_rests_on() {
     let found = asked(&run, Question { cheaper: vec![("tcp".into(), 0.5)], ..Question::default() });
     within(value(&found, "capacity"), quiet().capacity() / 0.8, 0.05);
 }
+
+#[test]
+fn a_function_and_its_layer_are_not_both_made_cheaper() {
+    let run = with_layers(&quiet());
+    let cheaper = |asked: &[(&str, f64)]| Question {
+        cheaper: asked.iter().map(|(name, share)| (name.to_string(), *share)).collect(),
+        ..Question::default()
+    };
+    for asked in [[("user", 0.5), ("parse", 0.5)], [("parse", 0.1), ("User", 1.0)]] {
+        let words = refused(std::slice::from_ref(&run), &cheaper(&asked));
+        assert!(words.contains("'parse' is part of the layer 'user'"), "{words}");
+    }
+    asked(&run, cheaper(&[("tcp", 0.5), ("parse", 0.5)]));
+    // All but nothing of the CPU time saved: 50 times the rates measured.
+    let mut most = run;
+    for point in &mut most.points {
+        let whole = point.value(names::SERVER_CPU).unwrap();
+        set(point, names::LAYER_TCP, 49.0 * whole);
+    }
+    let found = asked(&most, cheaper(&[("tcp", 1.0)]));
+    let capacity = found.answer.numbers.iter().find(|number| number.name == "capacity").unwrap();
+    let why = capacity.not_predicted.as_deref().unwrap_or_default();
+    assert!(why.contains("more than 10 times the highest throughput measured"), "{capacity:?}");
+}
