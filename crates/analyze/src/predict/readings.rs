@@ -1,8 +1,10 @@
 //! The input of the models: the readings of the points of one or more runs, and why some runs have none.
 
+use crate::compare;
 use crate::point::{FAILED_RATIO_FOR_COST, costs_are_of_answers};
 use crate::statistics::median;
-use record::{Criteria, Pace, Point, RunDir, Sweep, names};
+use record::text::plain;
+use record::{Criteria, Pace, Point, RunDir, RunRecord, Sweep, names};
 use std::collections::BTreeSet;
 
 /// Other work of this size on the machine makes the CPUs' busy share useless for the server's demand.
@@ -218,6 +220,34 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         list.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.throughput_per_sec.total_cmp(&b.throughput_per_sec)));
     }
     Ok(readings)
+}
+
+/// Refuses runs of different servers. Returns a doubt for each run of which something else differs; the requests may where they are `mixes`.
+pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictError> {
+    let Some((first, others)) = runs.split_first() else { return Ok(Vec::new()) };
+    let mut doubts = Vec::new();
+    for run in others {
+        let differ = |of: &dyn Fn(&RunRecord) -> Option<String>| {
+            Some((of(&first.record)?, of(&run.record)?))
+                .filter(|(a, b)| a != b)
+                .map(|(a, b)| (plain(&a, 80), plain(&b, 80)))
+        };
+        if let Some((a, b)) = differ(&compare::program) {
+            let (first, run) = (first.path.display(), run.path.display());
+            return Err(PredictError::Mixed(format!(
+                "{first} measured {a}, {run} measured {b}: the models need runs of one server"
+            )));
+        }
+        let version = |run: &RunRecord| run.server_facts.get("version").cloned();
+        let requests = |run: &RunRecord| (!mixes).then(|| compare::request_words(run));
+        let machine = |run: &RunRecord| Some(run.machine.cpu_model.clone());
+        let other = [differ(&version), differ(&requests), differ(&machine)].into_iter().flatten();
+        let words: Vec<String> = other.map(|(a, b)| format!("{a} against {b}")).collect();
+        if !words.is_empty() {
+            doubts.push(format!("runs that differ are fitted as one server: {}", words.join(", ")));
+        }
+    }
+    Ok(doubts)
 }
 
 /// The most in any of its points: what the server's threads may run on is known once they have run.

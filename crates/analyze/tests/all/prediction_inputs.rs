@@ -1,5 +1,6 @@
 //! Predictions from runs that are no plain closed loop of good answers from one server on whole CPUs.
 
+use crate::fixture;
 use crate::prediction::{LOADS, asked, measured, quiet, value, with_layers, within};
 use crate::server::{Bench, Server};
 use analyze::predict::{self, Question, Rate};
@@ -125,4 +126,25 @@ fn a_function_and_its_layer_are_not_both_made_cheaper() {
     let capacity = found.answer.numbers.iter().find(|number| number.name == "capacity").unwrap();
     let why = capacity.not_predicted.as_deref().unwrap_or_default();
     assert!(why.contains("more than 10 times the highest throughput measured"), "{capacity:?}");
+}
+
+#[test]
+fn runs_of_two_servers_are_not_fitted_as_one() {
+    let with = |facts: &[(&str, &str)]| {
+        let mut run = measured(&quiet(), &LOADS, 2);
+        run.record.server_facts.extend(facts.iter().map(|(name, fact)| (name.to_string(), fact.to_string())));
+        run
+    };
+    let nginx = with(&[("program", "nginx"), ("version", "nginx/1.22.1")]);
+    let words = refused(&[nginx.clone(), with(&[("program", "apache2")])], &Question::default());
+    assert!(words.contains("runs/test measured nginx, runs/test measured apache2"), "{words}");
+    let doubts = |other: RunDir| predict::of_runs(&[nginx.clone(), other], &Question::default()).unwrap().doubts;
+    let of_both = |doubts: &[String]| doubts.iter().any(|words| words.contains("fitted as one server"));
+    let newer = doubts(with(&[("program", "nginx"), ("version", "nginx/1.30.0")]));
+    assert!(newer.iter().any(|words| words.contains("nginx/1.22.1 against nginx/1.30.0")), "{newer:?}");
+    let mut other = nginx.clone();
+    fixture::loaded(&mut other.record).load.method = "POST".into();
+    assert!(of_both(&doubts(other)));
+    // As with and without cold connections: the same server, another port.
+    assert!(!of_both(&doubts(with(&[("program", "nginx"), ("command", "nginx -p /elsewhere")]))));
 }
