@@ -67,9 +67,9 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let cold = levels.first().map_or(0.0, |level| level.cold);
     let throughput = follow(&|server, load| Some(server.closed(load, cold).throughput_per_sec));
     let p50 = follow(&|server, load| {
-        let state = server.closed(load, cold);
+        let (state, cycle_s) = server.cycle(load, cold);
         let shape = pick(&shapes, state.utilisation >= limit)?;
-        Some(load / state.throughput_per_sec * shape.p50)
+        Some(cycle_s * shape.mean * shape.p50)
     });
     let findings = crate::zones::of_run(run);
     let yields = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);

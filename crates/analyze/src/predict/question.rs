@@ -149,9 +149,9 @@ pub fn answer(
             put("utilisation", "ratio", &|s| Some(s.closed(n, cold).utilisation), "");
         }
         let why = "the points have no response times";
-        put("response mean", "s", &|s| Some(n / s.closed(n, cold).throughput_per_sec), why);
-        put("response p50", "s", &|s| situation.closed_quantile(s, n, |shape| shape.p50), why);
-        put("response p99", "s", &|s| situation.closed_quantile(s, n, |shape| shape.p99), why);
+        put("response mean", "s", &|s| situation.closed_time(s, n, |_| 1.0), why);
+        put("response p50", "s", &|s| situation.closed_time(s, n, |shape| shape.p50), why);
+        put("response p99", "s", &|s| situation.closed_time(s, n, |shape| shape.p99), why);
     }
     if let Some(rate) = situation.rate() {
         let over = match situation.failed_at(rate) {
@@ -184,7 +184,7 @@ pub fn answer(
     );
     let limit_s = criteria.p99_limit_ns as f64 * 1e-9;
     let late = |s: &Server| {
-        first(1.0, 1e6, |n| situation.closed_quantile(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
+        first(1.0, 1e6, |n| situation.closed_time(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
     };
     put("failure point", "connections", &late, "no response time beyond the limit below 1M connections");
     Ok(Answer {
@@ -284,13 +284,13 @@ impl Situation<'_> {
         server.open_queue(rate, self.question.cold.unwrap_or(0.0))
     }
 
-    /// Little's law gives the mean; the shape of the distribution is the measured one, and a longer path shifts it.
-    fn closed_quantile(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
-        let state = server.closed(n, self.question.cold.unwrap_or(0.0));
+    /// A part of the distribution of the response time over its mean: Little's law gives the time of a request with what the client takes
+    /// before it, the measured shape the rest, and a longer path shifts it.
+    fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
+        let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
         let is_saturated = state.utilisation >= self.readings.criteria.saturation_ratio;
         let shape = pick(&[self.shapes.0, self.shapes.1], is_saturated)?;
-        let mean = n / state.throughput_per_sec - self.question.delay_s;
-        Some(mean * part(&shape) + self.question.delay_s)
+        Some((cycle_s - self.question.delay_s) * shape.mean * part(&shape) + self.question.delay_s)
     }
 }
 
@@ -307,6 +307,11 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         return no(
             "the model that fits these points is the Universal Scalability Law, which has neither CPUs nor paths nor \
                    open loops: only --connections can be answered",
+        );
+    }
+    if question.delay_s > 0.0 && readings.reconnects {
+        return no(
+            "--round-trip needs a run without --requests-per-connection: how many round trips it takes to connect is in no model",
         );
     }
     let mut colds: Vec<f64> = readings.closed.iter().map(|reading| reading.cold).collect();

@@ -70,6 +70,8 @@ pub enum PredictError {
 pub struct Reading {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
+    /// Requests in flight on each connection.
+    pub in_flight: f64,
     /// Cold connections beside the load.
     pub cold: f64,
     /// Requests per second that were answered well. Of the open loop it may be 0.
@@ -94,6 +96,14 @@ pub struct Reading {
     pub failed: bool,
 }
 
+impl Reading {
+    /// Closed loop: from one request to the next in its place (Little's law), seconds. That is the response time, and what the client takes
+    /// before it sends again, as to connect.
+    pub fn cycle_s(&self) -> f64 {
+        self.load * self.in_flight / self.throughput_per_sec
+    }
+}
+
 /// The readings of all runs together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Readings {
@@ -105,6 +115,8 @@ pub struct Readings {
     pub parallel_cpus: f64,
     /// Its limit of CPU time, in CPUs.
     pub quota_cpus: Option<f64>,
+    /// Whether connections end after some requests: connecting takes round trips, too.
+    pub reconnects: bool,
     /// Whether one thread used nearly all of its CPU time.
     pub one_thread: bool,
     /// CPUs that other work used, median.
@@ -174,6 +186,9 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         open: Vec::new(),
         parallel_cpus: if one_thread { 1.0 } else { allowed }.min(quota_cpus.unwrap_or(f64::INFINITY)),
         quota_cpus,
+        reconnects: runs
+            .iter()
+            .any(|run| run.record.scenario.load().is_some_and(|load| load.requests_per_connection > 0)),
         one_thread,
         others_cpus,
         criteria,
@@ -238,6 +253,12 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
                 "{first} measured {a}, {run} measured {b}: the models need runs of one server"
             )));
         }
+        if let Some((a, b)) = differ(&|run| Some(in_flight(run).to_string())) {
+            let (first, run) = (first.path.display(), run.path.display());
+            return Err(PredictError::Mixed(format!(
+                "{first} had {a} requests in flight on a connection, {run} {b}: the models need runs with the same number"
+            )));
+        }
         let version = |run: &RunRecord| run.server_facts.get("version").cloned();
         let requests = |run: &RunRecord| (!mixes).then(|| compare::request_words(run));
         let machine = |run: &RunRecord| Some(run.machine.cpu_model.clone());
@@ -290,24 +311,28 @@ fn reading(
     }
     let seconds = |name| point.value(name).filter(|us| us.is_finite() && *us > 0.0).map(|us| us * 1e-6);
     let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * completed);
-    Ok(Some((
-        is_open,
-        Reading {
-            load,
-            cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
-            throughput_per_sec: rate,
-            demand_s: busy_cpus / rate,
-            busy_cpus,
-            user_cpus: as_cpus(user),
-            kernel_cpus: as_cpus(system.map(|system| system + softirq.unwrap_or(0.0))),
-            // Little's law: in a closed loop without thinking the mean is connections over throughput.
-            mean_s: seconds(names::RESPONSE_MEAN).or((!is_open).then(|| load / rate)),
-            p50_s: seconds(names::RESPONSE_P50),
-            p99_s: seconds(names::RESPONSE_P99),
-            threads: checked(names::SERVER_THREADS)?,
-            failed: crate::zones::fails(point, criteria),
-        },
-    )))
+    let reading = Reading {
+        load,
+        in_flight: in_flight(&run.record).into(),
+        cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
+        throughput_per_sec: rate,
+        demand_s: busy_cpus / rate,
+        busy_cpus,
+        user_cpus: as_cpus(user),
+        kernel_cpus: as_cpus(system.map(|system| system + softirq.unwrap_or(0.0))),
+        mean_s: seconds(names::RESPONSE_MEAN),
+        p50_s: seconds(names::RESPONSE_P50),
+        p99_s: seconds(names::RESPONSE_P99),
+        threads: checked(names::SERVER_THREADS)?,
+        failed: crate::zones::fails(point, criteria),
+    };
+    let mean_s = reading.mean_s.or((!is_open).then(|| reading.cycle_s()));
+    Ok(Some((is_open, Reading { mean_s, ..reading })))
+}
+
+/// Requests in flight on each connection.
+fn in_flight(run: &RunRecord) -> u32 {
+    run.scenario.load().map_or(1, |load| load.protocol.pipeline())
 }
 
 /// The readings of one load and number of cold connections.

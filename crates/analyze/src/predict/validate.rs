@@ -87,9 +87,8 @@ pub(super) fn checked(
 /// Median response time of the closed loop: Little's mean, in the shape of the low loads until the server is saturated,
 /// and nearly the same for all requests from there on.
 fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f64, cold: f64) -> Option<f64> {
-    let state = server.closed(connections, cold);
-    let part = if state.utilisation < saturation { low? } else { 1.0 };
-    Some(connections / state.throughput_per_sec * part)
+    let (state, cycle_s) = server.cycle(connections, cold);
+    Some(cycle_s * if state.utilisation < saturation { low? } else { 1.0 })
 }
 
 fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, findings: &Findings) -> Vec<Checked> {
@@ -97,7 +96,7 @@ fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, f
     let all = typicals(&readings.closed);
     let is_low = |level: &&Reading| level.load <= extrapolation.up_to_load;
     let low: Vec<Reading> = all.iter().filter(is_low).copied().collect();
-    let low_shape = shape(&low, |_| false, false).map(|shape| shape.p50);
+    let low_shape = shape(&low, |_| false, false).map(|shape| shape.mean * shape.p50);
     let low_p99 = shape(&low, |_| false, false).map(|shape| shape.p99 / shape.p50);
     let p50 = |n: f64, cold: f64| closed_p50(server, low_shape, criteria.saturation_ratio, n, cold);
     let mut numbers = Vec::new();
@@ -290,6 +289,7 @@ mod tests {
     fn readings(levels: &[(f64, f64, f64, f64)]) -> Readings {
         let reading = |&(load, throughput_per_sec, busy_cpus, threads): &(f64, f64, f64, f64)| Reading {
             load,
+            in_flight: 1.0,
             cold: 0.0,
             throughput_per_sec,
             demand_s: busy_cpus / throughput_per_sec,
@@ -307,6 +307,7 @@ mod tests {
             open: Vec::new(),
             parallel_cpus: 2.0,
             quota_cpus: None,
+            reconnects: false,
             one_thread: false,
             others_cpus: 0.0,
             criteria: record::Criteria::default(),

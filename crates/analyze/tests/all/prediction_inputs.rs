@@ -4,6 +4,7 @@ use crate::fixture;
 use crate::prediction::{LOADS, asked, measured, quiet, value, with_layers, within};
 use crate::server::{Bench, Server};
 use analyze::predict::{self, Question, Rate};
+use record::protocol::{Protocol, RedisPlan};
 use record::{Figure, Origin, Point, RunDir, names};
 
 fn set(point: &mut Point, name: &'static str, value: f64) {
@@ -147,4 +148,69 @@ fn runs_of_two_servers_are_not_fitted_as_one() {
     assert!(of_both(&doubts(other)));
     // As with and without cold connections: the same server, another port.
     assert!(!of_both(&doubts(with(&[("program", "nginx"), ("command", "nginx -p /elsewhere")]))));
+}
+
+/// A run with so many requests in flight on each connection.
+fn pipelined(server: &Server, depth: u32) -> RunDir {
+    let in_flight = [1, 2, 4, 8, 16, 32, 64].map(|connections| connections * u64::from(depth));
+    let mut run = measured(server, &in_flight, 3);
+    for point in &mut run.points {
+        point.connections /= u64::from(depth);
+    }
+    let mut protocol = Protocol::Redis(RedisPlan::default());
+    protocol.set_pipeline(depth);
+    fixture::loaded(&mut run.record).load.protocol = protocol;
+    run
+}
+
+#[test]
+fn requests_in_flight_on_a_connection_all_wait_for_their_answers() {
+    // 10 in flight on each of 64 connections: 640 requests, 100 us each, 64 ms.
+    let server = Server { demand: 100e-6, path: 20e-3, ..quiet() };
+    let run = pipelined(&server, 10);
+    for n in [1.0, 5.0, 64.0, 200.0] {
+        let found = asked(&run, Question { connections: Some(n), ..Question::default() });
+        within(value(&found, "throughput"), server.throughput(10.0 * n), 0.04);
+        within(value(&found, "response mean"), 10.0 * n / server.throughput(10.0 * n), 0.04);
+    }
+    let found = asked(&run, Question::default());
+    within(found.model.path_s, server.path, 0.1);
+    within(value(&found, "yield point"), server.true_yield() / 10.0, 0.15);
+    // The 99th percentile is twice the mean here, and the limit 100 ms.
+    within(value(&found, "failure point"), 0.1 / 2.0 / server.demand / 10.0, 0.1);
+    let longer = Server { path: server.path + 40e-3, ..server };
+    let found = asked(&run, Question { connections: Some(10.0), delay_s: 40e-3, ..Question::default() });
+    within(value(&found, "throughput"), longer.throughput(100.0), 0.04);
+    let words = refused(&[run, pipelined(&quiet(), 1)], &Question::default());
+    assert!(words.contains("10 requests in flight on a connection") && words.contains("1"), "{words}");
+}
+
+#[test]
+fn the_time_to_connect_is_no_response_time() {
+    // A connection for each request: as long to connect as to answer below saturation.
+    let server = quiet();
+    let mut run = measured(&server, &LOADS, 3);
+    for point in &mut run.points {
+        let cycle_us = point.connections as f64 / point.value(names::THROUGHPUT).unwrap() * 1e6;
+        let is_full = point.value(names::SERVER_CPU_BUSY).unwrap() >= 0.9;
+        let mean_us = if is_full { cycle_us } else { cycle_us / 2.0 };
+        set(point, names::RESPONSE_MEAN, mean_us);
+        set(point, names::RESPONSE_P50, 0.8 * mean_us);
+        set(point, names::RESPONSE_P99, 3.0 * mean_us);
+    }
+    let at = |n: f64| asked(&run, Question { connections: Some(n), ..Question::default() });
+    let cycle_s = |n: f64| n / server.throughput(n);
+    for (n, part) in [(8.0, 0.5), (1000.0, 1.0)] {
+        within(value(&at(n), "response mean"), part * cycle_s(n), 0.04);
+        within(value(&at(n), "response p50"), 0.8 * part * cycle_s(n), 0.04);
+        within(value(&at(n), "response p99"), 3.0 * part * cycle_s(n), 0.04);
+    }
+}
+
+#[test]
+fn round_trips_to_connect_are_not_guessed() {
+    let mut run = measured(&quiet(), &LOADS, 2);
+    fixture::loaded(&mut run.record).load.requests_per_connection = 1;
+    let words = refused(&[run], &Question { delay_s: 1e-3, ..Question::default() });
+    assert!(words.contains("--round-trip needs a run without --requests-per-connection"), "{words}");
 }
