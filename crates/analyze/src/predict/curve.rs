@@ -1,9 +1,8 @@
 //! The chosen model as curves over the loads of a run, with bootstrap bands, for the report.
 
 use super::check::{self, Check, Extrapolation};
-use super::demand::shape;
 use super::open_points;
-use super::question::pick;
+use super::question::{pick, shapes};
 use super::readings::{self, PredictError};
 use super::server::{Form, Server};
 use super::validate::{Validation, validate};
@@ -54,8 +53,7 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let loads: Vec<f64> = (0..=steps as usize).map(|at| first * (last / first).powf(at as f64 / steps)).collect();
     let confidence = readings.criteria.confidence_ratio;
     let limit = readings.criteria.saturation_ratio;
-    let shapes = [false, true]
-        .map(|wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit * readings.parallel_cpus, wanted));
+    let shapes = shapes(&readings);
     let follow = |value: &dyn Fn(&Server, f64) -> Option<f64>| -> Curve {
         let at = |load: f64| {
             let middle = value(&choice.server, load)?;

@@ -165,7 +165,7 @@ pub fn answer(
         for (name, quantile) in [("response p50", 0.5), ("response p99", 0.99)] {
             let time = |s: &Server| {
                 let queue = situation.queue(s, rate)?;
-                Some(queue.wait_quantile_s(quantile) + (queue.response_s - queue.wait_s) + s.path_s)
+                Some(open_points::quantile_s(s, &queue, question.delay_s, pick(&situation.shapes, false), quantile))
             };
             put(name, "s", &time, over);
         }
@@ -204,14 +204,14 @@ struct Situation<'a> {
     readings: &'a Readings,
     question: &'a Question,
     /// Below and at saturation.
-    shapes: (Option<Shape>, Option<Shape>),
+    shapes: [Option<Shape>; 2],
     costs: &'a Costs,
 }
 
-fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
+/// The shapes below saturation and at it.
+pub(super) fn shapes(readings: &Readings) -> [Option<Shape>; 2] {
     let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
-    let of = |wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit, wanted);
-    (of(false), of(true))
+    [false, true].map(|wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit, wanted))
 }
 
 impl Situation<'_> {
@@ -289,7 +289,7 @@ impl Situation<'_> {
     fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
         let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
         let is_saturated = state.utilisation >= self.readings.criteria.saturation_ratio;
-        let shape = pick(&[self.shapes.0, self.shapes.1], is_saturated)?;
+        let shape = pick(&self.shapes, is_saturated)?;
         Some((cycle_s - self.question.delay_s) * shape.mean * part(&shape) + self.question.delay_s)
     }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// Largest error of a throughput or a rate, as a share.
 pub const RATE_ERROR: f64 = 0.10;
-/// Largest error of a median response time or of a number of connections, as a share.
+/// Largest error of a response time or of a number of connections, as a share.
 pub const TIME_ERROR: f64 = 0.20;
 /// A demand that differs by more than this from that at low loads, or points of one load that differ by more, are
 /// mentioned.
@@ -25,7 +25,7 @@ const NOTABLE: f64 = 0.10;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
-    /// `throughput`, `p50`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
+    /// `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
     pub name: &'static str,
     /// `closed` or `open`.
     pub sweep: &'static str,

@@ -214,3 +214,41 @@ fn round_trips_to_connect_are_not_guessed() {
     let words = refused(&[run], &Question { delay_s: 1e-3, ..Question::default() });
     assert!(words.contains("--round-trip needs a run without --requests-per-connection"), "{words}");
 }
+
+#[test]
+fn the_tail_of_the_open_loop_is_that_of_the_requests_and_of_the_wait() {
+    // 95 % of the requests take 1 ms, 5 % 100 ms, of something that is not the CPU.
+    let server = Server { demand: 100e-6, path: 5.95e-3, ..quiet() };
+    let mut run = measured(&server, &LOADS, 3);
+    let mut bench = Bench::new(server, 3);
+    for rate in [500.0, 1000.0, 2000.0] {
+        bench.open(rate, 0, 1_000_000_000);
+    }
+    run.points.extend(bench.points);
+    for point in run.points.iter_mut() {
+        let busy = point.value(names::SERVER_CPU_BUSY).unwrap();
+        if busy < 0.9 {
+            set(point, names::RESPONSE_P50, 1.2e3);
+            set(point, names::RESPONSE_P99, 100e3);
+            set(point, names::RESPONSE_MEAN, 6.05e3);
+        }
+    }
+    let found = asked(&run, Question { rate: Some(Rate::PerSec(1000.0)), ..Question::default() });
+    within(value(&found, "response mean"), 6.05e-3, 0.05);
+    within(value(&found, "response p50"), 1.2e-3, 0.1);
+    within(value(&found, "response p99"), 100e-3, 0.1);
+    for name in ["p50", "p99"] {
+        let checks: Vec<_> = found.open_points.iter().filter(|point| point.name == name).collect();
+        assert!(checks.len() == 3 && checks.iter().all(|point| point.passes()), "{name}: {checks:?}");
+    }
+    // A longer path is added to every request, not spread like the rest.
+    let far = asked(&run, Question { rate: Some(Rate::PerSec(1000.0)), delay_s: 40e-3, ..Question::default() });
+    within(value(&far, "response p50"), 41.2e-3, 0.05);
+    within(value(&far, "response p99"), 140e-3, 0.05);
+    // A tail of the open loop that is not that of the closed one is a doubt.
+    for point in run.points.iter_mut().filter(|point| point.value(names::OFFERED).is_some()) {
+        set(point, names::RESPONSE_P99, 20e3);
+    }
+    let doubts = asked(&run, Question::default()).doubts;
+    assert!(doubts.iter().any(|words| words.contains("p99 of 3 of 3 open-loop loads")), "{doubts:?}");
+}
