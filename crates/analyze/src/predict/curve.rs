@@ -52,8 +52,8 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let steps = ((last / first).log2() * STEPS_PER_DOUBLING).ceil().clamp(1.0, 200.0);
     let loads: Vec<f64> = (0..=steps as usize).map(|at| first * (last / first).powf(at as f64 / steps)).collect();
     let confidence = readings.criteria.confidence_ratio;
-    let limit = readings.criteria.saturation_ratio;
-    let shapes = shapes(&readings);
+    let ratio = readings.criteria.saturation_ratio;
+    let shapes = shapes(&readings, &choice.server);
     let follow = |value: &dyn Fn(&Server, f64) -> Option<f64>| -> Curve {
         let at = |load: f64| {
             let middle = value(&choice.server, load)?;
@@ -66,7 +66,7 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let throughput = follow(&|server, load| Some(server.closed(load, cold).throughput_per_sec));
     let p50 = follow(&|server, load| {
         let (state, cycle_s) = server.cycle(load, cold);
-        let shape = pick(&shapes, state.utilisation >= limit)?;
+        let shape = pick(&shapes, server, &state, ratio)?;
         Some(cycle_s * shape.mean * shape.p50)
     });
     let findings = crate::zones::of_run(run);

@@ -4,7 +4,7 @@
 use super::check::typicals;
 use super::demand::Shape;
 use super::open::Queue;
-use super::question::{pick, shapes};
+use super::question::shapes;
 use super::readings::Readings;
 use super::server::{FULL, Server};
 use super::validate::{Checked, RATE_ERROR, TIME_ERROR, checked};
@@ -47,7 +47,7 @@ pub fn quantile_s(server: &Server, queue: &Queue, delay_s: f64, shape: Option<Sh
 /// Every open-loop level with the model's prediction: throughput, and the response times of those that held.
 pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
     let capacity = server.capacity_per_sec(0.0);
-    let below = pick(&shapes(readings), false);
+    let [below, _] = shapes(readings, server);
     let mut numbers = Vec::new();
     for level in typicals(&readings.open) {
         let rate = ("throughput", "open", "1/s");

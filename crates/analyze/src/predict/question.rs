@@ -7,8 +7,8 @@ use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::Queue;
 use super::open_points;
-use super::readings::{PredictError, Readings};
-use super::server::{Form, Server, first};
+use super::readings::{PredictError, Reading, Readings};
+use super::server::{Form, Server, State, first};
 use crate::statistics::Interval;
 use record::units::format_si;
 use serde::Serialize;
@@ -124,7 +124,7 @@ pub fn answer(
     let server = choice.server;
     let mut assumptions = refuse(readings, &server, question)?;
     assumptions.extend(costs.assumptions());
-    let situation = Situation { readings, question, shapes: shapes(readings), costs };
+    let situation = Situation { readings, question, shapes: shapes(readings, &server), costs };
     let mut numbers = Vec::new();
     let cold = question.cold.unwrap_or(0.0);
     let too_far = situation.too_far(&server);
@@ -165,7 +165,7 @@ pub fn answer(
         for (name, quantile) in [("response p50", 0.5), ("response p99", 0.99)] {
             let time = |s: &Server| {
                 let queue = situation.queue(s, rate)?;
-                Some(open_points::quantile_s(s, &queue, question.delay_s, pick(&situation.shapes, false), quantile))
+                Some(open_points::quantile_s(s, &queue, question.delay_s, situation.shapes[0], quantile))
             };
             put(name, "s", &time, over);
         }
@@ -195,9 +195,10 @@ pub fn answer(
     })
 }
 
-/// The shape below saturation, or at it.
-pub(super) fn pick(shapes: &[Option<Shape>; 2], is_saturated: bool) -> Option<Shape> {
-    shapes[usize::from(is_saturated)]
+/// The shape of the server's closed loop in this state.
+pub(super) fn pick(shapes: &[Option<Shape>; 2], server: &Server, state: &State, ratio: f64) -> Option<Shape> {
+    let is_full = server.is_full(state.throughput_per_sec, state.utilisation * server.cpus, ratio);
+    shapes[usize::from(is_full)]
 }
 
 struct Situation<'a> {
@@ -209,9 +210,10 @@ struct Situation<'a> {
 }
 
 /// The shapes below saturation and at it.
-pub(super) fn shapes(readings: &Readings) -> [Option<Shape>; 2] {
-    let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
-    [false, true].map(|wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit, wanted))
+pub(super) fn shapes(readings: &Readings, server: &Server) -> [Option<Shape>; 2] {
+    let ratio = readings.criteria.saturation_ratio;
+    let is_full = |reading: &Reading| server.is_full(reading.throughput_per_sec, reading.busy_cpus, ratio);
+    [false, true].map(|wanted| shape(&readings.closed, is_full, wanted))
 }
 
 impl Situation<'_> {
@@ -229,9 +231,8 @@ impl Situation<'_> {
     }
 
     fn rate(&self) -> Option<f64> {
-        let highest = |readings: &[super::readings::Reading]| {
-            typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max)
-        };
+        let highest =
+            |readings: &[Reading]| typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max);
         match self.question.rate? {
             Rate::PerSec(rate) => Some(rate),
             Rate::Times(times) => Some(times * highest(&self.readings.closed).max(highest(&self.readings.open))),
@@ -288,8 +289,7 @@ impl Situation<'_> {
     /// before it, the measured shape the rest, and a longer path shifts it.
     fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
         let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
-        let is_saturated = state.utilisation >= self.readings.criteria.saturation_ratio;
-        let shape = pick(&self.shapes, is_saturated)?;
+        let shape = pick(&self.shapes, server, &state, self.readings.criteria.saturation_ratio)?;
         Some((cycle_s - self.question.delay_s) * shape.mean * part(&shape) + self.question.delay_s)
     }
 }

@@ -217,6 +217,11 @@ impl Server {
         self.limit_per_sec.unwrap_or(f64::INFINITY)
     }
 
+    /// Whether this rate fills the CPUs, or another limit, to this share.
+    pub fn is_full(&self, rate_per_sec: f64, busy_cpus: f64, ratio: f64) -> bool {
+        busy_cpus >= ratio * self.cpus || rate_per_sec >= ratio * self.limit()
+    }
+
     /// Whether something other than the CPU limits the server.
     pub fn is_limited(&self, cold: f64) -> bool {
         self.limit() < self.cpu_capacity_per_sec(cold)

@@ -252,3 +252,23 @@ fn the_tail_of_the_open_loop_is_that_of_the_requests_and_of_the_wait() {
     let doubts = asked(&run, Question::default()).doubts;
     assert!(doubts.iter().any(|words| words.contains("p99 of 3 of 3 open-loop loads")), "{doubts:?}");
 }
+
+#[test]
+fn response_times_at_a_limit_beside_the_cpu_are_not_spread_as_those_below_it() {
+    let server = Server { demand: 60e-6, path: 6e-3, hidden_limit: 4e3, ..quiet() };
+    let mut run = measured(&server, &LOADS, 3);
+    for point in &mut run.points {
+        let mean_us = point.value(names::RESPONSE_MEAN).unwrap();
+        let (p50, p99) = if point.connections < 24 { (0.5, 5.0) } else { (1.0, 1.2) };
+        set(point, names::RESPONSE_P50, p50 * mean_us);
+        set(point, names::RESPONSE_P99, p99 * mean_us);
+    }
+    for (n, p50, p99) in [(12.0, 0.5, 5.0), (500.0, 1.0, 1.2)] {
+        let found = asked(&run, Question { connections: Some(n), ..Question::default() });
+        let mean_s = n / server.throughput(n);
+        within(value(&found, "response p50"), p50 * mean_s, 0.05);
+        within(value(&found, "response p99"), p99 * mean_s, 0.05);
+    }
+    let found = asked(&run, Question { rate: Some(Rate::PerSec(1000.0)), ..Question::default() });
+    within(value(&found, "response p99"), 5.0 * 6.06e-3, 0.05);
+}
