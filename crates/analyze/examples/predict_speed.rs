@@ -13,9 +13,9 @@ fn readings() -> Vec<Reading> {
             let rate = (load / (100e-6 + demand_s)).min(0.98 / demand_s);
             all.push(Reading {
                 load,
+                in_flight: 1.0,
                 cold: 0.0,
                 throughput_per_sec: rate,
-                goodput_per_sec: None,
                 demand_s,
                 busy_cpus: rate * demand_s,
                 user_cpus: None,

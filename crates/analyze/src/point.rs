@@ -76,7 +76,7 @@ pub fn cpu_us(point: &Point) -> Option<f64> {
 }
 
 /// With more failed requests than this, the CPU time of a request is that of errors, which are often cheap, and not of answers.
-const FAILED_RATIO_FOR_COST: f64 = 0.05;
+pub(crate) const FAILED_RATIO_FOR_COST: f64 = 0.05;
 
 /// Whether the CPU time of a request is that of an answer.
 pub(crate) fn costs_are_of_answers(point: &Point) -> bool {

@@ -101,7 +101,9 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     // Runs with different mixes are different servers to the models: the first is fitted, the others separate the
     // classes.
     let fitted = if question.mix.is_empty() { runs } else { &runs[..runs.len().min(1)] };
-    let readings = readings::read(fitted)?;
+    let differences = readings::one_server(runs, !question.mix.is_empty())?;
+    let mut readings = readings::read(fitted)?;
+    readings.doubts.extend(differences);
     let confidence = readings.criteria.confidence_ratio;
     if readings.closed.is_empty() {
         check::enough(&check::typicals(&readings.open), "open-loop")?;

@@ -137,6 +137,9 @@ fn model(prediction: &Prediction) -> String {
                 parts.push(format!("{:.3} CPUs busy beside the requests", server.background_cpus));
             }
             parts.push(format!("{} outside of it", format_nanos(server.path_s * 1e9)));
+            if server.in_flight > 1.0 {
+                parts.push(format!("{} requests in flight on a connection", server.in_flight));
+            }
             parts.push(format!("squared variation of service {:.2}", server.cv_squared));
             parts.extend(
                 server.limit_per_sec.map(|limit| format!("at most {}/s whatever the CPUs do", format_si(limit))),

@@ -2,9 +2,12 @@
 
 use super::readings::PredictError;
 use crate::growth::LAYERS;
+use crate::point::{costs_are_of_answers, good_per_sec};
 use crate::statistics::median;
+use record::layers::Layer;
+use record::point::FunctionCost;
 use record::text::plain;
-use record::{Pace, Point, RunDir, names};
+use record::{Pace, Point, RunDir};
 
 /// Points at this share of the highest throughput, and above: what a request costs there decides the capacity.
 const NEAR: f64 = 0.8;
@@ -54,9 +57,9 @@ pub fn is_same(a: &str, b: &str) -> bool {
 /// The asked layers and functions; layers by their word in any case, with or without hyphens.
 pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictError> {
     let no = |words: String| Err(PredictError::Unsupported(words));
-    let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed);
-    let highest = closed().filter_map(|point| point.value(names::THROUGHPUT)).fold(0.0, f64::max);
-    let is_near = |point: &&Point| point.value(names::THROUGHPUT).is_some_and(|rate| rate >= NEAR * highest);
+    let closed = || run.points.iter().filter(|point| point.pace == Pace::Closed && costs_are_of_answers(point));
+    let highest = closed().filter_map(good_per_sec).fold(0.0, f64::max);
+    let is_near = |point: &&Point| good_per_sec(point).is_some_and(|rate| rate >= NEAR * highest);
     let near: Vec<(&Point, f64)> =
         closed().filter(is_near).filter_map(|point| Some((point, whole_us(point)?))).collect();
     if near.is_empty() {
@@ -66,9 +69,18 @@ pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictE
                 .into(),
         );
     }
+    let layers: Vec<&str> = asked.iter().filter_map(|(name, _)| Some(layer(name)?.0)).collect();
     let mut parts = Vec::new();
     let mut saved_ratio = 0.0;
     for (name, share) in asked {
+        let mut own = near.iter().flat_map(|(point, _)| functions(point, name)).map(layer_of);
+        if let Some(whole) = own.find(|own| layer(name).is_none() && layers.contains(own)) {
+            return no(format!(
+                "--cheaper: '{}' is part of the layer '{}', so its cost would be saved twice: ask for one of them",
+                plain(name, 60),
+                as_typed(whole)
+            ));
+        }
         let costs: Vec<(f64, f64)> =
             near.iter().filter_map(|(point, whole)| Some((cost_us(point, name)?, *whole))).collect();
         let of = |value: fn(&(f64, f64)) -> f64| median(&costs.iter().map(value).collect::<Vec<_>>());
@@ -96,13 +108,19 @@ fn cost_us(point: &Point, name: &str) -> Option<f64> {
     if let Some((_, figure)) = layer(name) {
         return point.value(figure);
     }
-    let costs: Vec<f64> = point
-        .functions
-        .iter()
-        .filter(|known| known.function == name.trim())
-        .map(|known| known.us_per_request)
-        .collect();
-    (!costs.is_empty()).then(|| costs.iter().sum())
+    functions(point, name).map(|known| known.us_per_request).reduce(|a, b| a + b)
+}
+
+fn functions<'p>(point: &'p Point, name: &'p str) -> impl Iterator<Item = &'p FunctionCost> {
+    point.functions.iter().filter(move |known| known.function == name.trim())
+}
+
+fn layer_of(function: &FunctionCost) -> &'static str {
+    function.layer.map_or("unattributed", Layer::word)
+}
+
+fn as_typed(layer: &str) -> String {
+    layer.to_lowercase().replace(' ', "-")
 }
 
 fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
@@ -113,7 +131,7 @@ fn unknown(name: &str, near: &[(&Point, f64)]) -> String {
             functions.push(known);
         }
     }
-    let layers: Vec<String> = LAYERS.iter().map(|(word, _)| word.to_lowercase().replace(' ', "-")).collect();
+    let layers: Vec<String> = LAYERS.iter().map(|(word, _)| as_typed(word)).collect();
     let functions =
         if functions.is_empty() { "none".to_string() } else { format!("{} and others", functions.join(", ")) };
     format!(

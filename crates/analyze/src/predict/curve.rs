@@ -1,9 +1,8 @@
 //! The chosen model as curves over the loads of a run, with bootstrap bands, for the report.
 
 use super::check::{self, Check, Extrapolation};
-use super::demand::shape;
 use super::open_points;
-use super::question::pick;
+use super::question::{pick, shapes};
 use super::readings::{self, PredictError};
 use super::server::{Form, Server};
 use super::validate::{Validation, validate};
@@ -53,9 +52,8 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let steps = ((last / first).log2() * STEPS_PER_DOUBLING).ceil().clamp(1.0, 200.0);
     let loads: Vec<f64> = (0..=steps as usize).map(|at| first * (last / first).powf(at as f64 / steps)).collect();
     let confidence = readings.criteria.confidence_ratio;
-    let limit = readings.criteria.saturation_ratio;
-    let shapes = [false, true]
-        .map(|wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit * readings.parallel_cpus, wanted));
+    let ratio = readings.criteria.saturation_ratio;
+    let shapes = shapes(&readings, &choice.server);
     let follow = |value: &dyn Fn(&Server, f64) -> Option<f64>| -> Curve {
         let at = |load: f64| {
             let middle = value(&choice.server, load)?;
@@ -67,9 +65,9 @@ pub fn curves(run: &RunDir, resamples: usize) -> Result<Curves, PredictError> {
     let cold = levels.first().map_or(0.0, |level| level.cold);
     let throughput = follow(&|server, load| Some(server.closed(load, cold).throughput_per_sec));
     let p50 = follow(&|server, load| {
-        let state = server.closed(load, cold);
-        let shape = pick(&shapes, state.utilisation >= limit)?;
-        Some(load / state.throughput_per_sec * shape.p50)
+        let (state, cycle_s) = server.cycle(load, cold);
+        let shape = pick(&shapes, server, &state, ratio)?;
+        Some(cycle_s * shape.mean * shape.p50)
     });
     let findings = crate::zones::of_run(run);
     let yields = findings.connections.as_ref().and_then(|sweep| sweep.yield_point.estimate);

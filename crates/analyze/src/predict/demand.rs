@@ -38,7 +38,8 @@ pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
     let mut found = Vec::new();
     for (resource, value) in resources {
         for level in levels(readings) {
-            let values: Vec<f64> = level.iter().filter_map(value).map(|seconds| seconds * 1e6).collect();
+            let values: Vec<f64> =
+                level.iter().filter_map(value).map(|seconds| seconds * 1e6).filter(|us| us.is_finite()).collect();
             let n = values.len();
             if n == 0 {
                 continue;
@@ -90,10 +91,12 @@ pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence:
         .collect()
 }
 
-/// Shapes of the response time's distribution: median and 99th percentile over the mean, below and at saturation.
+/// Shape of the response time's distribution, below or at saturation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Shape {
+    /// Mean over [`Reading::cycle_s`].
+    pub mean: f64,
     /// p50 / mean.
     pub p50: f64,
     /// p99 / mean.
@@ -109,5 +112,6 @@ pub fn shape(readings: &[Reading], is_saturated: impl Fn(&Reading) -> bool, want
         let ratios: Vec<f64> = chosen.iter().filter_map(|r| Some(part(r)? / r.mean_s?)).collect();
         crate::statistics::median(&ratios)
     };
-    Some(Shape { p50: ratio(|r| r.p50_s)?, p99: ratio(|r| r.p99_s)? })
+    let means: Vec<f64> = chosen.iter().filter_map(|r| Some(r.mean_s? / r.cycle_s())).collect();
+    Some(Shape { mean: crate::statistics::median(&means)?, p50: ratio(|r| r.p50_s)?, p99: ratio(|r| r.p99_s)? })
 }

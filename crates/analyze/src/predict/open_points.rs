@@ -2,6 +2,9 @@
 //! each.
 
 use super::check::typicals;
+use super::demand::Shape;
+use super::open::Queue;
+use super::question::shapes;
 use super::readings::Readings;
 use super::server::{FULL, Server};
 use super::validate::{Checked, RATE_ERROR, TIME_ERROR, checked};
@@ -23,10 +26,7 @@ pub fn limit(readings: &Readings) -> Option<f64> {
     if first.busy_cpus >= FULL * readings.parallel_cpus {
         return None;
     }
-    let good = |rate: f64, goodput: Option<f64>| goodput.map_or(rate, |goodput| rate.min(goodput));
-    let open = levels.iter().map(|level| good(level.throughput_per_sec, level.goodput_per_sec)).fold(0.0, f64::max);
-    let closed = typicals(&readings.closed);
-    let limit = closed.iter().map(|level| good(level.throughput_per_sec, level.goodput_per_sec)).fold(open, f64::max);
+    let limit = readings.highest_per_sec();
     (limit > 0.0).then_some(limit)
 }
 
@@ -36,18 +36,29 @@ pub fn limited(server: Server, limit: Option<f64>) -> Server {
     Server { limit_per_sec: lower, ..server }
 }
 
-/// Every open-loop level with the model's prediction: throughput, and the median response time of those that held.
+/// The response time that the share `quantile` of an open loop does not exceed, seconds: what a request takes without waiting, spread as in
+/// the closed loop below saturation, and the quantile of the wait. `delay_s` of the path is the same for all.
+pub fn quantile_s(server: &Server, queue: &Queue, delay_s: f64, shape: Option<Shape>, quantile: f64) -> f64 {
+    let part = shape.map_or(1.0, |shape| if quantile > 0.5 { shape.p99 } else { shape.p50 });
+    let alone_s = queue.response_s - queue.wait_s + server.path_s - delay_s;
+    alone_s * part + delay_s + queue.wait_quantile_s(quantile)
+}
+
+/// Every open-loop level with the model's prediction: throughput, and the response times of those that held.
 pub fn checks(readings: &Readings, server: &Server) -> Vec<Checked> {
     let capacity = server.capacity_per_sec(0.0);
+    let [below, _] = shapes(readings, server);
     let mut numbers = Vec::new();
     for level in typicals(&readings.open) {
         let rate = ("throughput", "open", "1/s");
         let predicted = Some(level.load.min(capacity));
         numbers.push(checked(rate, Some(level.load), level.throughput_per_sec, predicted, RATE_ERROR));
         let queue = server.open_queue(level.load, level.cold);
-        if let (Some(measured), Some(queue), false) = (level.p50_s, queue, level.failed) {
-            let predicted = queue.wait_quantile_s(0.5) + queue.response_s - queue.wait_s + server.path_s;
-            numbers.push(checked(("p50", "open", "s"), Some(level.load), measured, Some(predicted), TIME_ERROR));
+        for (name, measured, quantile) in [("p50", level.p50_s, 0.5), ("p99", level.p99_s, 0.99)] {
+            if let (Some(measured), Some(queue), false) = (measured, &queue, level.failed) {
+                let predicted = quantile_s(server, queue, 0.0, below, quantile);
+                numbers.push(checked((name, "open", "s"), Some(level.load), measured, Some(predicted), TIME_ERROR));
+            }
         }
     }
     numbers
@@ -67,7 +78,7 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
             format_si(fails)
         ));
     }
-    for (name, form) in [("throughput", false), ("p50", true)] {
+    for (name, form) in [("throughput", false), ("p50", true), ("p99", true)] {
         let all: Vec<&Checked> = numbers.iter().filter(|number| number.name == name).collect();
         let off: Vec<&&Checked> = all.iter().filter(|number| !number.passes()).collect();
         let error = |number: &Checked| number.error_ratio.map_or(f64::INFINITY, |error| (1.0 + error).ln().abs());

@@ -7,8 +7,8 @@ use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::Queue;
 use super::open_points;
-use super::readings::{PredictError, Readings};
-use super::server::{Form, Server, first};
+use super::readings::{PredictError, Reading, Readings};
+use super::server::{Form, Server, State, first};
 use crate::statistics::Interval;
 use record::units::format_si;
 use serde::Serialize;
@@ -88,10 +88,14 @@ pub struct Costs {
 }
 
 impl Costs {
+    /// Demand of a request of the asked mix over that of a measured one.
+    fn mix_ratio(&self) -> f64 {
+        self.mix.as_ref().map_or(1.0, |mix| mix.demand_ratio)
+    }
+
     /// Demand of a request over that of a measured one.
     fn demand_ratio(&self) -> f64 {
-        let mix = self.mix.as_ref().map_or(1.0, |mix| mix.demand_ratio);
-        mix * self.cheaper.as_ref().map_or(1.0, Cheaper::demand_ratio)
+        self.mix_ratio() * self.cheaper.as_ref().map_or(1.0, Cheaper::demand_ratio)
     }
 
     fn assumptions(&self) -> Vec<String> {
@@ -120,7 +124,7 @@ pub fn answer(
     let server = choice.server;
     let mut assumptions = refuse(readings, &server, question)?;
     assumptions.extend(costs.assumptions());
-    let situation = Situation { readings, question, shapes: shapes(readings), demand_ratio: costs.demand_ratio() };
+    let situation = Situation { readings, question, shapes: shapes(readings, &server), costs };
     let mut numbers = Vec::new();
     let cold = question.cold.unwrap_or(0.0);
     let too_far = situation.too_far(&server);
@@ -145,9 +149,9 @@ pub fn answer(
             put("utilisation", "ratio", &|s| Some(s.closed(n, cold).utilisation), "");
         }
         let why = "the points have no response times";
-        put("response mean", "s", &|s| Some(n / s.closed(n, cold).throughput_per_sec), why);
-        put("response p50", "s", &|s| situation.closed_quantile(s, n, |shape| shape.p50), why);
-        put("response p99", "s", &|s| situation.closed_quantile(s, n, |shape| shape.p99), why);
+        put("response mean", "s", &|s| situation.closed_time(s, n, |_| 1.0), why);
+        put("response p50", "s", &|s| situation.closed_time(s, n, |shape| shape.p50), why);
+        put("response p99", "s", &|s| situation.closed_time(s, n, |shape| shape.p99), why);
     }
     if let Some(rate) = situation.rate() {
         let over = match situation.failed_at(rate) {
@@ -161,7 +165,7 @@ pub fn answer(
         for (name, quantile) in [("response p50", 0.5), ("response p99", 0.99)] {
             let time = |s: &Server| {
                 let queue = situation.queue(s, rate)?;
-                Some(queue.wait_quantile_s(quantile) + (queue.response_s - queue.wait_s) + s.path_s)
+                Some(open_points::quantile_s(s, &queue, question.delay_s, situation.shapes[0], quantile))
             };
             put(name, "s", &time, over);
         }
@@ -180,7 +184,7 @@ pub fn answer(
     );
     let limit_s = criteria.p99_limit_ns as f64 * 1e-9;
     let late = |s: &Server| {
-        first(1.0, 1e6, |n| situation.closed_quantile(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
+        first(1.0, 1e6, |n| situation.closed_time(s, n, |shape| shape.p99).is_some_and(|p99| p99 > limit_s))
     };
     put("failure point", "connections", &late, "no response time beyond the limit below 1M connections");
     Ok(Answer {
@@ -191,36 +195,34 @@ pub fn answer(
     })
 }
 
-/// The shape below saturation, or at it.
-pub(super) fn pick(shapes: &[Option<Shape>; 2], is_saturated: bool) -> Option<Shape> {
-    shapes[usize::from(is_saturated)]
+/// The shape of the server's closed loop in this state.
+pub(super) fn pick(shapes: &[Option<Shape>; 2], server: &Server, state: &State, ratio: f64) -> Option<Shape> {
+    let is_full = server.is_full(state.throughput_per_sec, state.utilisation * server.cpus, ratio);
+    shapes[usize::from(is_full)]
 }
 
 struct Situation<'a> {
     readings: &'a Readings,
     question: &'a Question,
     /// Below and at saturation.
-    shapes: (Option<Shape>, Option<Shape>),
-    /// Demand of an asked request over that of a measured one.
-    demand_ratio: f64,
+    shapes: [Option<Shape>; 2],
+    costs: &'a Costs,
 }
 
-fn shapes(readings: &Readings) -> (Option<Shape>, Option<Shape>) {
-    let limit = readings.criteria.saturation_ratio * readings.parallel_cpus;
-    let of = |wanted| shape(&readings.closed, |reading| reading.busy_cpus >= limit, wanted);
-    (of(false), of(true))
+/// The shapes below saturation and at it.
+pub(super) fn shapes(readings: &Readings, server: &Server) -> [Option<Shape>; 2] {
+    let ratio = readings.criteria.saturation_ratio;
+    let is_full = |reading: &Reading| server.is_full(reading.throughput_per_sec, reading.busy_cpus, ratio);
+    [false, true].map(|wanted| shape(&readings.closed, is_full, wanted))
 }
 
 impl Situation<'_> {
     fn change(&self, server: &Server) -> Server {
         let mut changed = *server;
-        changed.base_s *= self.demand_ratio;
-        changed.growth_s *= self.demand_ratio;
-        changed.doubling_s *= self.demand_ratio;
-        if let Some(cpus) = self.question.cpus {
-            // The work of one thread spreads over as many processes; otherwise the number of CPUs changes.
-            changed.cpus = server.cpus * cpus / self.readings.allowed_cpus.min(server.cpus.max(1.0));
+        for cost_s in [&mut changed.base_s, &mut changed.growth_s, &mut changed.doubling_s] {
+            *cost_s *= self.costs.demand_ratio();
         }
+        changed.cpus = self.question.cpus.unwrap_or(server.cpus);
         changed.path_s += self.question.delay_s;
         if self.question.scaled_select {
             changed.cold_growth_s = 0.0;
@@ -229,9 +231,8 @@ impl Situation<'_> {
     }
 
     fn rate(&self) -> Option<f64> {
-        let highest = |readings: &[super::readings::Reading]| {
-            typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max)
-        };
+        let highest =
+            |readings: &[Reading]| typicals(readings).iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max);
         match self.question.rate? {
             Rate::PerSec(rate) => Some(rate),
             Rate::Times(times) => Some(times * highest(&self.readings.closed).max(highest(&self.readings.open))),
@@ -256,7 +257,7 @@ impl Situation<'_> {
         let highest = self.readings.highest_per_sec();
         let cold = self.question.cold.unwrap_or(0.0);
         let changed = self.change(server);
-        let more = (changed.cpus / server.cpus).max(1.0) / self.demand_ratio.min(1.0);
+        let more = (changed.cpus / server.cpus).max(1.0) / self.costs.mix_ratio().min(1.0);
         let asked = match (self.question.connections, self.rate()) {
             (Some(n), _) => changed.closed(n, cold).throughput_per_sec,
             (None, Some(rate)) => rate.min(changed.capacity_per_sec(cold)),
@@ -284,13 +285,12 @@ impl Situation<'_> {
         server.open_queue(rate, self.question.cold.unwrap_or(0.0))
     }
 
-    /// Little's law gives the mean; the shape of the distribution is the measured one, and a longer path shifts it.
-    fn closed_quantile(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
-        let state = server.closed(n, self.question.cold.unwrap_or(0.0));
-        let is_saturated = state.utilisation >= self.readings.criteria.saturation_ratio;
-        let shape = pick(&[self.shapes.0, self.shapes.1], is_saturated)?;
-        let mean = n / state.throughput_per_sec - self.question.delay_s;
-        Some(mean * part(&shape) + self.question.delay_s)
+    /// A part of the distribution of the response time over its mean: Little's law gives the time of a request with what the client takes
+    /// before it, the measured shape the rest, and a longer path shifts it.
+    fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
+        let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
+        let shape = pick(&self.shapes, server, &state, self.readings.criteria.saturation_ratio)?;
+        Some((cycle_s - self.question.delay_s) * shape.mean * part(&shape) + self.question.delay_s)
     }
 }
 
@@ -307,6 +307,11 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         return no(
             "the model that fits these points is the Universal Scalability Law, which has neither CPUs nor paths nor \
                    open loops: only --connections can be answered",
+        );
+    }
+    if question.delay_s > 0.0 && readings.reconnects {
+        return no(
+            "--round-trip needs a run without --requests-per-connection: how many round trips it takes to connect is in no model",
         );
     }
     let mut colds: Vec<f64> = readings.closed.iter().map(|reading| reading.cold).collect();
@@ -342,10 +347,13 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
             format_si(readings.highest_per_sec())
         )),
     }
-    if question.cpus.is_some() {
+    if let Some(cpus) = question.cpus {
         assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
         if readings.one_thread {
             assumed.push("nearly all work was one thread's: the server gets as many workers as CPUs".into());
+        }
+        if let Some(quota) = readings.quota_cpus.filter(|quota| *quota < cpus) {
+            assumed.push(format!("the server's limit of CPU time, {quota} CPUs, is raised to {cpus}"));
         }
         assumed.push("the network and the client keep up".into());
     }

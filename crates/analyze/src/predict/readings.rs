@@ -1,7 +1,11 @@
 //! The input of the models: the readings of the points of one or more runs, and why some runs have none.
 
+use crate::compare;
+use crate::point::{FAILED_RATIO_FOR_COST, costs_are_of_answers};
 use crate::statistics::median;
-use record::{Criteria, Pace, Point, RunDir, Sweep, names};
+use record::text::plain;
+use record::{Criteria, Pace, Point, RunDir, RunRecord, Sweep, names};
+use std::collections::BTreeSet;
 
 /// Other work of this size on the machine makes the CPUs' busy share useless for the server's demand.
 const OTHERS_CPUS: f64 = 0.1;
@@ -66,13 +70,13 @@ pub enum PredictError {
 pub struct Reading {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
+    /// Requests in flight on each connection.
+    pub in_flight: f64,
     /// Cold connections beside the load.
     pub cold: f64,
-    /// Requests per second.
+    /// Requests per second that were answered well. Of the open loop it may be 0.
     pub throughput_per_sec: f64,
-    /// Requests per second that were answered well, if that was counted.
-    pub goodput_per_sec: Option<f64>,
-    /// Server CPU time of a request, seconds.
+    /// Server CPU time of such a request, seconds.
     pub demand_s: f64,
     /// CPUs of the server that were busy.
     pub busy_cpus: f64,
@@ -92,6 +96,14 @@ pub struct Reading {
     pub failed: bool,
 }
 
+impl Reading {
+    /// Closed loop: from one request to the next in its place (Little's law), seconds. That is the response time, and what the client takes
+    /// before it sends again, as to connect.
+    pub fn cycle_s(&self) -> f64 {
+        self.load * self.in_flight / self.throughput_per_sec
+    }
+}
+
 /// The readings of all runs together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Readings {
@@ -101,8 +113,10 @@ pub struct Readings {
     pub open: Vec<Reading>,
     /// The number of CPUs that the server can keep busy at once.
     pub parallel_cpus: f64,
-    /// CPUs that it may use.
-    pub allowed_cpus: f64,
+    /// Its limit of CPU time, in CPUs.
+    pub quota_cpus: Option<f64>,
+    /// Whether connections end after some requests: connecting takes round trips, too.
+    pub reconnects: bool,
     /// Whether one thread used nearly all of its CPU time.
     pub one_thread: bool,
     /// CPUs that other work used, median.
@@ -166,12 +180,15 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     };
     let one_thread = allowed < 2.0
         || median(&all.iter().filter_map(thread_share).collect::<Vec<_>>()).is_some_and(|share| share > 0.8);
-    let quota = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0).unwrap_or(f64::INFINITY);
+    let quota_cpus = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0);
     let mut readings = Readings {
         closed: Vec::new(),
         open: Vec::new(),
-        parallel_cpus: if one_thread { 1.0 } else { allowed }.min(quota),
-        allowed_cpus: allowed,
+        parallel_cpus: if one_thread { 1.0 } else { allowed }.min(quota_cpus.unwrap_or(f64::INFINITY)),
+        quota_cpus,
+        reconnects: runs
+            .iter()
+            .any(|run| run.record.scenario.load().is_some_and(|load| load.requests_per_connection > 0)),
         one_thread,
         others_cpus,
         criteria,
@@ -186,6 +203,29 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
             total - all.len()
         ));
     }
+    let closed = |all: &[(&RunDir, &Point)]| -> Vec<u64> {
+        all.iter().filter(|(_, point)| point.pace == Pace::Closed).map(|(_, point)| point.connections).collect()
+    };
+    let measured = closed(&all);
+    // Rate and cost of errors are not those of answers. An offered rate that was answered with errors has failed.
+    all.retain(|(_, point)| point.pace != Pace::Closed || costs_are_of_answers(point));
+    let left = closed(&all);
+    if left.len() < measured.len() {
+        let percent = FAILED_RATIO_FOR_COST * 100.0;
+        let [loads, loads_left] = [&measured, &left].map(|list| list.iter().collect::<BTreeSet<_>>().len());
+        if loads >= 3 && loads_left < 3 {
+            return Err(PredictError::Unsupported(format!(
+                "{loads_left} of {loads} closed-loop loads are too few for a model (at least 3): at the others more than {percent} % of the \
+                 requests failed, and errors cost less than answers; measure lower loads with find"
+            )));
+        }
+        readings.doubts.push(format!(
+            "{} of {} points of the closed loop are left out: more than {percent} % of their requests failed, and errors cost less than \
+             answers",
+            measured.len() - left.len(),
+            measured.len()
+        ));
+    }
     for (run, point) in all {
         if let Some((is_open, reading)) = reading(run, point, allowed, others_cpus, &criteria)? {
             if is_open { readings.open.push(reading) } else { readings.closed.push(reading) }
@@ -195,6 +235,40 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         list.sort_by(|a, b| a.load.total_cmp(&b.load).then(a.throughput_per_sec.total_cmp(&b.throughput_per_sec)));
     }
     Ok(readings)
+}
+
+/// Refuses runs of different servers. Returns a doubt for each run of which something else differs; the requests may where they are `mixes`.
+pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictError> {
+    let Some((first, others)) = runs.split_first() else { return Ok(Vec::new()) };
+    let mut doubts = Vec::new();
+    for run in others {
+        let differ = |of: &dyn Fn(&RunRecord) -> Option<String>| {
+            Some((of(&first.record)?, of(&run.record)?))
+                .filter(|(a, b)| a != b)
+                .map(|(a, b)| (plain(&a, 80), plain(&b, 80)))
+        };
+        if let Some((a, b)) = differ(&compare::program) {
+            let (first, run) = (first.path.display(), run.path.display());
+            return Err(PredictError::Mixed(format!(
+                "{first} measured {a}, {run} measured {b}: the models need runs of one server"
+            )));
+        }
+        if let Some((a, b)) = differ(&|run| Some(in_flight(run).to_string())) {
+            let (first, run) = (first.path.display(), run.path.display());
+            return Err(PredictError::Mixed(format!(
+                "{first} had {a} requests in flight on a connection, {run} {b}: the models need runs with the same number"
+            )));
+        }
+        let version = |run: &RunRecord| run.server_facts.get("version").cloned();
+        let requests = |run: &RunRecord| (!mixes).then(|| compare::request_words(run));
+        let machine = |run: &RunRecord| Some(run.machine.cpu_model.clone());
+        let other = [differ(&version), differ(&requests), differ(&machine)].into_iter().flatten();
+        let words: Vec<String> = other.map(|(a, b)| format!("{a} against {b}")).collect();
+        if !words.is_empty() {
+            doubts.push(format!("runs that differ are fitted as one server: {}", words.join(", ")));
+        }
+    }
+    Ok(doubts)
 }
 
 /// The most in any of its points: what the server's threads may run on is known once they have run.
@@ -216,44 +290,49 @@ fn reading(
         }
         value => Ok(value),
     };
-    let (rate, busy, own) =
-        (checked(names::THROUGHPUT)?, checked(names::SERVER_CPU_BUSY)?, checked(names::SERVER_CPU)?);
+    let (completed, good) = (checked(names::THROUGHPUT)?, checked(names::GOODPUT)?);
+    let (busy, own) = (checked(names::SERVER_CPU_BUSY)?, checked(names::SERVER_CPU)?);
     let (user, system) = (checked(names::SERVER_CPU_USER)?, checked(names::SERVER_CPU_SYSTEM)?);
     let softirq = checked(names::SERVER_SOFTIRQ_BESIDE)?.or(checked(names::SERVER_SOFTIRQ)?);
-    let Some(rate) = rate.filter(|rate| *rate > 0.0) else { return Ok(None) };
+    let Some(completed) = completed.filter(|rate| *rate > 0.0) else { return Ok(None) };
+    let rate = good.map_or(completed, |good| good.min(completed));
     // The CPUs' own account is complete if nothing else runs there; with other work only the server group's account is
     // right.
-    let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * rate);
+    let own = own.map(|own| (own + softirq.unwrap_or(0.0)) * 1e-6 * completed);
     let used = match busy {
         Some(busy) if others_cpus < OTHERS_CPUS || own.is_none() => Some(busy * cpus),
         _ => own,
     };
     let Some(busy_cpus) = used.filter(|used| *used > 0.0) else { return Ok(None) };
     let load = point.load();
-    if !(load.is_finite() && load > 0.0) {
+    let is_open = point.pace != Pace::Closed;
+    if !(load.is_finite() && load > 0.0 && (is_open || rate > 0.0)) {
         return Ok(None);
     }
     let seconds = |name| point.value(name).filter(|us| us.is_finite() && *us > 0.0).map(|us| us * 1e-6);
-    let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * rate);
-    Ok(Some((
-        point.pace != Pace::Closed,
-        Reading {
-            load,
-            cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
-            throughput_per_sec: rate,
-            goodput_per_sec: point.value(names::GOODPUT).filter(|rate| rate.is_finite() && *rate >= 0.0),
-            demand_s: busy_cpus / rate,
-            busy_cpus,
-            user_cpus: as_cpus(user),
-            kernel_cpus: as_cpus(system.map(|system| system + softirq.unwrap_or(0.0))),
-            // Little's law: in a closed loop without thinking the mean is connections over throughput.
-            mean_s: seconds(names::RESPONSE_MEAN).or((point.pace == Pace::Closed).then(|| load / rate)),
-            p50_s: seconds(names::RESPONSE_P50),
-            p99_s: seconds(names::RESPONSE_P99),
-            threads: checked(names::SERVER_THREADS)?,
-            failed: crate::zones::fails(point, criteria),
-        },
-    )))
+    let as_cpus = |us: Option<f64>| us.map(|us| us * 1e-6 * completed);
+    let reading = Reading {
+        load,
+        in_flight: in_flight(&run.record).into(),
+        cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
+        throughput_per_sec: rate,
+        demand_s: busy_cpus / rate,
+        busy_cpus,
+        user_cpus: as_cpus(user),
+        kernel_cpus: as_cpus(system.map(|system| system + softirq.unwrap_or(0.0))),
+        mean_s: seconds(names::RESPONSE_MEAN),
+        p50_s: seconds(names::RESPONSE_P50),
+        p99_s: seconds(names::RESPONSE_P99),
+        threads: checked(names::SERVER_THREADS)?,
+        failed: crate::zones::fails(point, criteria),
+    };
+    let mean_s = reading.mean_s.or((!is_open).then(|| reading.cycle_s()));
+    Ok(Some((is_open, Reading { mean_s, ..reading })))
+}
+
+/// Requests in flight on each connection.
+fn in_flight(run: &RunRecord) -> u32 {
+    run.scenario.load().map_or(1, |load| load.protocol.pipeline())
 }
 
 /// The readings of one load and number of cold connections.
@@ -269,7 +348,6 @@ pub fn typical(level: &[Reading]) -> Reading {
     let sure = |value: fn(&Reading) -> f64| middle(&|reading| Some(value(reading))).unwrap_or(0.0);
     Reading {
         throughput_per_sec: sure(|r| r.throughput_per_sec),
-        goodput_per_sec: middle(&|r| r.goodput_per_sec),
         demand_s: sure(|r| r.demand_s),
         busy_cpus: sure(|r| r.busy_cpus),
         user_cpus: middle(&|r| r.user_cpus),

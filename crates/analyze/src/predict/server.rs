@@ -119,6 +119,8 @@ pub struct Server {
     pub background_cpus: f64,
     /// Time of a request outside of the server's CPU, seconds.
     pub path_s: f64,
+    /// Requests in flight on each connection.
+    pub in_flight: f64,
     /// Squared coefficient of variation of the service time.
     pub cv_squared: f64,
     /// CPUs that work at once.
@@ -158,7 +160,7 @@ impl Server {
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
         for _ in 0..40 {
             let own_s = lasting + self.wake_s * paid;
-            let throughput_per_sec = self.rate(connections, own_s / self.free_ratio());
+            let throughput_per_sec = self.rate(connections * self.in_flight, own_s / self.free_ratio());
             let demand_s = own_s + self.background_cpus / throughput_per_sec;
             let utilisation = (throughput_per_sec * demand_s / self.cpus).min(1.0);
             state = State { throughput_per_sec, demand_s, utilisation };
@@ -179,6 +181,13 @@ impl Server {
         state
     }
 
+    /// [`Self::closed`], and the time from one request to the next in its place, seconds (Little's law).
+    pub fn cycle(&self, connections: f64, cold: f64) -> (State, f64) {
+        let state = self.closed(connections, cold);
+        (state, connections * self.in_flight / state.throughput_per_sec)
+    }
+
+    /// The rate of so many requests in flight.
     fn rate(&self, n: f64, demand_s: f64) -> f64 {
         let queued = demand_s / self.cpus;
         let path = self.path_s + demand_s * (self.cpus - 1.0) / self.cpus;
@@ -208,6 +217,11 @@ impl Server {
         self.limit_per_sec.unwrap_or(f64::INFINITY)
     }
 
+    /// Whether this rate fills the CPUs, or another limit, to this share.
+    pub fn is_full(&self, rate_per_sec: f64, busy_cpus: f64, ratio: f64) -> bool {
+        busy_cpus >= ratio * self.cpus || rate_per_sec >= ratio * self.limit()
+    }
+
     /// Whether something other than the CPU limits the server.
     pub fn is_limited(&self, cold: f64) -> bool {
         self.limit() < self.cpu_capacity_per_sec(cold)
@@ -229,9 +243,14 @@ impl Server {
         let (mut low, mut high) = (0.0, at(1.0));
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
-            if at((middle * self.path_s).max(1.0)) > middle { low = middle } else { high = middle }
+            if at(self.busy_connections(middle)) > middle { low = middle } else { high = middle }
         }
         high
+    }
+
+    /// Connections that the path keeps busy at this rate, at least one.
+    fn busy_connections(&self, rate_per_sec: f64) -> f64 {
+        (rate_per_sec * self.path_s / self.in_flight).max(1.0)
     }
 
     /// The share of the CPUs that is left for requests.
@@ -244,8 +263,12 @@ impl Server {
     pub fn open_queue(&self, rate_per_sec: f64, cold: f64) -> Option<Queue> {
         let service_s = self.service_s(rate_per_sec, cold);
         let is_possible = rate_per_sec * service_s < self.cpus && rate_per_sec < self.limit();
-        let servers = self.cpus.round().max(1.0) as u32;
-        is_possible.then(|| general_service(rate_per_sec, service_s, self.cv_squared, servers)).flatten()
+        // Servers are whole: a part of a CPU is that of slower ones, for which requests wait as long. They are served at full speed.
+        let servers = self.cpus.round().max(1.0);
+        let slower_s = service_s * servers / self.cpus;
+        let queue =
+            is_possible.then(|| general_service(rate_per_sec, slower_s, self.cv_squared, servers as u32)).flatten();
+        queue.map(|queue| Queue { response_s: queue.wait_s + service_s, ..queue })
     }
 
     /// Open loop: the busy share of the CPUs at this rate, or at the capacity if the rate is beyond it.
@@ -256,7 +279,7 @@ impl Server {
 
     fn service_s(&self, rate_per_sec: f64, cold: f64) -> f64 {
         // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
-        let lasting = self.lasting_s((rate_per_sec * self.path_s).max(1.0), cold);
+        let lasting = self.lasting_s(self.busy_connections(rate_per_sec), cold);
         let demand = if self.cooling_s > 0.0 {
             lasting + self.wake_s * self.paid_ratio(rate_per_sec, 0.0)
         } else {
@@ -326,11 +349,10 @@ pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
         return None;
     }
     let most = levels.iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max);
-    let response = |level: &Reading| level.load / level.throughput_per_sec;
-    let shortest = levels.iter().map(response).fold(f64::INFINITY, f64::min);
+    let shortest = levels.iter().map(Reading::cycle_s).fold(f64::INFINITY, f64::min);
     let waits = |level: &&Reading| {
         level.throughput_per_sec >= PLATEAU * most
-            && response(level) > LONGER * (shortest + level.load * level.demand_s / cpus)
+            && level.cycle_s() > LONGER * (shortest + level.load * level.in_flight * level.demand_s / cpus)
     };
     crate::statistics::median(&levels.iter().filter(waits).map(|level| level.throughput_per_sec).collect::<Vec<_>>())
 }
@@ -340,6 +362,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     let mut loads: Vec<f64> = levels.iter().map(|level| level.load).collect();
     loads.dedup();
     let lowest = levels.iter().map(|level| level.demand_s).fold(f64::INFINITY, f64::min);
+    let first = *levels.first()?;
     let server = Server {
         form,
         base_s: lowest,
@@ -350,6 +373,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         background_cpus: 0.0,
         cold_growth_s: 0.0,
         path_s: 0.0,
+        in_flight: first.in_flight,
         cv_squared: 1.0,
         cpus,
         limit_per_sec: None,
@@ -364,11 +388,10 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
     if loads.len() < 2 || 2 * loads.len() < form.parameters() + 1 {
         return None;
     }
-    let first = levels[0];
     let cheapest = levels.iter().min_by(|a, b| a.demand_s.total_cmp(&b.demand_s))?;
     let least_s = cheapest.demand_s * (LEAST_SHARE + (1.0 - LEAST_SHARE) * (cheapest.busy_cpus / cpus).clamp(0.0, 1.0));
     let highest = loads[loads.len() - 1];
-    let path = (first.load / first.throughput_per_sec - first.demand_s).max(0.05 * first.demand_s);
+    let path = (first.cycle_s() - first.demand_s).max(0.05 * first.demand_s);
     // Cooling shows at the lowest rate: its gaps are the unit of the time constant.
     let cooling_scale = 1.0 / first.throughput_per_sec;
     let server = Server { limit_per_sec: limit(levels, cpus), ..server };

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// Largest error of a throughput or a rate, as a share.
 pub const RATE_ERROR: f64 = 0.10;
-/// Largest error of a median response time or of a number of connections, as a share.
+/// Largest error of a response time or of a number of connections, as a share.
 pub const TIME_ERROR: f64 = 0.20;
 /// A demand that differs by more than this from that at low loads, or points of one load that differ by more, are
 /// mentioned.
@@ -25,7 +25,7 @@ const NOTABLE: f64 = 0.10;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
-    /// `throughput`, `p50`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
+    /// `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
     pub name: &'static str,
     /// `closed` or `open`.
     pub sweep: &'static str,
@@ -87,9 +87,8 @@ pub(super) fn checked(
 /// Median response time of the closed loop: Little's mean, in the shape of the low loads until the server is saturated,
 /// and nearly the same for all requests from there on.
 fn closed_p50(server: &Server, low: Option<f64>, saturation: f64, connections: f64, cold: f64) -> Option<f64> {
-    let state = server.closed(connections, cold);
-    let part = if state.utilisation < saturation { low? } else { 1.0 };
-    Some(connections / state.throughput_per_sec * part)
+    let (state, cycle_s) = server.cycle(connections, cold);
+    Some(cycle_s * if state.utilisation < saturation { low? } else { 1.0 })
 }
 
 fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, findings: &Findings) -> Vec<Checked> {
@@ -97,7 +96,7 @@ fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, f
     let all = typicals(&readings.closed);
     let is_low = |level: &&Reading| level.load <= extrapolation.up_to_load;
     let low: Vec<Reading> = all.iter().filter(is_low).copied().collect();
-    let low_shape = shape(&low, |_| false, false).map(|shape| shape.p50);
+    let low_shape = shape(&low, |_| false, false).map(|shape| shape.mean * shape.p50);
     let low_p99 = shape(&low, |_| false, false).map(|shape| shape.p99 / shape.p50);
     let p50 = |n: f64, cold: f64| closed_p50(server, low_shape, criteria.saturation_ratio, n, cold);
     let mut numbers = Vec::new();
@@ -290,9 +289,9 @@ mod tests {
     fn readings(levels: &[(f64, f64, f64, f64)]) -> Readings {
         let reading = |&(load, throughput_per_sec, busy_cpus, threads): &(f64, f64, f64, f64)| Reading {
             load,
+            in_flight: 1.0,
             cold: 0.0,
             throughput_per_sec,
-            goodput_per_sec: None,
             demand_s: busy_cpus / throughput_per_sec,
             busy_cpus,
             user_cpus: None,
@@ -307,7 +306,8 @@ mod tests {
             closed: levels.iter().map(reading).collect(),
             open: Vec::new(),
             parallel_cpus: 2.0,
-            allowed_cpus: 2.0,
+            quota_cpus: None,
+            reconnects: false,
             one_thread: false,
             others_cpus: 0.0,
             criteria: record::Criteria::default(),

@@ -150,6 +150,7 @@ fn the_price_of_waking_a_cpu_is_the_one_that_the_solved_state_asks_for() {
         cold_growth_s: 0.0,
         background_cpus: 0.0,
         path_s: 1e-3,
+        in_flight: 1.0,
         cv_squared: 1.0,
         cpus: 1.0,
         usl: None,

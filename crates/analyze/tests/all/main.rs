@@ -10,6 +10,7 @@ mod fixture;
 mod grid;
 mod index;
 mod prediction;
+mod prediction_inputs;
 mod prediction_limits;
 mod price;
 mod properties;

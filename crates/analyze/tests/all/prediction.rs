@@ -14,9 +14,9 @@ fn run_of(points: Vec<Point>, cpus: usize) -> RunDir {
     RunDir { path: PathBuf::from("runs/test"), record, points, reading_doubts: vec![] }
 }
 
-const LOADS: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096];
+pub const LOADS: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 256, 1024, 4096];
 
-fn measured(server: &Server, loads: &[u64], repeats: u32) -> RunDir {
+pub fn measured(server: &Server, loads: &[u64], repeats: u32) -> RunDir {
     let mut bench = Bench::new(server.clone(), 7);
     for repeat in 0..repeats {
         for load in loads {
@@ -31,20 +31,20 @@ fn measured(server: &Server, loads: &[u64], repeats: u32) -> RunDir {
     run_of(points, 1)
 }
 
-fn asked(run: &RunDir, question: Question) -> Prediction {
+pub fn asked(run: &RunDir, question: Question) -> Prediction {
     predict::of_runs(std::slice::from_ref(run), &question).unwrap()
 }
 
-fn value(prediction: &Prediction, name: &str) -> f64 {
+pub fn value(prediction: &Prediction, name: &str) -> f64 {
     prediction.answer.numbers.iter().find(|number| number.name == name).unwrap().value.unwrap()
 }
 
 #[track_caller]
-fn within(found: f64, truth: f64, share: f64) {
+pub fn within(found: f64, truth: f64, share: f64) {
     assert!((found / truth - 1.0).abs() <= share, "{found} is more than {share} off {truth}");
 }
 
-fn quiet() -> Server {
+pub fn quiet() -> Server {
     Server { path: 500e-6, noise: 0.01, drift: 0.01, ..Server::default() }
 }
 
@@ -269,7 +269,7 @@ fn another_mix_is_answered_from_runs_with_different_mixes() {
 }
 
 /// The run of a server whose CPU time is 40 % TCP, 10 % in a function of its own and for the rest elsewhere.
-fn with_layers(server: &Server) -> RunDir {
+pub fn with_layers(server: &Server) -> RunDir {
     let mut run = measured(server, &LOADS, 3);
     for point in &mut run.points {
         let whole = point.value(names::SERVER_CPU).unwrap();

@@ -118,7 +118,8 @@ fn figure(
 fn throughput(run: &RunDir, found: &Curves) -> Option<Figure> {
     let scale = |all: Vec<f64>| Scale::linear(all.into_iter(), format_si);
     let words = ("Predicted throughput", "responses per second", names::THROUGHPUT);
-    figure(run, found, words, &found.throughput, |point| point.value(names::THROUGHPUT), scale)
+    let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
+    figure(run, found, words, &found.throughput, good, scale)
 }
 
 fn p50(run: &RunDir, found: &Curves) -> Option<Figure> {
