@@ -12,6 +12,9 @@ pub const INTERVALS_LIMIT: usize = 16 << 20;
 /// A gap in the times of a CSV longer than this many intervals is an error rather than a gap of zeros.
 const GAP_LIMIT: i64 = 1 << 20;
 
+/// What some programs write before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Requests in each of equal intervals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RateSeries {
@@ -66,7 +69,7 @@ impl RateSeries {
                 break;
             }
             number += 1;
-            let text = line.trim_ascii();
+            let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1).unwrap_or(&line).trim_ascii();
             if text.is_empty() {
                 continue;
             }
@@ -81,13 +84,13 @@ impl RateSeries {
                     let (time, count) = (text[..comma].trim_ascii(), text[comma + 1..].trim_ascii());
                     match (crate::trace::unix_second(time), count_of(count)) {
                         (Some(time), Some(count)) if plain.is_empty() => timed.push((time, count)),
-                        _ if number == 1 => {}
+                        _ if number == 1 && is_header(time, text) => {}
                         _ => return Err(wrong("expected a time such as 1998-04-30 21:30:00, a comma and a count")),
                     }
                 }
                 None => match count_of(text) {
                     Some(count) if timed.is_empty() => plain.push(count),
-                    _ if number == 1 => {}
+                    _ if number == 1 && is_header(text, text) => {}
                     _ => return Err(wrong("expected one count")),
                 },
             }
@@ -141,6 +144,12 @@ fn count_of(text: &[u8]) -> Option<u32> {
         return None;
     }
     std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Whether a first line is a header and not data in a form that is not understood.
+fn is_header(time: &[u8], line: &[u8]) -> bool {
+    let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
+    line.iter().any(is_letter) && crate::trace::unix_second(time).is_none()
 }
 
 /// Times and counts put on a regular grid of their smallest step.

@@ -29,6 +29,10 @@ fn bad_series_say_where_and_why() {
         ("1\n-5\n", "series:2: expected one count"),
         ("1998-04-30 21:30:00,2\n1998-04-30 21:30:01,2\n2098-04-30 21:30:00,2\n", "more than"),
         ("1\n99999999999\n", "series:2"),
+        // What has no letter is no header.
+        ("99999999999\n1\n", "series:1: expected one count"),
+        ("1998-04-30T21:30:00Z,99999999999\n1998-04-30T21:31:00Z,2\n", "series:1: expected a time"),
+        ("-5\n1\n", "series:1"),
     ] {
         let message = read(text).unwrap_err();
         assert!(message.contains(words), "{text:?}: {message}");
@@ -39,6 +43,13 @@ fn bad_series_say_where_and_why() {
     assert!(series.arrivals(SeriesPlan { mean_rate_per_sec: f64::NAN, ..plan }).is_err());
     assert!(series.arrivals(SeriesPlan { duration_ns: 0, ..plan }).is_err());
     assert!(series.part(0, 2).is_err());
+}
+
+#[test]
+fn a_byte_order_mark_hides_no_line() {
+    assert_eq!(read("\u{feff}7\n0\n3\n").unwrap().counts, [7, 0, 3]);
+    assert_eq!(read("\u{feff}1998-04-30 21:30:00,2\n1998-04-30 21:31:00,11\n").unwrap().counts, [2, 11]);
+    assert_eq!(read("\u{feff}time,count\n1998-04-30 21:30:00,2\n").unwrap().counts, [2]);
 }
 
 #[test]
