@@ -1,6 +1,7 @@
 //! Rate series: requests in each of equal intervals, from text files (plain or gzip).
 
 use super::SeriesError;
+use crate::BYTE_ORDER_MARK;
 use flate2::bufread::MultiGzDecoder;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,9 +13,6 @@ pub const INTERVALS_LIMIT: usize = 16 << 20;
 
 /// A gap in the times of a CSV longer than this many intervals is an error rather than a gap of zeros.
 const GAP_LIMIT: i64 = 1 << 20;
-
-/// What some programs write before a text in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Requests in each of equal intervals.
 #[derive(Debug, Clone, PartialEq, Eq)]

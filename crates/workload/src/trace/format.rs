@@ -128,7 +128,7 @@ fn nginx(text: &str) -> Vec<Piece> {
             "remote_addr" | "realip_remote_addr" | "http_x_real_ip" => Field::Client,
             "time_local" => Field::ClfTime,
             "time_iso8601" => Field::IsoTime,
-            "msec" => Field::EpochTime(1_000_000_000),
+            "msec" => Field::EpochSeconds,
             "request" => Field::Request,
             "request_method" => Field::Method,
             "request_uri" => Field::Target,

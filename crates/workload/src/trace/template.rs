@@ -16,8 +16,10 @@ pub(super) enum Field {
     BracketedTime,
     ClfTime,
     IsoTime,
-    /// Unix time in units of so many nanoseconds.
+    /// Whole Unix time in units of so many nanoseconds; a fraction is a field of its own.
     EpochTime(u64),
+    /// Unix time in seconds with its fraction.
+    EpochSeconds,
     PatternTime(Pattern),
     /// Digits below the second, the last worth so many nanoseconds.
     Fraction(u64),
@@ -90,6 +92,7 @@ impl Template {
                     | Field::ClfTime
                     | Field::IsoTime
                     | Field::EpochTime(_)
+                    | Field::EpochSeconds
                     | Field::PatternTime(_)
                     | Field::Fraction(_)
             );
@@ -110,7 +113,12 @@ impl Template {
         if !has(&|field| {
             matches!(
                 field,
-                Field::BracketedTime | Field::ClfTime | Field::IsoTime | Field::EpochTime(_) | Field::PatternTime(_)
+                Field::BracketedTime
+                    | Field::ClfTime
+                    | Field::IsoTime
+                    | Field::EpochTime(_)
+                    | Field::EpochSeconds
+                    | Field::PatternTime(_)
             )
         }) {
             return Err("the log format has no time ($time_local, $time_iso8601, $msec or %t)".into());
@@ -189,6 +197,7 @@ fn read_time(field: &Field, text: &[u8], time: &mut Partial) -> Result<Option<us
         Field::ClfTime => instant::clf(text),
         Field::IsoTime => instant::iso(text),
         Field::EpochTime(unit_ns) => instant::epoch(text, *unit_ns),
+        Field::EpochSeconds => instant::epoch_seconds(text),
         Field::BracketedTime => match text.strip_prefix(b"[").and_then(instant::clf) {
             Some((time_ns, resolution_ns, length)) if text.get(length + 1) == Some(&b']') => {
                 Some((time_ns, resolution_ns, length + 2))
