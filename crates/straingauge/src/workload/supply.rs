@@ -53,7 +53,7 @@ impl Supplied {
             Pace::Closed => None,
             Pace::Open { rate_per_sec, arrival } => {
                 *arrival = Arrival::Trace;
-                log.shape.as_ref().map(|shape| shape.speed_for(*rate_per_sec, plan.warmup_ns + plan.duration_ns))
+                log.shape.as_ref().map(|shape| shape.speed_for(*rate_per_sec, plan.warmup_ns, plan.duration_ns))
             }
         };
     }
@@ -242,11 +242,17 @@ impl<'a> LogSteps<'a> {
         if !self.is_repeated || counts.requests == 0 {
             return Ok(false);
         }
-        if let replay::Pace::Original { speed } = self.options.pace {
-            self.offset_ns += (self.log.round_ns as f64 / speed) as u64;
-        }
+        self.offset_ns = self.offset_ns.saturating_add(self.round_ns());
         self.plan = plan(self.log, &self.options)?;
         Ok(true)
+    }
+
+    /// Length of a round on the replay's clock.
+    fn round_ns(&self) -> u64 {
+        match self.options.pace {
+            replay::Pace::Original { speed } => (self.log.round_ns as f64 / speed) as u64,
+            replay::Pace::AsFastAsPossible => 0,
+        }
     }
 
     /// What was read in this round.
@@ -282,14 +288,17 @@ impl ReplaySource for LogSteps<'_> {
         };
         Some(Ok(match step {
             Step::Close { client, connection, at_ns } => {
-                ReplayStep::Close { client, session: self.sessions_before + connection, at_ns: self.offset_ns + at_ns }
+                // What is open at the end of a round is closed then: the next round does not wait for it.
+                let at_ns = if self.is_repeated { at_ns.min(self.round_ns()) } else { at_ns };
+                let session = self.sessions_before + connection;
+                ReplayStep::Close { client, session, at_ns: self.offset_ns.saturating_add(at_ns) }
             }
             Step::Request(request) => {
                 let request = self.current.insert(request);
                 ReplayStep::Request(ReplayRequest {
                     client: request.client,
                     session: self.sessions_before + request.connection,
-                    intended_ns: self.offset_ns + request.intended_ns,
+                    intended_ns: self.offset_ns.saturating_add(request.intended_ns),
                     method: request.method(),
                     target: request.target(),
                     status: request.status,
@@ -310,5 +319,70 @@ impl ReplaySource for LogSteps<'_> {
             evicted: self.evicted_before + counts.evicted,
             ..self.first.clone().unwrap_or_else(|| self.read_so_far())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log of so many requests of each second, each of another client.
+    fn log(file: &tempfile::NamedTempFile, seconds: u32, each: u32) -> LogFile {
+        let line = |n: u32| {
+            let (client, second) = (n % 250, n / each);
+            format!("10.0.0.{client} - - [17/May/2015:10:05:{second:02} +0000] \"GET /a HTTP/1.1\" 200 5\n")
+        };
+        let text: String = (0..seconds * each).map(line).collect();
+        std::fs::write(file.path(), text).unwrap();
+        let reader = TraceReader::open(file.path(), &Format::Common).unwrap();
+        let shape = Shape::read(reader, u64::MAX).unwrap();
+        LogFile {
+            path: file.path().into(),
+            format: Format::Common,
+            has_body_sizes: true,
+            is_empty: false,
+            origin_ns: None,
+            round_ns: shape.round_ns(),
+            shape: Some(shape),
+        }
+    }
+
+    fn source(speed: f64) -> TraceSource {
+        TraceSource {
+            file: "a log".into(),
+            format: "common".into(),
+            speed: Some(speed),
+            session_gap_ns: 15_000_000_000,
+            is_repeated: true,
+        }
+    }
+
+    #[test]
+    fn a_log_begins_again_when_its_last_second_is_over() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (log, speed) = (log(&file, 3, 10), 0.5);
+        let mut steps = LogSteps::open(&log, &source(speed), Share::WHOLE, 7).unwrap();
+        let (mut last_ns, mut requests) = (0, 0);
+        while requests < 300 {
+            let at_ns = match steps.next_step().unwrap().unwrap() {
+                ReplayStep::Close { at_ns, .. } => at_ns,
+                ReplayStep::Request(request) => {
+                    let second = requests / 10;
+                    assert_eq!(request.intended_ns / 2_000_000_000, second, "request {requests}");
+                    requests += 1;
+                    request.intended_ns
+                }
+            };
+            assert!(at_ns >= last_ns, "a step at {at_ns} comes after one at {last_ns}, and would be late");
+            last_ns = at_ns;
+        }
+    }
+
+    #[test]
+    fn a_speed_that_is_next_to_nothing_does_not_overflow() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let log = log(&file, 2, 1);
+        let mut steps = LogSteps::open(&log, &source(1e-12), Share::WHOLE, 7).unwrap();
+        assert!((0..20).all(|_| steps.next_step().unwrap().is_ok()));
     }
 }

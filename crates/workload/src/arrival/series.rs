@@ -191,7 +191,9 @@ fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), S
                 name: name.into(),
                 line: u64::from(line),
                 reason: "this time is not at the interval of the others",
-                excerpt: format!("it is {distance_s} s after the time before, and the most frequent step is {step_s} s"),
+                excerpt: format!(
+                    "it is {distance_s} s after the time before, and the most frequent step is {step_s} s"
+                ),
             });
         }
         let steps = steps.round() as i64;
