@@ -12,6 +12,8 @@ use memchr::{memchr, memmem};
 pub(super) enum Field {
     Skip,
     Client,
+    /// Addresses that proxies forwarded for: the first is the client; where there is none, the other address is.
+    Forwarded,
     /// Apache's `%t`, brackets included.
     BracketedTime,
     ClfTime,
@@ -107,7 +109,7 @@ impl Template {
             fields.push((kind, Literal { text, finder, is_quoted }));
         }
         let has = |wanted: &dyn Fn(&Field) -> bool| fields.iter().any(|(field, _)| wanted(field));
-        if !has(&|field| matches!(field, Field::Client)) {
+        if !has(&|field| matches!(field, Field::Client | Field::Forwarded)) {
             return Err("the log format has no client address ($remote_addr or %h), which replay groups by".into());
         }
         if !has(&|field| {
@@ -151,6 +153,10 @@ impl Template {
             let is_missing = value == b"-" || value.is_empty();
             match field {
                 Field::Client if client.is_empty() && !is_missing => client = value,
+                Field::Forwarded if !is_missing => {
+                    let first = value[..memchr(b',', value).unwrap_or(value.len())].trim_ascii();
+                    client = if first.is_empty() { client } else { first };
+                }
                 Field::Request => (method, target) = clf::request_line(value)?,
                 Field::Method if !is_missing => method = value,
                 Field::Target | Field::Path if !is_missing && target.is_empty() => target = value,
