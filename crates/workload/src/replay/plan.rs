@@ -24,6 +24,9 @@ pub struct PlanCounts {
     pub back_max_ns: u64,
     /// Lines (of the whole log) that came too late to be sorted and were moved up.
     pub clamped: u64,
+    /// The longest time, in nanoseconds of log time, from the latest line so far to the next later one (of the whole log), and
+    /// the number of that line.
+    pub gap: (u64, u64),
     /// Requests that left the sorting window early because more than the limit were held.
     pub forced: u64,
     /// Log time from the first to the last request planned so far.
@@ -120,6 +123,7 @@ impl Plan {
             went_back: self.window.went_back,
             back_max_ns: self.window.back_max_ns,
             clamped: self.window.clamped,
+            gap: self.window.gap,
             forced: self.window.forced,
             span_ns: self.origin.at_ns().map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
         }
@@ -147,7 +151,7 @@ impl Plan {
                 return self.state = State::Draining;
             }
         };
-        let time_ns = self.window.see(entry.time_ns);
+        let time_ns = self.window.see(entry.time_ns, entry.line);
         self.origin.see(time_ns, entry.line, &self.options);
         let client = stable_hash(entry.client);
         if self.options.share.holds(client) {
