@@ -1,5 +1,6 @@
 //! The engine's doubts about its own figures: what speaks against them, how much, and the remedy.
 
+use crate::replay::dominant_client_ratio;
 use crate::result::LoadResult;
 use record::units::{format_nanos, format_si};
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity};
@@ -174,8 +175,10 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     (wait > limit || result.counts.never_sent > 0).then(|| {
         let wait_words = format_nanos(wait as f64);
         let (mut what, remedy) = if plan.workload.trace.is_some() {
+            let dominant = result.replay.as_ref().and_then(dominant_client_ratio);
+            let of_one = dominant.map(|ratio| format!(" ({} are of one client)", percent(ratio))).unwrap_or_default();
             (
-                format!("requests of the log waited for their client's last answer or a connection: {wait_words} at the 99th percentile"),
+                format!("requests of the log{of_one} waited for their client's last answer or a connection: {wait_words} at the 99th percentile"),
                 "replay more slowly (--speed) if the server cannot keep up, or allow more connections (--connections)",
             )
         } else {

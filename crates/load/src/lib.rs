@@ -59,6 +59,7 @@ pub use engine::{LoadEvents, Progress, run, run_supplied};
 pub use error::LoadError;
 pub use merge::SeriesSum;
 pub use probe::{ProbeResponse, connect_once, is_redirect, probe};
+pub use replay::doubts as replay_doubts;
 pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;
 pub use supply::{NoSupply, ReplayRequest, ReplaySource, ReplayStep, Supply};

@@ -1,8 +1,11 @@
 //! Replaying a log: the read-ahead between the log's reader and an engine thread, and the comparison of answers with
 //! the log. The engine thread's part is in `worker/source/replay.rs`.
 
+mod doubts;
 mod feed;
 
+pub(crate) use doubts::dominant_client_ratio;
+pub use doubts::doubts;
 pub(crate) use feed::{Feed, FeedReport, Next, Step, feeder};
 
 use record::workload::ReplayResult;
@@ -86,9 +89,12 @@ pub(crate) fn merged(reports: Vec<FeedReport>) -> Option<ReplayResult> {
             result.went_back = account.went_back;
             result.back_max_ns = account.back_max_ns;
             result.clamped = account.clamped;
+            (result.gap_max_ns, result.gap_line) = (account.gap_max_ns, account.gap_line);
         }
         result.rounds = result.rounds.max(account.rounds);
         result.requests += account.requests;
+        result.clients += account.clients;
+        result.largest_client_requests = result.largest_client_requests.max(account.largest_client_requests);
         result.sessions += account.sessions;
         result.evicted += account.evicted;
         result.span_ns = result.span_ns.max(account.span_ns);

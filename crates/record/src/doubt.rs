@@ -71,6 +71,8 @@ kinds! {
     Unreadable,
     /// The emulated path delivered late, or differs from what was asked for.
     PathInexact,
+    /// What was sent of a log differs from the log, or from the load that was asked for.
+    ReplayInexact,
     /// The traffic has requests that cannot be separated from outside: the counts mean something else.
     NotSplit,
 }

@@ -60,7 +60,7 @@ pub use outcome::Outcomes;
 pub use path::{PathMechanism, PathPlan};
 pub use point::{Point, Sweep};
 pub use run::{RunDir, RunError, RunRecord, RunWriter, Status};
-pub use scenario::{Arrival, Criteria, LoadPlan, LoadRun, Pace, RunKind, Scenario};
+pub use scenario::{Arrival, Criteria, LoadPlan, LoadRun, Pace, RunKind, Scenario, other_rate_ratio};
 pub use sentence::sentence;
 pub use share::Share;
 pub use text::Outside;

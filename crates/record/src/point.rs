@@ -5,7 +5,7 @@ use crate::axis::AxisPlace;
 use crate::doubt::Doubt;
 use crate::figure::{Figure, Figures};
 use crate::outcome::Outcomes;
-use crate::scenario::Pace;
+use crate::scenario::{Pace, other_rate_ratio};
 use crate::watched::Watched;
 use crate::workload::WorkloadResult;
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,12 @@ impl Point {
             Pace::Open { rate_per_sec, .. } => Some(rate_per_sec),
             Pace::Closed => None,
         }
+    }
+
+    /// What a replayed log offered as a share of the point's rate, if they differ by more than 10 % and by more than chance:
+    /// the point is none of its rate.
+    pub fn other_rate_ratio(&self) -> Option<f64> {
+        other_rate_ratio(self.pace, self.outcomes.sent, self.duration_ns)
     }
 
     /// The load: the offered rate of an open loop, the connections of a closed one.

@@ -44,6 +44,17 @@ pub enum Pace {
     },
 }
 
+/// What a log offered as a share of the rate asked, if `sent` requests differ from it by more than 10 % and by more than
+/// chance (a log of whole seconds is spread at random).
+pub fn other_rate_ratio(pace: Pace, sent: u64, window_ns: u64) -> Option<f64> {
+    const TOLERANCE: f64 = 0.1;
+    const DEVIATIONS: f64 = 4.0;
+    let Pace::Open { rate_per_sec, arrival: Arrival::Trace } = pace else { return None };
+    let asked = rate_per_sec * window_ns as f64 / 1e9;
+    let difference = (sent as f64 - asked).abs();
+    (difference > TOLERANCE * asked && difference > DEVIATIONS * asked.sqrt()).then(|| sent as f64 / asked)
+}
+
 /// One request as it is sent: target path and query, in origin form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

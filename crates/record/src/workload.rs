@@ -238,10 +238,18 @@ pub struct ReplayResult {
     pub back_max_ns: u64,
     /// Lines that came too late to be sorted; their time was moved up.
     pub clamped: u64,
+    /// The longest time between a line and the latest of the lines above it, nanoseconds.
+    pub gap_max_ns: u64,
+    /// The line after it.
+    pub gap_line: u64,
     /// Requests in the log that no client can send again (CONNECT).
     pub unsendable: u64,
     /// Requests handed to the engine.
     pub requests: u64,
+    /// Clients (addresses) that they are of, of each thread at most 65,536.
+    pub clients: u64,
+    /// Requests of the client with the most.
+    pub largest_client_requests: u64,
     /// Sessions: sequences of requests of one client that share a connection.
     pub sessions: u64,
     /// Sessions that lost their connection early because more were open than connections allowed.
@@ -276,6 +284,7 @@ impl ReplayResult {
             (&mut self.clamped, other.clamped),
             (&mut self.unsendable, other.unsendable),
             (&mut self.requests, other.requests),
+            (&mut self.clients, other.clients),
             (&mut self.sessions, other.sessions),
             (&mut self.evicted, other.evicted),
             (&mut self.expected_bytes, other.expected_bytes),
@@ -290,6 +299,8 @@ impl ReplayResult {
         self.is_whole &= other.is_whole;
         self.rounds = self.rounds.max(other.rounds);
         self.back_max_ns = self.back_max_ns.max(other.back_max_ns);
+        (self.gap_max_ns, self.gap_line) = (self.gap_max_ns, self.gap_line).max((other.gap_max_ns, other.gap_line));
+        self.largest_client_requests = self.largest_client_requests.max(other.largest_client_requests);
         self.span_ns = self.span_ns.max(other.span_ns);
         self.failure = self.failure.take().or_else(|| other.failure.clone());
     }

@@ -52,7 +52,7 @@ impl Sender {
         stop: &Stop,
         events: &mut dyn load::LoadEvents,
     ) -> Result<(LoadResult, Figures)> {
-        let result = match self {
+        let mut result = match self {
             Sender::Engine(supplied) => {
                 load::run_supplied(plan, supplied, stop.flag(), events).context("the load engine stopped")?
             }
@@ -64,6 +64,7 @@ impl Sender {
                 return Ok((outcome.into(), figures));
             }
         };
+        result.doubts.extend(load::replay_doubts(&result, plan));
         let figures = result.figures(plan);
         Ok((result, figures))
     }

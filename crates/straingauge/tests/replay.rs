@@ -346,7 +346,7 @@ fn find_replays_a_log_over_connections_and_over_rate() {
     }
     let offered: Vec<(f64, f64)> = points
         .iter()
-        .filter(|point| point["sweep"] == "rate" && point["outcomes"]["sent"].as_u64() > Some(100))
+        .filter(|point| point["sweep"] == "rate")
         .filter_map(|point| {
             Some((
                 point["pace"]["rate_per_sec"].as_f64()?,
@@ -356,9 +356,10 @@ fn find_replays_a_log_over_connections_and_over_rate() {
         .collect();
     // The log is begun again until the point is over, at the speed that gives the asked rate.
     for (asked, offered) in &offered {
-        assert!((offered / asked - 1.0).abs() < 0.5, "{offered} instead of {asked}");
+        let chance = 5.0 / (asked * 0.15).sqrt();
+        assert!((offered / asked - 1.0).abs() < 0.05 + chance, "{offered} instead of {asked}");
     }
-    assert!(!offered.is_empty(), "no point of the rate sweep sent 100 requests");
+    assert!(!offered.is_empty(), "no point of the rate sweep");
     let page = std::fs::read_to_string(out.join("report.html")).expect("the report is there");
     assert!(page.contains("<h2>Workload</h2>") && page.contains("to 64.0 KiB"), "the report has the table of classes");
 }

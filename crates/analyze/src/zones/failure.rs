@@ -22,12 +22,12 @@ pub fn fails(point: &Point, criteria: &Criteria) -> bool {
 }
 
 /// The criteria of failure that a point crossed, in words with the value and the limit; empty: the load held.
-/// `None` when the point cannot be judged because no request was sent.
+/// `None` when the point cannot be judged because no request was sent, or a log offered another rate than the point's.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
     // Connections of a closed loop always send; runs of earlier versions do not count requests of the warm-up.
     let is_asking = point.pace == Pace::Closed && point.connections > 0 && point.duration_ns > 0;
-    if outcomes.requests() == 0 && outcomes.sum() == 0 && !is_asking {
+    if outcomes.requests() == 0 && outcomes.sum() == 0 && !is_asking || point.other_rate_ratio().is_some() {
         return None;
     }
     let mut found = Vec::new();
@@ -396,6 +396,21 @@ mod tests {
         let clients = said(record::Outcomes { sent: 256, local_limit: 256, ..Default::default() });
         assert_eq!(clients, Some(vec![]), "the client's limit is not the server's failure");
         assert_eq!(crossed(&Point { duration_ns: 0, ..closed(256, Default::default()) }, &criteria), None);
+    }
+
+    #[test]
+    fn a_log_that_offered_another_rate_neither_held_nor_failed() {
+        let at = |sent, arrival| {
+            let mut point = closed(100, record::Outcomes { sent, ok: sent, ..Default::default() });
+            point.pace = Pace::Open { rate_per_sec: 1000.0, arrival };
+            point
+                .figures
+                .set(names::GOODPUT, record::Figure::new(sent as f64 / 2.0, "1/s", sent, record::Origin::Counted));
+            crossed(&point, &Criteria::default())
+        };
+        use record::Arrival::{Constant, Trace};
+        assert_eq!((at(1200, Trace), at(2800, Trace)), (None, None));
+        assert_eq!((at(1900, Trace), at(1200, Constant)), (Some(vec![]), Some(vec![])));
     }
 
     #[test]

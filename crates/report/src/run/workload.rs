@@ -74,12 +74,18 @@ pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)>
     let mut facts = vec![(
         "log",
         format!(
-            "{} ({}): {} lines, {} not readable, {} requests in {} sessions over {} of log time{}",
+            "{} ({}): {} lines, {} not readable, {} requests of {} in {} sessions over {} of log time{}",
             plain(&replay.file, 200),
             plain(&replay.format, 80),
             count(replay.lines),
             count(replay.rejected),
             count(replay.requests),
+            // Older runs do not count them.
+            match replay.clients {
+                0 => "its clients".to_string(),
+                1 => "1 client".to_string(),
+                clients => format!("{} clients", count(clients)),
+            },
             count(replay.sessions),
             format_nanos(replay.span_ns as f64),
             match (replay.rounds, replay.is_whole) {
@@ -166,6 +172,7 @@ mod tests {
             rejected: 1,
             rejected_examples: vec!["access.log: line 3: no readable time: x".into()],
             requests: 2000,
+            clients: 5,
             sessions: 7,
             sizes_equal: 3,
             sizes_different: 1,
@@ -173,7 +180,7 @@ mod tests {
         };
         let text = workload(&WorkloadResult { classes: vec![class], replay: Some(replay) });
         assert!(!text.contains('\u{1b}'));
-        for words in ["2,000", "all of it sent", "3 of 4 have the log's size", "access.log: line 3"] {
+        for words in ["2,000", "5 clients", "all of it sent", "3 of 4 have the log's size", "access.log: line 3"] {
             assert!(text.contains(words), "'{words}' is not in\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() <= crate::text::WIDTH), "{text}");

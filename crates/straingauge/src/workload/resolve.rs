@@ -163,11 +163,11 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
         )));
     }
     let format = targets::format(options)?;
-    let mut reader = TraceReader::open(path, &format)?;
+    let reader = TraceReader::open(path, &format)?;
     let format = reader.format().clone();
     let has_body_sizes = reader.size_meaning() == SizeMeaning::Body;
     // A sweep needs the rate of every part; a single run shows only its estimate until the real one is known.
-    let shape = Shape::read(&mut reader, if is_sweep { u64::MAX } else { ESTIMATED_FROM })?;
+    let shape = Shape::read(reader, if is_sweep { u64::MAX } else { ESTIMATED_FROM })?;
     let speed = match options.speed {
         None => Some(1.0),
         Some(Speed::Times(speed)) => Some(speed),

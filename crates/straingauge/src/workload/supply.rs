@@ -6,6 +6,7 @@ use load::{ReplayRequest, ReplaySource, ReplayStep, Supply};
 use record::workload::{ReplayResult, TraceSource};
 use record::{Arrival, LoadPlan, Pace, Share};
 use remote::{Handing, InputFiles, InputKind, InputPiece};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use workload::arrival::{RateSeries, SeriesPlan};
@@ -14,6 +15,10 @@ use workload::trace::{Counts, Format, TraceError, TraceReader};
 
 /// Bytes of a file that are sent to a worker at once.
 const PIECE_BYTES: usize = 256 << 10;
+/// Clients of an engine thread whose requests are counted.
+const CLIENTS: usize = 1 << 16;
+/// No replay waits longer for the next line of a log.
+const LONGEST_WAIT_NS: u64 = 86_400_000_000_000;
 /// Counts of a rate series that are compressed at once.
 const COUNTS: usize = 1 << 14;
 
@@ -53,7 +58,7 @@ impl Supplied {
             Pace::Closed => None,
             Pace::Open { rate_per_sec, arrival } => {
                 *arrival = Arrival::Trace;
-                log.shape.as_ref().map(|shape| shape.speed_for(*rate_per_sec, plan.warmup_ns + plan.duration_ns))
+                log.shape.as_ref().map(|shape| shape.speed_for(*rate_per_sec, plan.warmup_ns, plan.duration_ns))
             }
         };
     }
@@ -77,7 +82,8 @@ impl Supply for Supplied {
         if log.is_empty {
             return Some(Ok(Box::new(NoSteps)));
         }
-        Some(LogSteps::open(log, source, share, plan.seed).map(|steps| Box::new(steps) as Box<dyn ReplaySource>))
+        let steps = LogSteps::open(log, source, share, plan.seed, plan.warmup_ns.saturating_add(plan.duration_ns));
+        Some(steps.map(|steps| Box::new(steps) as Box<dyn ReplaySource>))
     }
 }
 
@@ -128,6 +134,8 @@ impl InputFiles for Supplied {
             went_back: counts.went_back,
             back_max_ns: counts.back_max_ns,
             clamped: counts.clamped,
+            gap_max_ns: counts.gap.0,
+            gap_line: counts.gap.1,
             ..log.read_so_far(reader.counts())
         });
         Ok(())
@@ -140,6 +148,7 @@ impl InputFiles for Supplied {
         replay.rejected_examples.clone_from(&whole.rejected_examples);
         (replay.lines, replay.rejected) = (whole.lines, whole.rejected);
         (replay.went_back, replay.back_max_ns, replay.clamped) = (whole.went_back, whole.back_max_ns, whole.clamped);
+        (replay.gap_max_ns, replay.gap_line) = (whole.gap_max_ns, whole.gap_line);
     }
 }
 
@@ -188,6 +197,12 @@ struct LogSteps<'a> {
     plan: Plan,
     current: Option<PlannedRequest>,
     is_repeated: bool,
+    /// How long the load takes, at most.
+    length_ns: u64,
+    /// Intended time of the last request.
+    last_ns: u64,
+    /// Requests of each client, of [`CLIENTS`] at most.
+    clients: HashMap<u64, u64>,
     /// Of the finished rounds: sessions, requests, and time on the replay's clock.
     sessions_before: u64,
     requests_before: u64,
@@ -199,7 +214,7 @@ struct LogSteps<'a> {
 }
 
 impl<'a> LogSteps<'a> {
-    fn open(log: &'a LogFile, source: &TraceSource, share: Share, seed: u64) -> Result<Self, String> {
+    fn open(log: &'a LogFile, source: &TraceSource, share: Share, seed: u64, length_ns: u64) -> Result<Self, String> {
         let options = ReplayOptions {
             pace: match source.speed {
                 Some(speed) => replay::Pace::Original { speed },
@@ -220,6 +235,9 @@ impl<'a> LogSteps<'a> {
             options,
             current: None,
             is_repeated: source.is_repeated,
+            length_ns,
+            last_ns: 0,
+            clients: HashMap::new(),
             sessions_before: 0,
             requests_before: 0,
             evicted_before: 0,
@@ -242,11 +260,37 @@ impl<'a> LogSteps<'a> {
         if !self.is_repeated || counts.requests == 0 {
             return Ok(false);
         }
-        if let replay::Pace::Original { speed } = self.options.pace {
-            self.offset_ns += (self.log.round_ns as f64 / speed) as u64;
-        }
+        self.offset_ns = self.offset_ns.saturating_add(self.on_clock_ns(self.log.round_ns));
         self.plan = plan(self.log, &self.options)?;
         Ok(true)
+    }
+
+    /// Log time on the replay's clock.
+    fn on_clock_ns(&self, log_ns: u64) -> u64 {
+        match self.options.pace {
+            replay::Pace::Original { speed } => (log_ns as f64 / speed) as u64,
+            replay::Pace::AsFastAsPossible => 0,
+        }
+    }
+
+    /// Why the replay shall not wait for a request, if that takes more than a day of the load: the line at which the log's
+    /// time makes its longest jump. A sweep begins again and waits for nothing.
+    fn waits_too_long(&mut self, intended_ns: u64) -> Option<String> {
+        let last_ns = std::mem::replace(&mut self.last_ns, intended_ns);
+        let waited_until_ns = intended_ns.min(self.length_ns);
+        if self.is_repeated || waited_until_ns.saturating_sub(last_ns) <= LONGEST_WAIT_NS {
+            return None;
+        }
+        // A thread may have few clients; it is the whole log that must have a gap.
+        let (gap_ns, line) = self.plan.counts().gap;
+        (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
+            format!(
+                "{}: line {line} is {:.1} days after the lines above it, which the replay does not wait for: cut the log there, \
+                 or replay it faster (--speed)",
+                self.log.path.display(),
+                gap_ns as f64 / LONGEST_WAIT_NS as f64
+            )
+        })
     }
 
     /// What was read in this round.
@@ -256,6 +300,8 @@ impl<'a> LogSteps<'a> {
             went_back: counts.went_back,
             back_max_ns: counts.back_max_ns,
             clamped: counts.clamped,
+            gap_max_ns: counts.gap.0,
+            gap_line: counts.gap.1,
             span_ns: counts.span_ns,
             ..self.log.read_so_far(self.plan.lines())
         }
@@ -282,14 +328,23 @@ impl ReplaySource for LogSteps<'_> {
         };
         Some(Ok(match step {
             Step::Close { client, connection, at_ns } => {
-                ReplayStep::Close { client, session: self.sessions_before + connection, at_ns: self.offset_ns + at_ns }
+                // What is open at the end of a round is closed then: the next round does not wait for it.
+                let at_ns = if self.is_repeated { at_ns.min(self.on_clock_ns(self.log.round_ns)) } else { at_ns };
+                let session = self.sessions_before + connection;
+                ReplayStep::Close { client, session, at_ns: self.offset_ns.saturating_add(at_ns) }
             }
             Step::Request(request) => {
+                if let Some(why) = self.waits_too_long(request.intended_ns) {
+                    return Some(Err(why));
+                }
+                if self.clients.len() < CLIENTS || self.clients.contains_key(&request.client) {
+                    *self.clients.entry(request.client).or_default() += 1;
+                }
                 let request = self.current.insert(request);
                 ReplayStep::Request(ReplayRequest {
                     client: request.client,
                     session: self.sessions_before + request.connection,
-                    intended_ns: self.offset_ns + request.intended_ns,
+                    intended_ns: self.offset_ns.saturating_add(request.intended_ns),
                     method: request.method(),
                     target: request.target(),
                     status: request.status,
@@ -306,9 +361,123 @@ impl ReplaySource for LogSteps<'_> {
         ReplayResult {
             rounds: self.rounds,
             requests: self.requests_before + counts.requests,
+            clients: self.clients.len() as u64,
+            largest_client_requests: self.clients.values().max().copied().unwrap_or(0),
             sessions: self.sessions_before + counts.connections,
             evicted: self.evicted_before + counts.evicted,
             ..self.first.clone().unwrap_or_else(|| self.read_so_far())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log of so many requests of each second, each of another client.
+    fn log(file: &tempfile::NamedTempFile, seconds: u32, each: u32) -> LogFile {
+        let line = |n: u32| {
+            let (client, second) = (n % 250, n / each);
+            format!("10.0.0.{client} - - [17/May/2015:10:05:{second:02} +0000] \"GET /a HTTP/1.1\" 200 5\n")
+        };
+        let text: String = (0..seconds * each).map(line).collect();
+        std::fs::write(file.path(), text).unwrap();
+        let reader = TraceReader::open(file.path(), &Format::Common).unwrap();
+        let shape = Shape::read(reader, u64::MAX).unwrap();
+        LogFile {
+            path: file.path().into(),
+            format: Format::Common,
+            has_body_sizes: true,
+            is_empty: false,
+            origin_ns: None,
+            round_ns: shape.round_ns(),
+            shape: Some(shape),
+        }
+    }
+
+    fn source(speed: f64) -> TraceSource {
+        TraceSource {
+            file: "a log".into(),
+            format: "common".into(),
+            speed: Some(speed),
+            session_gap_ns: 15_000_000_000,
+            is_repeated: true,
+        }
+    }
+
+    #[test]
+    fn a_log_begins_again_when_its_last_second_is_over() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (log, speed) = (log(&file, 3, 10), 0.5);
+        let mut steps = LogSteps::open(&log, &source(speed), Share::WHOLE, 7, u64::MAX).unwrap();
+        let (mut last_ns, mut requests) = (0, 0);
+        while requests < 300 {
+            let at_ns = match steps.next_step().unwrap().unwrap() {
+                ReplayStep::Close { at_ns, .. } => at_ns,
+                ReplayStep::Request(request) => {
+                    let second = requests / 10;
+                    assert_eq!(request.intended_ns / 2_000_000_000, second, "request {requests}");
+                    requests += 1;
+                    request.intended_ns
+                }
+            };
+            assert!(at_ns >= last_ns, "a step at {at_ns} comes after one at {last_ns}, and would be late");
+            last_ns = at_ns;
+        }
+    }
+
+    /// The steps of a log with these dates of May, in UTC; the sentence that ends them, if one does.
+    fn of_dates(dates: &[&str], speed: Option<f64>, length_ns: u64) -> (usize, Option<String>) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let log = log(&file, 1, 1);
+        let line = |date: &&str| format!("10.0.0.1 - - [{date} +0000] \"GET /a HTTP/1.1\" 200 5\n");
+        std::fs::write(file.path(), dates.iter().map(line).collect::<String>()).unwrap();
+        let source = TraceSource { speed, is_repeated: false, ..source(1.0) };
+        let mut steps = LogSteps::open(&log, &source, Share::WHOLE, 7, length_ns).unwrap();
+        let mut requests = 0;
+        loop {
+            match steps.next_step() {
+                Some(Ok(ReplayStep::Request(_))) => requests += 1,
+                Some(Ok(ReplayStep::Close { .. })) => {}
+                Some(Err(why)) => return (requests, Some(why)),
+                None => return (requests, None),
+            }
+        }
+    }
+
+    #[test]
+    fn a_replay_does_not_wait_for_years() {
+        let jump = ["01/Jan/1970:00:00:03", "01/Jan/1970:00:00:04", "17/May/2015:10:05:03", "17/May/2015:10:05:04"];
+        let (sent, why) = of_dates(&jump, Some(1.0), u64::MAX);
+        let why = why.expect("the replay ends");
+        assert!(sent == 2 && why.contains(": line 3 is 16572.4 days after the lines above it"), "{sent}: {why}");
+        // Where nobody waits: no times, a window that ends before, and a speed that makes it short.
+        assert_eq!(of_dates(&jump, None, u64::MAX), (4, None));
+        assert_eq!(of_dates(&jump, Some(1.0), 60_000_000_000), (4, None));
+        assert_eq!(of_dates(&jump, Some(1e6), u64::MAX), (4, None));
+        // A quiet day is none.
+        let quiet = ["16/May/2015:12:05:03", "17/May/2015:10:05:03"];
+        assert_eq!(of_dates(&quiet, Some(1.0), u64::MAX), (2, None));
+    }
+
+    #[test]
+    fn the_clients_of_a_log_are_counted_over_its_rounds() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let log = log(&file, 3, 10);
+        let mut steps = LogSteps::open(&log, &source(1.0), Share::WHOLE, 7, u64::MAX).unwrap();
+        let mut requests = 0;
+        while requests < 61 {
+            requests += u64::from(matches!(steps.next_step(), Some(Ok(ReplayStep::Request(_)))));
+        }
+        let account = steps.account();
+        assert_eq!((account.requests, account.clients, account.largest_client_requests), (61, 30, 3));
+    }
+
+    #[test]
+    fn a_speed_that_is_next_to_nothing_does_not_overflow() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let log = log(&file, 2, 1);
+        let mut steps = LogSteps::open(&log, &source(1e-12), Share::WHOLE, 7, u64::MAX).unwrap();
+        assert!((0..20).all(|_| steps.next_step().unwrap().is_ok()));
     }
 }

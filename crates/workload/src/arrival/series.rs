@@ -1,7 +1,9 @@
 //! Rate series: requests in each of equal intervals, from text files (plain or gzip).
 
 use super::SeriesError;
+use crate::BYTE_ORDER_MARK;
 use flate2::bufread::MultiGzDecoder;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -25,12 +27,13 @@ impl RateSeries {
     /// Reads a series. Two forms are understood, each plain or gzip:
     ///
     /// - one count a line: `plain_interval_ns` is the length of an interval (one second in the NASA-HTTP series);
-    /// - CSV of a time (`1998-04-30 21:30:00`) and a count, with or without a header: the interval is the smallest step
-    ///   of the times, intervals that are missing count 0, and repeated times are added up.
+    /// - CSV of a time (`1998-04-30 21:30:00`) and a count, with or without a header: the interval is the most frequent
+    ///   step of the times, intervals that are missing count 0, and times of one interval are added up.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, a line of another form (with its number), or no requests at all.
+    /// A file that cannot be read, a line of another form (with its number), times without a regular interval, or no
+    /// requests at all.
     pub fn open(path: &Path, plain_interval_ns: u64) -> Result<Self, SeriesError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|cause| SeriesError::Read { name: name.clone(), cause })?;
@@ -56,8 +59,8 @@ impl RateSeries {
         // Longer than any count or time with a count; bounds the memory of a file that has no line ends.
         const LINE_LIMIT: u64 = 256;
         let mut line = Vec::new();
-        let mut number = 0;
-        let mut timed: Vec<(i64, u32)> = Vec::new();
+        let mut number: u32 = 0;
+        let mut timed: Vec<Timed> = Vec::new();
         let mut plain: Vec<u32> = Vec::new();
         loop {
             line.clear();
@@ -66,13 +69,13 @@ impl RateSeries {
                 break;
             }
             number += 1;
-            let text = line.trim_ascii();
+            let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| number == 1).unwrap_or(&line).trim_ascii();
             if text.is_empty() {
                 continue;
             }
             let wrong = |reason| SeriesError::Line {
                 name: name.into(),
-                line: number,
+                line: u64::from(number),
                 reason,
                 excerpt: text[..text.len().min(80)].escape_ascii().to_string(),
             };
@@ -80,14 +83,14 @@ impl RateSeries {
                 Some(comma) => {
                     let (time, count) = (text[..comma].trim_ascii(), text[comma + 1..].trim_ascii());
                     match (crate::trace::unix_second(time), count_of(count)) {
-                        (Some(time), Some(count)) if plain.is_empty() => timed.push((time, count)),
-                        _ if number == 1 => {}
+                        (Some(time), Some(count)) if plain.is_empty() => timed.push((time, number, count)),
+                        _ if number == 1 && is_header(time, text) => {}
                         _ => return Err(wrong("expected a time such as 1998-04-30 21:30:00, a comma and a count")),
                     }
                 }
                 None => match count_of(text) {
                     Some(count) if timed.is_empty() => plain.push(count),
-                    _ if number == 1 => {}
+                    _ if number == 1 && is_header(text, text) => {}
                     _ => return Err(wrong("expected one count")),
                 },
             }
@@ -143,24 +146,68 @@ fn count_of(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Times and counts put on a regular grid of their smallest step.
-fn regular(name: &str, mut timed: Vec<(i64, u32)>) -> Result<(u64, Vec<u32>), SeriesError> {
-    timed.sort_by_key(|(time, _)| *time);
-    let step_s = timed.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|step| *step > 0).min().unwrap_or(60);
-    let first = timed[0].0;
+/// Whether a first line is a header and not data in a form that is not understood.
+fn is_header(time: &[u8], line: &[u8]) -> bool {
+    let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || !byte.is_ascii();
+    line.iter().any(is_letter) && crate::trace::unix_second(time).is_none()
+}
+
+/// A time of a CSV in Unix seconds, its line, and its count.
+type Timed = (i64, u32, u32);
+
+/// Times and counts put on a regular grid of their most frequent step, or of their smallest where all are multiples of it.
+fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesError> {
+    timed.sort();
+    let steps = || timed.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|step| *step > 0);
+    let mut frequency: BTreeMap<i64, usize> = BTreeMap::new();
+    steps().for_each(|step| *frequency.entry(step).or_default() += 1);
+    let smallest_s = frequency.keys().next().copied().unwrap_or(60);
+    // The smallest of those that are equally frequent.
+    let usual_s = frequency.iter().rev().max_by_key(|(_, count)| **count).map_or(60, |(step, _)| *step);
+    let spaced = spaced(name, &timed, usual_s);
+    let is_finer = matches!(spaced, Err(SeriesError::Line { .. })) && steps().all(|step| step % smallest_s == 0);
+    if is_finer { self::spaced(name, &timed, smallest_s) } else { spaced }
+}
+
+/// Sorted times put into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor drift
+/// leaves one empty.
+fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), SeriesError> {
+    /// Times farther from a multiple of the step than this share of it are off the grid.
+    const OFF_RATIO: f64 = 0.25;
+    // So many of them are strays.
+    let strays = (timed.len() / 100).max(2);
     let mut counts: Vec<u32> = Vec::with_capacity(timed.len());
-    let mut last = 0;
-    for (time, count) in timed {
-        let position = (time - first) / step_s;
-        if position - last > GAP_LIMIT || position as usize >= INTERVALS_LIMIT {
+    let (mut begin, mut position) = (timed[0].0, 0);
+    // How many are off, and the first: its line and its distance.
+    let (mut off, mut first_off) = (0, None);
+    for (time, line, count) in timed {
+        let steps = (time - begin) as f64 / step_s as f64;
+        if (steps - steps.round()).abs() > OFF_RATIO {
+            off += 1;
+            first_off.get_or_insert((*line, time - begin));
+        }
+        if let Some((line, distance_s)) = first_off.filter(|_| off > strays) {
+            return Err(SeriesError::Line {
+                name: name.into(),
+                line: u64::from(line),
+                reason: "this time is not at the interval of the others",
+                excerpt: format!(
+                    "it is {distance_s} s after the time before, and the most frequent step is {step_s} s"
+                ),
+            });
+        }
+        let steps = steps.round() as i64;
+        if steps > GAP_LIMIT || position + steps as usize >= INTERVALS_LIMIT {
             return Err(SeriesError::TooLong { name: name.into(), limit: INTERVALS_LIMIT });
         }
-        last = position;
-        let position = position as usize;
+        if steps > 0 {
+            position += steps as usize;
+            begin = *time;
+        }
         if counts.len() <= position {
             counts.resize(position + 1, 0);
         }
-        counts[position] = counts[position].saturating_add(count);
+        counts[position] = counts[position].saturating_add(*count);
     }
     Ok((step_s as u64 * 1_000_000_000, counts))
 }

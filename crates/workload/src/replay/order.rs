@@ -60,6 +60,8 @@ pub(super) struct Window {
     pub(super) went_back: u64,
     /// The most that a line's time was before the latest of the lines above it.
     pub(super) back_max_ns: u64,
+    /// The longest time from the latest line so far to the next later one, and the number of that line.
+    pub(super) gap: (u64, u64),
     /// Requests that left before their window was over, as too many were held.
     pub(super) forced: u64,
 }
@@ -76,14 +78,19 @@ impl Window {
             clamped: 0,
             went_back: 0,
             back_max_ns: 0,
+            gap: (0, 0),
             forced: 0,
         }
     }
 
     /// Takes the time of the next line, of any part of the log; returns the time to use for it.
     #[inline]
-    pub(super) fn see(&mut self, time_ns: i64) -> i64 {
+    pub(super) fn see(&mut self, time_ns: i64, line: u64) -> i64 {
         if time_ns >= self.latest_ns {
+            let gap_ns = time_ns.abs_diff(self.latest_ns);
+            if gap_ns > self.gap.0 && self.latest_ns != i64::MIN {
+                self.gap = (gap_ns, line);
+            }
             self.latest_ns = time_ns;
             self.floor_ns = self.floor_ns.max(time_ns.saturating_sub(self.width_ns));
             return time_ns;
@@ -149,7 +156,7 @@ mod tests {
         let mut window = Window::new(width_ns, limit);
         let mut out = Vec::new();
         for (line, time) in times.iter().enumerate() {
-            let time = window.see(*time);
+            let time = window.see(*time, line as u64);
             window.hold(held(time, line as u64));
             while let Some(next) = window.release() {
                 out.push((next.time_ns, next.line));
@@ -166,6 +173,7 @@ mod tests {
         let (out, window) = sort(&[5, 3, 9, 9, 1], 0, 100);
         assert_eq!(out, [(5, 0), (5, 1), (9, 2), (9, 3), (9, 4)]);
         assert_eq!((window.clamped, window.went_back, window.back_max_ns), (2, 2, 8));
+        assert_eq!(window.gap, (4, 2), "from 5 to 9");
     }
 
     proptest! {

@@ -24,6 +24,9 @@ pub struct PlanCounts {
     pub back_max_ns: u64,
     /// Lines (of the whole log) that came too late to be sorted and were moved up.
     pub clamped: u64,
+    /// The longest time, in nanoseconds of log time, from the latest line so far to the next later one (of the whole log), and
+    /// the number of that line.
+    pub gap: (u64, u64),
     /// Requests that left the sorting window early because more than the limit were held.
     pub forced: u64,
     /// Log time from the first to the last request planned so far.
@@ -49,6 +52,8 @@ pub struct Plan {
     origin: Origin,
     last_ns: u64,
     last_time_ns: i64,
+    /// Of the last request.
+    resolution_ns: u64,
     state: State,
     failure: Option<TraceError>,
     requests: u64,
@@ -84,7 +89,13 @@ impl Plan {
         if !share.exists() {
             return Err(ReplayError::Share { index: share.index, of: share.of });
         }
-        Ok(Plan {
+        Ok(Plan::of(reader, options))
+    }
+
+    /// A plan with valid options.
+    pub(super) fn of(reader: TraceReader, options: ReplayOptions) -> Self {
+        let share = options.share;
+        Plan {
             window: Window::new(options.reorder_ns, options.held_limit),
             spread: Spread::new(options.seed, u64::from(share.index)),
             connections: Connections::new(options.grouping, options.clients_limit),
@@ -96,10 +107,11 @@ impl Plan {
             ready: VecDeque::new(),
             last_ns: 0,
             last_time_ns: i64::MIN,
+            resolution_ns: 1,
             state: State::Reading,
             failure: None,
             requests: 0,
-        })
+        }
     }
 
     /// Counts so far.
@@ -111,9 +123,15 @@ impl Plan {
             went_back: self.window.went_back,
             back_max_ns: self.window.back_max_ns,
             clamped: self.window.clamped,
+            gap: self.window.gap,
             forced: self.window.forced,
             span_ns: self.origin.at_ns().map_or(0, |origin| self.last_time_ns.max(origin).abs_diff(origin)),
         }
+    }
+
+    /// Log time from the start to the end of the last request's second (or whatever the log's resolution is).
+    pub(super) fn round_ns(&self) -> u64 {
+        self.counts().span_ns.saturating_add(self.resolution_ns)
     }
 
     /// Counts of the lines read so far, with the rejected ones.
@@ -133,7 +151,7 @@ impl Plan {
                 return self.state = State::Draining;
             }
         };
-        let time_ns = self.window.see(entry.time_ns);
+        let time_ns = self.window.see(entry.time_ns, entry.line);
         self.origin.see(time_ns, entry.line, &self.options);
         let client = stable_hash(entry.client);
         if self.options.share.holds(client) {
@@ -173,7 +191,7 @@ impl Plan {
         let (time_ns, resolution_ns) = (first.time_ns, first.resolution_ns);
         let is_continued = time_ns == self.last_time_ns;
         let mut bytes = first.text.len();
-        self.last_time_ns = time_ns;
+        (self.last_time_ns, self.resolution_ns) = (time_ns, resolution_ns);
         self.group.push_back(first);
         let mut is_whole = true;
         while self.options.is_spread {

@@ -22,6 +22,8 @@ pub struct SplitCounts {
     pub back_max_ns: u64,
     /// Lines too late to be sorted.
     pub clamped: u64,
+    /// The longest time from a line to a later one, and the number of that line.
+    pub gap: (u64, u64),
 }
 
 /// Divides the log in `reader` by the shares, which are together the whole: `give` gets the number of a share and some bytes of it, at most about `piece_bytes`, which
@@ -51,7 +53,7 @@ pub fn split<E: From<TraceError>>(
     // Writing to memory cannot fail.
     let put = |out: &mut GzEncoder<Vec<u8>>, bytes: &[u8]| out.write_all(bytes).unwrap_or_default();
     while let Some(entry) = reader.next_entry()? {
-        let time_ns = whole.see(entry.time_ns);
+        let time_ns = whole.see(entry.time_ns, entry.line);
         origin.see(time_ns, entry.line, &options);
         if !entry.directives.is_empty() {
             out.iter_mut().for_each(|out| put(out, entry.directives));
@@ -60,10 +62,10 @@ pub fn split<E: From<TraceError>>(
         let place = shares.partition_point(|share| u64::from(share.index) <= client) - 1;
         debug_assert!(shares[place].holds(client));
         is_empty[place] = false;
-        if windows[place].see(entry.time_ns) != time_ns {
+        if windows[place].see(entry.time_ns, entry.line) != time_ns {
             // Moved up, as a line of another client was much later: that line says so in this part, too. No replayer of the
             // part has its client, so it is not sent.
-            windows[place].see(latest_ns);
+            windows[place].see(latest_ns, entry.line);
             put(&mut out[place], &latest);
         }
         if entry.time_ns >= latest_ns {
@@ -89,5 +91,6 @@ pub fn split<E: From<TraceError>>(
         went_back: whole.went_back,
         back_max_ns: whole.back_max_ns,
         clamped: whole.clamped,
+        gap: whole.gap,
     })
 }

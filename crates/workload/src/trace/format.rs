@@ -126,9 +126,10 @@ fn nginx(text: &str) -> Vec<Piece> {
         };
         pieces.push(Piece::Field(match name {
             "remote_addr" | "realip_remote_addr" | "http_x_real_ip" => Field::Client,
+            "http_x_forwarded_for" => Field::Forwarded,
             "time_local" => Field::ClfTime,
             "time_iso8601" => Field::IsoTime,
-            "msec" => Field::EpochTime(1_000_000_000),
+            "msec" => Field::EpochSeconds,
             "request" => Field::Request,
             "request_method" => Field::Method,
             "request_uri" => Field::Target,
@@ -178,6 +179,7 @@ fn apache(text: &str) -> Result<Vec<Piece>, String> {
                 }
                 let field = match (letter, argument.as_deref()) {
                     ('h' | 'a', _) => Field::Client,
+                    ('i', Some(name)) if name.eq_ignore_ascii_case("x-forwarded-for") => Field::Forwarded,
                     ('t', None) => Field::BracketedTime,
                     ('t', Some(argument)) => time(argument)?,
                     ('r', None) => Field::Request,

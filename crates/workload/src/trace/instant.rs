@@ -86,7 +86,7 @@ pub(super) fn time_of_day(text: &[u8]) -> Option<Parsed> {
     Some((seconds * SECOND_NS as i64 + fraction_ns, resolution_ns, 9 + digits))
 }
 
-/// Decimal Unix time such as `1431857103` or `1431857103.123`; `unit_ns` is the length of one whole unit.
+/// Decimal Unix time in units of `unit_ns`, such as `1431857103`.
 pub(super) fn epoch(text: &[u8], unit_ns: u64) -> Option<Parsed> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > 18 {
@@ -94,11 +94,17 @@ pub(super) fn epoch(text: &[u8], unit_ns: u64) -> Option<Parsed> {
     }
     let whole = text[..digits].iter().fold(0i64, |sum, byte| sum * 10 + i64::from(byte - b'0'));
     let whole_ns = whole.checked_mul(unit_ns as i64).filter(|ns| *ns < 7_000_000_000 * SECOND_NS as i64)?;
-    if unit_ns == SECOND_NS && text.get(digits) == Some(&b'.') {
-        let (fraction_ns, resolution_ns, length) = fraction(&text[digits + 1..])?;
-        return Some((whole_ns + fraction_ns, resolution_ns, digits + 1 + length));
-    }
     Some((whole_ns, unit_ns, digits))
+}
+
+/// Unix time in seconds that may have a fraction, such as `1431857103.123`.
+pub(super) fn epoch_seconds(text: &[u8]) -> Option<Parsed> {
+    let (whole_ns, _, digits) = epoch(text, SECOND_NS)?;
+    if text.get(digits) != Some(&b'.') {
+        return Some((whole_ns, SECOND_NS, digits));
+    }
+    let (fraction_ns, resolution_ns, length) = fraction(&text[digits + 1..])?;
+    Some((whole_ns + fraction_ns, resolution_ns, digits + 1 + length))
 }
 
 /// Digits after a decimal point: nanoseconds, the value of the last digit, the number of digits. Digits beyond the
@@ -189,7 +195,7 @@ mod tests {
         assert_eq!(iso(b"2015-05-17T10:05:03+00:00 "), Some((expected, SECOND_NS, 25)));
         assert_eq!(iso(b"2015-05-17 12:05:03.250+0200"), Some((expected + 250_000_000, 1_000_000, 28)));
         assert_eq!(iso(b"2015-05-17T10:05:03Z"), Some((expected, SECOND_NS, 20)));
-        assert_eq!(epoch(b"1431857103.250 ", SECOND_NS), Some((expected + 250_000_000, 1_000_000, 14)));
+        assert_eq!(epoch_seconds(b"1431857103.250 "), Some((expected + 250_000_000, 1_000_000, 14)));
         assert_eq!(epoch(b"1431857103250000", 1000), Some((expected + 250_000_000, 1000, 16)));
     }
 

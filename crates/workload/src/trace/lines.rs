@@ -1,5 +1,6 @@
 //! A stream cut into lines inside one fixed buffer.
 
+use crate::BYTE_ORDER_MARK;
 use memchr::memchr;
 use std::io::{self, Read};
 
@@ -52,10 +53,13 @@ impl Lines {
         &self.buffer
     }
 
-    /// The beginning of the stream, up to the buffer's size; only before the first line is taken.
+    /// The beginning of the stream after a byte order mark, up to the buffer's size; only before the first line is taken.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
         while !self.is_at_end && self.end < self.buffer.len() {
             self.fill()?;
+        }
+        if self.buffer[self.start..self.end].starts_with(BYTE_ORDER_MARK) {
+            self.start += BYTE_ORDER_MARK.len();
         }
         Ok(&self.buffer[self.start..self.end])
     }

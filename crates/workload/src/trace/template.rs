@@ -12,12 +12,16 @@ use memchr::{memchr, memmem};
 pub(super) enum Field {
     Skip,
     Client,
+    /// Addresses that proxies forwarded for: the first is the client; where there is none, the other address is.
+    Forwarded,
     /// Apache's `%t`, brackets included.
     BracketedTime,
     ClfTime,
     IsoTime,
-    /// Unix time in units of so many nanoseconds.
+    /// Whole Unix time in units of so many nanoseconds; a fraction is a field of its own.
     EpochTime(u64),
+    /// Unix time in seconds with its fraction.
+    EpochSeconds,
     PatternTime(Pattern),
     /// Digits below the second, the last worth so many nanoseconds.
     Fraction(u64),
@@ -90,6 +94,7 @@ impl Template {
                     | Field::ClfTime
                     | Field::IsoTime
                     | Field::EpochTime(_)
+                    | Field::EpochSeconds
                     | Field::PatternTime(_)
                     | Field::Fraction(_)
             );
@@ -104,13 +109,18 @@ impl Template {
             fields.push((kind, Literal { text, finder, is_quoted }));
         }
         let has = |wanted: &dyn Fn(&Field) -> bool| fields.iter().any(|(field, _)| wanted(field));
-        if !has(&|field| matches!(field, Field::Client)) {
+        if !has(&|field| matches!(field, Field::Client | Field::Forwarded)) {
             return Err("the log format has no client address ($remote_addr or %h), which replay groups by".into());
         }
         if !has(&|field| {
             matches!(
                 field,
-                Field::BracketedTime | Field::ClfTime | Field::IsoTime | Field::EpochTime(_) | Field::PatternTime(_)
+                Field::BracketedTime
+                    | Field::ClfTime
+                    | Field::IsoTime
+                    | Field::EpochTime(_)
+                    | Field::EpochSeconds
+                    | Field::PatternTime(_)
             )
         }) {
             return Err("the log format has no time ($time_local, $time_iso8601, $msec or %t)".into());
@@ -143,6 +153,10 @@ impl Template {
             let is_missing = value == b"-" || value.is_empty();
             match field {
                 Field::Client if client.is_empty() && !is_missing => client = value,
+                Field::Forwarded if !is_missing => {
+                    let first = value[..memchr(b',', value).unwrap_or(value.len())].trim_ascii();
+                    client = if first.is_empty() { client } else { first };
+                }
                 Field::Request => (method, target) = clf::request_line(value)?,
                 Field::Method if !is_missing => method = value,
                 Field::Target | Field::Path if !is_missing && target.is_empty() => target = value,
@@ -189,6 +203,7 @@ fn read_time(field: &Field, text: &[u8], time: &mut Partial) -> Result<Option<us
         Field::ClfTime => instant::clf(text),
         Field::IsoTime => instant::iso(text),
         Field::EpochTime(unit_ns) => instant::epoch(text, *unit_ns),
+        Field::EpochSeconds => instant::epoch_seconds(text),
         Field::BracketedTime => match text.strip_prefix(b"[").and_then(instant::clf) {
             Some((time_ns, resolution_ns, length)) if text.get(length + 1) == Some(&b']') => {
                 Some((time_ns, resolution_ns, length + 2))

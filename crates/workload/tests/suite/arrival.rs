@@ -29,6 +29,10 @@ fn bad_series_say_where_and_why() {
         ("1\n-5\n", "series:2: expected one count"),
         ("1998-04-30 21:30:00,2\n1998-04-30 21:30:01,2\n2098-04-30 21:30:00,2\n", "more than"),
         ("1\n99999999999\n", "series:2"),
+        // What has no letter is no header.
+        ("99999999999\n1\n", "series:1: expected one count"),
+        ("1998-04-30T21:30:00Z,99999999999\n1998-04-30T21:31:00Z,2\n", "series:1: expected a time"),
+        ("-5\n1\n", "series:1"),
     ] {
         let message = read(text).unwrap_err();
         assert!(message.contains(words), "{text:?}: {message}");
@@ -39,6 +43,57 @@ fn bad_series_say_where_and_why() {
     assert!(series.arrivals(SeriesPlan { mean_rate_per_sec: f64::NAN, ..plan }).is_err());
     assert!(series.arrivals(SeriesPlan { duration_ns: 0, ..plan }).is_err());
     assert!(series.part(0, 2).is_err());
+}
+
+#[test]
+fn a_byte_order_mark_hides_no_line() {
+    assert_eq!(read("\u{feff}7\n0\n3\n").unwrap().counts, [7, 0, 3]);
+    assert_eq!(read("\u{feff}1998-04-30 21:30:00,2\n1998-04-30 21:31:00,11\n").unwrap().counts, [2, 11]);
+    assert_eq!(read("\u{feff}time,count\n1998-04-30 21:30:00,2\n").unwrap().counts, [2]);
+}
+
+/// A CSV of these times, in seconds since a midnight, each with its number as the count.
+fn csv(seconds: impl IntoIterator<Item = u32>) -> Result<RateSeries, String> {
+    let line = |(number, at): (usize, u32)| {
+        format!("1998-04-30 {:02}:{:02}:{:02},{}\n", at / 3600, at / 60 % 60, at % 60, number + 1)
+    };
+    read(&seconds.into_iter().enumerate().map(line).collect::<String>())
+}
+
+#[test]
+fn one_time_between_the_others_is_no_interval() {
+    // A row of each minute, and another a second after the second.
+    let series = csv([0, 60, 61].into_iter().chain((2..100).map(|minute| minute * 60))).unwrap();
+    assert_eq!((series.interval_ns, series.counts.len()), (60 * SECOND_NS, 100));
+    assert_eq!(series.counts[..3], [1, 2 + 3, 4]);
+    // The first row is late.
+    let series = csv([7].into_iter().chain((1..100).map(|minute| minute * 60))).unwrap();
+    assert_eq!((series.interval_ns, series.counts), (60 * SECOND_NS, (1..=100).collect()));
+}
+
+#[test]
+fn times_that_jitter_or_drift_leave_no_interval_empty() {
+    let jitter = (0..500).map(|minute| minute * 60 + [0, 1, 0, 2, 1, 0, 0, 1][minute as usize % 8]);
+    assert_eq!(csv(jitter).unwrap().counts, (1..=500).collect::<Vec<u32>>());
+    // A loop that sleeps for 60 s and works for 0.3 s.
+    let drift = (0..1000).map(|minute| minute * 603 / 10);
+    assert_eq!(csv(drift).unwrap().counts, (1..=1000).collect::<Vec<u32>>());
+    // A missing minute is empty.
+    assert_eq!(csv([0, 61, 179, 240]).unwrap().counts, [1, 2, 0, 3, 4]);
+}
+
+#[test]
+fn sparse_times_of_a_finer_grid_are_read_as_they_are() {
+    // Mostly each 5 s, but not only: whole seconds, most of them empty.
+    let series = csv((0..40).map(|n| n * 5).chain([202, 203, 206, 208, 211, 213, 214])).unwrap();
+    assert_eq!((series.interval_ns, series.counts.len()), (SECOND_NS, 215));
+}
+
+#[test]
+fn times_of_no_grid_are_refused_with_their_line() {
+    // From each minute to a row each 90 s, which is no multiple; and 14 s more.
+    let message = csv((0..20).map(|n| n * 60).chain((0..20).map(|n| 1214 + n * 90))).unwrap_err();
+    assert!(message.contains("series:22: ") && message.contains("not at the interval of the others"), "{message}");
 }
 
 #[test]

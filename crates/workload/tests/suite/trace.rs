@@ -96,6 +96,50 @@ fn finer_times_keep_their_resolution() {
 }
 
 #[test]
+fn a_fraction_after_apaches_unix_time_is_read() {
+    for (format, fraction, resolution_ns) in [
+        ("%{sec}t.%{usec_frac}t", "250000", 1_000),
+        ("%{sec}t.%{msec_frac}t", "250", 1_000_000),
+        ("%{%s}t.%{usec_frac}t", "250000", 1_000),
+        ("%{begin:sec}t.%{begin:msec_frac}t", "250", 1_000_000),
+    ] {
+        let line = format!("1431857103.{fraction} ::1 GET /x\n");
+        let mut reader = open(line.as_bytes(), &format!("{format} %h %m %U")).unwrap();
+        let entry = reader.next_entry().unwrap_or_else(|error| panic!("{format}: {error}")).unwrap();
+        assert_eq!((entry.time_ns, entry.resolution_ns), (1_431_857_103_250_000_000, resolution_ns), "{format}");
+    }
+}
+
+#[test]
+fn the_first_forwarded_address_is_the_client() {
+    for format in [
+        r#"$remote_addr - [$time_local] "$request" $status "$http_x_forwarded_for""#,
+        r#"%h - %t "%r" %>s "%{X-Forwarded-For}i""#,
+        r#"%h - %t "%r" %>s \"%{x-forwarded-for}i\""#,
+    ] {
+        let client = |forwarded: &str| {
+            let line = format!("172.17.0.1 - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 \"{forwarded}\"\n");
+            let mut reader = open(line.as_bytes(), format).unwrap();
+            String::from_utf8(reader.next_entry().unwrap().unwrap().client.to_vec()).unwrap()
+        };
+        assert_eq!(client("203.0.113.7, 10.1.1.1,10.1.1.2"), "203.0.113.7", "{format}");
+        assert_eq!(client("2001:db8::7"), "2001:db8::7", "{format}");
+        assert_eq!(client("-"), "172.17.0.1", "a request that came without a proxy: {format}");
+        assert_eq!(client(" , 10.1.1.1"), "172.17.0.1", "{format}");
+    }
+    let mut alone = open(b"203.0.113.7, 10.1.1.1;1431857103 /a\n", "$http_x_forwarded_for;$msec $request_uri").unwrap();
+    assert_eq!(alone.next_entry().unwrap().unwrap().client, b"203.0.113.7");
+}
+
+#[test]
+fn a_byte_order_mark_before_a_log_is_left_out() {
+    let line = "\u{feff}10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 5\n";
+    assert_eq!(open(line.as_bytes(), "auto").unwrap().next_entry().unwrap().unwrap().client, b"10.0.0.1");
+    let w3c = "\u{feff}#Fields: date time c-ip cs-uri-stem\n2015-05-01 00:00:00 10.0.0.1 /a\n";
+    assert_eq!(open(w3c.as_bytes(), "auto").unwrap().next_entry().unwrap().unwrap().target, b"/a");
+}
+
+#[test]
 fn format_strings_that_cannot_work_say_why() {
     for (format, words) in [
         ("$status $request", "no client address"),
