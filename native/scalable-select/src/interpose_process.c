@@ -71,7 +71,7 @@ SP_EXPORT int seccomp_load(void *filter);
 SP_EXPORT int seccomp_load(void *filter) {
     SP_STARTED();
     if (sp_real.seccomp_load == NULL)
-        *(void **)(&sp_real.seccomp_load) = dlsym(RTLD_NEXT, "seccomp_load");
+        sp_find_late();
     if (sp_real.seccomp_load == NULL)
         return -ENOSYS;
     enter_sandbox();
@@ -84,7 +84,22 @@ SP_EXPORT int seccomp_load(void *filter) {
 long sp_direct_call(long number, long a, long b, long c) __attribute__((used, visibility("hidden")));
 long (*sp_next_syscall)(long, ...) __attribute__((used, visibility("hidden")));
 
+long sp_direct_error(int error) __attribute__((used, visibility("hidden")));
+long sp_direct_error(int error) {
+    errno = error;
+    return -1;
+}
+
+/* Before the constructor ran. An allocator calls from here with its lock held: nothing else is done. */
+static long call_kernel(long number, long a, long b, long c) {
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return result < 0 ? sp_direct_error((int)-result) : result;
+}
+
 long sp_direct_call(long number, long a, long b, long c) {
+    if (!sp_has_started && number != SYS_seccomp)
+        return call_kernel(number, a, b, c);
     SP_STARTED();
     switch (number) {
     case SYS_close:
@@ -102,12 +117,6 @@ long sp_direct_call(long number, long a, long b, long c) {
             enter_sandbox();
         return sp_real.syscall(number, a, b, c);
     }
-}
-
-long sp_direct_error(int error) __attribute__((used, visibility("hidden")));
-long sp_direct_error(int error) {
-    errno = error;
-    return -1;
 }
 
 void (*sp_next_vfork)(void) __attribute__((used, visibility("hidden")));
