@@ -243,7 +243,7 @@ void sp_drop_epoll(struct sp_thread *t) {
     t->fd_end = t->hinted_count = t->zombies = 0;
     t->remembered_count = 0;
     t->must_rebuild = 0;
-    if (fd >= 0 && is_still(fd, "[eventpoll]"))
+    if (fd >= 0 && !atomic_load(&sp_is_sandboxed) && sp_is_anonymous(fd, "[eventpoll]"))
         sp_real.syscall(SYS_close, fd);
 }
 

@@ -68,7 +68,7 @@ static int install_filter(int number, int second_argument, unsigned action, bool
     struct sock_fprog program = {sizeof code / sizeof *code, code};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return -1;
-    return directly ? (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+    return directly ? (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program)
                     : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
@@ -144,6 +144,45 @@ static int kill_for_epoll_directly(void) {
         install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
         return 98;
     return select_and_poll_are_right();
+}
+
+static void *sleeping_amid_pipes(void *result) {
+    struct pollfd set[PIPES];
+    for (int i = 0; i < PIPES; i++)
+        set[i] = (struct pollfd){pipes[i][0], POLLIN, 0};
+    *(int *)result = poll(set, PIPES, -1) == 1 && set[3].revents == POLLIN ? 0 : 95;
+    return NULL;
+}
+
+/* The filter is every thread's. */
+static int kill_for_epoll_while_a_thread_sleeps(void) {
+    pthread_t thread;
+    int result = select_and_poll_are_right();
+    if (result != 0 || pthread_create(&thread, NULL, sleeping_amid_pipes, &result) != 0)
+        return 90;
+    usleep(100000);
+    if (install_filter(SYS_epoll_pwait, -1, SECCOMP_RET_KILL_PROCESS, true) != 0 ||
+        install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, true) != 0 ||
+        install_filter(SYS_close, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
+        return 98;
+    return write(pipes[3][1], "x", 1) == 1 && pthread_join(thread, NULL) == 0 ? result : 96;
+}
+
+/* An option that may make a watched socket ready. */
+static int kill_for_what_an_option_never_does(void) {
+    int pair[2], one = 1;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        return 90;
+    struct pollfd watched = {pair[0], POLLIN, 0};
+    if (poll(&watched, 1, 1) != 0)
+        return 91;
+    if (install_filter(SYS_ioctl, -1, SECCOMP_RET_KILL_PROCESS, false) != 0 ||
+        install_filter(SYS_ppoll, -1, SECCOMP_RET_KILL_PROCESS, false) != 0)
+        return 98;
+    return setsockopt(pair[0], SOL_SOCKET, SO_OOBINLINE, &one, sizeof one) == 0 &&
+                   setsockopt(pair[0], SOL_SOCKET, SO_SELECT_ERR_QUEUE, &one, sizeof one) == 0
+               ? 0
+               : 97;
 }
 
 static int low_limit(void) {
@@ -262,6 +301,8 @@ TEST(filter_that_refuses_madvise_leaves_the_kernels_answers, refuse_madvise)
 TEST(watches_used_up_leave_the_kernels_answers, refuse_more_watches)
 TEST(filter_that_kills_for_epoll_never_sees_it, kill_for_epoll)
 TEST(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it, kill_for_epoll_directly)
+TEST(filter_that_kills_for_epoll_never_sees_it_from_a_thread_that_slept, kill_for_epoll_while_a_thread_sleeps)
+TEST(filter_that_kills_never_sees_what_an_option_of_a_socket_needs_not, kill_for_what_an_option_never_does)
 TEST(thread_that_leaves_the_table_leaves_the_others_answers, right_after_a_thread_has_left)
 TEST(tables_that_cannot_be_compared_leave_the_kernels_answers, refuse_comparing_tables)
 TEST(low_descriptor_limit_leaves_the_kernels_answers, low_limit)
@@ -284,6 +325,8 @@ int main(int argc, char **argv) {
     RUN(watches_used_up_leave_the_kernels_answers);
     RUN(filter_that_kills_for_epoll_never_sees_it);
     RUN(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it);
+    RUN(filter_that_kills_for_epoll_never_sees_it_from_a_thread_that_slept);
+    RUN(filter_that_kills_never_sees_what_an_option_of_a_socket_needs_not);
     RUN(thread_that_leaves_the_table_leaves_the_others_answers);
     RUN(tables_that_cannot_be_compared_leave_the_kernels_answers);
     RUN(low_descriptor_limit_leaves_the_kernels_answers);
