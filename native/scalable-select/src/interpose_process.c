@@ -49,9 +49,12 @@ SP_EXPORT int unshare(int what) {
     return result;
 }
 
-/* A filter may kill for a call that the program never makes and this library does. From here on the library makes none.
- * */
+/* A filter may kill for a call that the program never makes and this library does. From here on the library makes none,
+ * not even at exit. */
 static void enter_sandbox(void) {
+    int saved = errno;
+    sp_stats_report();
+    errno = saved;
     atomic_store(&sp_is_sandboxed, 1);
 }
 

@@ -185,6 +185,29 @@ static int kill_for_what_an_option_never_does(void) {
                : 97;
 }
 
+/* Nothing of the library is seen at exit. */
+static int kill_for_what_exit_needs_not(void) {
+    int result = select_and_poll_are_right();
+    const int numbers[] = {SYS_openat, SYS_newfstatat, SYS_getpid, SYS_fcntl, SYS_write, SYS_close};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (install_filter(numbers[i], -1, SECCOMP_RET_KILL_PROCESS, false) != 0)
+            return 98;
+    return result;
+}
+
+/* The child shares the memory, and nothing else that it changes. */
+static int after_a_child_of_vfork(void) {
+    int result = select_and_poll_are_right();
+    pid_t child = vfork();
+    if (child == 0) {
+        struct rlimit limit = {PIPES / 2, PIPES / 2};
+        _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return result != 0 || status != 0 ? 90 : select_and_poll_are_right();
+}
+
 static int low_limit(void) {
     struct rlimit limit = {2 * PIPES + 5, 2 * PIPES + 5};
     if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -316,6 +339,10 @@ int main(int argc, char **argv) {
         return select_and_poll_are_right();
     if (argc > 1 && strcmp(argv[1], "--leave") == 0)
         return right_after_a_thread_has_left();
+    if (argc > 1 && strcmp(argv[1], "--sandbox") == 0)
+        return kill_for_what_exit_needs_not();
+    if (argc > 1 && strcmp(argv[1], "--vfork") == 0)
+        return after_a_child_of_vfork();
     setvbuf(stdout, NULL, _IOLBF, 0);
     RUN(all_is_right_where_nothing_is_wrong);
     RUN(filter_that_refuses_epoll_create_leaves_the_kernels_answers);
