@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static int limit_set(int result) {
-    if (result == 0)
+    if (result == 0 && !sp_is_other_process())
         sp_refresh_limit();
     return result;
 }
@@ -52,6 +52,8 @@ SP_EXPORT int unshare(int what) {
 /* A filter may kill for a call that the program never makes and this library does. From here on the library makes none,
  * not even at exit. */
 static void enter_sandbox(void) {
+    if (sp_is_other_process())
+        return;
     int saved = errno;
     sp_stats_report();
     errno = saved;

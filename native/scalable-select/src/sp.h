@@ -182,8 +182,9 @@ static inline bool sp_may_be_child(void) {
     return true;
 #endif
 }
-bool sp_is_at_home(void);  /* the calling task may use the library's state of descriptors */
-bool sp_may_own(void);     /* and may have separate state */
+bool sp_is_other_process(void); /* a child that shares the memory: what it does to itself is not this process's */
+bool sp_is_at_home(void);       /* the calling task may use the library's state of descriptors */
+bool sp_may_own(void);          /* and may have separate state */
 bool sp_table_leave(void); /* before the thread gets a separate table: true if there is one to leave; if the call */
 void sp_table_stay(void);  /* that was to do it then fails */
 
