@@ -28,6 +28,7 @@ struct registry {
     _Atomic(struct sp_thread *) slot[SP_THREADS_MAX]; /* set once; stays after the thread, for the next one */
     struct sp_counts ended;                           /* of threads that have ended */
     uint64_t failed_ns;
+    _Atomic int table_size;    /* the kernel's table has at least this many numbers */
     _Atomic int kick;          /* number of the descriptor that wakes sleepers, + 1 */
     uint64_t slots_memory[64]; /* lowest_free of SP_THREADS_MAX numbers */
 };
@@ -159,6 +160,15 @@ int sp_status_number(const char *name) {
     text[got] = '\0';
     const char *field = strstr(text, name);
     return field != NULL ? atoi(field + strlen(name)) : 0;
+}
+
+/* A table only grows. */
+bool sp_table_reaches(int n) {
+    if (registry == NULL)
+        return false;
+    if (n > atomic_load(&registry->table_size))
+        atomic_store(&registry->table_size, sp_status_number("\nFDSize:"));
+    return n <= atomic_load(&registry->table_size);
 }
 
 /* An epoll instance takes a descriptor number. The highest free one that does not grow the kernel's table leaves the

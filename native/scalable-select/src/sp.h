@@ -165,6 +165,7 @@ void sp_release_own(void);
 void *sp_map_wiped_on_fork(size_t bytes);
 int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
 int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */
+bool sp_table_reaches(int n);           /* the kernel's descriptor table has numbers up to n - 1 */
 void sp_refresh_limit(void);
 int sp_descriptor_limit(void); /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);
@@ -272,6 +273,7 @@ static inline int sp_watchdog_at_entry(struct sp_call *c) {
 
 /* --- memory.c */
 void sp_memory_start(void);
+extern bool sp_memory_can_check; /* else all memory passes as writable */
 bool sp_memory_is_writable(const void *start, size_t bytes);
 
 /* What <pthread.h> makes of pthread_cleanup_push. Other C libraries lack them; nothing calls them there. */

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -52,6 +53,44 @@ static int select_and_poll_are_right(void) {
                 return 7;
         }
     }
+    return 0;
+}
+
+/* The kernel ignores bits beyond its table, and so the memory that would hold them. */
+static int select_is_right_at_the_end_of_memory(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || munmap(memory + page, page) != 0)
+        return 8;
+    fd_set *in = (fd_set *)(void *)(memory + page - sizeof(fd_set));
+    FD_SET(pipes[0][0], in);
+    return select(4096, in, NULL, NULL, &(struct timeval){0, 0}) == 0 && !FD_ISSET(pipes[0][0], in) ? 0 : 9;
+}
+
+/* Programs pass getdtablesize() with a plain fd_set. */
+static struct {
+    fd_set set;
+    char behind[4096 / 8 - sizeof(fd_set)];
+} beyond;
+
+static void *writing_behind(void *pipe_end) {
+    usleep(20000);
+    memset(beyond.behind, 1, sizeof beyond.behind);
+    return write(*(int *)pipe_end, "x", 1) == 1 ? NULL : pipe_end;
+}
+
+static int select_leaves_memory_behind_its_set_alone(void) {
+    int result = select_and_poll_are_right();
+    pthread_t writer;
+    if (result != 0 || pthread_create(&writer, NULL, writing_behind, &pipes[0][1]) != 0)
+        return 90;
+    FD_SET(pipes[0][0], &beyond.set);
+    if (select(4096, &beyond.set, NULL, NULL, NULL) != 1 || !FD_ISSET(pipes[0][0], &beyond.set))
+        return 91;
+    pthread_join(writer, NULL);
+    for (size_t i = 0; i < sizeof beyond.behind; i++)
+        if (beyond.behind[i] != 1)
+            return 92;
     return 0;
 }
 
@@ -317,6 +356,7 @@ static int status_of(int (*body)(void)) {
         CHECK_EQ(status_of(body), 0); \
     }
 TEST(all_is_right_where_nothing_is_wrong, select_and_poll_are_right)
+TEST(memory_behind_a_set_is_left_alone, select_leaves_memory_behind_its_set_alone)
 TEST(filter_that_refuses_epoll_create_leaves_the_kernels_answers, refuse_epoll_create)
 TEST(filter_that_refuses_epoll_ctl_leaves_the_kernels_answers, refuse_epoll_ctl)
 TEST(filter_that_refuses_epoll_wait_leaves_the_kernels_answers, refuse_epoll_wait)
@@ -335,8 +375,10 @@ TEST(number_that_was_taken_unseen_from_the_library_is_the_programs, number_taken
 TEST(watchdog_finds_a_descriptor_that_was_replaced_unseen, unseen_close_and_unseen_creation)
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "--again") == 0)
-        return select_and_poll_are_right();
+    if (argc > 1 && strcmp(argv[1], "--again") == 0) {
+        int result = select_and_poll_are_right();
+        return result != 0 ? result : select_is_right_at_the_end_of_memory();
+    }
     if (argc > 1 && strcmp(argv[1], "--leave") == 0)
         return right_after_a_thread_has_left();
     if (argc > 1 && strcmp(argv[1], "--sandbox") == 0)
@@ -345,6 +387,7 @@ int main(int argc, char **argv) {
         return after_a_child_of_vfork();
     setvbuf(stdout, NULL, _IOLBF, 0);
     RUN(all_is_right_where_nothing_is_wrong);
+    RUN(memory_behind_a_set_is_left_alone);
     RUN(filter_that_refuses_epoll_create_leaves_the_kernels_answers);
     RUN(filter_that_refuses_epoll_ctl_leaves_the_kernels_answers);
     RUN(filter_that_refuses_epoll_wait_leaves_the_kernels_answers);
