@@ -122,6 +122,30 @@ def test_a_torn_last_line_is_kept_for_later(tmp_path: Path) -> None:
     assert tail.torn == b""
 
 
+def test_a_bad_line_loses_no_other_and_counts_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"one\n\xff\n" + b"three\nfo")
+    tail = straingauge.LineTail(path)
+    assert tail.lines() == [(1, "one")]
+    with pytest.raises(straingauge.RunError, match="line 2: it is not UTF-8"):
+        tail.lines()
+    assert tail.lines() == [(3, "three")]
+    assert tail.lines() == [] and tail.torn == b"fo"
+    with path.open("ab") as file:
+        file.write(b"ur\n" + b"x" * (6 << 20))
+    assert tail.lines() == [(4, "four")]
+    with pytest.raises(straingauge.RunError, match="line 5: a line has more than"):
+        tail.lines()
+    assert tail.lines() == [] and tail.torn == b"", "the rest of a line that is too long is left out"
+    with path.open("ab") as file:
+        file.write(b"x\nsix\n\xfe\n\xfe\n")
+    assert tail.lines() == [(6, "six")]
+    for _ in range(2):
+        with pytest.raises(straingauge.RunError):
+            tail.lines()
+    assert tail.lines() == []
+
+
 def test_readings_of_a_watch_leave_a_torn_line_for_later(writer: RunWriter) -> None:
     reading = {"kind": "reading", "totals": {"elapsed_ns": 5}, "rates": {"all": {"requests_per_sec": 2.5}}, "doubts": []}
     path = writer.path / "watch.jsonl"

@@ -90,6 +90,46 @@ fn program_of_another_installation_of_the_c_library_gets_a_note() {
     assert!(said.err.contains("/opt/private/lib/ld-linux-x86-64.so.2"), "{}", said.err);
 }
 
+const SERVES: &str = "#include <poll.h>\nint serve(void) { return poll(0, 0, 0); }\n";
+const HANDS_ON: &str = "int serve(void);\nint start(void) { return serve(); }\n";
+const STARTS: &str = "int start(void);\nint main(void) { return start(); }\n";
+
+/// The program needs libstart.so, which needs libserve.so, which imports poll; both lie in a folder of the program's own.
+#[test]
+fn libraries_are_looked_for_where_the_dynamic_linker_finds_them() {
+    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    std::fs::create_dir(dir.path().join("lib")).expect("our own folder");
+    let folder = format!("-L{}", dir.path().join("lib").display());
+    let serve = compiled(&dir, "lib/libserve.so", SERVES, &["-shared", "-fPIC"]);
+    skip_unless!(serve.is_some(), "no C compiler here");
+    let needs = |name: &str, source: &str, library: &str, more: &[&str]| {
+        let flags = [&["-Wl,--no-as-needed", &folder, library, "-Wl,--allow-shlib-undefined"], more].concat();
+        compiled(&dir, name, source, &flags).expect("a C compiler")
+    };
+    let (rpath, runpath) =
+        ("-Wl,--disable-new-dtags,-rpath,$ORIGIN/lib", "-Wl,--enable-new-dtags,-rpath,${ORIGIN}/lib");
+    let check = |server: &Path, folder: Option<&str>| {
+        let named = library();
+        let mut command =
+            straingauge(["scale", "--check", "--library", named.to_str().expect("a path in UTF-8"), "--"]);
+        command.arg(server).env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
+        run(command.envs(folder.map(|folder| ("LD_LIBRARY_PATH", folder)))).exits_with(0)
+    };
+    needs("lib/libstart.so", HANDS_ON, "-lserve", &["-shared", "-fPIC"]);
+    let inherits = needs("inherits", STARTS, "-lstart", &[rpath]);
+    assert!(check(&inherits, None).flat().contains("imports poll"), "RPATH holds for what its libraries need");
+    let plain = needs("plain", STARTS, "-lstart", &[]);
+    let said = check(&plain, None);
+    assert!(said.err.contains("libstart.so was not found"), "{}", said.err);
+    assert!(check(&plain, dir.path().join("lib").to_str()).flat().contains("imports poll"), "LD_LIBRARY_PATH");
+    let direct = needs("direct", STARTS, "-lstart", &[runpath]);
+    let said = check(&direct, None);
+    assert!(said.err.contains("libserve.so was not found"), "RUNPATH is the program's own: {}", said.err);
+    needs("lib/libstart.so", HANDS_ON, "-lserve", &["-shared", "-fPIC", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
+    assert!(check(&direct, None).flat().contains("imports poll"), "RUNPATH");
+}
+
 #[test]
 fn program_that_only_starts_the_server_is_refused_with_the_way() {
     skip_unless!(library().is_file(), "no library: make -C native/scalable-select");

@@ -45,6 +45,8 @@ static void take_hint(struct sp_thread *t, const struct epoll_event *event) {
  * it is handed over, so what is reported here is as fresh as a poll. */
 int sp_harvest(struct sp_thread *t) {
     int total = 0;
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed)) /* by another thread, while this one slept */
+        return -1;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         long n = sp_real.syscall(SYS_epoll_pwait, atomic_load_explicit(&t->epfd, memory_order_relaxed), t->event,
                                  SP_EVENTS, 0, NULL, _NSIG / 8);

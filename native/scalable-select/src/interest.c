@@ -124,6 +124,8 @@ enum sp_verdict sp_watch(struct sp_thread *t, int fd, unsigned wanted) {
         return SP_EXAMINE_ALWAYS;
     if ((have & SP_REGISTERED) && covers(have & SP_GROUPS, wanted))
         return SP_WATCHED;
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed)) /* since the call began */
+        return SP_BROKEN;
     if (fd >= t->fd_end)
         t->fd_end = fd + 1;
     if (!(have & SP_REGISTERED)) {
@@ -190,7 +192,8 @@ void sp_narrow(struct sp_thread *t, int fd, unsigned bits) {
     drop |= bits & SP_BITS_RDHUP ? SP_RDHUP : 0;
     drop |= bits & SP_BITS_WRITE ? SP_WRITE : 0;
     unsigned groups = have & SP_GROUPS & ~drop;
-    if (!(have & SP_REGISTERED) || groups == (have & SP_GROUPS))
+    if (!(have & SP_REGISTERED) || groups == (have & SP_GROUPS) ||
+        atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
         return;
     /* The order matters: first the quiet bits are cleared, then the hints that they depend on. */
     sp_set_quiet(t, fd, t->quiet[fd] & sp_group_bits(groups));

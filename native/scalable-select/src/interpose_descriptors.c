@@ -116,6 +116,8 @@ REOPEN(freopen64)
 SP_EXPORT int close_range(unsigned first, unsigned last, int flags) {
     SP_STARTED();
     if (sp_real.close_range == NULL)
+        sp_find_late();
+    if (sp_real.close_range == NULL)
         return absent();
     if (first > last || (flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)) != 0)
         return sp_real.close_range(first, last, flags);
@@ -147,6 +149,8 @@ SP_EXPORT int close_range(unsigned first, unsigned last, int flags) {
 
 SP_EXPORT void closefrom(int first) {
     SP_STARTED();
+    if (sp_real.closefrom == NULL)
+        sp_find_late();
     if (!is_active() || !sp_is_at_home()) {
         if (sp_real.closefrom != NULL)
             sp_real.closefrom(first);
@@ -326,6 +330,8 @@ struct winsize;
 SP_EXPORT int openpty(int *master, int *slave, char *name, const struct termios *terminal, const struct winsize *size);
 SP_EXPORT int openpty(int *master, int *slave, char *name, const struct termios *terminal, const struct winsize *size) {
     SP_STARTED();
+    if (sp_real.openpty == NULL)
+        sp_find_late();
     if (sp_real.openpty == NULL)
         return absent();
     int result = sp_real.openpty(master, slave, name, terminal, size);

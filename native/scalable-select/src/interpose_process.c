@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 static int limit_set(int result) {
-    if (result == 0)
+    if (result == 0 && !sp_is_other_process())
         sp_refresh_limit();
     return result;
 }
@@ -49,9 +49,14 @@ SP_EXPORT int unshare(int what) {
     return result;
 }
 
-/* A filter may kill for a call that the program never makes and this library does. From here on the library makes none.
- * */
+/* A filter may kill for a call that the program never makes and this library does. From here on the library makes none,
+ * not even at exit. */
 static void enter_sandbox(void) {
+    if (sp_is_other_process())
+        return;
+    int saved = errno;
+    sp_stats_report();
+    errno = saved;
     atomic_store(&sp_is_sandboxed, 1);
 }
 
@@ -71,7 +76,7 @@ SP_EXPORT int seccomp_load(void *filter);
 SP_EXPORT int seccomp_load(void *filter) {
     SP_STARTED();
     if (sp_real.seccomp_load == NULL)
-        *(void **)(&sp_real.seccomp_load) = dlsym(RTLD_NEXT, "seccomp_load");
+        sp_find_late();
     if (sp_real.seccomp_load == NULL)
         return -ENOSYS;
     enter_sandbox();
@@ -84,7 +89,22 @@ SP_EXPORT int seccomp_load(void *filter) {
 long sp_direct_call(long number, long a, long b, long c) __attribute__((used, visibility("hidden")));
 long (*sp_next_syscall)(long, ...) __attribute__((used, visibility("hidden")));
 
+long sp_direct_error(int error) __attribute__((used, visibility("hidden")));
+long sp_direct_error(int error) {
+    errno = error;
+    return -1;
+}
+
+/* Before the constructor ran. An allocator calls from here with its lock held: nothing else is done. */
+static long call_kernel(long number, long a, long b, long c) {
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "0"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return result < 0 ? sp_direct_error((int)-result) : result;
+}
+
 long sp_direct_call(long number, long a, long b, long c) {
+    if (!sp_has_started && number != SYS_seccomp)
+        return call_kernel(number, a, b, c);
     SP_STARTED();
     switch (number) {
     case SYS_close:
@@ -102,12 +122,6 @@ long sp_direct_call(long number, long a, long b, long c) {
             enter_sandbox();
         return sp_real.syscall(number, a, b, c);
     }
-}
-
-long sp_direct_error(int error) __attribute__((used, visibility("hidden")));
-long sp_direct_error(int error) {
-    errno = error;
-    return -1;
 }
 
 void (*sp_next_vfork)(void) __attribute__((used, visibility("hidden")));

@@ -114,13 +114,15 @@ void sp_forget_failed(int fd) {
 /* Also under its other numbers. Most programs that set these options do so on new connections, where none changes
  * anything yet: a walk over all numbers is for those that have an urgent byte or an error waiting. */
 void sp_forget_readiness(int fd, int option) {
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+        return;
     int saved = errno, is_at_mark = 0;
     struct pollfd p = {.fd = fd};
     struct timespec now = {0, 0};
     struct stat file, other;
     bool has_changed = option == SO_OOBINLINE ? ioctl(fd, SIOCATMARK, &is_at_mark) == 0 && is_at_mark != 0
                                               : sp_real.syscall(SYS_ppoll, &p, 1, &now, NULL, 0) > 0;
-    if (!sp_is_sandboxed && has_changed && sp_is_at_home() && fstat(fd, &file) == 0)
+    if (has_changed && sp_is_at_home() && fstat(fd, &file) == 0)
         for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++) {
             struct sp_thread *t = sp_slot(i);
             for (int number = 0; t != NULL && number < t->capacity; number++)

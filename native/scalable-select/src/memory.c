@@ -19,7 +19,7 @@ static _Thread_local struct {
 } checked[RANGES] __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned checked_next __attribute__((tls_model("initial-exec")));
 static uintptr_t page = 4096;
-static bool can_check;
+bool sp_memory_can_check;
 
 static bool populate(uintptr_t start, uintptr_t end) {
     int saved = errno;
@@ -31,7 +31,7 @@ static bool populate(uintptr_t start, uintptr_t end) {
 void sp_memory_start(void) {
     page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t here = (uintptr_t)&page & ~(page - 1);
-    can_check = populate(here, here + page); /* Linux 5.14 and later */
+    sp_memory_can_check = populate(here, here + page); /* Linux 5.14 and later */
 }
 
 bool sp_memory_is_writable(const void *memory, size_t bytes) {
@@ -43,7 +43,7 @@ bool sp_memory_is_writable(const void *memory, size_t bytes) {
             return true;
     start &= ~(page - 1);
     end = (end + page - 1) & ~(page - 1);
-    if (can_check && !populate(start, end))
+    if (sp_memory_can_check && !populate(start, end))
         return false;
     unsigned at = checked_next++ % RANGES;
     checked[at].start = start;

@@ -194,6 +194,8 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
         return SP_PASS;
     if (!t->is_busy && sp_should_pass(t, count))
         return SP_PASS_JUDGED;
+    if (count > (nfds_t)sp_descriptor_limit()) /* another process may have raised it (prlimit) */
+        sp_refresh_limit();
     /* Invalid arguments are left to the kernel. */
     if (count > (nfds_t)sp_descriptor_limit() || count >= SP_FD_LIMIT ||
         (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||

@@ -27,8 +27,6 @@
     X(int, dup3, (int, int, int))                                                                   \
     X(int, fcntl, (int, int, ...))                                                                  \
     X(int, fcntl64, (int, int, ...))                                                                \
-    X(int, close_range, (unsigned, unsigned, int))                                                  \
-    X(void, closefrom, (int))                                                                       \
     X(int, accept, (int, struct sockaddr *, socklen_t *))                                           \
     X(int, accept4, (int, struct sockaddr *, socklen_t *, int))                                     \
     X(int, socket, (int, int, int))                                                                 \
@@ -44,7 +42,6 @@
     X(int, __openat_2, (int, const char *, int))                                                    \
     X(int, __openat64_2, (int, const char *, int))                                                  \
     X(int, posix_openpt, (int))                                                                     \
-    X(int, openpty, (int *, int *, char *, const void *, const void *))                             \
     X(int, eventfd, (unsigned, int))                                                                \
     X(int, timerfd_create, (int, int))                                                              \
     X(int, signalfd, (int, const sigset_t *, int))                                                  \
@@ -61,20 +58,30 @@
     X(int, prctl, (int, ...))                                                                       \
     X(int, unshare, (int))                                                                          \
     X(int, setsockopt, (int, int, int, const void *, socklen_t))                                    \
-    X(int, seccomp_load, (void *))                                                                  \
     X(long, syscall, (long, ...))
+
+/* Those that may be missing: newer than some C libraries, or in another library. */
+#define SP_LATE_FUNCTIONS(X)                                            \
+    X(int, close_range, (unsigned, unsigned, int))                      \
+    X(void, closefrom, (int))                                           \
+    X(int, openpty, (int *, int *, char *, const void *, const void *)) \
+    X(int, seccomp_load, (void *))
 
 struct sp_real {
 #define X(type, name, arguments) type(*name) arguments;
     SP_REAL_FUNCTIONS(X)
+    SP_LATE_FUNCTIONS(X)
 #undef X
 };
 extern struct sp_real sp_real;
 
-/* Idempotent; called by the constructor and by every interposed function that runs before it. A function that this C
- * library lacks stays NULL. */
+/* Idempotent; called by the constructor and by every interposed function that runs before it. An allocator may call
+ * these with its lock held, so it allocates nothing. */
 extern int sp_has_started;
 void sp_start(void);
+/* Called by the constructor, and by a late function that is still NULL; one that is not there stays NULL. A lookup that
+ * finds nothing allocates. */
+void sp_find_late(void);
 #define SP_STARTED()                              \
     do {                                          \
         if (__builtin_expect(!sp_has_started, 0)) \

@@ -28,6 +28,7 @@ struct registry {
     _Atomic(struct sp_thread *) slot[SP_THREADS_MAX]; /* set once; stays after the thread, for the next one */
     struct sp_counts ended;                           /* of threads that have ended */
     uint64_t failed_ns;
+    _Atomic int table_size;    /* the kernel's table has at least this many numbers */
     _Atomic int kick;          /* number of the descriptor that wakes sleepers, + 1 */
     uint64_t slots_memory[64]; /* lowest_free of SP_THREADS_MAX numbers */
 };
@@ -161,6 +162,15 @@ int sp_status_number(const char *name) {
     return field != NULL ? atoi(field + strlen(name)) : 0;
 }
 
+/* A table only grows. */
+bool sp_table_reaches(int n) {
+    if (registry == NULL)
+        return false;
+    if (n > atomic_load(&registry->table_size))
+        atomic_store(&registry->table_size, sp_status_number("\nFDSize:"));
+    return n <= atomic_load(&registry->table_size);
+}
+
 /* An epoll instance takes a descriptor number. The highest free one that does not grow the kernel's table leaves the
  * low numbers to the program, and leaves alone what depends on the table's size (select ignores bits beyond it). */
 static int move_high(long fd) {
@@ -243,7 +253,7 @@ void sp_drop_epoll(struct sp_thread *t) {
     t->fd_end = t->hinted_count = t->zombies = 0;
     t->remembered_count = 0;
     t->must_rebuild = 0;
-    if (fd >= 0 && is_still(fd, "[eventpoll]"))
+    if (fd >= 0 && !atomic_load(&sp_is_sandboxed) && sp_is_anonymous(fd, "[eventpoll]"))
         sp_real.syscall(SYS_close, fd);
 }
 

@@ -14,7 +14,8 @@ enum { SET_IN, SET_OUT, SET_EX };
 
 typedef uint64_t __attribute__((may_alias)) word_t;
 
-/* The caller's sets, as words. */
+/* The caller's sets, as words, up to the last one that has a bit. n may be far above the kernel's table, as
+ * getdtablesize() is: the kernel leaves alone what is beyond, which may not be the set's at all. */
 struct sets {
     int n, words;
     word_t *set[3];   /* NULL: not given */
@@ -28,11 +29,26 @@ static inline word_t load(const struct sets *s, int which, int word) {
     return word == s->words - 1 ? bits & s->last_mask : bits;
 }
 
+static word_t any(const struct sets *s, int word) {
+    return load(s, SET_IN, word) | load(s, SET_OUT, word) | load(s, SET_EX, word);
+}
+
 static uint64_t count_selecting(const struct sets *s) {
     uint64_t count = 0;
     for (int word = 0; word < s->words; word++)
-        count += (uint64_t)__builtin_popcountll(load(s, 0, word) | load(s, 1, word) | load(s, 2, word));
+        count += (uint64_t)__builtin_popcountll(any(s, word));
     return count;
+}
+
+/* The last word is kept if it has bits beyond n, too: the kernel clears them. */
+static void leave_out_empty_words(struct sets *s) {
+    word_t mask = s->last_mask;
+    int words = s->words;
+    s->last_mask = UINT64_MAX;
+    while (s->words > 0 && any(s, s->words - 1) == 0)
+        s->words--;
+    if (s->words == words)
+        s->last_mask = mask;
 }
 
 static void set_result(struct sp_thread *t, const struct sets *s, int which, int fd, int *ready) {
@@ -44,7 +60,7 @@ static void set_result(struct sp_thread *t, const struct sets *s, int which, int
 }
 
 static void set_results(struct sp_thread *t, const struct sets *s, int fd, unsigned got, int *ready) {
-    if (fd >= s->n)
+    if (fd / SP_WORD >= s->words) /* the last word's bits beyond n are no candidates: see load */
         return;
     if (got & (SP_SET_IN | POLLNVAL))
         set_result(t, s, SET_IN, fd, ready);
@@ -217,8 +233,10 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
     if (n >= SP_FD_LIMIT ||
         (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
         (in != NULL && !sp_memory_is_writable(in, bytes)) || (out != NULL && !sp_memory_is_writable(out, bytes)) ||
-        (ex != NULL && !sp_memory_is_writable(ex, bytes)))
+        (ex != NULL && !sp_memory_is_writable(ex, bytes)) ||
+        (n > FD_SETSIZE && !sp_memory_can_check && !sp_table_reaches(n)))
         return sp_pass_other();
+    leave_out_empty_words(&s);
     uint64_t selecting = count_selecting(&s);
     if (selecting <= (uint64_t)sp_options.min_set)
         return sp_pass_small();
@@ -230,7 +248,7 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
         return SP_PASS;
-    int result = n <= t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
+    int result = s.words * SP_WORD <= t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
     sp_leave(&c);
     return result;
 }

@@ -165,6 +165,7 @@ void sp_release_own(void);
 void *sp_map_wiped_on_fork(size_t bytes);
 int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
 int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */
+bool sp_table_reaches(int n);           /* the kernel's descriptor table has numbers up to n - 1 */
 void sp_refresh_limit(void);
 int sp_descriptor_limit(void); /* soft RLIMIT_NOFILE as last seen */
 void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void *context);
@@ -182,8 +183,9 @@ static inline bool sp_may_be_child(void) {
     return true;
 #endif
 }
-bool sp_is_at_home(void);  /* the calling task may use the library's state of descriptors */
-bool sp_may_own(void);     /* and may have separate state */
+bool sp_is_other_process(void); /* a child that shares the memory: what it does to itself is not this process's */
+bool sp_is_at_home(void);       /* the calling task may use the library's state of descriptors */
+bool sp_may_own(void);          /* and may have separate state */
 bool sp_table_leave(void); /* before the thread gets a separate table: true if there is one to leave; if the call */
 void sp_table_stay(void);  /* that was to do it then fails */
 
@@ -271,6 +273,7 @@ static inline int sp_watchdog_at_entry(struct sp_call *c) {
 
 /* --- memory.c */
 void sp_memory_start(void);
+extern bool sp_memory_can_check; /* else all memory passes as writable */
 bool sp_memory_is_writable(const void *start, size_t bytes);
 
 /* What <pthread.h> makes of pthread_cleanup_push. Other C libraries lack them; nothing calls them there. */
@@ -285,6 +288,7 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
 
 /* --- stats.c */
 void sp_stats_start(void);
+void sp_stats_report(void); /* once in a process */
 struct sp_counts sp_stats_sum(void);
 extern bool sp_has_report; /* someone wants to know what was passed on */
 int sp_count_small(void);

@@ -9,13 +9,19 @@
 struct sp_real sp_real;
 int sp_has_started;
 
+/* dlsym answers an object pointer; POSIX guarantees that it can be read as a function's. */
+#define X(type, name, arguments)                             \
+    if (sp_real.name == NULL) {                              \
+        *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #name); \
+    }
+void sp_find_late(void) {
+    SP_LATE_FUNCTIONS(X)
+}
+
 void sp_start(void) {
     if (sp_has_started)
         return;
-    /* dlsym answers an object pointer; POSIX guarantees that it can be read as a function's. */
-#define X(type, name, arguments) *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #name);
     SP_REAL_FUNCTIONS(X)
-#undef X
     /* Another C library may lack the second names of these. */
 #define ALSO(name, plain)                                     \
     if (sp_real.name == NULL) {                               \
@@ -40,4 +46,5 @@ void sp_start(void) {
 
 __attribute__((constructor)) static void start_at_load(void) {
     sp_start();
+    sp_find_late();
 }

@@ -1,5 +1,6 @@
-/* At exit, writes the library's counts as one line of JSON. SCALABLE_SELECT_STATS names the place: "stderr", "fd:N" (a
- * descriptor the process was started with), or the absolute path of a file to append to. */
+/* At exit, or before the process installs a seccomp filter, writes the library's counts as one line of JSON.
+ * SCALABLE_SELECT_STATS names the place: "stderr", "fd:N" (a descriptor the process was started with), or the absolute
+ * path of a file to append to. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -99,10 +100,11 @@ static int describe(char *text, size_t size) {
                     c.lost, c.missed_closes, c.conflicts, c.zombies, c.rebuilds, c.watchdog_runs);
 }
 
-__attribute__((destructor)) static void report_at_exit(void) {
+__attribute__((destructor)) void sp_stats_report(void) {
     char text[1024];
     if (!sp_has_report)
         return;
+    sp_has_report = false;
     /* A forked child that made no calls writes nothing. */
     struct sp_counts sum = sp_stats_sum();
     if (getpid() != reporter && sum.calls + sum.passed_hot == 0)

@@ -80,6 +80,11 @@ bool sp_is_at_home(void) {
     return is_home;
 }
 
+bool sp_is_other_process(void) {
+    int home = table != NULL && !atomic_load(&sp_is_sandboxed) ? atomic_load(&table->home) : 0;
+    return home != 0 && this_process() != home;
+}
+
 bool sp_may_own(void) {
     int none = 0;
     atomic_compare_exchange_strong(&table->home, &none, this_process());

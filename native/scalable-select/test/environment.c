@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -55,6 +56,44 @@ static int select_and_poll_are_right(void) {
     return 0;
 }
 
+/* The kernel ignores bits beyond its table, and so the memory that would hold them. */
+static int select_is_right_at_the_end_of_memory(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || munmap(memory + page, page) != 0)
+        return 8;
+    fd_set *in = (fd_set *)(void *)(memory + page - sizeof(fd_set));
+    FD_SET(pipes[0][0], in);
+    return select(4096, in, NULL, NULL, &(struct timeval){0, 0}) == 0 && !FD_ISSET(pipes[0][0], in) ? 0 : 9;
+}
+
+/* Programs pass getdtablesize() with a plain fd_set. */
+static struct {
+    fd_set set;
+    char behind[4096 / 8 - sizeof(fd_set)];
+} beyond;
+
+static void *writing_behind(void *pipe_end) {
+    usleep(20000);
+    memset(beyond.behind, 1, sizeof beyond.behind);
+    return write(*(int *)pipe_end, "x", 1) == 1 ? NULL : pipe_end;
+}
+
+static int select_leaves_memory_behind_its_set_alone(void) {
+    int result = select_and_poll_are_right();
+    pthread_t writer;
+    if (result != 0 || pthread_create(&writer, NULL, writing_behind, &pipes[0][1]) != 0)
+        return 90;
+    FD_SET(pipes[0][0], &beyond.set);
+    if (select(4096, &beyond.set, NULL, NULL, NULL) != 1 || !FD_ISSET(pipes[0][0], &beyond.set))
+        return 91;
+    pthread_join(writer, NULL);
+    for (size_t i = 0; i < sizeof beyond.behind; i++)
+        if (beyond.behind[i] != 1)
+            return 92;
+    return 0;
+}
+
 /* Refuses one system call, or only with one value of its second argument. */
 static int install_filter(int number, int second_argument, unsigned action, bool directly) {
     struct sock_filter code[] = {
@@ -68,7 +107,7 @@ static int install_filter(int number, int second_argument, unsigned action, bool
     struct sock_fprog program = {sizeof code / sizeof *code, code};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return -1;
-    return directly ? (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+    return directly ? (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program)
                     : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
@@ -144,6 +183,68 @@ static int kill_for_epoll_directly(void) {
         install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
         return 98;
     return select_and_poll_are_right();
+}
+
+static void *sleeping_amid_pipes(void *result) {
+    struct pollfd set[PIPES];
+    for (int i = 0; i < PIPES; i++)
+        set[i] = (struct pollfd){pipes[i][0], POLLIN, 0};
+    *(int *)result = poll(set, PIPES, -1) == 1 && set[3].revents == POLLIN ? 0 : 95;
+    return NULL;
+}
+
+/* The filter is every thread's. */
+static int kill_for_epoll_while_a_thread_sleeps(void) {
+    pthread_t thread;
+    int result = select_and_poll_are_right();
+    if (result != 0 || pthread_create(&thread, NULL, sleeping_amid_pipes, &result) != 0)
+        return 90;
+    usleep(100000);
+    if (install_filter(SYS_epoll_pwait, -1, SECCOMP_RET_KILL_PROCESS, true) != 0 ||
+        install_filter(SYS_epoll_ctl, -1, SECCOMP_RET_KILL_PROCESS, true) != 0 ||
+        install_filter(SYS_close, -1, SECCOMP_RET_KILL_PROCESS, true) != 0)
+        return 98;
+    return write(pipes[3][1], "x", 1) == 1 && pthread_join(thread, NULL) == 0 ? result : 96;
+}
+
+/* An option that may make a watched socket ready. */
+static int kill_for_what_an_option_never_does(void) {
+    int pair[2], one = 1;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        return 90;
+    struct pollfd watched = {pair[0], POLLIN, 0};
+    if (poll(&watched, 1, 1) != 0)
+        return 91;
+    if (install_filter(SYS_ioctl, -1, SECCOMP_RET_KILL_PROCESS, false) != 0 ||
+        install_filter(SYS_ppoll, -1, SECCOMP_RET_KILL_PROCESS, false) != 0)
+        return 98;
+    return setsockopt(pair[0], SOL_SOCKET, SO_OOBINLINE, &one, sizeof one) == 0 &&
+                   setsockopt(pair[0], SOL_SOCKET, SO_SELECT_ERR_QUEUE, &one, sizeof one) == 0
+               ? 0
+               : 97;
+}
+
+/* Nothing of the library is seen at exit. */
+static int kill_for_what_exit_needs_not(void) {
+    int result = select_and_poll_are_right();
+    const int numbers[] = {SYS_openat, SYS_newfstatat, SYS_getpid, SYS_fcntl, SYS_write, SYS_close};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (install_filter(numbers[i], -1, SECCOMP_RET_KILL_PROCESS, false) != 0)
+            return 98;
+    return result;
+}
+
+/* The child shares the memory, and nothing else that it changes. */
+static int after_a_child_of_vfork(void) {
+    int result = select_and_poll_are_right();
+    pid_t child = vfork();
+    if (child == 0) {
+        struct rlimit limit = {PIPES / 2, PIPES / 2};
+        _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return result != 0 || status != 0 ? 90 : select_and_poll_are_right();
 }
 
 static int low_limit(void) {
@@ -255,6 +356,7 @@ static int status_of(int (*body)(void)) {
         CHECK_EQ(status_of(body), 0); \
     }
 TEST(all_is_right_where_nothing_is_wrong, select_and_poll_are_right)
+TEST(memory_behind_a_set_is_left_alone, select_leaves_memory_behind_its_set_alone)
 TEST(filter_that_refuses_epoll_create_leaves_the_kernels_answers, refuse_epoll_create)
 TEST(filter_that_refuses_epoll_ctl_leaves_the_kernels_answers, refuse_epoll_ctl)
 TEST(filter_that_refuses_epoll_wait_leaves_the_kernels_answers, refuse_epoll_wait)
@@ -262,6 +364,8 @@ TEST(filter_that_refuses_madvise_leaves_the_kernels_answers, refuse_madvise)
 TEST(watches_used_up_leave_the_kernels_answers, refuse_more_watches)
 TEST(filter_that_kills_for_epoll_never_sees_it, kill_for_epoll)
 TEST(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it, kill_for_epoll_directly)
+TEST(filter_that_kills_for_epoll_never_sees_it_from_a_thread_that_slept, kill_for_epoll_while_a_thread_sleeps)
+TEST(filter_that_kills_never_sees_what_an_option_of_a_socket_needs_not, kill_for_what_an_option_never_does)
 TEST(thread_that_leaves_the_table_leaves_the_others_answers, right_after_a_thread_has_left)
 TEST(tables_that_cannot_be_compared_leave_the_kernels_answers, refuse_comparing_tables)
 TEST(low_descriptor_limit_leaves_the_kernels_answers, low_limit)
@@ -271,12 +375,19 @@ TEST(number_that_was_taken_unseen_from_the_library_is_the_programs, number_taken
 TEST(watchdog_finds_a_descriptor_that_was_replaced_unseen, unseen_close_and_unseen_creation)
 
 int main(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "--again") == 0)
-        return select_and_poll_are_right();
+    if (argc > 1 && strcmp(argv[1], "--again") == 0) {
+        int result = select_and_poll_are_right();
+        return result != 0 ? result : select_is_right_at_the_end_of_memory();
+    }
     if (argc > 1 && strcmp(argv[1], "--leave") == 0)
         return right_after_a_thread_has_left();
+    if (argc > 1 && strcmp(argv[1], "--sandbox") == 0)
+        return kill_for_what_exit_needs_not();
+    if (argc > 1 && strcmp(argv[1], "--vfork") == 0)
+        return after_a_child_of_vfork();
     setvbuf(stdout, NULL, _IOLBF, 0);
     RUN(all_is_right_where_nothing_is_wrong);
+    RUN(memory_behind_a_set_is_left_alone);
     RUN(filter_that_refuses_epoll_create_leaves_the_kernels_answers);
     RUN(filter_that_refuses_epoll_ctl_leaves_the_kernels_answers);
     RUN(filter_that_refuses_epoll_wait_leaves_the_kernels_answers);
@@ -284,6 +395,8 @@ int main(int argc, char **argv) {
     RUN(watches_used_up_leave_the_kernels_answers);
     RUN(filter_that_kills_for_epoll_never_sees_it);
     RUN(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it);
+    RUN(filter_that_kills_for_epoll_never_sees_it_from_a_thread_that_slept);
+    RUN(filter_that_kills_never_sees_what_an_option_of_a_socket_needs_not);
     RUN(thread_that_leaves_the_table_leaves_the_others_answers);
     RUN(tables_that_cannot_be_compared_leave_the_kernels_answers);
     RUN(low_descriptor_limit_leaves_the_kernels_answers);

@@ -137,11 +137,13 @@ fn is_system_linker(path: &str) -> bool {
 }
 
 fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target, Hindrance> {
-    let own = imports_of(file);
-    let mut all = own.clone();
-    let mut queue: VecDeque<String> = needed_by(file).into();
+    let mut all = imports_of(file);
+    // $ORIGIN of the program is the folder of its real file, that of a library the one where it was found.
+    let real = program.canonicalize().unwrap_or_else(|_| program.clone());
+    let mut queue: VecDeque<(String, Folders)> = needed_by(file, &real, &[]).into();
     let mut seen = BTreeSet::new();
-    while let Some(library) = queue.pop_front() {
+    let mut missing = Vec::new();
+    while let Some((library, folders)) = queue.pop_front() {
         // The C library and its parts define these functions; their own imports do not count.
         let is_libc = ["libc.so", "libm.so", "libpthread.so", "ld-linux", "libdl.so", "librt.so"];
         if is_libc.iter().any(|prefix| library.starts_with(prefix)) || seen.len() >= MAX_LIBRARIES {
@@ -150,10 +152,13 @@ fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target,
         if !seen.insert(library.clone()) {
             continue;
         }
-        let Some(bytes) = library_path(&library).and_then(|path| read(&path).ok()) else { continue };
+        let Some((path, bytes)) = find_library(&library, &folders) else {
+            missing.push(library);
+            continue;
+        };
         if let Ok(file) = ElfFile64::<Endianness>::parse(&*bytes) {
             all.extend(imports_of(&file));
-            queue.extend(needed_by(&file));
+            queue.extend(needed_by(&file, &path, &folders.inherited));
         }
     }
     let pick = |names: &[&str]| -> BTreeSet<String> {
@@ -163,11 +168,17 @@ fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target,
     let epolls = pick(&EPOLLS);
     let loads_modules = all.contains("dlopen");
     let mut notes = Vec::new();
-    if imports.is_empty() && !loads_modules {
+    if imports.is_empty() && !loads_modules && missing.is_empty() {
         return Err(if epolls.is_empty() { Hindrance::NoImport(name) } else { Hindrance::Epoll(name) });
     }
-    if imports.is_empty() {
+    if imports.is_empty() && loads_modules {
         notes.push("it imports neither select nor poll itself, but it loads modules that may".to_string());
+    }
+    if imports.is_empty() && !missing.is_empty() {
+        notes.push(format!(
+            "it imports neither select nor poll itself, but {} was not found and may: is LD_LIBRARY_PATH as for the server?",
+            missing.join(", ")
+        ));
     }
     if program.file_name().is_some_and(|file| SHELLS.iter().any(|shell| file == *shell)) {
         notes.push(
@@ -237,8 +248,33 @@ fn imports_of(file: &ElfFile64<'_>) -> BTreeSet<String> {
         .collect()
 }
 
-/// The libraries of the dynamic table (DT_NEEDED). A table that contradicts itself names none.
-fn needed_by(file: &ElfFile64<'_>) -> Vec<String> {
+/// Where the dynamic linker looks for the libraries that an object needs, before the system's folders (ld.so(8)).
+#[derive(Clone)]
+struct Folders {
+    /// DT_RPATH of the object and of those that need it: it holds for the libraries of its libraries, too.
+    inherited: Vec<PathBuf>,
+    /// DT_RUNPATH of the object: it holds for the object alone, and replaces the former.
+    own: Vec<PathBuf>,
+}
+
+/// The libraries that an object needs (DT_NEEDED), and where to look for them. `inherited` is from what needs the object.
+fn needed_by(file: &ElfFile64<'_>, path: &Path, inherited: &[PathBuf]) -> Vec<(String, Folders)> {
+    let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
+    let folders_of = |tag: u32| -> Vec<PathBuf> {
+        let lists = dynamic_strings(file, tag).into_iter();
+        lists
+            .map(|list| list.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin))
+            .flat_map(|list| list.split(':').map(PathBuf::from).collect::<Vec<_>>())
+            .collect()
+    };
+    let own = folders_of(elf::DT_RUNPATH);
+    let rpath = if own.is_empty() { folders_of(elf::DT_RPATH) } else { Vec::new() };
+    let folders = Folders { inherited: [&rpath, inherited].concat(), own };
+    dynamic_strings(file, elf::DT_NEEDED).into_iter().map(|name| (name, folders.clone())).collect()
+}
+
+/// The strings that the dynamic table names by entries of one kind. A table that contradicts itself names none.
+fn dynamic_strings(file: &ElfFile64<'_>, tag: u32) -> Vec<String> {
     let (endian, data) = (file.endian(), file.data());
     let segments = file.elf_program_headers();
     let Some(table) = segments.iter().find_map(|segment| segment.dynamic(endian, data).ok().flatten()) else {
@@ -251,15 +287,15 @@ fn needed_by(file: &ElfFile64<'_>) -> Vec<String> {
     let Some(strings) = strings else { return Vec::new() };
     table
         .iter()
-        .filter(|entry| entry.d_tag(endian) == u64::from(elf::DT_NEEDED))
+        .filter(|entry| entry.d_tag(endian) == u64::from(tag))
         .filter_map(|entry| strings.get(usize::try_from(entry.d_val(endian)).ok()?..)?.split(|byte| *byte == 0).next())
         .filter_map(|name| std::str::from_utf8(name).ok().map(str::to_string))
         .collect()
 }
 
-/// Where the dynamic linker would most likely find a library; a library that is not found is not considered.
-fn library_path(name: &str) -> Option<PathBuf> {
-    let folders = [
+/// Finds a library most likely as the dynamic linker would, which skips files of other machines.
+fn find_library(name: &str, folders: &Folders) -> Option<(PathBuf, Vec<u8>)> {
+    let system = [
         "/lib/x86_64-linux-gnu",
         "/usr/lib/x86_64-linux-gnu",
         "/lib/aarch64-linux-gnu",
@@ -270,7 +306,24 @@ fn library_path(name: &str) -> Option<PathBuf> {
         "/usr/lib",
         "/usr/local/lib",
     ];
-    folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+    let variable = std::env::var_os("LD_LIBRARY_PATH").filter(|value| !value.is_empty());
+    let mut paths = Vec::new();
+    if name.contains('/') {
+        paths.push(PathBuf::from(name));
+    } else {
+        // An object with RUNPATH has no RPATH, nor inherits any.
+        let before = if folders.own.is_empty() { folders.inherited.as_slice() } else { &[] };
+        paths.extend(before.iter().map(|folder| folder.join(name)));
+        paths.extend(variable.iter().flat_map(std::env::split_paths).map(|folder| folder.join(name)));
+        paths.extend(folders.own.iter().map(|folder| folder.join(name)));
+        paths.extend(system.iter().map(|folder| Path::new(folder).join(name)));
+    }
+    paths.into_iter().filter(|path| path.is_file()).find_map(|path| {
+        let bytes = read(&path).ok()?;
+        let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
+        (file.elf_header().e_machine(file.endian()) == machine()).then_some(())?;
+        Some((path, bytes))
+    })
 }
 
 #[cfg(test)]

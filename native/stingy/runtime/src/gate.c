@@ -155,6 +155,10 @@ static void accept_failed(struct stingy_gate *gate, uint64_t now_ms) {
 
 static void accept_some(struct stingy_gate *gate, uint64_t now_ms) {
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
+        if (connections(gate) >= gate->config.most_connections) {
+            listen_or_not(gate, false);
+            return;
+        }
         int fd = accept4(gate->config.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED)

@@ -15,7 +15,7 @@ enum { CLIENTS = 200 };
 static int epoll = -1, listener = -1;
 static struct sockaddr_in address;
 static struct stingy_gate *gate;
-static uint32_t room;
+static uint32_t room, most_connections;
 static int bound[10000], woken[1000], expired[1000];
 static unsigned bound_count, woken_count, expired_count, evict_count;
 static bool is_evictable, refuses;
@@ -67,6 +67,7 @@ static void start(uint32_t first_room) {
                                                         .wake = wake_one,
                                                         .expire = expire_one,
                                                         .evict = evict_one,
+                                                        .most_connections = most_connections,
                                                         .resume_room = 4,
                                                         .grace_ms = 20,
                                                         .patience_ms = 200,
@@ -321,6 +322,37 @@ static void out_of_descriptors_the_loop_sleeps_and_tries_again_later(void) {
     stop();
 }
 
+static void clients_beyond_the_most_connections_wait_until_there_is_a_place(void) {
+    enum { ALL = 8, PLACES = 2 };
+    int clients[ALL];
+    most_connections = PLACES;
+    start(10);
+    most_connections = 0;
+    for (int i = 0; i < ALL; i++)
+        clients[i] = client("GET");
+    for (unsigned served = 0; served < ALL; served += PLACES) {
+        turn();
+        CHECK_EQ(bound_count, served + PLACES);
+        CHECK(!stats().is_listening);
+        CHECK_EQ(turn(), 0);
+        for (unsigned i = served; i < bound_count; i++, room++) {
+            char request[3];
+            CHECK(read(bound[i], request, sizeof request) == 3 && write(bound[i], "x", 1) == 1);
+            AWAIT(has_come(bound[i]));
+            stingy_gate_forget(gate, bound[i]);
+            close(bound[i]);
+        }
+        stingy_gate_admit(gate, now_ms);
+    }
+    CHECK_EQ(stats().accept_failures, 0);
+    for (int i = 0; i < ALL; i++) {
+        char byte = 0;
+        CHECK(recv(clients[i], &byte, 1, MSG_DONTWAIT) == 1 && byte == 'x');
+        close(clients[i]);
+    }
+    stop();
+}
+
 static void descriptors_of_others_are_left_to_them(void) {
     start(1);
     CHECK(!stingy_gate_event(gate, &(struct epoll_event){EPOLLIN, {.fd = 100000}}, now_ms));
@@ -342,6 +374,7 @@ int main(void) {
     RUN(idle_connections_expire);
     RUN(a_server_that_cannot_take_a_connection_has_it_closed);
     RUN(out_of_descriptors_the_loop_sleeps_and_tries_again_later);
+    RUN(clients_beyond_the_most_connections_wait_until_there_is_a_place);
     RUN(descriptors_of_others_are_left_to_them);
     return check_end();
 }
