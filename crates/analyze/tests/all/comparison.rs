@@ -82,6 +82,44 @@ fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
     assert!(of_good(0.3, 0.31).iter().all(|outcome| *outcome == Outcome::NotWorse));
 }
 
+/// As a server leaves a point that answers on all but so many of its connections.
+fn hangs(point: &mut record::Point, silent: u64) {
+    let (outcomes, connections) = (&mut point.outcomes, point.connections);
+    (outcomes.connections_used, outcomes.connections_silent, outcomes.unfinished) = (connections, silent, silent);
+    if silent == connections {
+        (outcomes.sent, outcomes.carried_in, outcomes.ok) = (0, connections, 0);
+        point.figures = record::Figures::default();
+        point.figures.set(names::THROUGHPUT, record::Figure::new(0.0, "1/s", 0, record::Origin::Counted));
+    }
+}
+
+#[test]
+fn a_server_that_answers_nothing_or_not_all_connections_is_worse() {
+    let hanging = |seed: u64, silent: u64, repeats: u32| {
+        let mut run = run(&steady(), seed, 4);
+        let hit = run.points.iter_mut().filter(|point| point.connections == 8 && point.repeat < repeats);
+        hit.for_each(|point| hangs(point, silent));
+        run
+    };
+    let whole = run(&steady(), 1, 4);
+    for (silent, word) in [(8, "throughput"), (8, "good answers"), (4, "good answers")] {
+        for compared in [compare::runs, compare::interleaved] {
+            let found = compared(&whole, &hanging(1, silent, 4), 0.05).unwrap();
+            let worse = found.regressions().find(|one| one.load == Some(8.0) && one.word == word);
+            assert!(worse.is_some(), "{silent} {word}: {found:#?}");
+            let back = compared(&hanging(1, silent, 4), &whole, 0.05).unwrap();
+            assert_eq!(back.regressions().count(), 0, "{back:#?}");
+        }
+    }
+    // What hangs at times is not shown to be worse, nor to be as good.
+    for (silent, repeats) in [(8, 1), (8, 2), (4, 1), (4, 2)] {
+        let found = compare::runs(&whole, &hanging(1, silent, repeats), 0.05).unwrap();
+        assert_eq!(found.conclusion, Conclusion::CouldNotTell, "{silent} {repeats}: {found:#?}");
+    }
+    let both = compare::runs(&hanging(1, 4, 4), &hanging(1, 4, 4), 0.05).unwrap();
+    assert_eq!(both.conclusion, Conclusion::NoRegression, "{both:#?}");
+}
+
 #[test]
 fn chance_is_called_a_regression_about_as_rarely_as_stated() {
     let alarms = (0..60)
