@@ -192,13 +192,14 @@ fn figure(typed: &str) -> Result<(&'static str, &'static str), LimitError> {
 }
 
 fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f64, LimitError> {
+    // A bare 5 would be 500 %, which nothing exceeds.
     let share = |text: &str| match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
-        None => text.parse().ok(),
+        None => text.parse().ok().filter(|share| *share < 1.0),
     };
     let (value, example) = match unit {
         "us" => (units::parse_duration(text).ok().map(|time| time.as_nanos() as f64 / 1e3), "50ms or 800us"),
-        "ratio" => (share(text), "0.1% or 0.001"),
+        "ratio" => (share(text), "1% or 0.01"),
         "1/s" => (units::parse_rate(text).ok(), "10k or 250"),
         "bytes" => (units::parse_bytes(text).ok().map(|bytes| bytes as f64), "64MiB or 512"),
         "bytes/s" => (units::parse_bytes(text.trim_end_matches("/s")).ok().map(|bytes| bytes as f64), "10MB or 64KiB"),
@@ -322,6 +323,9 @@ mod tests {
             message("p99 > 50"),
             "'50' is not a value for client.response_p99_us, which is in us: write it as 50ms or 800us"
         );
+        assert_eq!(message("errors > 1"), "'1' is not a value for errors, which is in ratio: write it as 1% or 0.01");
+        assert!(parse("errors > 5").is_err() && parse("cpus_busy_ratio > 90").is_err() && parse("errors < 1").is_err());
+        assert!(parse("errors > 100%").is_ok() && parse("errors > 0.99").is_ok());
         assert!(message("speed > 1").starts_with("'speed' is not a figure"), "{}", message("speed > 1"));
         assert!(message("cpus_used > 1").contains("could be"), "{}", message("cpus_used > 1"));
         assert!(parse("> 5ms").is_err() && parse("p99 > -1ms").is_err() && parse("errors > NaN").is_err());
