@@ -3,6 +3,7 @@
 //! A limit is crossed when its comparison holds. A figure that was not measured counts as crossed, with the reason: a
 //! check that silently passes because nothing was measured is worse than none.
 
+use crate::point::lost_ratio;
 use crate::zones::percent;
 use record::units::{self, format_nanos, format_si};
 use record::{Figures, Point, names};
@@ -28,7 +29,7 @@ const SHORT: &[(&str, &str)] = &[
     ("yield_rate", names::FIND_YIELD_RATE),
     ("failure_rate", names::FIND_FAILURE_RATE),
 ];
-/// Failed requests as a share of those finished: computed from the outcomes, not a figure.
+/// Failed requests as a share, with those of connections that got no answer: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
 
 record::worded! {
@@ -233,25 +234,28 @@ impl Limit {
     /// Compares a point's figure with the limit.
     pub fn check(&self, point: &Point) -> Check {
         let outcomes = &point.outcomes;
-        let (value, why) = if self.figure == ERRORS {
-            let finished = outcomes.completed().saturating_add(outcomes.errors());
-            ((finished > 0).then(|| outcomes.failed_ratio()), Some("no request was finished".to_string()))
-        } else {
+        if self.figure != ERRORS {
             return self.check_figures(&point.figures);
+        }
+        let finished = outcomes.completed().saturating_add(outcomes.errors());
+        let silent = match outcomes.connections_silent {
+            0 => String::new(),
+            silent => format!(" ({silent} of {} connections got no answer)", outcomes.connections_used),
         };
-        self.judge(value, why)
+        let value = (finished > 0).then(|| lost_ratio(outcomes));
+        self.judge(value, Some("no request was finished".into()), &silent)
     }
 
     /// Checks figures that are not a point's, such as [`crate::zones::Findings::figures`].
     pub fn check_figures(&self, figures: &Figures) -> Check {
         let figure = figures.get(self.figure);
-        self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()))
+        self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()), "")
     }
 
-    fn judge(&self, value: Option<f64>, why: Option<String>) -> Check {
+    fn judge(&self, value: Option<f64>, why: Option<String>, note: &str) -> Check {
         match value.filter(|value| value.is_finite()) {
             Some(value) => {
-                let words = format!("{self}: it was {}", in_words(value, self.unit));
+                let words = format!("{self}: it was {}{note}", in_words(value, self.unit));
                 if self.operator.holds(value, self.value) { Check::Crossed(words) } else { Check::Held(words) }
             }
             None => {
@@ -302,6 +306,23 @@ mod tests {
         }
         assert_eq!(parse("lag_p99 > 1ms").unwrap().figure(), names::LAG_P99);
         assert_eq!(parse("connection-wait-p99 > 1ms").unwrap().figure(), names::CONNECTION_WAIT_P99);
+    }
+
+    #[test]
+    fn connections_without_an_answer_are_errors() {
+        let mut point = point();
+        point.outcomes = record::Outcomes {
+            sent: 60_000,
+            carried_in: 100,
+            ok: 60_060,
+            unfinished: 40,
+            connections_used: 100,
+            connections_silent: 40,
+            ..Default::default()
+        };
+        let check = parse("errors > 0.1%").unwrap().check(&point);
+        assert!(check.is_crossed());
+        assert_eq!(check.words(), "errors > 0.1 %: it was 40 % (40 of 100 connections got no answer)");
     }
 
     #[test]
