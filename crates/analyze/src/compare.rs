@@ -100,7 +100,7 @@ pub struct Difference {
     test: Option<(f64, f64)>,
     /// Worse by more than this is a regression.
     #[serde(skip)]
-    threshold_ratio: f64,
+    pub threshold_ratio: f64,
     /// Half of the points of either run measured something else than intended (the client was saturated).
     pub is_invalid: bool,
     /// The result.

@@ -4,6 +4,7 @@
 //! test is that of the comparison, Student's t over the rounds. Found is a price that differs from none, not one beyond
 //! a threshold; the threshold decides the exit code alone.
 
+use super::words::limit_words;
 use super::{
     Better, Conclusion, Difference, FIGURES, Outcome, conclusion, half_invalid, judge, levels, of_logs, pairs_of,
     same_load, student_pairs,
@@ -180,13 +181,10 @@ pub fn price_words(price: &Price) -> String {
         }
         (false, false) => words.push_str(&format!(" No change was found in {unchanged}.")),
     }
-    let worse = price.figures.iter().filter(|figure| figure.outcome == Outcome::Regression).count();
-    if worse > 0 {
-        words.push_str(&format!(
-            " Worse by more than {:.0} %: {worse} of {}.",
-            price.threshold_ratio * 100.0,
-            price.figures.len()
-        ));
+    let worse = || price.figures.iter().filter(|figure| figure.outcome == Outcome::Regression);
+    if worse().count() > 0 {
+        let (limit, count) = (limit_words(worse()), worse().count());
+        words.push_str(&format!(" Worse by more than {limit}: {count} of {}.", price.figures.len()));
     }
     let own = price
         .own_cpus

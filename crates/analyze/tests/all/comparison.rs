@@ -70,6 +70,13 @@ fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
             "{share}: {back:#?}"
         );
     }
+    // Each figure has its own limit, and the sentences name it.
+    let few = compare::headline(&compare::runs(&whole, &failing(2, 0.01), 0.05).unwrap());
+    assert!(few.starts_with("B is worse than A by more than 0.1 % in 4 of "), "{few}");
+    let many = compare::headline(&compare::runs(&whole, &failing(2, 0.3), 0.05).unwrap());
+    assert!(many.starts_with("B is worse than A by more than 5 % (good answers: 0.1 %) in "), "{many}");
+    let fine = compare::headline(&compare::runs(&whole, &whole, 0.025).unwrap());
+    assert!(fine.contains(" by more than 2.5 %"), "{fine}");
     // Within the limit nothing is said of it; where both fail, more errors are worse, and about as many are not.
     let of_good = |a: f64, b: f64| {
         let found = compare::runs(&failing(1, a), &failing(2, b), 0.05).unwrap();
