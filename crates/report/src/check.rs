@@ -57,12 +57,16 @@ pub fn end(why: Option<&str>) -> Case {
 
 /// One check for each figure at each load that both runs measured.
 pub fn comparison(compared: Result<&Comparison, &CompareError>) -> Vec<Case> {
+    let error = |why: &str| vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, why)];
     match compared {
+        Ok(comparison) if comparison.differences.is_empty() => {
+            error("nothing could be compared: at no load do both runs have a figure")
+        }
         Ok(comparison) => {
             let check = |one| difference("comparison", &load_words(one), one, ["A", "B"]);
             comparison.differences.iter().map(check).collect()
         }
-        Err(why) => vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, &why.to_string())],
+        Err(why) => error(&why.to_string()),
     }
 }
 

@@ -127,6 +127,17 @@ fn each_figure_is_checked_against_its_own_limit() {
     assert!(of(": throughput").contains("worse by more than 2.5 %"), "{}", of(": throughput"));
 }
 
+#[test]
+fn a_comparison_of_nothing_is_an_error_not_an_empty_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = written(folder.path());
+    run.points.iter_mut().for_each(|point| point.figures = record::Figures::default());
+    let found = analyze::compare::runs(&run, &run, 0.05).unwrap();
+    assert_eq!(found.conclusion, analyze::compare::Conclusion::CouldNotTell);
+    let xml = junit::xml(&check::comparison(Ok(&found)));
+    assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"1\"") && xml.contains("nothing could be"), "{xml}");
+}
+
 /// One point at each load: nothing can be tested, and a CI system must show that, not a pass.
 #[test]
 fn what_could_not_be_told_is_skipped_with_the_reason() {
