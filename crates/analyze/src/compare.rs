@@ -494,11 +494,7 @@ fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec
 }
 
 fn doubts(a: &RunDir, b: &RunDir, differences: &[Difference]) -> Vec<String> {
-    let mut doubts = Vec::new();
-    let facts = |run: &RunDir| (run.record.machine.kernel.clone(), run.record.machine.cpu_model.clone());
-    if facts(a) != facts(b) {
-        doubts.push("the runs are of different machines or kernels: the difference may be theirs".to_string());
-    }
+    let mut doubts: Vec<String> = subjects::machines(a, b).into_iter().collect();
     let apart = a.record.started_unix_ms.abs_diff(b.record.started_unix_ms) / 60_000;
     if apart > 30 {
         doubts.push(format!(

@@ -250,6 +250,46 @@ fn what_cannot_be_tested_is_said() {
     assert!(doubts[0].contains("different machines") && doubts[1].contains("60 minutes"), "{doubts:?}");
 }
 
+#[test]
+fn a_baseline_of_a_machine_with_other_cpus_is_doubted_with_what_differs() {
+    let with_quota = |cpus: Option<f64>| {
+        let mut run = run(&steady(), 1, 2);
+        for point in &mut run.points {
+            point.figures.set(names::SERVER_CPUS, record::Figure::new(2.0, "count", 1, record::Origin::Counted));
+            if let Some(cpus) = cpus {
+                point.figures.set(names::SERVER_QUOTA, record::Figure::new(cpus, "CPUs", 1, record::Origin::Counted));
+            }
+        }
+        run
+    };
+    let (a, b) = (with_quota(None), with_quota(Some(0.5)));
+    assert_eq!(
+        compare::runs(&a, &b, 0.05).unwrap().doubts,
+        [
+            "the runs are of different machines, kernels or CPUs: the server's limit of CPU time none (A) against 0.5 CPUs (B); the \
+          difference may be theirs"
+        ]
+    );
+    for (change, wanted) in [
+        (|record| record.machine.cpus = 8, "CPUs 2 (A) against 8 (B)"),
+        (
+            |record| fixture::loaded(record).server.as_mut().unwrap().cpus = vec![1, 2, 3],
+            "server's CPUs 1 (A) against 3 (B)",
+        ),
+        (|record| record.machine.cpu_model = "Other".into(), "CPU Example CPU at 2.6 GHz (A) against Other (B)"),
+    ] as [(fn(&mut record::RunRecord), &str); 3]
+    {
+        let doubts = doubts_after(change);
+        assert!(doubts.len() == 1 && doubts[0].contains(wanted), "{doubts:?}");
+    }
+    let (mut a, mut b) = (run(&steady(), 1, 2), run(&steady(), 2, 2));
+    b.record.machine.governor = Some("powersave".into());
+    assert_eq!(compare::runs(&a, &b, 0.05).unwrap().doubts, Vec::<String>::new(), "only one says");
+    a.record.machine.governor = Some("performance".into());
+    let doubts = compare::runs(&a, &b, 0.05).unwrap().doubts;
+    assert!(doubts[0].contains("governor performance (A) against powersave (B)"), "{doubts:?}");
+}
+
 /// A run's doubts against the run of the same server, after a change of its record.
 fn doubts_after(change: impl Fn(&mut record::RunRecord)) -> Vec<String> {
     let (a, mut b) = (run(&steady(), 1, 2), run(&steady(), 2, 2));
