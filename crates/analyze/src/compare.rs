@@ -281,7 +281,11 @@ type Figure = (&'static str, &'static str, Better);
 
 /// Whether half of the points or more measured something else than intended.
 fn half_invalid(points: &[&Point]) -> bool {
-    2 * points.iter().filter(|point| doubted::is_invalid(point)).count() >= points.len()
+    half(points, doubted::is_invalid)
+}
+
+fn half(points: &[&Point], is_so: fn(&Point) -> bool) -> bool {
+    2 * points.iter().filter(|point| is_so(point)).count() >= points.len()
 }
 
 /// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections without, and
