@@ -16,10 +16,11 @@ pub use words::{headline, load_words};
 
 use crate::disturbance::quiet_first;
 use crate::doubted;
-use crate::point::good_per_sec;
+use crate::point::{good_per_sec, lost_ratio};
 use crate::statistics::Interval;
 use crate::statistics::student;
-use record::{Criteria, Outcomes, Point, RunDir, Severity, Sweep, names};
+use crate::zones;
+use record::{Criteria, Point, RunDir, Severity, Sweep, names};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;
@@ -42,8 +43,7 @@ const FIGURES: [Figure; 4] = [
     (names::RESPONSE_P99, "p99", Better::Lower),
     (names::SERVER_CPU, "CPU/request", Better::Lower),
 ];
-/// Good answers as a share of the finished requests: compared where one of the runs fails its limit of errors and the other does not,
-/// against that limit.
+/// Good answers as a share of the requests: compared where one of the runs leaves requests or connections without.
 const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
 
 record::worded! {
@@ -100,7 +100,7 @@ pub struct Difference {
     test: Option<(f64, f64)>,
     /// Worse by more than this is a regression.
     #[serde(skip)]
-    threshold_ratio: f64,
+    pub threshold_ratio: f64,
     /// Half of the points of either run measured something else than intended (the client was saturated).
     pub is_invalid: bool,
     /// The result.
@@ -208,7 +208,7 @@ pub fn interleaved(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Result<Compa
 fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Result<Comparison, CompareError> {
     let (of_a, of_b) = (levels(a), levels(b));
     let criteria = a.record.scenario.sweep().map_or_else(Criteria::default, |sweep| sweep.criteria);
-    let (confidence, error_ratio) = (criteria.confidence_ratio, criteria.error_ratio);
+    let confidence = criteria.confidence_ratio;
     // A loss of more than everything is impossible.
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
     let mut differences: Vec<Difference> = Vec::new();
@@ -216,26 +216,17 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let mut matched = 0;
     for (key, points) in &of_a {
         let Some((_, others)) = of_b.iter().find(|(other, _)| same_load(*key, *other)) else { continue };
-        matched += 1;
         points_a.extend(points.iter().copied());
         points_b.extend(others.iter().copied());
-        differences.extend(FIGURES.iter().filter_map(|figure| {
-            difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold_ratio))
+        let good = good_threshold(points, others, &criteria, threshold_ratio).map(|most| (&GOOD, most));
+        let figures = FIGURES.iter().map(|figure| (figure, threshold_ratio)).chain(good);
+        let before = differences.len();
+        differences.extend(figures.filter_map(|(figure, threshold)| {
+            difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold))
         }));
-        let failing = [points, others].into_iter().filter(|points| fails(points, error_ratio)).count();
-        if failing > 0 {
-            // Where one held the limit of errors, what the other has beyond it is worse.
-            let most = if failing == 1 { threshold_ratio.min(error_ratio) } else { threshold_ratio };
-            differences.extend(difference(
-                (key.0, Some(key.1)),
-                &GOOD,
-                (points, others),
-                is_paired,
-                (confidence, most),
-            ));
-        }
+        matched += usize::from(differences.len() > before);
     }
-    if matched == 0 {
+    if points_a.is_empty() {
         let name = |run: &RunDir| run.path.display().to_string();
         return Err(CompareError::NothingInCommon { a: name(a), b: name(b) });
     }
@@ -290,25 +281,37 @@ type Figure = (&'static str, &'static str, Better);
 
 /// Whether half of the points or more measured something else than intended.
 fn half_invalid(points: &[&Point]) -> bool {
-    2 * points.iter().filter(|point| doubted::is_invalid(point)).count() >= points.len()
+    half(points, doubted::is_invalid)
 }
 
-/// Whether more than this share of the requests failed, over all points.
-fn fails(points: &[&Point], error_ratio: f64) -> bool {
-    let mut all = Outcomes::default();
-    points.iter().for_each(|point| all.add(&point.outcomes));
-    all.failed_ratio() > error_ratio
+fn half(points: &[&Point], is_so: fn(&Point) -> bool) -> bool {
+    2 * points.iter().filter(|point| is_so(point)).count() >= points.len()
 }
 
-/// The logarithm of a figure of a point.
+/// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections without, and
+/// no more than the limit of errors where one mostly does not. `None` where neither ever does.
+fn good_threshold(a: &[&Point], b: &[&Point], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
+    let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
+    let failing = [a, b].map(|points| (points.iter().filter(fails).count(), points.len()));
+    let both_mostly = failing.iter().all(|(failing, all)| 2 * failing > *all);
+    let most = if both_mostly { threshold_ratio } else { threshold_ratio.min(criteria.error_ratio) };
+    failing.iter().any(|(failing, _)| *failing > 0).then_some(most)
+}
+
+/// The logarithm of a figure of a point. None of many is less than one of them.
 fn log(point: &Point, figure: &str) -> Option<f64> {
+    let outcomes = &point.outcomes;
     let value = match figure {
         // Errors are often quick.
-        names::THROUGHPUT => good_per_sec(point),
-        // None of many is less than one of them.
+        names::THROUGHPUT => {
+            let least = 0.5e9 / point.duration_ns as f64;
+            let is_asked = zones::unserved(point, &Criteria::default()).is_some();
+            good_per_sec(point).map(|rate| if is_asked { rate.max(least) } else { rate })
+        }
         name if name == GOOD.0 => {
-            let finished = point.outcomes.completed().saturating_add(point.outcomes.errors());
-            (finished > 0).then(|| (1.0 - point.outcomes.failed_ratio()).max(0.5 / finished as f64))
+            let finished = outcomes.completed().saturating_add(outcomes.errors());
+            let asked = finished.saturating_add(outcomes.unfinished);
+            (asked > 0).then(|| (1.0 - lost_ratio(outcomes)).max(0.5 / asked as f64))
         }
         name => point.value(name),
     };
@@ -495,11 +498,7 @@ fn doubts_of_points(a: (&RunDir, Vec<&Point>), b: (&RunDir, Vec<&Point>)) -> Vec
 }
 
 fn doubts(a: &RunDir, b: &RunDir, differences: &[Difference]) -> Vec<String> {
-    let mut doubts = Vec::new();
-    let facts = |run: &RunDir| (run.record.machine.kernel.clone(), run.record.machine.cpu_model.clone());
-    if facts(a) != facts(b) {
-        doubts.push("the runs are of different machines or kernels: the difference may be theirs".to_string());
-    }
+    let mut doubts: Vec<String> = subjects::machines(a, b).into_iter().collect();
     let apart = a.record.started_unix_ms.abs_diff(b.record.started_unix_ms) / 60_000;
     if apart > 30 {
         doubts.push(format!(

@@ -3,6 +3,7 @@
 //! A limit is crossed when its comparison holds. A figure that was not measured counts as crossed, with the reason: a
 //! check that silently passes because nothing was measured is worse than none.
 
+use crate::point::lost_ratio;
 use crate::zones::percent;
 use record::units::{self, format_nanos, format_si};
 use record::{Figures, Point, names};
@@ -28,7 +29,7 @@ const SHORT: &[(&str, &str)] = &[
     ("yield_rate", names::FIND_YIELD_RATE),
     ("failure_rate", names::FIND_FAILURE_RATE),
 ];
-/// Failed requests as a share of those finished: computed from the outcomes, not a figure.
+/// Failed requests as a share, with those of connections that got no answer: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
 
 record::worded! {
@@ -192,13 +193,14 @@ fn figure(typed: &str) -> Result<(&'static str, &'static str), LimitError> {
 }
 
 fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f64, LimitError> {
+    // A bare 5 would be 500 %, which nothing exceeds.
     let share = |text: &str| match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
-        None => text.parse().ok(),
+        None => text.parse().ok().filter(|share| *share < 1.0),
     };
     let (value, example) = match unit {
         "us" => (units::parse_duration(text).ok().map(|time| time.as_nanos() as f64 / 1e3), "50ms or 800us"),
-        "ratio" => (share(text), "0.1% or 0.001"),
+        "ratio" => (share(text), "1% or 0.01"),
         "1/s" => (units::parse_rate(text).ok(), "10k or 250"),
         "bytes" => (units::parse_bytes(text).ok().map(|bytes| bytes as f64), "64MiB or 512"),
         "bytes/s" => (units::parse_bytes(text.trim_end_matches("/s")).ok().map(|bytes| bytes as f64), "10MB or 64KiB"),
@@ -232,25 +234,28 @@ impl Limit {
     /// Compares a point's figure with the limit.
     pub fn check(&self, point: &Point) -> Check {
         let outcomes = &point.outcomes;
-        let (value, why) = if self.figure == ERRORS {
-            let finished = outcomes.completed().saturating_add(outcomes.errors());
-            ((finished > 0).then(|| outcomes.failed_ratio()), Some("no request was finished".to_string()))
-        } else {
+        if self.figure != ERRORS {
             return self.check_figures(&point.figures);
+        }
+        let finished = outcomes.completed().saturating_add(outcomes.errors());
+        let silent = match outcomes.connections_silent {
+            0 => String::new(),
+            silent => format!(" ({silent} of {} connections got no answer)", outcomes.connections_used),
         };
-        self.judge(value, why)
+        let value = (finished > 0).then(|| lost_ratio(outcomes));
+        self.judge(value, Some("no request was finished".into()), &silent)
     }
 
     /// Checks figures that are not a point's, such as [`crate::zones::Findings::figures`].
     pub fn check_figures(&self, figures: &Figures) -> Check {
         let figure = figures.get(self.figure);
-        self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()))
+        self.judge(figure.and_then(|figure| figure.value), figure.and_then(|figure| figure.not_measured.clone()), "")
     }
 
-    fn judge(&self, value: Option<f64>, why: Option<String>) -> Check {
+    fn judge(&self, value: Option<f64>, why: Option<String>, note: &str) -> Check {
         match value.filter(|value| value.is_finite()) {
             Some(value) => {
-                let words = format!("{self}: it was {}", in_words(value, self.unit));
+                let words = format!("{self}: it was {}{note}", in_words(value, self.unit));
                 if self.operator.holds(value, self.value) { Check::Crossed(words) } else { Check::Held(words) }
             }
             None => {
@@ -304,6 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn connections_without_an_answer_are_errors() {
+        let mut point = point();
+        point.outcomes = record::Outcomes {
+            sent: 60_000,
+            carried_in: 100,
+            ok: 60_060,
+            unfinished: 40,
+            connections_used: 100,
+            connections_silent: 40,
+            ..Default::default()
+        };
+        let check = parse("errors > 0.1%").unwrap().check(&point);
+        assert!(check.is_crossed());
+        assert_eq!(check.words(), "errors > 0.1 %: it was 40 % (40 of 100 connections got no answer)");
+    }
+
+    #[test]
     fn an_unmeasured_figure_counts_as_crossed_and_says_why() {
         let check = parse("cpu > 20us").unwrap().check(&point());
         assert!(check.is_crossed());
@@ -322,6 +344,9 @@ mod tests {
             message("p99 > 50"),
             "'50' is not a value for client.response_p99_us, which is in us: write it as 50ms or 800us"
         );
+        assert_eq!(message("errors > 1"), "'1' is not a value for errors, which is in ratio: write it as 1% or 0.01");
+        assert!(parse("errors > 5").is_err() && parse("cpus_busy_ratio > 90").is_err() && parse("errors < 1").is_err());
+        assert!(parse("errors > 100%").is_ok() && parse("errors > 0.99").is_ok());
         assert!(message("speed > 1").starts_with("'speed' is not a figure"), "{}", message("speed > 1"));
         assert!(message("cpus_used > 1").contains("could be"), "{}", message("cpus_used > 1"));
         assert!(parse("> 5ms").is_err() && parse("p99 > -1ms").is_err() && parse("errors > NaN").is_err());

@@ -1,6 +1,6 @@
 //! The state of the server and of its client in one point.
 
-use record::{Criteria, DoubtKind, Point, RunDir, names};
+use record::{Criteria, DoubtKind, Outcomes, Point, RunDir, names};
 
 /// From this share of the busy time of the server's CPUs on, other work filled them and not the server.
 const TAKEN_RATIO: f64 = 0.3;
@@ -8,6 +8,13 @@ const TAKEN_RATIO: f64 = 0.3;
 /// Good answers per second: errors, which are often quick, do not count.
 pub(crate) fn good_per_sec(point: &Point) -> Option<f64> {
     point.value(names::GOODPUT).or(point.value(names::THROUGHPUT)).filter(|rate| rate.is_finite())
+}
+
+/// Requests without a good answer, as a share. A connection that got no byte lost as many as each of the others had, though it sent one.
+pub(crate) fn lost_ratio(outcomes: &Outcomes) -> f64 {
+    let silent = if outcomes.completed() == 0 { 1.0 } else { outcomes.silent_ratio().unwrap_or(0.0) };
+    let failed = outcomes.failed_ratio();
+    failed + (1.0 - failed) * silent
 }
 
 /// Whether the busiest thread of the server, the CPUs it may use, or its limit of CPU time were saturated; `None` when none of them

@@ -4,6 +4,7 @@
 use crate::compare;
 use analyze::compare::{CompareError, Comparison, Difference, Outcome, Price, load_words};
 use analyze::limit::{Check, Limit};
+use analyze::zones::percent;
 
 record::worded! {
     /// The result of a check.
@@ -56,23 +57,27 @@ pub fn end(why: Option<&str>) -> Case {
 
 /// One check for each figure at each load that both runs measured.
 pub fn comparison(compared: Result<&Comparison, &CompareError>) -> Vec<Case> {
+    let error = |why: &str| vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, why)];
     match compared {
+        Ok(comparison) if comparison.differences.is_empty() => {
+            error("nothing could be compared: at no load do both runs have a figure")
+        }
         Ok(comparison) => {
-            let check = |one| difference("comparison", &load_words(one), one, ["A", "B"], comparison.threshold_ratio);
+            let check = |one| difference("comparison", &load_words(one), one, ["A", "B"]);
             comparison.differences.iter().map(check).collect()
         }
-        Err(why) => vec![Case::of("comparison", "the runs can be compared", CaseResult::Error, &why.to_string())],
+        Err(why) => error(&why.to_string()),
     }
 }
 
 /// One check for each figure over all loads, of a server without and with a command beside it.
 pub fn price(price: &Price) -> Vec<Case> {
-    let check = |one| difference("price", "over all loads", one, ["without", "with"], price.threshold_ratio);
+    let check = |one| difference("price", "over all loads", one, ["without", "with"]);
     price.figures.iter().map(check).collect()
 }
 
-fn difference(group: &'static str, at: &str, one: &Difference, names: [&str; 2], threshold_ratio: f64) -> Case {
-    let limit = format!("{:.0} %", threshold_ratio * 100.0);
+fn difference(group: &'static str, at: &str, one: &Difference, names: [&str; 2]) -> Case {
+    let limit = percent(one.threshold_ratio);
     let (result, verdict) = match one.outcome {
         Outcome::Regression => (CaseResult::Failed, format!("worse by more than {limit}")),
         Outcome::Improvement => (CaseResult::Passed, format!("better by more than {limit}")),

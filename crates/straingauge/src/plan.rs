@@ -13,7 +13,7 @@ use crate::cpus;
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::input::read_file;
-use crate::quantity::{Count, Time};
+use crate::quantity::{Count, Share, Time};
 use crate::url::Target;
 use crate::workload::{Resolved, Supplied};
 use anyhow::Result;
@@ -312,6 +312,22 @@ fn header(field: &str) -> Result<(String, String)> {
     Ok((name.to_string(), value.to_string()))
 }
 
+/// What counts as a regression.
+pub fn threshold_ratio(typed: Option<Share>) -> Result<f64> {
+    less_than_all("--threshold", typed.unwrap_or(defaults::THRESHOLD).0)
+}
+
+/// A share that can be exceeded: a bare 5 is 500 %.
+fn less_than_all(option: &str, share: f64) -> Result<f64> {
+    if share >= 1.0 {
+        return Err(wrong_usage(format!(
+            "{option} {:.0}% is the whole or more, which nothing can exceed: write 5% or 0.05 for a twentieth",
+            share * 100.0
+        )));
+    }
+    Ok(share)
+}
+
 /// Makes the plan of the sweeps.
 pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan> {
     let axis = axis::axis_plan(options, load)?;
@@ -325,7 +341,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         elastic_gain_ratio: options.elastic_gain.map_or(defaults.elastic_gain_ratio, |share| share.0),
         saturation_ratio: options.saturation.map_or(defaults.saturation_ratio, |share| share.0),
         efficiency_loss_ratio: options.efficiency_loss.map_or(defaults.efficiency_loss_ratio, |share| share.0),
-        error_ratio: options.error_limit.map_or(defaults.error_ratio, |share| share.0),
+        error_ratio: less_than_all("--error-limit", options.error_limit.map_or(defaults.error_ratio, |share| share.0))?,
         goodput_ratio: options.goodput_limit.map_or(defaults.goodput_ratio, |share| share.0),
         p99_limit_ns: options.p99_limit.map_or(defaults.p99_limit_ns, |time| time.nanos()),
         bracket_ratio: options.bracket.map_or(defaults.bracket_ratio, |share| share.0),
@@ -434,7 +450,7 @@ mod tests {
     #[test]
     fn what_cannot_be_sure_is_refused_and_a_time_limit_stands_in() {
         let plan = |find: FindOptions| sweep_plan(&find, &LoadOptions::default());
-        let sure = |share| FindOptions { until_sure: Some(crate::quantity::Share(share)), ..Default::default() };
+        let sure = |share| FindOptions { until_sure: Some(Share(share)), ..Default::default() };
         let made = plan(sure(0.05)).unwrap();
         assert_eq!((made.until_sure_ratio, made.repeats, made.budget_ns), (Some(0.05), 1000, 1_800_000_000_000));
         assert_eq!(

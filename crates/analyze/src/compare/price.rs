@@ -4,14 +4,16 @@
 //! test is that of the comparison, Student's t over the rounds. Found is a price that differs from none, not one beyond
 //! a threshold; the threshold decides the exit code alone.
 
+use super::words::limit_words;
 use super::{
-    Better, Conclusion, Difference, FIGURES, Outcome, conclusion, half_invalid, judge, levels, of_logs, pairs_of,
-    same_load, student_pairs,
+    Better, Conclusion, Difference, FIGURES, GOOD, Outcome, conclusion, good_threshold, half, half_invalid, judge,
+    levels, of_logs, pairs_of, same_load, student_pairs,
 };
+use crate::doubted::missed_the_server;
 use crate::statistics::student;
 use crate::statistics::{Interval, mean};
 use record::units::{format_bytes, grouped};
-use record::{Origin, Point, RunDir, names};
+use record::{Criteria, Origin, Point, RunDir, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -62,13 +64,15 @@ impl Price {
 }
 
 /// The price of the command beside which run B was measured; `None` if there was none, or nothing was measured on both
-/// sides. A load at which the client was saturated is left out, unless it was at all.
+/// sides. A load that was not measured as intended is left out, unless all were so; one that the server fails only with the command is
+/// not: that is its price.
 pub fn price(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Price> {
     let command = b.record.scenario.beside();
     if command.is_empty() {
         return None;
     }
-    let confidence_ratio = a.record.scenario.sweep().map_or(0.95, |sweep| sweep.criteria.confidence_ratio);
+    let criteria = a.record.scenario.sweep().map_or_else(Criteria::default, |sweep| sweep.criteria);
+    let confidence_ratio = criteria.confidence_ratio;
     let threshold_ratio = threshold_ratio.clamp(0.0, 1.0);
     let (of_a, of_b) = (levels(a), levels(b));
     let mut common: Vec<(f64, &[&Point], &[&Point])> = of_a
@@ -79,16 +83,24 @@ pub fn price(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Price> {
         })
         .collect();
     let sweep = of_a.first()?.0.0;
-    let is_valid = |(_, a, b): &(f64, &[&Point], &[&Point])| !half_invalid(a) && !half_invalid(b);
+    let is_valid = |(_, a, b): &(f64, &[&Point], &[&Point])| !half_invalid(a) && !half(b, missed_the_server);
     let is_invalid = !common.iter().any(is_valid);
     if !is_invalid {
         common.retain(is_valid);
     }
+    let good: Vec<_> = common.iter().map(|(_, a, b)| good_threshold(a, b, &criteria, threshold_ratio)).collect();
+    // The mean over the loads is compared with the mean of their thresholds.
+    let good = good.iter().any(Option::is_some).then(|| {
+        let least = threshold_ratio.min(criteria.error_ratio);
+        good.iter().map(|most| most.unwrap_or(least)).sum::<f64>() / good.len() as f64
+    });
     let (cpu, others) = FIGURES.split_last()?;
     let mut rounds = 0;
     let mut figures: Vec<Difference> = std::iter::once(cpu)
         .chain(others)
-        .filter_map(|figure| {
+        .map(|figure| (figure, threshold_ratio))
+        .chain(good.map(|most| (&GOOD, most)))
+        .filter_map(|(figure, threshold_ratio)| {
             let mut by_round: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
             for (round, pair) in common.iter().flat_map(|(_, a, b)| pairs_of(a, b, figure.0)) {
                 by_round.entry(round).or_default().push(pair);
@@ -180,13 +192,10 @@ pub fn price_words(price: &Price) -> String {
         }
         (false, false) => words.push_str(&format!(" No change was found in {unchanged}.")),
     }
-    let worse = price.figures.iter().filter(|figure| figure.outcome == Outcome::Regression).count();
-    if worse > 0 {
-        words.push_str(&format!(
-            " Worse by more than {:.0} %: {worse} of {}.",
-            price.threshold_ratio * 100.0,
-            price.figures.len()
-        ));
+    let worse = || price.figures.iter().filter(|figure| figure.outcome == Outcome::Regression);
+    if worse().count() > 0 {
+        let (limit, count) = (limit_words(worse()), worse().count());
+        words.push_str(&format!(" Worse by more than {limit}: {count} of {}.", price.figures.len()));
     }
     let own = price
         .own_cpus
@@ -213,6 +222,7 @@ fn range(interval: Option<Interval>, words: impl Fn(f64) -> String) -> String {
 /// What was found of a figure: `CPU/request rises by 3.1 % (2.2 to 4.0)`.
 fn change(figure: &Difference) -> String {
     let is_up = figure.ratio > 1.0;
+    let is_plural = figure.figure == GOOD.0;
     let is_cost = is_up && figure.figure == names::SERVER_CPU;
     let percent = |ratio: f64| (ratio - 1.0) * if is_up { 100.0 } else { -100.0 };
     let ends = figure.interval.map(|at| {
@@ -222,6 +232,8 @@ fn change(figure: &Difference) -> String {
     let size = format!("{:.1} %{}", percent(figure.ratio), ends.unwrap_or_default());
     match (is_cost, is_up) {
         (true, _) => format!("It costs {size} of the server's CPU per request"),
+        (_, true) if is_plural => format!("{} rise by {size}", figure.word),
+        (_, false) if is_plural => format!("{} fall by {size}", figure.word),
         (_, true) => format!("{} rises by {size}", figure.word),
         (_, false) => format!("{} falls by {size}", figure.word),
     }

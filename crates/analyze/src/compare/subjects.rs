@@ -1,7 +1,7 @@
 //! Whether two runs measured the same thing: compares what their directories record about the server and the requests.
 
 use record::text::plain;
-use record::{ClientPlan, RunDir, RunKind, RunRecord};
+use record::{ClientPlan, RunDir, RunKind, RunRecord, names};
 
 /// Longest part of a text that is quoted.
 const QUOTED: usize = 70;
@@ -36,6 +36,37 @@ pub(super) fn doubts(a: &RunRecord, b: &RunRecord) -> Vec<String> {
         ));
     }
     doubts
+}
+
+/// How the machines of two runs differ, and what the servers may use of them.
+pub(super) fn machines(a: &RunDir, b: &RunDir) -> Option<String> {
+    let known = |text: &str| (!text.is_empty()).then(|| text.to_string());
+    let count = |cpus: f64| (cpus > 0.0).then(|| cpus.to_string());
+    let of_points = |run: &RunDir, name| run.points.iter().filter_map(|point| point.value(name)).fold(0.0, f64::max);
+    let allowed = |run: &RunDir| {
+        let given = run.record.scenario.server().map_or(0, |server| server.cpus.len()) as f64;
+        count(of_points(run, names::SERVER_CPUS)).or(count(given))
+    };
+    let limit = |run: &RunDir| {
+        let limit = count(of_points(run, names::SERVER_QUOTA)).map(|cpus| format!("{cpus} CPUs"));
+        let is_watched = of_points(run, names::SERVER_CPUS) > 0.0;
+        limit.or(is_watched.then(|| "none".to_string()))
+    };
+    let found: Vec<String> = [
+        difference("kernel", a, b, |run| known(&run.record.machine.kernel)),
+        difference("CPU", a, b, |run| known(&run.record.machine.cpu_model)),
+        difference("CPUs", a, b, |run| count(run.record.machine.cpus as f64)),
+        difference("governor", a, b, |run| run.record.machine.governor.clone()),
+        difference("the server's CPUs", a, b, allowed),
+        difference("the server's limit of CPU time", a, b, limit),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!found.is_empty()).then(|| {
+        let found = found.join("; ");
+        format!("the runs are of different machines, kernels or CPUs: {found}; the difference may be theirs")
+    })
 }
 
 fn servers(a: &RunRecord, b: &RunRecord) -> Vec<String> {
@@ -172,7 +203,7 @@ fn clients(plan: &ClientPlan) -> ClientPlan {
 }
 
 /// A fact that both runs have and that differs, in words.
-fn difference(name: &str, a: &RunRecord, b: &RunRecord, of: impl Fn(&RunRecord) -> Option<String>) -> Option<String> {
+fn difference<Run>(name: &str, a: &Run, b: &Run, of: impl Fn(&Run) -> Option<String>) -> Option<String> {
     let (a, b) = (of(a)?, of(b)?);
     if a == b {
         return None;

@@ -1,36 +1,40 @@
 //! A comparison in words.
 
-use super::{Better, Comparison, Conclusion, Difference, Outcome};
+use super::{Better, Comparison, Conclusion, Difference, GOOD, Outcome};
+use crate::shown::percent;
 use record::Sweep;
 use record::units::{format_si, grouped};
 
 /// The result in a sentence, and the changes that these points would have shown.
 pub fn headline(comparison: &Comparison) -> String {
-    let count = |outcome| comparison.differences.iter().filter(|difference| difference.outcome == outcome).count();
+    let of = |outcome| comparison.differences.iter().filter(move |difference| difference.outcome == outcome);
+    let count = |outcome| of(outcome).count();
     let all = comparison.differences.len();
     let untested = count(Outcome::Untested);
     let tests = all - untested;
-    let limit = comparison.threshold_ratio * 100.0;
+    let limit = |outcome| limit_words(of(outcome));
     let size = |difference: &Difference| difference.ratio.ln().abs();
     let most = |outcome: Outcome| {
-        let found = comparison.differences.iter().filter(|difference| difference.outcome == outcome);
-        found.max_by(|a, b| size(a).total_cmp(&size(b))).map_or(String::new(), |most| {
+        of(outcome).max_by(|a, b| size(a).total_cmp(&size(b))).map_or(String::new(), |most| {
             format!("; most in {} at {}: {:+.1} %", most.word, load_words(most), (most.ratio - 1.0) * 100.0)
         })
     };
     let mut words = match comparison.conclusion {
         Conclusion::Regression => format!(
-            "B is worse than A by more than {limit:.0} % in {} of {tests} tests{}.",
+            "B is worse than A by more than {} in {} of {tests} tests{}.",
+            limit(Outcome::Regression),
             count(Outcome::Regression),
             most(Outcome::Regression)
         ),
         Conclusion::NoRegression => {
-            format!("No regression: in all {tests} tests B is worse by no more than {limit:.0} %.")
+            let limit = limit_words(comparison.differences.iter());
+            format!("No regression: in all {tests} tests B is worse by no more than {limit}.")
         }
         Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
         Conclusion::CouldNotTell => format!(
-            "Could not tell: {} of {tests} tests neither show nor exclude that B is worse by more than {limit:.0} %.",
-            count(Outcome::Unclear)
+            "Could not tell: {} of {tests} tests neither show nor exclude that B is worse by more than {}.",
+            count(Outcome::Unclear),
+            limit(Outcome::Unclear)
         ),
     };
     if comparison.conclusion == Conclusion::Regression && count(Outcome::Unclear) > 0 {
@@ -38,7 +42,8 @@ pub fn headline(comparison: &Comparison) -> String {
     }
     if count(Outcome::Improvement) > 0 {
         let better = most(Outcome::Improvement);
-        words.push_str(&format!(" {} better by more than {limit:.0} %{better}.", count(Outcome::Improvement)));
+        let (count, limit) = (count(Outcome::Improvement), limit(Outcome::Improvement));
+        words.push_str(&format!(" {count} better by more than {limit}{better}."));
     }
     if untested > 0 && tests > 0 {
         words.push_str(&format!(" {untested} of {all} figures have too few points for a test."));
@@ -48,6 +53,16 @@ pub fn headline(comparison: &Comparison) -> String {
         words.push_str(&format!(" Seen in 8 of 10 such comparisons: {}.", seen.join(", ")));
     }
     words
+}
+
+/// The thresholds of these differences: `5 %`, or `5 % (good answers: 0.1 %)`.
+pub(super) fn limit_words<'a>(differences: impl Iterator<Item = &'a Difference>) -> String {
+    let (good, others): (Vec<_>, Vec<_>) = differences.partition(|difference| difference.figure == GOOD.0);
+    let least = |some: &[&Difference]| some.iter().map(|one| one.threshold_ratio).reduce(f64::min);
+    match (least(&others), least(&good)) {
+        (Some(limit), Some(good)) if good != limit => format!("{} ({}: {})", percent(limit), GOOD.1, percent(good)),
+        (limit, good) => limit.or(good).map_or(String::new(), percent),
+    }
 }
 
 /// The worsening of each figure that these points would have shown: from the most sensitive load to the least.

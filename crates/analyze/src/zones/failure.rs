@@ -24,6 +24,22 @@ pub fn fails(point: &Point, criteria: &Criteria) -> bool {
 /// The criteria of failure that a point crossed, in words with the value and the limit; empty: the load held.
 /// `None` when the point cannot be judged because no request was sent, or a log offered another rate than the point's.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
+    let mut found = unserved(point, criteria)?;
+    if let Some(share) = point.value(names::GOODPUT).and_then(|goodput| behind_ratio(point, goodput, criteria)) {
+        let (share, limit) = percent_against(share, criteria.goodput_ratio);
+        found.push(format!("{share} of the offered load was answered in time (limit {limit})"));
+    }
+    if let Some(p99_us) = point.value(names::RESPONSE_P99)
+        && p99_us * 1e3 > criteria.p99_limit_ns as f64
+    {
+        let (time, limit) = nanos_against(p99_us * 1e3, criteria.p99_limit_ns as f64);
+        found.push(format!("response time p99 was {time} (limit {limit})"));
+    }
+    Some(found)
+}
+
+/// Those of the criteria that need no time: failed requests, no answer, connections without one.
+pub(crate) fn unserved(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let outcomes = &point.outcomes;
     // Connections of a closed loop always send; runs of earlier versions do not count requests of the warm-up.
     let is_asking = point.pace == Pace::Closed && point.connections > 0 && point.duration_ns > 0;
@@ -58,16 +74,6 @@ pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
             grouped(outcomes.connections_silent as f64),
             grouped(outcomes.connections_used as f64)
         ));
-    }
-    if let Some(share) = point.value(names::GOODPUT).and_then(|goodput| behind_ratio(point, goodput, criteria)) {
-        let (share, limit) = percent_against(share, criteria.goodput_ratio);
-        found.push(format!("{share} of the offered load was answered in time (limit {limit})"));
-    }
-    if let Some(p99_us) = point.value(names::RESPONSE_P99)
-        && p99_us * 1e3 > criteria.p99_limit_ns as f64
-    {
-        let (time, limit) = nanos_against(p99_us * 1e3, criteria.p99_limit_ns as f64);
-        found.push(format!("response time p99 was {time} (limit {limit})"));
     }
     Some(found)
 }

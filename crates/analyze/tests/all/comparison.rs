@@ -70,6 +70,13 @@ fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
             "{share}: {back:#?}"
         );
     }
+    // Each figure has its own limit, and the sentences name it.
+    let few = compare::headline(&compare::runs(&whole, &failing(2, 0.01), 0.05).unwrap());
+    assert!(few.starts_with("B is worse than A by more than 0.1 % in 4 of "), "{few}");
+    let many = compare::headline(&compare::runs(&whole, &failing(2, 0.3), 0.05).unwrap());
+    assert!(many.starts_with("B is worse than A by more than 5 % (good answers: 0.1 %) in "), "{many}");
+    let fine = compare::headline(&compare::runs(&whole, &whole, 0.025).unwrap());
+    assert!(fine.contains(" by more than 2.5 %"), "{fine}");
     // Within the limit nothing is said of it; where both fail, more errors are worse, and about as many are not.
     let of_good = |a: f64, b: f64| {
         let found = compare::runs(&failing(1, a), &failing(2, b), 0.05).unwrap();
@@ -80,6 +87,44 @@ fn a_server_that_fails_some_requests_is_worse_however_quick_its_errors_are() {
     assert!(of_good(0.0, 0.0005).is_empty());
     assert!(of_good(0.003, 0.4).iter().all(|outcome| *outcome == Outcome::Regression));
     assert!(of_good(0.3, 0.31).iter().all(|outcome| *outcome == Outcome::NotWorse));
+}
+
+/// As a server leaves a point that answers on all but so many of its connections.
+fn hangs(point: &mut record::Point, silent: u64) {
+    let (outcomes, connections) = (&mut point.outcomes, point.connections);
+    (outcomes.connections_used, outcomes.connections_silent, outcomes.unfinished) = (connections, silent, silent);
+    if silent == connections {
+        (outcomes.sent, outcomes.carried_in, outcomes.ok) = (0, connections, 0);
+        point.figures = record::Figures::default();
+        point.figures.set(names::THROUGHPUT, record::Figure::new(0.0, "1/s", 0, record::Origin::Counted));
+    }
+}
+
+#[test]
+fn a_server_that_answers_nothing_or_not_all_connections_is_worse() {
+    let hanging = |seed: u64, silent: u64, repeats: u32| {
+        let mut run = run(&steady(), seed, 4);
+        let hit = run.points.iter_mut().filter(|point| point.connections == 8 && point.repeat < repeats);
+        hit.for_each(|point| hangs(point, silent));
+        run
+    };
+    let whole = run(&steady(), 1, 4);
+    for (silent, word) in [(8, "throughput"), (8, "good answers"), (4, "good answers")] {
+        for compared in [compare::runs, compare::interleaved] {
+            let found = compared(&whole, &hanging(1, silent, 4), 0.05).unwrap();
+            let worse = found.regressions().find(|one| one.load == Some(8.0) && one.word == word);
+            assert!(worse.is_some(), "{silent} {word}: {found:#?}");
+            let back = compared(&hanging(1, silent, 4), &whole, 0.05).unwrap();
+            assert_eq!(back.regressions().count(), 0, "{back:#?}");
+        }
+    }
+    // What hangs at times is not shown to be worse, nor to be as good.
+    for (silent, repeats) in [(8, 1), (8, 2), (4, 1), (4, 2)] {
+        let found = compare::runs(&whole, &hanging(1, silent, repeats), 0.05).unwrap();
+        assert_eq!(found.conclusion, Conclusion::CouldNotTell, "{silent} {repeats}: {found:#?}");
+    }
+    let both = compare::runs(&hanging(1, 4, 4), &hanging(1, 4, 4), 0.05).unwrap();
+    assert_eq!(both.conclusion, Conclusion::NoRegression, "{both:#?}");
 }
 
 #[test]
@@ -203,6 +248,46 @@ fn what_cannot_be_tested_is_said() {
     elsewhere.record.started_unix_ms += 3_600_000;
     let doubts = compare::runs(&a, &elsewhere, 0.05).unwrap().doubts;
     assert!(doubts[0].contains("different machines") && doubts[1].contains("60 minutes"), "{doubts:?}");
+}
+
+#[test]
+fn a_baseline_of_a_machine_with_other_cpus_is_doubted_with_what_differs() {
+    let with_quota = |cpus: Option<f64>| {
+        let mut run = run(&steady(), 1, 2);
+        for point in &mut run.points {
+            point.figures.set(names::SERVER_CPUS, record::Figure::new(2.0, "count", 1, record::Origin::Counted));
+            if let Some(cpus) = cpus {
+                point.figures.set(names::SERVER_QUOTA, record::Figure::new(cpus, "CPUs", 1, record::Origin::Counted));
+            }
+        }
+        run
+    };
+    let (a, b) = (with_quota(None), with_quota(Some(0.5)));
+    assert_eq!(
+        compare::runs(&a, &b, 0.05).unwrap().doubts,
+        [
+            "the runs are of different machines, kernels or CPUs: the server's limit of CPU time none (A) against 0.5 CPUs (B); the \
+          difference may be theirs"
+        ]
+    );
+    for (change, wanted) in [
+        (|record| record.machine.cpus = 8, "CPUs 2 (A) against 8 (B)"),
+        (
+            |record| fixture::loaded(record).server.as_mut().unwrap().cpus = vec![1, 2, 3],
+            "server's CPUs 1 (A) against 3 (B)",
+        ),
+        (|record| record.machine.cpu_model = "Other".into(), "CPU Example CPU at 2.6 GHz (A) against Other (B)"),
+    ] as [(fn(&mut record::RunRecord), &str); 3]
+    {
+        let doubts = doubts_after(change);
+        assert!(doubts.len() == 1 && doubts[0].contains(wanted), "{doubts:?}");
+    }
+    let (mut a, mut b) = (run(&steady(), 1, 2), run(&steady(), 2, 2));
+    b.record.machine.governor = Some("powersave".into());
+    assert_eq!(compare::runs(&a, &b, 0.05).unwrap().doubts, Vec::<String>::new(), "only one says");
+    a.record.machine.governor = Some("performance".into());
+    let doubts = compare::runs(&a, &b, 0.05).unwrap().doubts;
+    assert!(doubts[0].contains("governor performance (A) against powersave (B)"), "{doubts:?}");
 }
 
 /// A run's doubts against the run of the same server, after a change of its record.

@@ -2,8 +2,8 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server};
-use analyze::compare::{self, Conclusion, Price};
-use record::{Figure, Origin, RunDir, names};
+use analyze::compare::{self, Conclusion, Outcome, Price};
+use record::{DoubtKind, Figure, Origin, RunDir, names};
 use std::path::PathBuf;
 
 fn run(server: &Server, seed: u64, rounds: u32) -> RunDir {
@@ -78,6 +78,41 @@ fn no_price_is_found_where_there_is_none_and_the_size_that_would_have_been_is_st
     });
     let found = found.count();
     assert!((30..=60).contains(&found), "a price of {size} was found in {found} of 60");
+}
+
+/// A load that the command breaks stays in the price, and errors that are quick are no gain.
+#[test]
+fn what_the_command_breaks_is_its_price() {
+    let broken = |share: f64, silent: u64, is_without: bool| {
+        let (mut a, mut b) = (run(&server(), 1, 5), run(&server(), 1, 5));
+        fixture::found(&mut b.record).beside = vec!["agent".into()];
+        let both: &mut [&mut RunDir] = if is_without { &mut [&mut a, &mut b] } else { &mut [&mut b] };
+        for point in both.iter_mut().flat_map(|run| &mut run.points).filter(|point| point.connections == 64) {
+            point.outcomes.non_2xx = (point.outcomes.ok as f64 * share) as u64;
+            point.outcomes.ok -= point.outcomes.non_2xx;
+            (point.outcomes.connections_used, point.outcomes.connections_silent) = (64, silent);
+            let (good, n) = (point.value(names::THROUGHPUT).unwrap(), point.outcomes.ok);
+            point.figures.set(names::GOODPUT, Figure::new(good * (1.0 - share), "1/s", n, Origin::Counted));
+            if share > 0.5 {
+                point.doubts.push(DoubtKind::ServerErrors.invalid("most requests failed", "look at its log"));
+            }
+            if silent > 32 {
+                point.doubts.push(DoubtKind::SilentConnections.invalid("most got nothing", "look at its workers"));
+            }
+        }
+        compare::price(&a, &b, 0.05).expect("a price")
+    };
+    for (share, silent) in [(0.01, 0), (0.3, 0), (0.9, 0), (0.0, 8), (0.0, 48)] {
+        let price = broken(share, silent, false);
+        assert_eq!(price.loads, [1.0, 8.0, 64.0], "{share} {silent}");
+        let good = price.figures.iter().find(|figure| figure.word == "good answers").expect("it is priced");
+        assert_eq!(good.outcome, Outcome::Regression, "{share} {silent}: {good:#?}");
+        let words = compare::price_words(&price);
+        assert!(words.contains("good answers fall by ") && words.contains("Worse by more than "), "{words}");
+    }
+    // What breaks without the command, too, is not its price.
+    assert_eq!(broken(0.3, 0, true).conclusion, Conclusion::NoRegression);
+    assert_eq!(broken(0.9, 0, true).loads, [1.0, 8.0]);
 }
 
 #[test]

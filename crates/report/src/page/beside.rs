@@ -181,7 +181,7 @@ pub(super) fn ratios([a, b]: [&str; 2], comparison: &Comparison) -> Option<Figur
     };
     let series: Vec<Series> = words
         .iter()
-        .zip(["s1", "s2", "s3", "s4"])
+        .zip(["s1", "s2", "s3", "s4", "s5"])
         .enumerate()
         .map(|(at, (word, class))| Series {
             name: word.to_string(),

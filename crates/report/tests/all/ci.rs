@@ -108,6 +108,36 @@ fn a_comparison_shows_its_ratios_with_intervals_and_the_gravest_rows_first() {
     assert!(worse.name.ends_with(": p99") && worse.words.contains("worse by more than 5 %; A "), "{worse:?}");
 }
 
+#[test]
+fn each_figure_is_checked_against_its_own_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, mut b) = (written(folder.path()), written(folder.path()));
+    for point in &mut b.points {
+        point.outcomes.non_2xx = point.outcomes.ok / 100;
+        point.outcomes.ok -= point.outcomes.non_2xx;
+    }
+    let found = analyze::compare::runs(&a, &b, 0.025).unwrap();
+    let checks = check::comparison(Ok(&found));
+    let of = |word: &str| checks.iter().find(|one| one.name.ends_with(word)).expect("it is compared").words.as_str();
+    assert!(
+        of(": good answers").starts_with("worse by more than 0.1 %; A 100.0 %, B 99.0 %"),
+        "{}",
+        of(": good answers")
+    );
+    assert!(of(": throughput").contains("worse by more than 2.5 %"), "{}", of(": throughput"));
+}
+
+#[test]
+fn a_comparison_of_nothing_is_an_error_not_an_empty_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = written(folder.path());
+    run.points.iter_mut().for_each(|point| point.figures = record::Figures::default());
+    let found = analyze::compare::runs(&run, &run, 0.05).unwrap();
+    assert_eq!(found.conclusion, analyze::compare::Conclusion::CouldNotTell);
+    let xml = junit::xml(&check::comparison(Ok(&found)));
+    assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"1\"") && xml.contains("nothing could be"), "{xml}");
+}
+
 /// One point at each load: nothing can be tested, and a CI system must show that, not a pass.
 #[test]
 fn what_could_not_be_told_is_skipped_with_the_reason() {

@@ -1,7 +1,8 @@
 //! `straingauge compare`: compares two run directories; nothing is measured.
 
 use crate::cli::CompareArgs;
-use crate::failure::{self, print_either, wrong_usage};
+use crate::failure::{self, print_either};
+use crate::plan;
 use analyze::compare::{self, Conclusion};
 use anyhow::Result;
 use record::RunDir;
@@ -9,14 +10,7 @@ use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: CompareArgs) -> Result<ExitCode> {
-    // A bare 5 is 500 %: with it nothing would ever be a regression.
-    let threshold = args.threshold.unwrap_or(crate::defaults::THRESHOLD).0;
-    if threshold > 1.0 {
-        return Err(wrong_usage(format!(
-            "--threshold {0:.0}% is more than the whole: write 5% or 0.05 for a twentieth",
-            threshold * 100.0
-        )));
-    }
+    let threshold = plan::threshold_ratio(args.threshold)?;
     let files = args.summary.files().and("--page", args.page.as_deref());
     files.check(args.json)?;
     let (a, b) = (RunDir::open(&args.a)?, RunDir::open(&args.b)?);

@@ -10,7 +10,6 @@ mod second;
 
 use super::load::parse_limits;
 use crate::cli::{FindArgs, ProfileWord, SweepWord, WatchWord};
-use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;
@@ -74,7 +73,7 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
         profile = options.profile.unwrap_or(ProfileWord::Never);
         drive.options.watching.detail.get_or_insert(WatchWord::Off);
     }
-    let threshold_ratio = options.threshold.unwrap_or(defaults::THRESHOLD).0;
+    let threshold_ratio = plan::threshold_ratio(options.threshold)?;
     let second = what.map(|what| Second { what, threshold_ratio });
     let purpose = Purpose::Zones(profile);
     search(drive, SearchPlan { sweep, which, purpose, second, live: args.live }, &limits)
