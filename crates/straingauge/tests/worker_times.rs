@@ -60,7 +60,7 @@ fn a_point_in_which_a_worker_stands_still_is_marked_and_the_sweep_goes_on() {
         "--connections",
         "4",
         "--duration",
-        "700ms",
+        "2s",
         "--warmup",
         "50ms",
         "--repeats",
@@ -81,7 +81,7 @@ fn a_watcher_that_stands_still_at_the_end_of_a_window_is_doubted() {
     needs_server!(Kind::Nginx);
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let watcher = format!("exec {} watch --worker :{}", env!("CARGO_BIN_EXE_straingauge"), server.port);
-    let mut load = from(&[], &[&server.url("1k.bin"), "--rate", "100", "--duration", "1s", "--detail", "off"]);
+    let mut load = from(&[], &[&server.url("1k.bin"), "--rate", "100", "--duration", "2s", "--detail", "off"]);
     let json = run(load.args(["--watch-with", &stalled(folder.path(), &watcher)])).exits_with(0).json();
     let doubts = json["point"]["doubts"].as_array().into_iter().flatten();
     let mut said = doubts.filter(|doubt| doubt["kind"] == "sources-disagree").map(|doubt| doubt["what"].to_string());
