@@ -4,13 +4,11 @@ use crate::attribution::{End, Kind, Role, Touch, is_of_entry, kind_of, touch_of}
 use crate::block::{Block, Code, Word};
 use crate::exchange::mark;
 use crate::functions::UNKNOWN;
+use crate::machine::STACK_BYTES;
 use crate::pages::{image_offset, tlb_page};
 use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
 
 use std::ffi::{c_uint, c_void};
-
-/// What a push or a pop moves the stack pointer by.
-pub const STACK_BYTES: u64 = 8;
 
 extern "C" fn on_block(_: c_uint, data: *mut c_void) {
     // SAFETY: a callback of QEMU; the data is a word that `full` made.
@@ -234,7 +232,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                     (None, Some(base)) if host != 0 => host.wrapping_sub(base),
                     (None, _) => here,
                 };
-                for line in machine.code_lines(physical, physical + size as u64 - 1) {
+                for line in machine.code_lines(here, physical, size as u64) {
                     if lines.last() != Some(&line) {
                         lines.push(line);
                     }

@@ -1,0 +1,129 @@
+//! What the plugin counts at an access, with an emulator that answers from a list of pages.
+
+#[path = "../plugin/access_info.rs"]
+mod access_info;
+#[path = "../plugin/block.rs"]
+#[allow(dead_code)]
+mod block;
+#[path = "../plugin/functions.rs"]
+mod functions;
+#[path = "../plugin/machine.rs"]
+#[allow(dead_code)]
+mod machine;
+#[path = "../plugin/pages.rs"]
+mod pages;
+#[path = "../plugin/qemu.rs"]
+#[allow(dead_code)]
+mod qemu;
+#[path = "../plugin/translations.rs"]
+#[allow(dead_code)]
+mod translations;
+
+use simulate::{attribution, cache, exchange, objects};
+
+use attribution::{End, Role};
+use block::{Block, Code};
+use cache::{Counts, Geometry, Replacement, Setup};
+use exchange::{Answer, Objects, Order, mark};
+use functions::UNKNOWN;
+use machine::Machine;
+use qemu::{AccessInfo, Place};
+
+/// A load of eight bytes, as the functions below understand it.
+const LOAD: AccessInfo = 3;
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_mem_is_store(info: AccessInfo) -> bool {
+    info & 16 != 0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_mem_size_shift(info: AccessInfo) -> u32 {
+    info & 15
+}
+
+/// Two pages of a user that lie in memory in the other order; the next one is not known.
+const USER: u64 = 0x7000_0000_1000;
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_get_hwaddr(_: AccessInfo, address: u64) -> *mut Place {
+    let page = match address >> 12 {
+        page if page == USER >> 12 => 0x9000,
+        page if page == (USER >> 12) + 1 => 0x5000,
+        _ => 0,
+    };
+    if page == 0 { std::ptr::null_mut() } else { (page | address & 0xfff) as *mut Place }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_hwaddr_is_io(_: *const Place) -> bool {
+    false
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_hwaddr_phys_addr(place: *const Place) -> u64 {
+    place as u64
+}
+
+fn machine(has_objects: bool, answer: String) -> Machine {
+    let level = |size: u64, line: u32| Geometry::new(size, 4, line, Replacement::Lru).unwrap();
+    let caches = Setup {
+        l1i: level(16 << 10, 64),
+        l1d: level(16 << 10, 64),
+        l2: vec![level(64 << 10, 64)],
+        l3: None,
+        itlb: Some(level(64 << 12, 4096)),
+        dtlb: Some(level(64 << 12, 4096)),
+        next_line_prefetch: false,
+        curve_sample_shift: None,
+    };
+    let objects = has_objects.then(|| Objects { map: Default::default(), packings: Vec::new() });
+    let order = Order { caches: Some(caches), objects, watched: Default::default(), rows: 1, symbols: Vec::new() };
+    Machine::new(1, order, answer)
+}
+
+/// The counts of a user's loads of eight bytes at these addresses.
+fn counts_of(addresses: &[u64], has_objects: bool) -> Counts {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answer");
+    let mut machine = machine(has_objects, file.display().to_string());
+    let word = machine.word(Block {
+        function: UNKNOWN,
+        role: Role::Helps,
+        instructions: 1,
+        end: End::Jump,
+        is_first: false,
+        is_watched: false,
+        is_kernel: false,
+        is_repeat: false,
+        page: 0,
+        code: Code::Lines(&[]),
+    });
+    // SAFETY: a word of this machine.
+    unsafe { machine.enter(word) };
+    addresses.iter().for_each(|address| machine.access(LOAD, *address));
+    machine.mark(mark::END);
+    let answer = Answer::from_text(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(answer.accounts[0].reads, addresses.len() as u64);
+    answer.accounts[0].caches
+}
+
+#[test]
+fn an_access_over_two_pages_counts_on_both() {
+    for has_objects in [false, true] {
+        let second = USER + 0x1000;
+        let both = counts_of(&[second - 4, USER + 0xff8, second], has_objects);
+        assert_eq!((both.l1d_misses, both.dtlb_misses), (2, 2), "the second page is the one in use");
+        let past = counts_of(&[second + 0xffc], has_objects);
+        assert_eq!((past.l1d_misses, past.dtlb_misses), (1, 1), "nothing is known of the third page");
+    }
+}
+
+#[test]
+fn code_beyond_its_page_counts_where_it_is_known_to_lie() {
+    let machine = machine(false, String::new());
+    let image = 0xffff_ffff_8000_0000;
+    assert_eq!(machine.code_lines(image + 0x1ffe, 0x1ffe, 5), 0x7f..=0x80);
+    assert_eq!(machine.code_lines(USER + 0xffe, 0x9ffe, 5), 0x27f..=0x27f);
+    assert_eq!(machine.code_lines(USER + 0xf3e, 0x9f3e, 5), 0x27c..=0x27d);
+}
