@@ -170,13 +170,13 @@ impl Machine {
 
     #[inline(never)]
     fn enter_recorded(&mut self, word: Word) {
-        if word.is_repeat() && self.last_block == word {
+        let before = std::mem::replace(&mut self.last_block, word);
+        if word.is_repeat() && (before == word || before.ends_in_repeat()) {
             if self.sides.side() == Side::Server {
                 self.functions.count_repeat(self.counted);
             }
             return;
         }
-        self.last_block = word;
         // SAFETY: a caller of `enter` promises it.
         self.enter_block(unsafe { word.recorded() });
     }

@@ -151,7 +151,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let has_caches = machine.caches.is_some();
         // Whose a new thread is, is learnt from what is stored while it is made.
         let is_forking = machine.makes_threads(function);
-        let (mut is_repeat, mut end, mut lines) = (false, End::Jump, Vec::new());
+        let (mut is_repeat, mut ends_in_repeat, mut end, mut lines) = (false, false, End::Jump, Vec::new());
         let nothing: *mut c_void = std::ptr::null_mut();
         let mut run: Option<Run> = None;
         for index in 0..count {
@@ -164,7 +164,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 Kind::Call => (end, on_memory) = (End::Call, on_call),
                 Kind::Return => (end, on_memory) = (End::Return, on_return),
                 Kind::InterruptReturn => (end, on_memory) = (End::InterruptReturn, on_interrupt_return),
-                Kind::Repeat => is_repeat = count == 1,
+                Kind::Repeat => (is_repeat, ends_in_repeat) = (count == 1, count > 1),
                 Kind::Translation if is_kernel => {
                     qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_translation, NO_REGISTERS, nothing);
                 }
@@ -252,6 +252,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
             is_watched,
             is_kernel,
             is_repeat,
+            ends_in_repeat,
             page: tlb_page(address),
             code: Code::Lines(&lines),
         };

@@ -24,7 +24,7 @@ use simulate::{attribution, cache, exchange, objects};
 use attribution::{End, Role};
 use block::{Block, Code};
 use cache::{Counts, Geometry, Replacement, Setup};
-use exchange::{Answer, Objects, Order, mark};
+use exchange::{Account, Answer, Objects, Order, mark};
 use functions::UNKNOWN;
 use machine::Machine;
 use qemu::{AccessInfo, Place};
@@ -82,30 +82,43 @@ fn machine(has_objects: bool, answer: String) -> Machine {
     Machine::new(1, order, answer)
 }
 
-/// The counts of a user's loads of eight bytes at these addresses.
-fn counts_of(addresses: &[u64], has_objects: bool) -> Counts {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("answer");
-    let mut machine = machine(has_objects, file.display().to_string());
-    let word = machine.word(Block {
+/// A block of the user's.
+fn block(instructions: u16) -> Block<'static> {
+    Block {
         function: UNKNOWN,
         role: Role::Helps,
-        instructions: 1,
+        instructions,
         end: End::Jump,
         is_first: false,
         is_watched: false,
         is_kernel: false,
         is_repeat: false,
+        ends_in_repeat: false,
         page: 0,
         code: Code::Lines(&[]),
-    });
-    // SAFETY: a word of this machine.
-    unsafe { machine.enter(word) };
-    addresses.iter().for_each(|address| machine.access(LOAD, *address));
+    }
+}
+
+/// What is counted of the user while the machine does this.
+fn counted(has_objects: bool, act: impl FnOnce(&mut Machine)) -> Account {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answer");
+    let mut machine = machine(has_objects, file.display().to_string());
+    act(&mut machine);
     machine.mark(mark::END);
-    let answer = Answer::from_text(&std::fs::read_to_string(file).unwrap()).unwrap();
-    assert_eq!(answer.accounts[0].reads, addresses.len() as u64);
-    answer.accounts[0].caches
+    Answer::from_text(&std::fs::read_to_string(file).unwrap()).unwrap().accounts[0]
+}
+
+/// The counts of a user's loads of eight bytes at these addresses.
+fn counts_of(addresses: &[u64], has_objects: bool) -> Counts {
+    let account = counted(has_objects, |machine| {
+        let word = machine.word(block(1));
+        // SAFETY: a word of this machine.
+        unsafe { machine.enter(word) };
+        addresses.iter().for_each(|address| machine.access(LOAD, *address));
+    });
+    assert_eq!(account.reads, addresses.len() as u64);
+    account.caches
 }
 
 #[test]
@@ -126,4 +139,23 @@ fn code_beyond_its_page_counts_where_it_is_known_to_lie() {
     assert_eq!(machine.code_lines(image + 0x1ffe, 0x1ffe, 5), 0x7f..=0x80);
     assert_eq!(machine.code_lines(USER + 0xffe, 0x9ffe, 5), 0x27f..=0x27f);
     assert_eq!(machine.code_lines(USER + 0xf3e, 0x9f3e, 5), 0x27c..=0x27d);
+}
+
+#[test]
+fn a_repeated_instruction_is_one_also_where_others_of_its_block_come_first() {
+    // QEMU executes the first element with what comes before it, and each further one as a block.
+    let repeats = |first: Option<Block<'static>>| {
+        let account = counted(false, |machine| {
+            let (first, again) =
+                (first.map(|block| machine.word(block)), machine.word(Block { is_repeat: true, ..block(1) }));
+            for word in first.into_iter().chain([again, again, again]) {
+                // SAFETY: a word of this machine.
+                unsafe { machine.enter(word) };
+            }
+        });
+        (account.instructions, account.repeats)
+    };
+    assert_eq!(repeats(None), (1, 2));
+    assert_eq!(repeats(Some(Block { ends_in_repeat: true, ..block(4) })), (4, 3));
+    assert_eq!(repeats(Some(block(4))), (5, 2), "it was jumped to");
 }
