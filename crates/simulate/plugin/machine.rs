@@ -353,7 +353,7 @@ impl Machine {
             spot = tally.look_again(spot, physical, self.now);
         }
         tally.count(spot, is_store);
-        for missed in [misses, further] {
+        for (address, missed) in [(address, misses), (last, further)] {
             if missed.any() {
                 tally.miss(spot, address, missed, self.now);
             }

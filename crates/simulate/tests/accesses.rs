@@ -24,7 +24,7 @@ use simulate::{attribution, cache, exchange, objects};
 use attribution::{End, Role};
 use block::{Block, Code};
 use cache::{Counts, Geometry, Replacement, Setup};
-use exchange::{Account, Answer, Objects, Order, mark};
+use exchange::{Answer, Objects, Order, mark};
 use functions::UNKNOWN;
 use machine::Machine;
 use qemu::{AccessInfo, Place};
@@ -100,25 +100,29 @@ fn block(instructions: u16) -> Block<'static> {
 }
 
 /// What is counted of the user while the machine does this.
-fn counted(has_objects: bool, act: impl FnOnce(&mut Machine)) -> Account {
+fn counted(has_objects: bool, act: impl FnOnce(&mut Machine)) -> Answer {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("answer");
     let mut machine = machine(has_objects, file.display().to_string());
     act(&mut machine);
     machine.mark(mark::END);
-    Answer::from_text(&std::fs::read_to_string(file).unwrap()).unwrap().accounts[0]
+    Answer::from_text(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
 /// The counts of a user's loads of eight bytes at these addresses.
 fn counts_of(addresses: &[u64], has_objects: bool) -> Counts {
-    let account = counted(has_objects, |machine| {
+    let account = loads(addresses, has_objects).accounts[0];
+    assert_eq!(account.reads, addresses.len() as u64);
+    account.caches
+}
+
+fn loads(addresses: &[u64], has_objects: bool) -> Answer {
+    counted(has_objects, |machine| {
         let word = machine.word(block(1));
         // SAFETY: a word of this machine.
         unsafe { machine.enter(word) };
         addresses.iter().for_each(|address| machine.access(LOAD, *address));
-    });
-    assert_eq!(account.reads, addresses.len() as u64);
-    account.caches
+    })
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn code_beyond_its_page_counts_where_it_is_known_to_lie() {
 fn a_repeated_instruction_is_one_also_where_others_of_its_block_come_first() {
     // QEMU executes the first element with what comes before it, and each further one as a block.
     let repeats = |first: Option<Block<'static>>| {
-        let account = counted(false, |machine| {
+        let answer = counted(false, |machine| {
             let (first, again) =
                 (first.map(|block| machine.word(block)), machine.word(Block { is_repeat: true, ..block(1) }));
             for word in first.into_iter().chain([again, again, again]) {
@@ -153,9 +157,16 @@ fn a_repeated_instruction_is_one_also_where_others_of_its_block_come_first() {
                 unsafe { machine.enter(word) };
             }
         });
-        (account.instructions, account.repeats)
+        (answer.accounts[0].instructions, answer.accounts[0].repeats)
     };
     assert_eq!(repeats(None), (1, 2));
     assert_eq!(repeats(Some(Block { ends_in_repeat: true, ..block(4) })), (4, 3));
     assert_eq!(repeats(Some(block(4))), (5, 2), "it was jumped to");
+}
+
+#[test]
+fn the_second_line_of_an_access_to_a_variable_misses_under_its_own_address() {
+    let line = 0xffff_ffff_8200_1000_u64;
+    let objects = loads(&[line + 60], true).objects;
+    assert_eq!(objects[0].lines, [(line, 1), (line + 64, 1)]);
 }
