@@ -59,7 +59,7 @@ pub struct SimulateArgs {
     /// Count instructions alone, several times faster
     #[arg(long, conflicts_with_all = ["l1", "l2", "l3", "curve", "next_line_prefetch", "objects", "repack", "cost"], help_heading = "Caches")]
     pub no_caches: bool,
-    /// Report what L2 would miss at every size, too (fully associative, from distances of reuse)
+    /// Report what L2 would miss at every size up to a million lines, too (fully associative, from distances of reuse)
     #[arg(long, help_heading = "What is reported")]
     pub curve: bool,
     /// Count by kernel object, its lines and fields, too, and what prefetching objects would hide
