@@ -115,8 +115,10 @@ pub const POOL_PATH: f64 = 0.1;
 pub const POOL_CPU_RATIO: f64 = 0.5;
 /// See [`POOL_TOLERANCE`].
 pub const HELPER_THREADS: u8 = 2;
-/// See [`POOL_TOLERANCE`].
-pub const POOL_EVENTS: f64 = 0.6;
+/// See [`POOL_TOLERANCE`]; threads that are parked until another wakes them are no workers either.
+pub const POOL_PARKED: f64 = 0.6;
+/// Of the server's CPU time one thread's share, beyond which it does the work and the others do not.
+pub const POOL_BUSIEST_RATIO: f64 = 0.5;
 /// From the first byte of an answer to its last, where that waited for a delayed acknowledgement: 40 ms, and ticks of the clock.
 pub const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
 /// Longer answers, and those over a longer path, may take so long to arrive.
@@ -237,8 +239,8 @@ pub const RULES: [Rule; 20] = [
     Rule {
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
-        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.cpu_us_per_request`",
-        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated",
+        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.lock_waits_ratio`, `server.busiest_thread_cpus`, `server.outgoing_connections`, `server.cpu_us_per_request`",
+        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop or parked threads (events and futexes in 60 % of the looks), no thread of several that took more than half of the CPU time, CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated; a possibility where it has about as many connections to a backend",
         refuted_by: "more workers bring no more throughput",
         remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",
         source: "Little's law",

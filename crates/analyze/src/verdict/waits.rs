@@ -1,5 +1,6 @@
 //! Rules on what an idle server waits for by design: its workers, its backend.
 
+use super::Certainty;
 use super::command::server_pid;
 use super::evidence::{Evidence, pooled, typical};
 use super::judge::{Finding, finding};
@@ -16,8 +17,10 @@ struct Idle<'a> {
     throughput: f64,
     /// Response time at the lowest load, without queueing, seconds.
     alone_s: f64,
-    /// Share of the looks that found a thread waiting for events, as an event loop does.
-    events_ratio: Option<f64>,
+    /// Share of the looks that found a thread waiting for events, as an event loop does, or parked until another wakes it.
+    parked_ratio: Option<f64>,
+    /// Connections to other servers.
+    outgoing: Option<f64>,
 }
 
 fn idle<'a>(evidence: &Evidence<'a>) -> Option<Idle<'a>> {
@@ -31,11 +34,13 @@ fn idle<'a>(evidence: &Evidence<'a>) -> Option<Idle<'a>> {
     let mean_us = |point: &&Point| point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50));
     let alone = lowest.iter().filter_map(mean_us).filter(|us| us.is_finite());
     let alone_us = alone.reduce(f64::min)?;
-    let events = pooled(&strained, names::SERVER_EVENT_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
+    let share = |name| pooled(&strained, name).filter(|(_, looks)| *looks >= LEAST_LOOKS).map(|(share, _)| share);
+    let events = share(names::SERVER_EVENT_WAITS);
     (responses as f64 >= LEAST_REQUESTS && alone_us > 0.0).then_some(Idle {
         throughput: typical(&strained, names::THROUGHPUT)?,
         alone_s: alone_us * 1e-6,
-        events_ratio: events.map(|(share, _)| share),
+        parked_ratio: events.map(|events| events + share(names::SERVER_LOCK_WAITS).unwrap_or(0.0)),
+        outgoing: typical(&strained, names::SERVER_OUTGOING),
         strained,
     })
 }
@@ -88,12 +93,17 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
         .map(|helpers| most - f64::from(helpers))
         .filter(|workers| *workers >= 1.0 && (1.0 - POOL_TOLERANCE..=1.0 + POOL_PATH).contains(&(at_once / workers)))
         .min_by(|a, b| (at_once / a - 1.0).abs().total_cmp(&(at_once / b - 1.0).abs()))?;
-    let is_event_loop = idle.events_ratio? > POOL_EVENTS;
+    // Threads without work are parked; workers of a full pool sleep in their requests, and share the work.
+    let is_parked = idle.parked_ratio? > POOL_PARKED;
+    let (busiest, used) = (names::SERVER_BUSIEST_THREAD, names::SERVER_CPUS_USED);
+    let busiest = typical(&idle.strained, busiest).zip(typical(&idle.strained, used));
+    let is_one_thread = workers > 1.0 && busiest.is_some_and(|(busiest, used)| busiest > POOL_BUSIEST_RATIO * used);
     // Workers that compute are not a pool that sleeps: more of them would need more CPUs.
     let cpu_us = typical(&idle.strained, names::SERVER_CPU)?;
     let computes = cpu_us > POOL_CPU_RATIO * idle.alone_s * 1e6;
     if most - least > 1.0
-        || is_event_loop
+        || is_parked
+        || is_one_thread
         || computes
         || most_connections < 2.0 * workers
         || idle.is_pipelined(evidence)
@@ -103,7 +113,7 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     let pid = server_pid(evidence.run);
     let command = format!("grep -H . /proc/{pid}/task/*/wchan");
     let word = if workers == 1.0 { "worker serves one request" } else { "workers serve that many requests" };
-    finding(
+    let mut found = finding(
         format!(
             "The server has a fixed pool: its {} {word} at a time, {} each, and sleep meanwhile; {}/s x {} = {:.1} at once, however many \
              connections there are ({} threads at up to {} connections, no CPU of the server saturated).",
@@ -119,7 +129,12 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
             "To try: more workers (threads, processes) in its configuration, or shorter requests; `{command}` under load shows what they sleep for."
         ),
         &[command],
-    )
+    )?;
+    // As many connections to a backend may be the limit as well.
+    if idle.outgoing.is_some_and(|outgoing| (outgoing / at_once - 1.0).abs() <= POOL_TOLERANCE) {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
 }
 
 /// A small write that waits until the client has acknowledged the one before, which it does 40 ms later, whatever the load.
@@ -170,7 +185,7 @@ const ASKED_US: f64 = 3.0;
 /// An event loop with idle time, and with connections to another server, which works for the requests if it can be seen to.
 pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = idle(evidence)?;
-    let outgoing = typical(&idle.strained, names::SERVER_OUTGOING).filter(|count| *count >= 1.0)?;
+    let outgoing = idle.outgoing.filter(|count| *count >= 1.0)?;
     let lowest = typical(&evidence.lowest(), names::SERVER_OUTGOING);
     let address = evidence.run.record.server_facts.get("backend").map(|address| plain(address, 60));
     let used = typical(&idle.strained, names::BACKEND_CPUS);

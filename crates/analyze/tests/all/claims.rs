@@ -1,8 +1,9 @@
 //! What findings and causes may not say: each test is a server of which something untrue would be easy to say.
 
 use crate::fixture;
-use crate::rules::{found, healthy, judged, refuses, set, waits};
+use crate::rules::{eight_at_once, found, healthy, judged, refuses, set, threads_and_looks, waits};
 use crate::server::{Bench, Server, plan};
+use analyze::verdict::Certainty;
 use analyze::zones;
 use record::{Point, names};
 
@@ -179,4 +180,28 @@ fn a_server_that_is_slow_after_its_start_is_measured_up_to_its_limit() {
     assert!(slow.count() >= 2, "the first two loads fail at first");
     let found = closed.yield_point.estimate.unwrap_or_else(|| panic!("{:?}", closed.yield_point));
     assert!((found / cold.true_yield() - 1.0).abs() < 0.2, "{found}");
+}
+
+#[test]
+fn threads_that_are_parked_are_no_pool_of_workers() {
+    // An event loop with 8 connections to its database; its 8 other threads have nothing to do.
+    let event_loop = |busiest: f64, locks: f64, outgoing: f64| {
+        move |point: &mut Point| {
+            threads_and_looks(point, 9.0, 0.1);
+            set(point, names::SERVER_LOCK_WAITS, locks, 100);
+            set(point, names::SERVER_CPUS_USED, 0.2, 10);
+            set(point, names::SERVER_BUSIEST_THREAD, busiest, 10);
+            set(point, names::SERVER_OUTGOING, outgoing, 1);
+        }
+    };
+    let said = |change| judged(eight_at_once(), fixture::record(), change);
+    let parked = said(event_loop(0.19, 0.9, 8.0));
+    assert_eq!(found(&parked), ["backend"], "{:?}", parked.sentences);
+    assert!(said(event_loop(0.03, 0.9, 0.0)).causes.is_empty(), "they sleep for work");
+    assert!(said(event_loop(0.19, 0.0, 0.0)).causes.is_empty(), "one thread does the work");
+    // As many connections as workers: which of them is the limit is not known.
+    let both = said(event_loop(0.03, 0.0, 8.0));
+    assert_eq!(found(&both), ["backend", "worker-pool"], "{:?}", both.sentences);
+    assert_eq!(both.causes[1].certainty, Certainty::Possibility);
+    assert_eq!(found(&said(event_loop(0.03, 0.0, 1.0))), ["worker-pool"], "one connection serves no 8 requests");
 }
