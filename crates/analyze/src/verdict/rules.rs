@@ -35,6 +35,10 @@ pub struct Rule {
 
 /// Mean number of a server's threads asleep for a file from which on the server waits for files.
 pub const FILE_SLEEPERS: f64 = 0.3;
+/// Of several threads so many asleep for a file: it is always in use, though one thread at a time may be in it.
+pub const FILE_IN_USE: f64 = 0.8;
+/// Threads asleep for a file over the requests at once, where requests spend their time there.
+pub const FILE_TIME_RATIO: f64 = 0.5;
 /// Share of looks that found a thread asleep for a lock, and by how much that share grew with load.
 pub const LOCK_RATIO: f64 = 0.5;
 /// See [`LOCK_RATIO`].
@@ -216,9 +220,9 @@ pub const RULES: [Rule; 20] = [
         id: "slow-file",
         cause: "the server waits for a file or a slow log",
         evidence: "`server.file_waits_ratio` times threads, the file's name; `machine.cpu_iowait_ratio`",
-        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated",
+        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated; a possibility with several threads of which fewer than 0.8 and fewer than half of the requests at once sleep so",
         refuted_by: "the log on /dev/shm brings no more throughput",
-        remedy: "`findmnt -T FILE`; write it buffered and without a sync for each request, or to another device",
+        remedy: "`findmnt -T FILE`; by call: write it buffered, or to another device or reader; one sync for several requests; more memory for the cache of files or more threads that read",
         source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
         is_counted: false,
         hidden_by: &["client"],

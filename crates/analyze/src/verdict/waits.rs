@@ -61,6 +61,11 @@ impl Idle<'_> {
     }
 }
 
+/// Requests at once that an idle server serves beyond the yield point.
+pub fn at_once(evidence: &Evidence<'_>) -> Option<f64> {
+    Some(idle(evidence)?.at_once())
+}
+
 /// How many requests an idle server serves at a time, however many connections there are: what it waits for has room for so many.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
     let idle = idle(evidence)?;

@@ -205,3 +205,28 @@ fn threads_that_are_parked_are_no_pool_of_workers() {
     assert_eq!(both.causes[1].certainty, Certainty::Possibility);
     assert_eq!(found(&said(event_loop(0.03, 0.0, 1.0))), ["worker-pool"], "one connection serves no 8 requests");
 }
+
+#[test]
+fn a_file_in_which_few_of_many_requests_sleep_is_not_what_they_wait_for() {
+    let sleeps = |threads: f64, asleep: f64, call: &str| {
+        let mut record = fixture::record();
+        record.server_facts.insert("waited_call".into(), call.into());
+        record.server_facts.insert("waited_file".into(), "/var/data/1".into());
+        let change = move |point: &mut Point| {
+            threads_and_looks(point, threads, 0.0);
+            set(point, names::SERVER_FILE_WAITS, asleep / threads, 400);
+            set(point, names::TCP_LISTEN_OVERFLOWS, 20.0, 20);
+        };
+        judged(eight_at_once(), record, change)
+    };
+    let one = sleeps(1.0, 0.4, "write");
+    assert_eq!(found(&one), ["slow-file"], "{:?}", one.sentences);
+    let few = sleeps(32.0, 0.4, "write");
+    assert_eq!(found(&few), ["backlog", "slow-file"], "{:?}", few.sentences);
+    assert_eq!(few.causes[1].certainty, Certainty::Possibility);
+    // One thread at a time in a file that only one can write is all that it takes.
+    assert_eq!(found(&sleeps(32.0, 1.0, "write")), ["slow-file"]);
+    let remedy = |call: &str| sleeps(32.0, 5.0, call).causes.remove(0).remedy;
+    assert!(remedy("write").contains("buffered") && remedy("sync").contains("one sync for several requests"));
+    assert!(remedy("read").contains("memory") && !remedy("read").contains("buffered"), "{}", remedy("read"));
+}
