@@ -108,7 +108,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         );
     }
     if let Some(cpus) = cpus.filter(is_saturated) {
-        return format!("The server's CPUs saturated first: {} busy at {at}{}.", percent(cpus), share_words(level));
+        let words = evidence.shares(&points).map_or_else(|| share_words(level), whose_words);
+        return format!("The server's CPUs saturated first: {} busy at {at}{words}.", percent(cpus));
     }
     if causes.iter().any(|cause| cause.rule == "interrupts")
         && let Some(busy) = typical(&points, names::SERVER_SOFTIRQ_CPU_BUSY)
@@ -147,6 +148,12 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             )
         }
     }
+}
+
+/// Whose work filled the server's CPUs, where most of it was not the server's own.
+fn whose_words((own, backend): (f64, f64)) -> String {
+    let backend = if backend >= 0.01 { format!(", {} its backend's", percent(backend)) } else { String::new() };
+    format!(" ({} was its own work{backend}, the rest the client's and interrupts)", percent(own))
 }
 
 /// The parts of a request's CPU time, if measured.

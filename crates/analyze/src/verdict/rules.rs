@@ -268,7 +268,7 @@ pub const RULES: [Rule; 20] = [
         id: "backend",
         cause: "the server waits for its backend",
         evidence: "`server.outgoing_connections`, `backend.cpus_used`, idle CPUs, response time at the lowest load",
-        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated, no rule above",
+        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated unless the backend used more of them than the server, no rule above",
         refuted_by: "the backend alone takes more",
         remedy: "`straingauge find http://BACKEND/` measures the backend alone",
         source: "utilisation law: an idle resource is not the bottleneck",

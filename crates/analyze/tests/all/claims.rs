@@ -230,3 +230,41 @@ fn a_file_in_which_few_of_many_requests_sleep_is_not_what_they_wait_for() {
     assert!(remedy("write").contains("buffered") && remedy("sync").contains("one sync for several requests"));
     assert!(remedy("read").contains("memory") && !remedy("read").contains("buffered"), "{}", remedy("read"));
 }
+
+#[test]
+fn cpus_that_its_backend_and_the_client_fill_are_full_of_no_other_work() {
+    // Of 4 CPUs the server takes 0.5 and its backend 3.2.
+    let full = |backend: f64, taken: Option<f64>, outgoing: f64| {
+        let mut record = fixture::record();
+        record.server_facts.insert("backend".into(), "127.0.0.1:9000".into());
+        record.server_facts.insert("backend_is_here".into(), "yes".into());
+        judged(eight_at_once(), record, move |point| {
+            threads_and_looks(point, 1.0, 1.0);
+            let busy = if point.connections < 8 { 0.3 } else { 0.99 };
+            set(point, names::SERVER_CPU_BUSY, busy, 100);
+            set(point, names::SERVER_CPUS, 4.0, 1);
+            set(point, names::SERVER_CPUS_USED, 0.5 * busy, 10);
+            set(point, names::SERVER_BUSIEST_THREAD, 0.5 * busy, 10);
+            set(point, names::SERVER_OUTGOING, outgoing.min(point.connections as f64), 1);
+            set(point, names::BACKEND_CPUS, backend * busy, 2);
+            if let Some(taken) = taken {
+                set(point, names::SERVER_CPUS_TAKEN, taken * busy, 2);
+            }
+        })
+    };
+    let by_backend = full(3.2, Some(0.02), 64.0);
+    let first = &by_backend.sentences[0];
+    assert!(first.contains("CPUs saturated first") && first.contains("79 % its backend's"), "{first}");
+    assert!(!first.contains("other work"), "{first}");
+    assert_eq!(found(&by_backend), ["backend"], "{:?}", by_backend.sentences);
+    let remedy = &by_backend.causes[0].remedy;
+    assert!(remedy.contains("CPUs of its own") && !remedy.contains("more of it,"), "{remedy}");
+    let older = full(3.2, None, 64.0).sentences.remove(0);
+    assert!(older.contains("saturated first"), "{older}");
+    // The client shares them.
+    let client = full(0.0, Some(0.05), 0.0);
+    assert!(client.sentences[0].contains("the rest the client's"), "{:?}", client.sentences);
+    assert!(client.causes.is_empty(), "{:?}", client.causes);
+    let others = full(0.0, Some(0.8), 0.0).sentences.remove(0);
+    assert!(others.contains("other work filled the rest"), "{others}");
+}
