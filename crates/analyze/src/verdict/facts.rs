@@ -111,11 +111,16 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
         let points = evidence.quiet_at(Sweep::Connections, level.load);
         points.iter().fold(0_u64, |sum, point| sum.saturating_add(point.outcomes.completed()))
     };
+    let is_stopped = |level: &Level| {
+        let points = evidence.quiet_at(Sweep::Connections, level.load);
+        points.iter().any(|point| point.value(names::SERVER_THROTTLED).is_some_and(|ratio| ratio > 0.0))
+    };
     let idle: Vec<&Level> = closed
         .levels
         .iter()
         .take(LOADS)
         .take_while(|level| !level.client_limited && busiest(level).is_some_and(|share| share < IDLE_RATIO))
+        .take_while(|level| !is_stopped(level))
         .collect();
     let [first, .., last] = idle.as_slice() else { return None };
     let is_slow = |level: &&Level| {

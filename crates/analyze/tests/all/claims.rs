@@ -268,3 +268,27 @@ fn cpus_that_its_backend_and_the_client_fill_are_full_of_no_other_work() {
     let others = full(0.0, Some(0.8), 0.0).sentences.remove(0);
     assert!(others.contains("other work filled the rest"), "{others}");
 }
+
+#[test]
+fn a_limit_of_cpu_time_that_is_used_up_is_no_idle_server() {
+    let said = |used: f64, stopped: f64| {
+        let verdict = judged(healthy(), fixture::record(), move |point| {
+            refuses(16, 0.9)(point);
+            for name in [names::SERVER_CPU_BUSY, names::SERVER_BUSIEST_THREAD] {
+                set(point, name, if point.connections > 16 { 0.5 } else { 0.2 }, 100);
+            }
+            let p99 = if point.connections <= 4 { 80e3 } else { 1e3 };
+            set(point, names::RESPONSE_P99, p99, point.outcomes.ok);
+            set(point, names::SERVER_QUOTA, 0.5, 1);
+            set(point, names::SERVER_QUOTA_USED, used, 10);
+            set(point, names::SERVER_THROTTLED, stopped, 10);
+        });
+        verdict.sentences.join(" ")
+    };
+    let (idle, errors) = ("Some requests are slow though the server is idle", "Errors came before any CPU");
+    let free = said(0.4, 0.0);
+    assert!(free.contains(idle) && free.contains(errors), "{free}");
+    let full = said(0.99, 0.0);
+    assert!(!full.contains(idle) && !full.contains(errors), "{full}");
+    assert!(!said(0.4, 0.1).contains(idle), "it was stopped");
+}
