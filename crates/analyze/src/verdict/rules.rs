@@ -123,6 +123,8 @@ pub const HELPER_THREADS: u8 = 2;
 pub const POOL_PARKED: f64 = 0.6;
 /// Of the server's CPU time one thread's share, beyond which it does the work and the others do not.
 pub const POOL_BUSIEST_RATIO: f64 = 0.5;
+/// Connections to a backend elsewhere over the requests at once: fewer, and no more with load, may be idle.
+pub const BACKEND_OF_REQUESTS: f64 = 0.5;
 /// From the first byte of an answer to its last, where that waited for a delayed acknowledgement: 40 ms, and ticks of the clock.
 pub const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
 /// Longer answers, and those over a longer path, may take so long to arrive.
@@ -268,7 +270,7 @@ pub const RULES: [Rule; 20] = [
         id: "backend",
         cause: "the server waits for its backend",
         evidence: "`server.outgoing_connections`, `backend.cpus_used`, idle CPUs, response time at the lowest load",
-        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated unless the backend used more of them than the server, no rule above",
+        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated unless the backend used more of them than the server, no rule above; a possibility if it is on another machine and the connections are fewer than half of the requests at once and no more than at the lowest load",
         refuted_by: "the backend alone takes more",
         remedy: "`straingauge find http://BACKEND/` measures the backend alone",
         source: "utilisation law: an idle resource is not the bottleneck",

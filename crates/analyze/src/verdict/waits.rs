@@ -196,14 +196,17 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = if is_filled { strained(evidence) } else { idle(evidence) }?;
     let outgoing = idle.outgoing.filter(|count| *count >= 1.0)?;
     let lowest = typical(&evidence.lowest(), names::SERVER_OUTGOING);
-    let address = evidence.run.record.server_facts.get("backend").map(|address| plain(address, 60));
+    let facts = &evidence.run.record.server_facts;
+    let address = facts.get("backend").map(|address| plain(address, 60));
     let used = typical(&idle.points, names::BACKEND_CPUS);
-    let is_here =
-        address.as_ref().is_some_and(|at| ["unix:", "127.", "[::1]"].iter().any(|start| at.starts_with(start)));
+    let is_here = facts.contains_key("backend_is_here");
     if is_here && used.is_some_and(|cpus| cpus * 1e6 < ASKED_US * idle.throughput) {
         return None;
     }
     let named = address.clone().unwrap_or_else(|| "another server".into());
+    // Fewer connections than requests at once, and no more of them than at the lowest load: nothing shows that these requests use them.
+    let is_idle_perhaps =
+        !is_here && outgoing <= lowest.unwrap_or(0.0) && outgoing < BACKEND_OF_REQUESTS * idle.at_once();
     let before = lowest.map(|count| format!(" ({} at the lowest load)", grouped(count))).unwrap_or_default();
     let own =
         evidence.own_typical(&idle.points).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
@@ -217,7 +220,7 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
         "then more of it, or fewer and cheaper requests to it"
     };
     let alone = if unix { "shows how many connections wait for it (Recv-Q)" } else { "measures the backend alone" };
-    finding(
+    let mut found = finding(
         format!(
             "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}{}. The backend answers {}/s; at \
              {} a request that is {:.1} at once.",
@@ -230,5 +233,9 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
         ),
         format!("To try: `{command}` {alone}; {advice}."),
         &[command],
-    )
+    )?;
+    if is_idle_perhaps {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
 }

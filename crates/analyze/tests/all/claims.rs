@@ -292,3 +292,32 @@ fn a_limit_of_cpu_time_that_is_used_up_is_no_idle_server() {
     assert!(!full.contains(idle) && !full.contains(errors), "{full}");
     assert!(!said(0.4, 0.1).contains(idle), "it was stopped");
 }
+
+#[test]
+fn an_idle_connection_to_another_server_is_no_proof_that_it_waits_for_it() {
+    let said = |address: &str, is_here: bool, count: fn(u64) -> f64, cpu_us: Option<f64>| {
+        let mut record = fixture::record();
+        record.server_facts.insert("backend".into(), address.into());
+        if is_here {
+            record.server_facts.insert("backend_is_here".into(), "yes".into());
+        }
+        judged(eight_at_once(), record, move |point| {
+            threads_and_looks(point, 1.0, 1.0);
+            set(point, names::SERVER_OUTGOING, count(point.connections), 1);
+            if let Some(cpu_us) = cpu_us {
+                let cpus = point.value(names::THROUGHPUT).unwrap() * cpu_us / 1e6;
+                set(point, names::BACKEND_CPUS, cpus, 2);
+            }
+        })
+    };
+    // A container on this machine, which does nothing for these requests.
+    let container = said("172.18.0.3:6379", true, |load| load.min(64) as f64, Some(0.6));
+    assert!(container.causes.is_empty(), "{:?}", container.causes);
+    let one = said("10.0.0.2:5432", false, |_| 1.0, None);
+    assert_eq!(found(&one), ["backend"], "{:?}", one.sentences);
+    assert_eq!(one.causes[0].certainty, Certainty::Possibility, "{:?}", one.causes);
+    for count in [(|load| load.min(64) as f64) as fn(u64) -> f64, |_| 8.0] {
+        let asked = said("10.0.0.2:5432", false, count, None);
+        assert_eq!(asked.causes[0].certainty, Certainty::Cause, "{:?}", asked.causes);
+    }
+}

@@ -573,6 +573,7 @@ fn a_backend_is_named_where_an_idle_event_loop_has_connections_to_it() {
     };
     assert_eq!(found(&judged(eight_at_once(), record.clone(), beside(0.1))), ["backend"], "others' CPUs say nothing");
     record.server_facts.insert("backend".into(), "unix:/run/app.sock".into());
+    record.server_facts.insert("backend_is_here".into(), "yes".into());
     let verdict = judged(eight_at_once(), record.clone(), beside(50.0));
     assert_eq!(found(&verdict), ["backend"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["ss -xlp"]);
