@@ -4,7 +4,7 @@ use super::Certainty;
 use super::command::{more_descriptors, of_server, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
 use super::rules::*;
-use super::waits::at_once;
+use super::waits::{at_a_time, at_once};
 use crate::zones::{load_words, percent};
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use record::text::plain;
@@ -251,12 +251,22 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
         }
         _ => String::new(),
     };
+    // A lock is held by one thread at a time; a semaphore and a pool let several through, and a thread that waits for them sleeps alike.
+    let is_one = at_once(evidence).is_none_or(|at_once| at_once <= LOCK_HOLDERS);
+    let outgoing = typical(&points, names::SERVER_OUTGOING).is_some_and(|count| count >= 1.0);
+    let (what, several) = match is_one && !outgoing {
+        true => ("a lock", String::new()),
+        false => {
+            let several = at_a_time(evidence).map(|words| format!(" {words}")).unwrap_or_default();
+            ("a lock, a semaphore or a pool", several)
+        }
+    };
     let own = evidence.own_typical(&points).map(|own| format!(" while its own work took {} of its CPUs", percent(own)));
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
-    finding(
+    let mut found = finding(
         format!(
-            "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
-             loads{switches}; throughput stopped{}.",
+            "The server's threads wait for {what}: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
+             loads{switches}; throughput stopped{}.{several}",
             percent(share),
             grouped(looks),
             percent(before),
@@ -266,7 +276,11 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
             "To try: `{command}` under load shows who holds it and who waits; then hold it for less, or divide it."
         ),
         &[command],
-    )
+    )?;
+    if outgoing {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
 }
 
 /// Sleeps in select or poll, and all sleeps seen.

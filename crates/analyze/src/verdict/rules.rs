@@ -43,6 +43,8 @@ pub const FILE_TIME_RATIO: f64 = 0.5;
 pub const LOCK_RATIO: f64 = 0.5;
 /// See [`LOCK_RATIO`].
 pub const LOCK_GROWTH: f64 = 0.25;
+/// Requests at once of an idle server, beyond which more than a lock may hold them back.
+pub const LOCK_HOLDERS: f64 = 1.5;
 /// Open descriptors over their limit.
 pub const DESCRIPTORS_RATIO: f64 = 0.97;
 /// Overflows of the accept queue, or connections that skipped TIME_WAIT, per second.
@@ -232,9 +234,9 @@ pub const RULES: [Rule; 20] = [
     },
     Rule {
         id: "lock",
-        cause: "threads wait for each other's lock",
+        cause: "threads wait for each other (a lock, a semaphore, a pool)",
         evidence: "`server.lock_waits_ratio` beyond the yield point and at low loads, `server.context_switches_per_request`, idle CPU",
-        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the server saturated",
+        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the server saturated; a possibility where it has connections to a backend",
         refuted_by: "`gdb` shows the threads asleep for work, not for a mutex that another thread holds",
         remedy: "`gdb -p PID -batch -ex 'thread apply all backtrace'` under load names it",
         source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",

@@ -321,3 +321,28 @@ fn an_idle_connection_to_another_server_is_no_proof_that_it_waits_for_it() {
         assert_eq!(asked.causes[0].certainty, Certainty::Cause, "{:?}", asked.causes);
     }
 }
+
+#[test]
+fn threads_that_wait_for_a_connection_of_a_pool_wait_for_more_than_a_lock() {
+    let said = |outgoing: f64, server: crate::server::Server| {
+        judged(server, fixture::record(), move |point| {
+            threads_and_looks(point, point.connections as f64 + 1.0, 0.0);
+            set(point, names::SERVER_LOCK_WAITS, 1.0 - 1.0 / point.connections as f64, 100);
+            set(point, names::SERVER_OUTGOING, outgoing.min(point.connections as f64), 1);
+        })
+    };
+    let pool = said(8.0, eight_at_once());
+    assert_eq!(found(&pool), ["backend", "lock"], "{:?}", pool.sentences);
+    assert_eq!(pool.causes[1].certainty, Certainty::Possibility);
+    let because = &pool.causes[1].because;
+    assert!(
+        because.contains("a lock, a semaphore or a pool") && because.contains("about 8 requests at a time"),
+        "{because}"
+    );
+    let several = said(0.0, eight_at_once());
+    assert_eq!(found(&several), ["lock"]);
+    assert!(several.causes[0].because.contains("a lock, a semaphore or a pool"), "{:?}", several.causes[0]);
+    let one = said(0.0, Server { hidden_limit: 200.0, ..eight_at_once() });
+    assert_eq!((found(&one), one.causes[0].certainty), (vec!["lock"], Certainty::Cause), "{:?}", one.sentences);
+    assert!(one.causes[0].because.contains("wait for a lock:"), "{:?}", one.causes[0]);
+}
