@@ -21,6 +21,8 @@ pub struct Block<'a> {
     pub is_kernel: bool,
     /// It is one repeated string instruction, executed once an element.
     pub is_repeat: bool,
+    /// Its last instruction, not its only one, is a repeated string instruction; further elements are a block of their own.
+    pub ends_in_repeat: bool,
     /// Its page as the ITLB sees it.
     pub page: u64,
     pub code: Code<'a>,
@@ -36,7 +38,7 @@ pub enum Code<'a> {
 }
 
 /// All that is known of a block: itself in bits, or the address of a record of it, whose lowest bits say so. Records are for blocks that do not
-/// fit: of user code, of a module, of a repeated string instruction.
+/// fit: of user code, of a module, of a repeated string instruction or before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(pub u64);
 
@@ -44,7 +46,10 @@ pub struct Word(pub u64);
 const PACKED: u64 = 1;
 /// It is recorded, and one repeated string instruction.
 const REPEAT: u64 = 2;
-const _: () = assert!(align_of::<Block<'_>>() > (PACKED | REPEAT) as usize);
+/// It is recorded, and ends in a repeated string instruction.
+const BEFORE_REPEAT: u64 = 4;
+const MARKS: u64 = PACKED | REPEAT | BEFORE_REPEAT;
+const _: () = assert!(align_of::<Block<'_>>() > MARKS as usize);
 
 /// Widths of a word's fields from the lowest bit on, after the bit that distinguishes it from an address.
 const END_BITS: u32 = 2;
@@ -78,7 +83,9 @@ impl Word {
             // Never freed, as QEMU does not say when it drops a block.
             let code = Code::Lines(Box::leak(lines.into()));
             let record: &Block<'static> = Box::leak(Box::new(Block { code, ..block }));
-            Word(std::ptr::from_ref(record) as u64 | if block.is_repeat { REPEAT } else { 0 })
+            let marks = [(block.is_repeat, REPEAT), (block.ends_in_repeat, BEFORE_REPEAT)];
+            let marks = marks.iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark);
+            Word(std::ptr::from_ref(record) as u64 | marks.sum::<u64>())
         })
     }
 
@@ -86,7 +93,7 @@ impl Word {
         let is_row = lines.windows(2).all(|pair| pair[1] == pair[0] + 1);
         let first = lines.first().copied().unwrap_or(0);
         let is_of_image = lines.is_empty() || image_page(first << line_shift) == block.page;
-        if !is_row || !is_of_image || !block.is_kernel || block.is_repeat {
+        if !is_row || !is_of_image || !block.is_kernel || block.is_repeat || block.ends_in_repeat {
             return None;
         }
         let role = match block.role {
@@ -119,6 +126,12 @@ impl Word {
         self.0 & REPEAT != 0
     }
 
+    /// Whether the block ends in a repeated string instruction whose further elements are blocks of their own.
+    #[inline(always)]
+    pub fn ends_in_repeat(self) -> bool {
+        self.0 & (PACKED | BEFORE_REPEAT) == BEFORE_REPEAT
+    }
+
     /// The block that is recorded elsewhere.
     ///
     /// # Safety
@@ -126,7 +139,7 @@ impl Word {
     #[inline(always)]
     pub unsafe fn recorded(self) -> &'static Block<'static> {
         // SAFETY: as promised; records are never freed and never changed.
-        unsafe { &*((self.0 & !(PACKED | REPEAT)) as *const Block<'static>) }
+        unsafe { &*((self.0 & !MARKS) as *const Block<'static>) }
     }
 
     /// The block of a packed word.
@@ -156,6 +169,7 @@ impl Word {
             is_watched: flags & 2 != 0,
             is_kernel: true,
             is_repeat: false,
+            ends_in_repeat: false,
             page: image_page(first << line_shift),
             code: Code::Row(first, count),
         }

@@ -7,9 +7,8 @@ use crate::cache::{Hierarchy, Misses};
 use crate::exchange::{Answer, Order, mark};
 use crate::functions::{Functions, UNKNOWN};
 use crate::objects::{PhysicalMemory, Places, Tally};
-use crate::pages::DIRECT_MAP;
+use crate::pages::{DIRECT_MAP, PAGE_SHIFT, image_offset};
 use crate::qemu;
-use crate::translate::STACK_BYTES;
 use crate::translations::{Page, SoftTlb};
 
 pub struct Machine {
@@ -55,6 +54,8 @@ enum Attention {
     All,
 }
 
+/// What a push or a pop moves the stack pointer by.
+pub const STACK_BYTES: u64 = 8;
 /// No line of code, and no page.
 const NOTHING: u64 = u64::MAX;
 /// Pages of the kernel's image are of 2 MiB.
@@ -101,9 +102,12 @@ impl Machine {
         function != UNKNOWN && self.functions.number(function) == self.order.watched.fork
     }
 
-    /// The lines of L1I between two physical addresses.
-    pub fn code_lines(&self, first: u64, last: u64) -> std::ops::RangeInclusive<u64> {
-        first >> self.code_line_shift..=last >> self.code_line_shift
+    /// The lines of L1I of an instruction at an address and its physical one. Outside the kernel's image its bytes beyond the
+    /// page are left out: where they lie is known of the instruction after it.
+    pub fn code_lines(&self, address: u64, physical: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
+        let end = physical + bytes - 1;
+        let last = if image_offset(address).is_some() { end } else { end.min(physical | ((1 << PAGE_SHIFT) - 1)) };
+        physical >> self.code_line_shift..=last >> self.code_line_shift
     }
 
     /// A block's word, for its callback.
@@ -166,13 +170,13 @@ impl Machine {
 
     #[inline(never)]
     fn enter_recorded(&mut self, word: Word) {
-        if word.is_repeat() && self.last_block == word {
+        let before = std::mem::replace(&mut self.last_block, word);
+        if word.is_repeat() && (before == word || before.ends_in_repeat()) {
             if self.sides.side() == Side::Server {
                 self.functions.count_repeat(self.counted);
             }
             return;
         }
-        self.last_block = word;
         // SAFETY: a caller of `enter` promises it.
         self.enter_block(unsafe { word.recorded() });
     }
@@ -299,28 +303,31 @@ impl Machine {
             return;
         }
         self.functions.count_access(self.counted, is_store);
-        let page = self.translations.page(info, address);
+        let last = address.wrapping_add(self.info.bytes(info) - 1);
+        let pages = self.translations.pages(info, address, last);
         if self.has_objects {
-            self.access_object(info, address, page, is_store);
+            self.access_object(address, last, pages, is_store);
             return;
         }
-        let Some(page) = page else { return };
+        let Some((page, last_page)) = pages else { return };
         let counts = self.functions.caches(self.counted);
         let physical = page.physical(address);
         caches.translate_data(page.in_tlb, counts);
         caches.data(physical, is_store, counts);
-        let last = physical + self.info.bytes(info) - 1;
-        if last >> self.line_shift != physical >> self.line_shift {
-            caches.data(last, is_store, counts);
+        let Some(last_page) = last_page else { return };
+        let physical_last = last_page.physical(last);
+        caches.translate_data(last_page.in_tlb, counts);
+        if physical_last >> self.line_shift != physical >> self.line_shift {
+            caches.data(physical_last, is_store, counts);
         }
     }
 
     /// The same, counted by kernel object too, which says where the caches see it.
     #[inline(never)]
-    fn access_object(&mut self, info: qemu::AccessInfo, address: u64, page: Option<Page>, is_store: bool) {
+    fn access_object(&mut self, address: u64, last: u64, pages: Option<(Page, Option<Page>)>, is_store: bool) {
         let (Some(caches), Some(tally)) = (&mut self.caches, &mut self.tally) else { return };
         let counts = self.functions.caches(self.counted);
-        let Some(page) = page else {
+        let Some((page, last_page)) = pages else {
             tally.count(tally.device_spot(), is_store);
             return;
         };
@@ -334,15 +341,19 @@ impl Machine {
         let seen = spot.physical;
         let misses = caches.data(seen, is_store, counts);
         let mut further = Misses::default();
-        let last = seen + self.info.bytes(info) - 1;
-        if last >> self.line_shift != seen >> self.line_shift {
-            further = caches.data(last, is_store, counts);
+        if let Some(last_page) = last_page {
+            caches.translate_data(last_page.in_tlb, counts);
+            // Where another layout has moved the object's words, the last one has moved as far.
+            let seen_last = last_page.physical(last).wrapping_add(seen.wrapping_sub(physical));
+            if seen_last >> self.line_shift != seen >> self.line_shift {
+                further = caches.data(seen_last, is_store, counts);
+            }
         }
         if is_mapped_all && misses.of_l2(0) {
             spot = tally.look_again(spot, physical, self.now);
         }
         tally.count(spot, is_store);
-        for missed in [misses, further] {
+        for (address, missed) in [(address, misses), (last, further)] {
             if missed.any() {
                 tally.miss(spot, address, missed, self.now);
             }

@@ -4,13 +4,11 @@ use crate::attribution::{End, Kind, Role, Touch, is_of_entry, kind_of, touch_of}
 use crate::block::{Block, Code, Word};
 use crate::exchange::mark;
 use crate::functions::UNKNOWN;
+use crate::machine::STACK_BYTES;
 use crate::pages::{image_offset, tlb_page};
 use crate::qemu::{self, AccessInfo, BOTH_DIRECTIONS, NO_REGISTERS, PluginId};
 
 use std::ffi::{c_uint, c_void};
-
-/// What a push or a pop moves the stack pointer by.
-pub const STACK_BYTES: u64 = 8;
 
 extern "C" fn on_block(_: c_uint, data: *mut c_void) {
     // SAFETY: a callback of QEMU; the data is a word that `full` made.
@@ -153,7 +151,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let has_caches = machine.caches.is_some();
         // Whose a new thread is, is learnt from what is stored while it is made.
         let is_forking = machine.makes_threads(function);
-        let (mut is_repeat, mut end, mut lines) = (false, End::Jump, Vec::new());
+        let (mut is_repeat, mut ends_in_repeat, mut end, mut lines) = (false, false, End::Jump, Vec::new());
         let nothing: *mut c_void = std::ptr::null_mut();
         let mut run: Option<Run> = None;
         for index in 0..count {
@@ -166,7 +164,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 Kind::Call => (end, on_memory) = (End::Call, on_call),
                 Kind::Return => (end, on_memory) = (End::Return, on_return),
                 Kind::InterruptReturn => (end, on_memory) = (End::InterruptReturn, on_interrupt_return),
-                Kind::Repeat => is_repeat = count == 1,
+                Kind::Repeat => (is_repeat, ends_in_repeat) = (count == 1, count > 1),
                 Kind::Translation if is_kernel => {
                     qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_translation, NO_REGISTERS, nothing);
                 }
@@ -234,7 +232,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                     (None, Some(base)) if host != 0 => host.wrapping_sub(base),
                     (None, _) => here,
                 };
-                for line in machine.code_lines(physical, physical + size as u64 - 1) {
+                for line in machine.code_lines(here, physical, size as u64) {
                     if lines.last() != Some(&line) {
                         lines.push(line);
                     }
@@ -254,6 +252,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
             is_watched,
             is_kernel,
             is_repeat,
+            ends_in_repeat,
             page: tlb_page(address),
             code: Code::Lines(&lines),
         };

@@ -33,6 +33,7 @@ fn survives(block: Block<'_>) -> bool {
     assert_eq!(lines_of(&back), lines_of(&block));
     assert_eq!(Block { code: Code::Row(0, 0), ..back }, Block { code: Code::Row(0, 0), ..block });
     assert!(word.is_packed() || word.is_repeat() == block.is_repeat);
+    assert_eq!(word.ends_in_repeat(), block.ends_in_repeat);
     word.is_packed()
 }
 
@@ -48,6 +49,7 @@ fn of_image(lines: &[u64]) -> Block<'_> {
         is_watched: false,
         is_kernel: true,
         is_repeat: false,
+        ends_in_repeat: false,
         page,
         code: Code::Lines(lines),
     }
@@ -80,7 +82,7 @@ proptest! {
     #[test]
     fn any_block_comes_back_as_it_was(
         first in any::<u64>().prop_map(|line| line >> 7), count in 0_u64..40, gap in 0_u64..2, function in any::<u32>(),
-        instructions in any::<u16>(), role in proptest::option::of(0_u8..40), end in 0_usize..4, flags in any::<[bool; 4]>(), is_of_image in any::<bool>(),
+        instructions in any::<u16>(), role in proptest::option::of(0_u8..40), end in 0_usize..4, flags in any::<[bool; 5]>(), is_of_image in any::<bool>(),
     ) {
         let lines: Vec<u64> = (0..count).map(|index| (first >> if is_of_image { 40 } else { 0 }) + index + index / 3 * gap).collect();
         let at = lines.first().copied().unwrap_or(0) << LINE_SHIFT;
@@ -93,6 +95,7 @@ proptest! {
             is_watched: flags[1],
             is_kernel: flags[2],
             is_repeat: flags[3],
+            ends_in_repeat: flags[4],
             page: if is_of_image { tlb_page(IMAGE.wrapping_add(at)) } else { at },
             code: Code::Lines(&lines),
         });

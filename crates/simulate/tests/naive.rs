@@ -27,6 +27,15 @@ impl Lists {
         let left = if set.len() > self.ways { set.pop() } else { None };
         (before.is_some(), left.filter(|(_, is_dirty)| *is_dirty).map(|(line, _)| line * self.line))
     }
+
+    fn holds(&self, address: u64) -> bool {
+        self.sets.iter().flatten().any(|(line, _)| *line == address / self.line)
+    }
+
+    fn mark_dirty(&mut self, address: u64) {
+        let found = self.sets.iter_mut().flatten().find(|(line, _)| *line == address / self.line);
+        found.into_iter().for_each(|(_, is_dirty)| *is_dirty = true);
+    }
 }
 
 /// Tree-PLRU as its definition says: halves, and which was used longer ago.
@@ -182,6 +191,48 @@ proptest! {
             prop_assert_eq!(together.l2[index], alone.l2[0]);
             prop_assert_eq!((together.l1d_misses, together.l1i_misses), (alone.l1d_misses, alone.l1i_misses));
         }
+    }
+
+    #[test]
+    fn an_l2_takes_every_line_from_the_l3(accesses in accesses(), has_prefetch in any::<bool>()) {
+        let geometry = |size| Geometry::new(size, 2, 64, Replacement::Lru).unwrap();
+        let setup = Setup {
+            l1i: geometry(128),
+            l1d: geometry(128),
+            l2: vec![geometry(512), geometry(256)],
+            l3: Some(geometry(1024)),
+            itlb: None,
+            dtlb: None,
+            next_line_prefetch: has_prefetch,
+            curve_sample_shift: None,
+        };
+        let (mut caches, mut counts) = (Hierarchy::new(&setup), Counts::default());
+        let [mut l1, mut l2, mut l3] = [128, 512, 1024].map(|size| Lists::new(geometry(size)));
+        let (mut misses, mut prefetches, mut write_backs) = (0, 0, 0);
+        for (address, is_write) in accesses {
+            caches.data(address, is_write, &mut counts);
+            let (is_hit, left) = l1.access(address, is_write);
+            left.into_iter().for_each(|line| l2.mark_dirty(line));
+            if is_hit || l2.holds(address) {
+                if !is_hit {
+                    l2.access(address, false);
+                }
+                continue;
+            }
+            let next = address + 64;
+            for (wanted, count) in [(address, &mut misses), (next, &mut prefetches)] {
+                if wanted == next && (!has_prefetch || l2.holds(next)) {
+                    continue;
+                }
+                let (_, left) = l2.access(wanted, false);
+                left.into_iter().for_each(|line| l3.mark_dirty(line));
+                let (is_hit, left) = l3.access(wanted, false);
+                *count += u64::from(!is_hit);
+                write_backs += u64::from(left.is_some());
+            }
+        }
+        prop_assert_eq!((counts.l3.data_misses, counts.l3.prefetches), (misses, prefetches));
+        prop_assert_eq!(counts.l3.write_backs, write_backs);
     }
 
     #[test]

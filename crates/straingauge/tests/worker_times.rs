@@ -8,16 +8,21 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The worker of this command, which is stopped for 3 s, soon after its first load or window began. Its number is kept in the folder.
+/// The worker of this command, which is stopped for 3 s soon after its first load or window of a second and more began. Its number is kept
+/// in the folder.
 fn stalled(folder: &Path, command: &str) -> String {
     let pid = folder.join("pid").display().to_string();
+    let digits = "[0-9]".repeat(10);
     format!(
-        r#"stalls=yes
+        r#"stalls=
         while IFS= read -r line; do
           printf '%s\n' "$line"
           case $stalls$line in
+            *'"duration_ns":'{digits}* | *'"planned_ns":'{digits}*) stalls=${{stalls:-yes}} ;;
+          esac
+          case $stalls$line in
             yes*'"type":"start"'* | yes*'"type":"begin"'*)
-              stalls=; (sleep 0.3; read -r pid; kill -STOP $pid; sleep 3; kill -CONT $pid) > /dev/null < {pid} & ;;
+              stalls=no; (sleep 0.3; read -r pid; kill -STOP $pid; sleep 3; kill -CONT $pid) > /dev/null < {pid} & ;;
           esac
         done | sh -c 'echo $$ > {pid}; {command}'"#
     )
@@ -56,24 +61,14 @@ fn a_point_in_which_a_worker_stands_still_is_marked_and_the_sweep_goes_on() {
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
     let out = folder.path().join("run");
     let mut find = straingauge(["find", &server.url("1k.bin"), "--axis", "rate", "--axis-values", "100,110,120"]);
-    find.args([
-        "--connections",
-        "4",
-        "--duration",
-        "2s",
-        "--warmup",
-        "50ms",
-        "--repeats",
-        "1",
-        "--profile",
-        "never",
-    ]);
+    find.args(["--connections", "4", "--duration", "2s", "--warmup", "50ms", "--repeats", "1", "--profile", "never"]);
     find.args(["--quiet", "--client", &worker(), "--client", &stalled(folder.path(), &worker()), "--out"]).arg(&out);
     run(&mut find).exits_with(0);
     let points = points(&out);
     assert!(points.len() >= 3, "{}", points.len());
     let marked = points.iter().filter_map(|point| standing(&point["doubts"]));
-    assert!(marked.into_iter().any(|what| what.contains("client 2")), "{points:#?}");
+    let doubts: Vec<_> = points.iter().map(|point| point["doubts"].to_string()).collect();
+    assert!(marked.into_iter().any(|what| what.contains("client 2")), "{doubts:#?}");
 }
 
 #[test]

@@ -39,9 +39,9 @@ pub struct LevelCounts {
     pub data_misses: u64,
     /// Dirty lines that were replaced.
     pub write_backs: u64,
-    /// Lines that the prefetcher brought.
+    /// Lines that the prefetcher brought. It brings them into an L2, those of the first one through the L3.
     pub prefetches: u64,
-    /// Prefetched lines that were used before they were replaced.
+    /// Prefetched lines that were used before they were replaced; of an L2, which is where they are used.
     pub useful_prefetches: u64,
 }
 

@@ -85,7 +85,8 @@ impl StackDistances {
         }
     }
 
-    /// The curve at these sizes in bytes, ascending, for lines of `line_bytes`. `None` without an access.
+    /// The curve at these sizes in bytes, ascending, for lines of `line_bytes`; without sizes of more lines than are
+    /// distinguished. `None` without an access.
     pub fn curve(&self, sizes_bytes: &[u64], line_bytes: u64) -> Option<Curve> {
         if self.total == 0 {
             return None;
@@ -93,7 +94,10 @@ impl StackDistances {
         let mut points = Vec::new();
         for size in sizes_bytes {
             // A reuse at distance d hits when more than d lines fit.
-            let fits = ((size / line_bytes) as usize).min(LONGEST);
+            let fits = (size / line_bytes) as usize;
+            if fits > LONGEST {
+                break;
+            }
             let hits: u64 = self.by_distance[..fits].iter().sum();
             points.push((*size, (self.total - hits) as f64 / self.total as f64));
         }
@@ -179,6 +183,17 @@ mod tests {
         }
         let curve = sampled.curve(&[14_000 * 64, 26_000 * 64], 64).unwrap();
         assert!(curve.points[0].1 > 0.99 && curve.points[1].1 < 0.02, "{curve:?}");
+    }
+
+    #[test]
+    fn sizes_whose_misses_are_not_known_are_left_out() {
+        let (mut distances, mib) = (StackDistances::new(4), 1 << 20);
+        for _ in 0..2 {
+            distances.restart();
+            (0..80 * mib / 64).for_each(|line| distances.access(line));
+        }
+        // A cache of 96 MiB would miss nothing.
+        assert_eq!(distances.curve(&[64 * mib, 96 * mib], 64).unwrap().points, [(64 * mib, 1.0)]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The levels together: L1I and L1D, any number of L2 geometries after them, an L3 after the first L2, and the TLBs.
 
-use super::{Counts, Geometry, GeometryError, Level, MOST_L2, Misses, StackDistances};
+use super::{Counts, Geometry, GeometryError, Level, LevelCounts, MOST_L2, Misses, StackDistances};
 use std::fmt::Write;
 
 /// The simulated caches.
@@ -196,38 +196,53 @@ impl Hierarchy {
         }
         for (index, l2) in self.l2.iter_mut().enumerate() {
             let counted = &mut counts.l2[index];
+            let mut l3 = self.l3.as_mut().filter(|_| index == 0);
             let outcome = l2.access(address, false);
             counted.useful_prefetches += u64::from(outcome.was_prefetched);
-            counted.write_backs += u64::from(outcome.written_back.is_some());
-            let mut evicted = [outcome.written_back, None];
-            if !outcome.is_hit {
-                misses.add_l2(index);
-                match kind {
-                    Kind::Fetch => counted.fetch_misses += 1,
-                    Kind::Data => counted.data_misses += 1,
-                }
-                if self.next_line_prefetch {
-                    let brought = l2.prefetch(address.wrapping_add(1 << l2.line_shift()));
-                    counted.prefetches += u64::from(!brought.is_hit);
-                    counted.write_backs += u64::from(brought.written_back.is_some());
-                    evicted[1] = brought.written_back;
-                }
+            if outcome.is_hit {
+                continue;
             }
-            if let (0, Some(l3)) = (index, &mut self.l3) {
-                for line in evicted.into_iter().flatten() {
-                    l3.mark_dirty(line);
-                }
-                if !outcome.is_hit {
-                    let third = l3.access(address, false);
-                    counts.l3.write_backs += u64::from(third.written_back.is_some());
-                    match kind {
-                        _ if third.is_hit => {}
-                        Kind::Fetch => counts.l3.fetch_misses += 1,
-                        Kind::Data => counts.l3.data_misses += 1,
-                    }
-                }
+            misses.add_l2(index);
+            counted.write_backs += u64::from(outcome.written_back.is_some());
+            *misses_of(counted, kind) += 1;
+            if let Some(l3) = &mut l3
+                && !is_in_third(l3, address, outcome.written_back, &mut counts.l3)
+            {
+                *misses_of(&mut counts.l3, kind) += 1;
+            }
+            if !self.next_line_prefetch {
+                continue;
+            }
+            let next = address.wrapping_add(1 << l2.line_shift());
+            let brought = l2.prefetch(next);
+            if brought.is_hit {
+                continue;
+            }
+            counted.prefetches += 1;
+            counted.write_backs += u64::from(brought.written_back.is_some());
+            if let Some(l3) = l3
+                && !is_in_third(l3, next, brought.written_back, &mut counts.l3)
+            {
+                counts.l3.prefetches += 1;
             }
         }
         misses
     }
+}
+
+fn misses_of(counts: &mut LevelCounts, kind: Kind) -> &mut u64 {
+    match kind {
+        Kind::Fetch => &mut counts.fetch_misses,
+        Kind::Data => &mut counts.data_misses,
+    }
+}
+
+/// The first L2 takes a line from the L3, in exchange for a dirty one or not; whether the L3 had it.
+fn is_in_third(l3: &mut Level, address: u64, written_back: Option<u64>, counts: &mut LevelCounts) -> bool {
+    if let Some(line) = written_back {
+        l3.mark_dirty(line);
+    }
+    let outcome = l3.access(address, false);
+    counts.write_backs += u64::from(outcome.written_back.is_some());
+    outcome.is_hit
 }

@@ -1,0 +1,172 @@
+//! What the plugin counts at an access, with an emulator that answers from a list of pages.
+
+#[path = "../plugin/access_info.rs"]
+mod access_info;
+#[path = "../plugin/block.rs"]
+#[allow(dead_code)]
+mod block;
+#[path = "../plugin/functions.rs"]
+mod functions;
+#[path = "../plugin/machine.rs"]
+#[allow(dead_code)]
+mod machine;
+#[path = "../plugin/pages.rs"]
+mod pages;
+#[path = "../plugin/qemu.rs"]
+#[allow(dead_code)]
+mod qemu;
+#[path = "../plugin/translations.rs"]
+#[allow(dead_code)]
+mod translations;
+
+use simulate::{attribution, cache, exchange, objects};
+
+use attribution::{End, Role};
+use block::{Block, Code};
+use cache::{Counts, Geometry, Replacement, Setup};
+use exchange::{Answer, Objects, Order, mark};
+use functions::UNKNOWN;
+use machine::Machine;
+use qemu::{AccessInfo, Place};
+
+/// A load of eight bytes, as the functions below understand it.
+const LOAD: AccessInfo = 3;
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_mem_is_store(info: AccessInfo) -> bool {
+    info & 16 != 0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_mem_size_shift(info: AccessInfo) -> u32 {
+    info & 15
+}
+
+/// Two pages of a user that lie in memory in the other order; the next one is not known.
+const USER: u64 = 0x7000_0000_1000;
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_get_hwaddr(_: AccessInfo, address: u64) -> *mut Place {
+    let page = match address >> 12 {
+        page if page == USER >> 12 => 0x9000,
+        page if page == (USER >> 12) + 1 => 0x5000,
+        _ => 0,
+    };
+    if page == 0 { std::ptr::null_mut() } else { (page | address & 0xfff) as *mut Place }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_hwaddr_is_io(_: *const Place) -> bool {
+    false
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn qemu_plugin_hwaddr_phys_addr(place: *const Place) -> u64 {
+    place as u64
+}
+
+fn machine(has_objects: bool, answer: String) -> Machine {
+    let level = |size: u64, line: u32| Geometry::new(size, 4, line, Replacement::Lru).unwrap();
+    let caches = Setup {
+        l1i: level(16 << 10, 64),
+        l1d: level(16 << 10, 64),
+        l2: vec![level(64 << 10, 64)],
+        l3: None,
+        itlb: Some(level(64 << 12, 4096)),
+        dtlb: Some(level(64 << 12, 4096)),
+        next_line_prefetch: false,
+        curve_sample_shift: None,
+    };
+    let objects = has_objects.then(|| Objects { map: Default::default(), packings: Vec::new() });
+    let order = Order { caches: Some(caches), objects, watched: Default::default(), rows: 1, symbols: Vec::new() };
+    Machine::new(1, order, answer)
+}
+
+/// A block of the user's.
+fn block(instructions: u16) -> Block<'static> {
+    Block {
+        function: UNKNOWN,
+        role: Role::Helps,
+        instructions,
+        end: End::Jump,
+        is_first: false,
+        is_watched: false,
+        is_kernel: false,
+        is_repeat: false,
+        ends_in_repeat: false,
+        page: 0,
+        code: Code::Lines(&[]),
+    }
+}
+
+/// What is counted of the user while the machine does this.
+fn counted(has_objects: bool, act: impl FnOnce(&mut Machine)) -> Answer {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answer");
+    let mut machine = machine(has_objects, file.display().to_string());
+    act(&mut machine);
+    machine.mark(mark::END);
+    Answer::from_text(&std::fs::read_to_string(file).unwrap()).unwrap()
+}
+
+/// The counts of a user's loads of eight bytes at these addresses.
+fn counts_of(addresses: &[u64], has_objects: bool) -> Counts {
+    let account = loads(addresses, has_objects).accounts[0];
+    assert_eq!(account.reads, addresses.len() as u64);
+    account.caches
+}
+
+fn loads(addresses: &[u64], has_objects: bool) -> Answer {
+    counted(has_objects, |machine| {
+        let word = machine.word(block(1));
+        // SAFETY: a word of this machine.
+        unsafe { machine.enter(word) };
+        addresses.iter().for_each(|address| machine.access(LOAD, *address));
+    })
+}
+
+#[test]
+fn an_access_over_two_pages_counts_on_both() {
+    for has_objects in [false, true] {
+        let second = USER + 0x1000;
+        let both = counts_of(&[second - 4, USER + 0xff8, second], has_objects);
+        assert_eq!((both.l1d_misses, both.dtlb_misses), (2, 2), "the second page is the one in use");
+        let past = counts_of(&[second + 0xffc], has_objects);
+        assert_eq!((past.l1d_misses, past.dtlb_misses), (1, 1), "nothing is known of the third page");
+    }
+}
+
+#[test]
+fn code_beyond_its_page_counts_where_it_is_known_to_lie() {
+    let machine = machine(false, String::new());
+    let image = 0xffff_ffff_8000_0000;
+    assert_eq!(machine.code_lines(image + 0x1ffe, 0x1ffe, 5), 0x7f..=0x80);
+    assert_eq!(machine.code_lines(USER + 0xffe, 0x9ffe, 5), 0x27f..=0x27f);
+    assert_eq!(machine.code_lines(USER + 0xf3e, 0x9f3e, 5), 0x27c..=0x27d);
+}
+
+#[test]
+fn a_repeated_instruction_is_one_also_where_others_of_its_block_come_first() {
+    // QEMU executes the first element with what comes before it, and each further one as a block.
+    let repeats = |first: Option<Block<'static>>| {
+        let answer = counted(false, |machine| {
+            let (first, again) =
+                (first.map(|block| machine.word(block)), machine.word(Block { is_repeat: true, ..block(1) }));
+            for word in first.into_iter().chain([again, again, again]) {
+                // SAFETY: a word of this machine.
+                unsafe { machine.enter(word) };
+            }
+        });
+        (answer.accounts[0].instructions, answer.accounts[0].repeats)
+    };
+    assert_eq!(repeats(None), (1, 2));
+    assert_eq!(repeats(Some(Block { ends_in_repeat: true, ..block(4) })), (4, 3));
+    assert_eq!(repeats(Some(block(4))), (5, 2), "it was jumped to");
+}
+
+#[test]
+fn the_second_line_of_an_access_to_a_variable_misses_under_its_own_address() {
+    let line = 0xffff_ffff_8200_1000_u64;
+    let objects = loads(&[line + 60], true).objects;
+    assert_eq!(objects[0].lines, [(line, 1), (line + 64, 1)]);
+}
