@@ -139,9 +139,11 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
         return None;
     }
     let most_busy = idle.iter().filter_map(|level| busiest(level)).fold(0.0, f64::max);
+    let limit =
+        if idle.iter().any(|level| level.cpu_quota_used_ratio.is_some()) { " or of its limit of CPU time" } else { "" };
     Some(format!(
         "Some requests are slow though the server is idle: from {} to {} p99 was {} to {} beside a median of {} at most (n = {}), with at most {} of a \
-         CPU busy. They wait for something else than a CPU (a timer, a disk, a pause), or are requests of another kind. To find out: `strace -f -T \
+         CPU{limit} busy. They wait for something else than a CPU (a timer, a disk, a pause), or are requests of another kind. To find out: `strace -f -T \
          -p {}` shows how long each call took.",
         load_words(first.load, Sweep::Connections),
         load_words(last.load, Sweep::Connections),
