@@ -91,8 +91,14 @@ impl Verdict {
 fn causes(run: &RunDir, findings: &Findings) -> Vec<Cause> {
     let seen = evidence::Evidence { run, findings };
     let holding: Vec<_> = rules::RULES.iter().filter_map(|rule| Some((rule, (rule.judge)(&seen)?))).collect();
-    let holds = |id: &&str| holding.iter().any(|(rule, _)| rule.id == *id);
-    let free = holding.iter().filter(|(rule, _)| !rule.hidden_by.iter().any(&holds));
+    // What is only possible leaves alone what is certain.
+    let hides = |id: &str, hidden: &judge::Finding| {
+        let outranks = |finding: &judge::Finding| {
+            [finding.certainty, hidden.certainty] != [Certainty::Possibility, Certainty::Cause]
+        };
+        holding.iter().any(|(rule, finding)| rule.id == id && outranks(finding))
+    };
+    let free = holding.iter().filter(|(rule, finding)| !rule.hidden_by.iter().any(|id| hides(id, finding)));
     let is_unquiet = seen.unquiet().is_some();
     let mut causes: Vec<Cause> = free
         .map(|(rule, finding)| Cause {

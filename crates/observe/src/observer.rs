@@ -240,6 +240,9 @@ impl Observer {
         let mut facts = facts::read(&self.target, &members, self.socket_method);
         if let Some(backend) = &self.backend {
             facts.insert("backend".into(), backend.clone());
+            if self.backends.is_here(backend) {
+                facts.insert("backend_is_here".into(), "yes".into());
+            }
         }
         if let Some(((call, file), _)) = self.waited_for.iter().max_by_key(|(_, count)| **count) {
             facts.insert(WAITED_CALL.into(), call.to_string());

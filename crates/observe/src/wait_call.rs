@@ -6,6 +6,7 @@ use crate::proc_text::{WaitCall, parse_wait_call};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Threads looked at in one reading.
@@ -61,11 +62,13 @@ impl Stalls {
             Some(WaitCall::Read { descriptor }) => (descriptor, "read"),
             _ => return,
         };
-        let Ok(file) = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")) else { return };
+        let link = format!("/proc/{pid}/fd/{descriptor}");
+        let Ok(file) = fs::read_link(&link) else { return };
         let file = file.to_string_lossy();
-        // Sockets are the network's; who reads a pipe or a device waits for work.
-        let is_file = file.starts_with('/') && !file.starts_with("/dev/");
-        if is_file || (file.starts_with("pipe:") && call == "write") {
+        // Sockets are the network's; who reads a pipe or a device waits for work. A pipe may have a name.
+        let is_pipe = fs::metadata(&link).is_ok_and(|kind| kind.file_type().is_fifo());
+        let is_file = file.starts_with('/') && !file.starts_with("/dev/") && !is_pipe;
+        if is_file || (is_pipe && call == "write") {
             self.files += 1;
             let name = if is_file { file.chars().take(MAX_NAME_CHARS).collect() } else { "a pipe".to_string() };
             let key = (call, name);
@@ -141,4 +144,34 @@ pub fn has_scalable_select(pids: &[u32]) -> bool {
         let files: HashSet<&str> = entries.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
         files.iter().any(|file| Path::new(file).file_name().is_some_and(|name| name == "libscalable-select.so"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn who_reads_a_pipe_waits_for_work_whether_it_has_a_name_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let named = fs::File::options().read(true).write(true).open(&path).unwrap();
+        let (without_name, _other) = std::io::pipe().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let files = |descriptor: i32, is_read: bool| {
+            let mut stalls = Stalls::default();
+            let descriptor = descriptor as u64;
+            let call = match is_read {
+                true => WaitCall::Read { descriptor },
+                false => WaitCall::Write { descriptor, is_sync: false },
+            };
+            stalls.count(std::process::id(), Some(call));
+            stalls.files
+        };
+        assert_eq!([files(named.as_raw_fd(), true), files(named.as_raw_fd(), false)], [0, 1]);
+        assert_eq!([files(without_name.as_raw_fd(), true), files(without_name.as_raw_fd(), false)], [0, 1]);
+        assert_eq!([files(file.as_raw_fd(), true), files(file.as_raw_fd(), false)], [1, 1]);
+    }
 }

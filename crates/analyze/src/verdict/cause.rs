@@ -49,11 +49,12 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
 }
 
-/// The share of a CPU that the server's CPUs together or its busiest thread used, whichever was more; `None` where its CPUs were not
-/// measured.
+/// The used share of the server's CPUs together, of its busiest thread's or of its limit of CPU time, whichever was most; `None` where
+/// its CPUs were not measured.
 pub(super) fn busiest(level: &Level) -> Option<f64> {
-    let thread = level.busiest_thread_cpus.map_or(0.0, |spread| spread.median);
-    level.cpus_busy_ratio.map(|spread| spread.median.max(thread))
+    let others = [level.busiest_thread_cpus, level.cpu_quota_used_ratio].into_iter().flatten();
+    let most = others.map(|spread| spread.median).fold(0.0, f64::max);
+    level.cpus_busy_ratio.map(|spread| spread.median.max(most))
 }
 
 /// What is full where most answers are errors says nothing about what the server is short of: its limit is its own.
@@ -108,7 +109,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         );
     }
     if let Some(cpus) = cpus.filter(is_saturated) {
-        return format!("The server's CPUs saturated first: {} busy at {at}{}.", percent(cpus), share_words(level));
+        let words = evidence.shares(&points).map_or_else(|| share_words(level), whose_words);
+        return format!("The server's CPUs saturated first: {} busy at {at}{words}.", percent(cpus));
     }
     if causes.iter().any(|cause| cause.rule == "interrupts")
         && let Some(busy) = typical(&points, names::SERVER_SOFTIRQ_CPU_BUSY)
@@ -147,6 +149,12 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             )
         }
     }
+}
+
+/// Whose work filled the server's CPUs, where most of it was not the server's own.
+fn whose_words((own, backend): (f64, f64)) -> String {
+    let backend = if backend >= 0.01 { format!(", {} its backend's", percent(backend)) } else { String::new() };
+    format!(" ({} was its own work{backend}, the rest the client's and interrupts)", percent(own))
 }
 
 /// The parts of a request's CPU time, if measured.

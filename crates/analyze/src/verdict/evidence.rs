@@ -1,7 +1,7 @@
 //! The evidence for the rules: the points below and beyond the yield point, and figures over them.
 
 use crate::disturbance::{self, quiet_first};
-use crate::point::{allowed_cpus, own_limit};
+use crate::point::{allowed_cpus, is_crowded, own_limit};
 use crate::statistics::median;
 use crate::zones::{Findings, Level, Place, SweepFindings, Zone, load_words, softirq_beside_us};
 use record::text::plain;
@@ -128,10 +128,37 @@ impl<'a> Evidence<'a> {
         (!seen.is_empty()).then(|| 2 * seen.iter().filter(|saturated| **saturated).count() > seen.len())
     }
 
-    /// Whether most of the work on the server's CPUs was the server's: its threads' time and softirq. Unknown counts as
-    /// yes.
+    /// Whether most of the work on the server's CPUs was the run's: the server's threads and softirq, its backend, the client.
+    /// Unknown counts as yes.
     fn is_own_work(&self, point: &Point) -> bool {
-        self.own_share(point).is_none_or(|share| share >= OWN_WORK_RATIO)
+        match point.value(names::SERVER_CPUS_TAKEN) {
+            Some(_) => !is_crowded(point),
+            None => self.own_share(point).is_none_or(|own| own + self.backend_share(point) >= OWN_WORK_RATIO),
+        }
+    }
+
+    /// Whether the server's backend filled the CPUs of both in most of the points, and not a thread or a limit of the server.
+    pub fn is_filled_by_backend(&self, points: &[&Point]) -> bool {
+        let limit = self.criteria().saturation_ratio;
+        let is_filled = |point: &&&Point| {
+            own_limit(point).is_none_or(|share| share < limit)
+                && point.value(names::SERVER_CPU_BUSY).is_some_and(|busy| busy >= limit)
+                && self.is_own_work(point)
+                && self.own_share(point).is_some_and(|own| own < self.backend_share(point))
+        };
+        2 * points.iter().filter(is_filled).count() > points.len()
+    }
+
+    /// Shares of full CPUs that the server and its backend took, where neither other work nor the server filled them.
+    pub fn shares(&self, points: &[&Point]) -> Option<(f64, f64)> {
+        let own = self.own_typical(points).filter(|own| *own < OWN_WORK_RATIO)?;
+        let backend: Vec<f64> = points.iter().map(|point| self.backend_share(point)).collect();
+        Some((own, median(&backend)?))
+    }
+
+    /// What its backend's processes on this machine used, as a share of the CPUs that the server may use.
+    fn backend_share(&self, point: &Point) -> f64 {
+        point.value(names::BACKEND_CPUS).unwrap_or(0.0) / allowed_cpus(self.run, point)
     }
 
     /// The server's own work as a share of the CPUs that it may use.
@@ -145,7 +172,8 @@ impl<'a> Evidence<'a> {
     /// The server's own share of its CPUs at a load, if other work filled them.
     pub fn crowded_out(&self, sweep: Sweep, load: f64) -> Option<f64> {
         let points: Vec<&Point> = self.points_at(sweep, load).collect();
-        self.own_typical(&points).filter(|share| *share < OWN_WORK_RATIO)
+        let crowded = points.iter().filter(|point| !self.is_own_work(point)).count();
+        self.own_typical(&points).filter(|_| 2 * crowded > points.len())
     }
 
     /// Median over points of the server's own share of its CPUs.

@@ -111,11 +111,16 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
         let points = evidence.quiet_at(Sweep::Connections, level.load);
         points.iter().fold(0_u64, |sum, point| sum.saturating_add(point.outcomes.completed()))
     };
+    let is_stopped = |level: &Level| {
+        let points = evidence.quiet_at(Sweep::Connections, level.load);
+        points.iter().any(|point| point.value(names::SERVER_THROTTLED).is_some_and(|ratio| ratio > 0.0))
+    };
     let idle: Vec<&Level> = closed
         .levels
         .iter()
         .take(LOADS)
         .take_while(|level| !level.client_limited && busiest(level).is_some_and(|share| share < IDLE_RATIO))
+        .take_while(|level| !is_stopped(level))
         .collect();
     let [first, .., last] = idle.as_slice() else { return None };
     let is_slow = |level: &&Level| {
@@ -134,9 +139,11 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
         return None;
     }
     let most_busy = idle.iter().filter_map(|level| busiest(level)).fold(0.0, f64::max);
+    let limit =
+        if idle.iter().any(|level| level.cpu_quota_used_ratio.is_some()) { " or of its limit of CPU time" } else { "" };
     Some(format!(
         "Some requests are slow though the server is idle: from {} to {} p99 was {} to {} beside a median of {} at most (n = {}), with at most {} of a \
-         CPU busy. They wait for something else than a CPU (a timer, a disk, a pause), or are requests of another kind. To find out: `strace -f -T \
+         CPU{limit} busy. They wait for something else than a CPU (a timer, a disk, a pause), or are requests of another kind. To find out: `strace -f -T \
          -p {}` shows how long each call took.",
         load_words(first.load, Sweep::Connections),
         load_words(last.load, Sweep::Connections),

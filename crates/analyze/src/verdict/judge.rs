@@ -4,6 +4,7 @@ use super::Certainty;
 use super::command::{more_descriptors, of_server, quoted, server_pid};
 use super::evidence::{Evidence, at_least, pooled, typical};
 use super::rules::*;
+use super::waits::{at_a_time, at_once};
 use crate::zones::{load_words, percent};
 use record::machine::{WAITED_CALL, WAITED_FILE};
 use record::text::plain;
@@ -207,7 +208,12 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Finding> {
     let iowait =
         iowait.map(|ratio| format!("; the machine's CPUs waited for disks for {} of the time", percent(ratio)));
     let command = format!("findmnt -T {}", if file.starts_with('/') { quoted(&file) } else { "FILE".into() });
-    finding(
+    let advice = match call.as_str() {
+        "read" => "more memory for the cache of files, a faster device, or more threads that read",
+        "sync" => "one sync for several requests, or a faster device",
+        _ => "write it buffered (nginx `access_log FILE combined buffer=64k flush=1s`), or to another device or reader",
+    };
+    let mut found = finding(
         format!(
             "The server waits for a file: beyond the yield point {asleep:.1} of its {threads:.0} {} slept at any time in {call} ({file}; \
              n = {} looks){}, while no CPU of the server was saturated.",
@@ -215,12 +221,16 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Finding> {
             grouped(looks),
             iowait.unwrap_or_default()
         ),
-        format!(
-            "To try: write it buffered, without a sync for each request (nginx `access_log FILE combined buffer=64k flush=1s`), or to another \
-             device or reader; `{command}` says on which it lies."
-        ),
+        format!("To try: {advice}; `{command}` says on which device it lies."),
         &[command],
-    )
+    )?;
+    // Of several threads, a few that sleep in a file hold back the others only if it is always in use, or if requests spend their
+    // time there.
+    let of_requests = at_once(evidence).map_or(FILE_IN_USE, |at_once| FILE_TIME_RATIO * at_once);
+    if threads > 1.5 && asleep < of_requests.clamp(FILE_SLEEPERS, FILE_IN_USE) {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
 }
 
 /// Threads asleep for a lock, more of them with load.
@@ -241,12 +251,22 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
         }
         _ => String::new(),
     };
+    // A lock is held by one thread at a time; a semaphore and a pool let several through, and a thread that waits for them sleeps alike.
+    let is_one = at_once(evidence).is_none_or(|at_once| at_once <= LOCK_HOLDERS);
+    let outgoing = typical(&points, names::SERVER_OUTGOING).is_some_and(|count| count >= 1.0);
+    let (what, several) = match is_one && !outgoing {
+        true => ("a lock", String::new()),
+        false => {
+            let several = at_a_time(evidence).map(|words| format!(" {words}")).unwrap_or_default();
+            ("a lock, a semaphore or a pool", several)
+        }
+    };
     let own = evidence.own_typical(&points).map(|own| format!(" while its own work took {} of its CPUs", percent(own)));
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
-    finding(
+    let mut found = finding(
         format!(
-            "The server's threads wait for a lock: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
-             loads{switches}; throughput stopped{}.",
+            "The server's threads wait for {what}: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
+             loads{switches}; throughput stopped{}.{several}",
             percent(share),
             grouped(looks),
             percent(before),
@@ -256,7 +276,11 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
             "To try: `{command}` under load shows who holds it and who waits; then hold it for less, or divide it."
         ),
         &[command],
-    )
+    )?;
+    if outgoing {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
 }
 
 /// Sleeps in select or poll, and all sleeps seen.

@@ -35,10 +35,16 @@ pub struct Rule {
 
 /// Mean number of a server's threads asleep for a file from which on the server waits for files.
 pub const FILE_SLEEPERS: f64 = 0.3;
+/// Of several threads so many asleep for a file: it is always in use, though one thread at a time may be in it.
+pub const FILE_IN_USE: f64 = 0.8;
+/// Threads asleep for a file over the requests at once, where requests spend their time there.
+pub const FILE_TIME_RATIO: f64 = 0.5;
 /// Share of looks that found a thread asleep for a lock, and by how much that share grew with load.
 pub const LOCK_RATIO: f64 = 0.5;
 /// See [`LOCK_RATIO`].
 pub const LOCK_GROWTH: f64 = 0.25;
+/// Requests at once of an idle server, beyond which more than a lock may hold them back.
+pub const LOCK_HOLDERS: f64 = 1.5;
 /// Open descriptors over their limit.
 pub const DESCRIPTORS_RATIO: f64 = 0.97;
 /// Overflows of the accept queue, or connections that skipped TIME_WAIT, per second.
@@ -115,8 +121,12 @@ pub const POOL_PATH: f64 = 0.1;
 pub const POOL_CPU_RATIO: f64 = 0.5;
 /// See [`POOL_TOLERANCE`].
 pub const HELPER_THREADS: u8 = 2;
-/// See [`POOL_TOLERANCE`].
-pub const POOL_EVENTS: f64 = 0.6;
+/// See [`POOL_TOLERANCE`]; threads that are parked until another wakes them are no workers either.
+pub const POOL_PARKED: f64 = 0.6;
+/// Of the server's CPU time one thread's share, beyond which it does the work and the others do not.
+pub const POOL_BUSIEST_RATIO: f64 = 0.5;
+/// Connections to a backend elsewhere over the requests at once: fewer, and no more with load, may be idle.
+pub const BACKEND_OF_REQUESTS: f64 = 0.5;
 /// From the first byte of an answer to its last, where that waited for a delayed acknowledgement: 40 ms, and ticks of the clock.
 pub const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
 /// Longer answers, and those over a longer path, may take so long to arrive.
@@ -214,9 +224,9 @@ pub const RULES: [Rule; 20] = [
         id: "slow-file",
         cause: "the server waits for a file or a slow log",
         evidence: "`server.file_waits_ratio` times threads, the file's name; `machine.cpu_iowait_ratio`",
-        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated",
+        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated; a possibility with several threads of which fewer than 0.8 and fewer than half of the requests at once sleep so",
         refuted_by: "the log on /dev/shm brings no more throughput",
-        remedy: "`findmnt -T FILE`; write it buffered and without a sync for each request, or to another device",
+        remedy: "`findmnt -T FILE`; by call: write it buffered, or to another device or reader; one sync for several requests; more memory for the cache of files or more threads that read",
         source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
         is_counted: false,
         hidden_by: &["client"],
@@ -224,9 +234,9 @@ pub const RULES: [Rule; 20] = [
     },
     Rule {
         id: "lock",
-        cause: "threads wait for each other's lock",
+        cause: "threads wait for each other (a lock, a semaphore, a pool)",
         evidence: "`server.lock_waits_ratio` beyond the yield point and at low loads, `server.context_switches_per_request`, idle CPU",
-        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the server saturated",
+        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the server saturated; a possibility where it has connections to a backend",
         refuted_by: "`gdb` shows the threads asleep for work, not for a mutex that another thread holds",
         remedy: "`gdb -p PID -batch -ex 'thread apply all backtrace'` under load names it",
         source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
@@ -237,8 +247,8 @@ pub const RULES: [Rule; 20] = [
     Rule {
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
-        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.cpu_us_per_request`",
-        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop (60 % of the looks), CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated",
+        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.lock_waits_ratio`, `server.busiest_thread_cpus`, `server.outgoing_connections`, `server.cpu_us_per_request`",
+        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop or parked threads (events and futexes in 60 % of the looks), no thread of several that took more than half of the CPU time, CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated; a possibility where it has about as many connections to a backend",
         refuted_by: "more workers bring no more throughput",
         remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",
         source: "Little's law",
@@ -262,7 +272,7 @@ pub const RULES: [Rule; 20] = [
         id: "backend",
         cause: "the server waits for its backend",
         evidence: "`server.outgoing_connections`, `backend.cpus_used`, idle CPUs, response time at the lowest load",
-        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated, no rule above",
+        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated unless the backend used more of them than the server, no rule above; a possibility if it is on another machine and the connections are fewer than half of the requests at once and no more than at the lowest load",
         refuted_by: "the backend alone takes more",
         remedy: "`straingauge find http://BACKEND/` measures the backend alone",
         source: "utilisation law: an idle resource is not the bottleneck",

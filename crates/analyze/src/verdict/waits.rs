@@ -1,5 +1,6 @@
 //! Rules on what an idle server waits for by design: its workers, its backend.
 
+use super::Certainty;
 use super::command::server_pid;
 use super::evidence::{Evidence, pooled, typical};
 use super::judge::{Finding, finding};
@@ -10,37 +11,43 @@ use record::units::grouped;
 use record::units::{format_nanos, format_si};
 use record::{Point, names};
 
-/// An idle server under strain: requests at once by Little's law, and how its threads sleep.
-struct Idle<'a> {
-    strained: Vec<&'a Point>,
+/// A server under strain: requests at once by Little's law, and how its threads sleep.
+struct Strained<'a> {
+    points: Vec<&'a Point>,
     throughput: f64,
     /// Response time at the lowest load, without queueing, seconds.
     alone_s: f64,
-    /// Share of the looks that found a thread waiting for events, as an event loop does.
-    events_ratio: Option<f64>,
+    /// Share of the looks that found a thread waiting for events, as an event loop does, or parked until another wakes it.
+    parked_ratio: Option<f64>,
+    /// Connections to other servers.
+    outgoing: Option<f64>,
 }
 
-fn idle<'a>(evidence: &Evidence<'a>) -> Option<Idle<'a>> {
-    let (strained, lowest) = (evidence.strained(), evidence.lowest());
-    if evidence.is_saturated(&strained) != Some(false) {
-        return None;
-    }
-    let responses: u64 = strained.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
+/// The same of one with idle CPUs.
+fn idle<'a>(evidence: &Evidence<'a>) -> Option<Strained<'a>> {
+    strained(evidence).filter(|idle| evidence.is_saturated(&idle.points) == Some(false))
+}
+
+fn strained<'a>(evidence: &Evidence<'a>) -> Option<Strained<'a>> {
+    let (points, lowest) = (evidence.strained(), evidence.lowest());
+    let responses: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     // A disturbance only makes a single request longer.
     // Little's law is one of means. Older runs have the median only.
     let mean_us = |point: &&Point| point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50));
     let alone = lowest.iter().filter_map(mean_us).filter(|us| us.is_finite());
     let alone_us = alone.reduce(f64::min)?;
-    let events = pooled(&strained, names::SERVER_EVENT_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
-    (responses as f64 >= LEAST_REQUESTS && alone_us > 0.0).then_some(Idle {
-        throughput: typical(&strained, names::THROUGHPUT)?,
+    let share = |name| pooled(&points, name).filter(|(_, looks)| *looks >= LEAST_LOOKS).map(|(share, _)| share);
+    let events = share(names::SERVER_EVENT_WAITS);
+    (responses as f64 >= LEAST_REQUESTS && alone_us > 0.0).then_some(Strained {
+        throughput: typical(&points, names::THROUGHPUT)?,
         alone_s: alone_us * 1e-6,
-        events_ratio: events.map(|(share, _)| share),
-        strained,
+        parked_ratio: events.map(|events| events + share(names::SERVER_LOCK_WAITS).unwrap_or(0.0)),
+        outgoing: typical(&points, names::SERVER_OUTGOING),
+        points,
     })
 }
 
-impl Idle<'_> {
+impl Strained<'_> {
     fn at_once(&self) -> f64 {
         self.throughput * self.alone_s
     }
@@ -56,11 +63,16 @@ impl Idle<'_> {
     }
 }
 
+/// Requests at once that an idle server serves beyond the yield point.
+pub fn at_once(evidence: &Evidence<'_>) -> Option<f64> {
+    Some(idle(evidence)?.at_once())
+}
+
 /// How many requests an idle server serves at a time, however many connections there are: what it waits for has room for so many.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
     let idle = idle(evidence)?;
     let at_once = idle.at_once();
-    let loads = idle.strained.iter().map(|point| point.connections as f64);
+    let loads = idle.points.iter().map(|point| point.connections as f64);
     if at_once < 0.5 || loads.reduce(f64::min)? < 2.0 * at_once || idle.is_pipelined(evidence) {
         return None;
     }
@@ -78,9 +90,9 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
 /// A fixed number of workers, all asleep in a request: throughput is workers over time.
 pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = idle(evidence)?;
-    let threads: Vec<f64> = idle.strained.iter().filter_map(|point| point.value(names::SERVER_THREADS)).collect();
+    let threads: Vec<f64> = idle.points.iter().filter_map(|point| point.value(names::SERVER_THREADS)).collect();
     let (least, most) = crate::statistics::range(&threads)?;
-    let loads = idle.strained.iter().map(|point| point.connections as f64);
+    let loads = idle.points.iter().map(|point| point.connections as f64);
     let most_connections = loads.fold(0.0, f64::max);
     let at_once = idle.at_once();
     // One or two threads of a pool accept or keep time.
@@ -88,12 +100,17 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
         .map(|helpers| most - f64::from(helpers))
         .filter(|workers| *workers >= 1.0 && (1.0 - POOL_TOLERANCE..=1.0 + POOL_PATH).contains(&(at_once / workers)))
         .min_by(|a, b| (at_once / a - 1.0).abs().total_cmp(&(at_once / b - 1.0).abs()))?;
-    let is_event_loop = idle.events_ratio? > POOL_EVENTS;
+    // Threads without work are parked; workers of a full pool sleep in their requests, and share the work.
+    let is_parked = idle.parked_ratio? > POOL_PARKED;
+    let (busiest, used) = (names::SERVER_BUSIEST_THREAD, names::SERVER_CPUS_USED);
+    let busiest = typical(&idle.points, busiest).zip(typical(&idle.points, used));
+    let is_one_thread = workers > 1.0 && busiest.is_some_and(|(busiest, used)| busiest > POOL_BUSIEST_RATIO * used);
     // Workers that compute are not a pool that sleeps: more of them would need more CPUs.
-    let cpu_us = typical(&idle.strained, names::SERVER_CPU)?;
+    let cpu_us = typical(&idle.points, names::SERVER_CPU)?;
     let computes = cpu_us > POOL_CPU_RATIO * idle.alone_s * 1e6;
     if most - least > 1.0
-        || is_event_loop
+        || is_parked
+        || is_one_thread
         || computes
         || most_connections < 2.0 * workers
         || idle.is_pipelined(evidence)
@@ -103,7 +120,7 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     let pid = server_pid(evidence.run);
     let command = format!("grep -H . /proc/{pid}/task/*/wchan");
     let word = if workers == 1.0 { "worker serves one request" } else { "workers serve that many requests" };
-    finding(
+    let mut found = finding(
         format!(
             "The server has a fixed pool: its {} {word} at a time, {} each, and sleep meanwhile; {}/s x {} = {:.1} at once, however many \
              connections there are ({} threads at up to {} connections, no CPU of the server saturated).",
@@ -119,7 +136,12 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
             "To try: more workers (threads, processes) in its configuration, or shorter requests; `{command}` under load shows what they sleep for."
         ),
         &[command],
-    )
+    )?;
+    // As many connections to a backend may be the limit as well.
+    if idle.outgoing.is_some_and(|outgoing| (outgoing / at_once - 1.0).abs() <= POOL_TOLERANCE) {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
 }
 
 /// A small write that waits until the client has acknowledged the one before, which it does 40 ms later, whatever the load.
@@ -167,28 +189,38 @@ pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
 /// Less CPU time than this for a request, in microseconds: a process that did nothing for it. To read and to answer takes more.
 const ASKED_US: f64 = 3.0;
 
-/// An event loop with idle time, and with connections to another server, which works for the requests if it can be seen to.
+/// An event loop with idle time, or whose backend fills the CPUs of both, and with connections to another server, which works for the
+/// requests if it can be seen to.
 pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
-    let idle = idle(evidence)?;
-    let outgoing = typical(&idle.strained, names::SERVER_OUTGOING).filter(|count| *count >= 1.0)?;
+    let is_filled = evidence.is_filled_by_backend(&evidence.strained());
+    let idle = if is_filled { strained(evidence) } else { idle(evidence) }?;
+    let outgoing = idle.outgoing.filter(|count| *count >= 1.0)?;
     let lowest = typical(&evidence.lowest(), names::SERVER_OUTGOING);
-    let address = evidence.run.record.server_facts.get("backend").map(|address| plain(address, 60));
-    let used = typical(&idle.strained, names::BACKEND_CPUS);
-    let is_here =
-        address.as_ref().is_some_and(|at| ["unix:", "127.", "[::1]"].iter().any(|start| at.starts_with(start)));
+    let facts = &evidence.run.record.server_facts;
+    let address = facts.get("backend").map(|address| plain(address, 60));
+    let used = typical(&idle.points, names::BACKEND_CPUS);
+    let is_here = facts.contains_key("backend_is_here");
     if is_here && used.is_some_and(|cpus| cpus * 1e6 < ASKED_US * idle.throughput) {
         return None;
     }
     let named = address.clone().unwrap_or_else(|| "another server".into());
+    // Fewer connections than requests at once, and no more of them than at the lowest load: nothing shows that these requests use them.
+    let is_idle_perhaps =
+        !is_here && outgoing <= lowest.unwrap_or(0.0) && outgoing < BACKEND_OF_REQUESTS * idle.at_once();
     let before = lowest.map(|count| format!(" ({} at the lowest load)", grouped(count))).unwrap_or_default();
     let own =
-        evidence.own_typical(&idle.strained).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
+        evidence.own_typical(&idle.points).map(|own| format!(", and its own work took {} of its CPUs", percent(own)));
     let used = used.map(|cpus| format!("; the backend's processes used {cpus:.2} CPUs of this machine"));
     let unix = address.as_ref().is_some_and(|address| address.starts_with("unix:"));
     let url = address.map_or("http://BACKEND/".into(), |address| format!("http://{address}/"));
     let command = if unix { "ss -xlp".to_string() } else { format!("straingauge find {url}") };
+    let advice = if is_filled {
+        "the CPUs are full, most of them of the backend: fewer and cheaper requests to it, or CPUs of its own"
+    } else {
+        "then more of it, or fewer and cheaper requests to it"
+    };
     let alone = if unix { "shows how many connections wait for it (Recv-Q)" } else { "measures the backend alone" };
-    finding(
+    let mut found = finding(
         format!(
             "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}{}. The backend answers {}/s; at \
              {} a request that is {:.1} at once.",
@@ -199,7 +231,11 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
             format_nanos(idle.alone_s * 1e9),
             idle.at_once()
         ),
-        format!("To try: `{command}` {alone}; then more of it, or fewer and cheaper requests to it."),
+        format!("To try: `{command}` {alone}; {advice}."),
         &[command],
-    )
+    )?;
+    if is_idle_perhaps {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
 }

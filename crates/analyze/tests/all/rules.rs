@@ -482,11 +482,11 @@ fn threads_that_spin_are_a_possibility_with_the_command_that_tells() {
 }
 
 /// Eight requests of 5 ms at once, whoever serves them.
-fn eight_at_once() -> Server {
+pub fn eight_at_once() -> Server {
     Server { path: 5e-3, hidden_limit: 1600.0, noise: 0.02, drift: 0.05, ..Server::default() }
 }
 
-fn threads_and_looks(point: &mut Point, threads: f64, event_waits: f64) {
+pub fn threads_and_looks(point: &mut Point, threads: f64, event_waits: f64) {
     set(point, names::SERVER_THREADS, threads, 1);
     set(point, names::SERVER_LOCK_WAITS, 0.0, 20);
     set(point, names::SERVER_FILE_WAITS, 0.0, 20);
@@ -573,6 +573,7 @@ fn a_backend_is_named_where_an_idle_event_loop_has_connections_to_it() {
     };
     assert_eq!(found(&judged(eight_at_once(), record.clone(), beside(0.1))), ["backend"], "others' CPUs say nothing");
     record.server_facts.insert("backend".into(), "unix:/run/app.sock".into());
+    record.server_facts.insert("backend_is_here".into(), "yes".into());
     let verdict = judged(eight_at_once(), record.clone(), beside(50.0));
     assert_eq!(found(&verdict), ["backend"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["ss -xlp"]);

@@ -22,6 +22,8 @@ const PER_DOUBLING: f64 = 0.08;
 const FARTHEST: f64 = 10.0;
 /// In use beyond this share a resource counts as full.
 const FULL: f64 = 0.95;
+/// A resource that is full at rates so many times apart is full at any.
+const FULL_APART: f64 = 1.5;
 /// The last readings, which are "now".
 pub const LAST: usize = 5;
 /// Exponents of the rate that a server may have.
@@ -56,7 +58,15 @@ pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     let now = now(uses);
     let rates: Vec<f64> = uses.iter().map(|at| at.rate).collect();
     if now.used >= FULL * most {
+        let full: Vec<f64> = uses.iter().filter(|at| at.used >= FULL * most).map(|at| at.rate).collect();
+        let decile = |at| quantile(&full, at).unwrap_or(now.rate);
+        let (low, high) = (decile(0.1), decile(0.9));
         return match now.own {
+            own if own >= most / 2.0 && high >= FULL_APART * low => Err(format!(
+                "it is as busy at {}/s as at {}/s: the server polls, or its requests differ",
+                format_si(low),
+                format_si(high)
+            )),
             own if own >= most / 2.0 => Ok(Range { low: now.rate * FULL, high: Some(now.rate / FULL) }),
             _ => Err("other work fills it, which may or may not give way".into()),
         };
@@ -255,6 +265,10 @@ mod tests {
         let full: Vec<Use> = (0..20).map(|n| at(f64::from(n % 3) + 500.0, 0.99, 0.9)).collect();
         let range = full_at(&full, 1.0).unwrap();
         assert!(range.low < 501.0 && range.high.unwrap() > 500.0 && range.high.unwrap() < 540.0, "{range:?}");
+        // One that polls is as full at a third of the rate.
+        let polls: Vec<Use> = (0..20).map(|n| at(if n < 10 { 300.0 } else { 900.0 }, 1.0, 0.98)).collect();
+        let why = full_at(&polls, 1.0).unwrap_err();
+        assert!(why.contains("as busy at 300/s as at 900/s") && why.contains("polls"), "{why}");
         let other: Vec<Use> = (0..20).map(|n| at(f64::from(n) + 100.0, 1.0, 0.2)).collect();
         assert!(full_at(&other, 1.0).unwrap_err().contains("other work"));
         assert!(full_at(&full[..5], 1.0).unwrap_err().contains("5 readings"));
