@@ -228,6 +228,7 @@ class Finder {
         std::map<const CallBase *, unsigned> number;
         std::map<std::tuple<std::string, bool, bool>, unsigned> by_record;
         std::map<Cell, unsigned> by_holder;
+        std::map<std::tuple<std::string, std::string, unsigned, unsigned, std::string>, unsigned> by_place;
         holders.resize(sites.size());
         for (unsigned i = 0; i < sites.size(); i++)
             parent[i] = i, number[sites[i].call] = i;
@@ -247,6 +248,12 @@ class Finder {
                 if (!is_new)
                     parent[root(i)] = root(found->second);
             }
+            // An inline function of a header is compiled in each file, and has one text.
+            const Site &s = sites[i];
+            auto [same, is_new_place] =
+                by_place.emplace(std::make_tuple(s.function, s.place.file, s.place.line, s.column, s.allocator), i);
+            if (!is_new_place && sites[same->second].call->getFunction() != s.call->getFunction())
+                parent[root(i)] = root(same->second);
             if (hows[i]->pointer >= 0 && unsigned(hows[i]->pointer) < sites[i].call->arg_size())
                 for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(hows[i]->pointer)))
                     if (target->kind == Target::block)

@@ -111,6 +111,8 @@ stingify() {
 	done
 	# Wrappers in a separate unit, declared in a header.
 	! wanted stingify_units || part stingify_units rewritten_units units memory.c server.c
+	# An inline function that a stage and the program's beginning use.
+	! wanted stingify_inline || part stingify_inline rewritten_units inline config.c server.c
 	! wanted stingify_outside || part stingify_outside outside
 	! wanted stingify_by_pointer || part stingify_by_pointer unknown_by_pointer
 	! wanted stingify_errors || part stingify_errors stingify_errors
