@@ -113,6 +113,8 @@ stingify() {
 	! wanted stingify_units || part stingify_units rewritten_units units memory.c server.c
 	# An inline function that a stage and the program's beginning use.
 	! wanted stingify_inline || part stingify_inline rewritten_units inline config.c server.c
+	# Headers under conditions, after what they need, and text that is included in the middle of a declaration.
+	! wanted stingify_headers || part stingify_headers rewritten_units headers server.c
 	! wanted stingify_outside || part stingify_outside outside
 	! wanted stingify_by_pointer || part stingify_by_pointer unknown_by_pointer
 	! wanted stingify_errors || part stingify_errors stingify_errors
