@@ -270,8 +270,7 @@ std::vector<unsigned> Pointers::contents_at(Value *address, Type *type) {
     unsigned whole = target({local ? Target::local : Target::global, address, {}}, address);
     for (uint64_t offset = 0; offset < bytes; offset += layout.getPointerSize()) {
         Cell cell;
-        descend(declared, offset, layout, cell);
-        all.push_back(content(cell.record.empty() ? whole : cell_target(cell)));
+        all.push_back(content(cell_at(declared, offset, layout, cell) ? cell_target(cell) : whole));
     }
     return all;
 }

@@ -61,6 +61,12 @@ void Pointers::reach(CallBase &call, Function &function) {
     found.push_back(&function);
     if (!function.isDeclaration())
         link(call, function);
+    // A block that no object has: stingify leaves malloc alone where it is called through a pointer.
+    else if (const Allocator *how = allocators.malloc_of(function); how && call.getType()->isPointerTy()) {
+        add_target(node_of(&call), target({Target::block, &call, {}}, &call));
+        if (how->pointer >= 0 && unsigned(how->pointer) < call.arg_size())
+            add_copy(node_of(call.getArgOperand(how->pointer)), node_of(&call));
+    }
 }
 
 bool Pointers::is_untold_free(const Function &function) const {
