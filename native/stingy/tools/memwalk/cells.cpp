@@ -47,6 +47,20 @@ void descend(Type *type, uint64_t offset, const DataLayout &layout, Cell &cell) 
     }
 }
 
+bool cell_at(Type *declared, uint64_t offset, const DataLayout &layout, Cell &cell) {
+    cell = {};
+    descend(declared, offset, layout, cell);
+    if (const auto *record = dyn_cast<StructType>(declared); cell.record.empty() && record && record->hasName())
+        cell = {record->getName().str(), offset};
+    return !cell.record.empty();
+}
+
+/// Whether it stays within the first element of an array.
+static bool index_is_first(const GEPOperator &gep) {
+    const auto *first = dyn_cast<ConstantInt>(*gep.idx_begin());
+    return first && first->isZero();
+}
+
 bool cell_of(const Value *address, const Module &module, Cell &cell) {
     const DataLayout &layout = module.getDataLayout();
     if (const auto *global = dyn_cast<GlobalVariable>(address)) {
@@ -99,7 +113,15 @@ bool cell_of(const Value *address, const Module &module, Cell &cell) {
         return isa<ArrayType>(gep->getSourceElementType()) && isa<GEPOperator>(gep->getPointerOperand()) &&
                cell_of(gep->getPointerOperand(), module, cell);
     if (found.record.empty()) {
+        // A structure passed by value is addressed by the types of its registers.
         Cell base;
+        const auto *local = dyn_cast<AllocaInst>(gep->getPointerOperand());
+        const auto *registers = dyn_cast<StructType>(gep->getSourceElementType());
+        if (local && registers && registers->isLiteral() && index_is_first(*gep) &&
+            cell_at(local->getAllocatedType(), offset, layout, base)) {
+            cell = base;
+            return true;
+        }
         if (cell_of(gep->getPointerOperand(), module, base))
             found = {base.record, base.offset};
         else

@@ -30,5 +30,7 @@ bool cell_of(const llvm::Value *address, const llvm::Module &module, Cell &cell)
 std::string plain_name(const llvm::StructType &type);
 /// Walks `offset` bytes into a type, to the innermost named structure.
 void descend(llvm::Type *type, uint64_t offset, const llvm::DataLayout &layout, Cell &cell);
+/// The field at an offset of a variable's type, as `cell_of` names it; false: it is in no structure.
+bool cell_at(llvm::Type *declared, uint64_t offset, const llvm::DataLayout &layout, Cell &cell);
 
 } // namespace stingy

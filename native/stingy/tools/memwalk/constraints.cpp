@@ -246,6 +246,52 @@ void Pointers::add_initializer(const Constant *value, const Type *type, unsigned
         add_copy(node_of(value), into);
 }
 
+/// Whether a value of the type can hold pointers; integers can, if they have room for one.
+static bool may_hold_pointers(const Type *type) {
+    if (const auto *integer = dyn_cast<IntegerType>(type))
+        return integer->getBitWidth() >= 64;
+    return type->isPointerTy() || type->isVectorTy() ||
+           (type->isAggregateType() && any_of(type->subtypes(), may_hold_pointers));
+}
+
+/// The contents of all that a value of the type covers in a local variable or a global; none where the address is
+/// another. Without a type: the whole variable.
+std::vector<unsigned> Pointers::contents_at(Value *address, Type *type) {
+    std::vector<unsigned> all;
+    const DataLayout &layout = module.getDataLayout();
+    while (!type && isa<GEPOperator>(address))
+        address = cast<GEPOperator>(address)->getPointerOperand();
+    auto *local = dyn_cast<AllocaInst>(address);
+    auto *global = dyn_cast<GlobalVariable>(address);
+    if (!local && !global)
+        return all;
+    Type *declared = local ? local->getAllocatedType() : global->getValueType();
+    uint64_t bytes = layout.getTypeStoreSize(type ? type : declared);
+    unsigned whole = target({local ? Target::local : Target::global, address, {}}, address);
+    for (uint64_t offset = 0; offset < bytes; offset += layout.getPointerSize()) {
+        Cell cell;
+        all.push_back(content(cell_at(declared, offset, layout, cell) ? cell_target(cell) : whole));
+    }
+    return all;
+}
+
+/// A load into a node or a store from it.
+void Pointers::add_access(Value *address, Type *type, unsigned node, bool is_store) {
+    if (!node)
+        return;
+    if (type->isAggregateType())
+        for (unsigned inside : contents_at(address, type))
+            is_store ? add_copy(node, inside) : add_copy(inside, node);
+    Node &through = graph[node_of(address)];
+    (is_store ? through.stores : through.loads).push_back(node);
+}
+
+/// What functions with variable arguments get, joined.
+unsigned Pointers::variable_arguments() {
+    static const char key = 0;
+    return target({Target::local, nullptr, {}}, &key);
+}
+
 void Pointers::add_constraints() {
     for (GlobalVariable &global : module.globals())
         if (global.hasInitializer()) {
@@ -261,27 +307,36 @@ void Pointers::add_constraints() {
         if (function.isDeclaration())
             continue;
         for (Instruction &instruction : instructions(function)) {
+            Type *type = instruction.getType();
             if (auto *load = dyn_cast<LoadInst>(&instruction)) {
-                if (!load->getType()->isPointerTy() && !load->getType()->isIntegerTy(64))
-                    continue;
-                unsigned address = node_of(load->getPointerOperand()), into = node_of(load);
-                graph[address].loads.push_back(into);
+                if (may_hold_pointers(type))
+                    add_access(load->getPointerOperand(), type, node_of(load), false);
             } else if (auto *store = dyn_cast<StoreInst>(&instruction)) {
-                Value *value = store->getValueOperand();
-                if (!value->getType()->isPointerTy() && !(value->getType()->isIntegerTy(64) && isa<Instruction>(value)))
-                    continue;
-                unsigned address = node_of(store->getPointerOperand()), from = node_of(value);
-                if (!from)
-                    continue;
-                graph[address].stores.push_back(from);
+                if (may_hold_pointers(store->getValueOperand()->getType()))
+                    add_access(store->getPointerOperand(), store->getValueOperand()->getType(),
+                               node_of(store->getValueOperand()), true);
+            } else if (auto *change = dyn_cast<AtomicRMWInst>(&instruction)) {
+                if (may_hold_pointers(type))
+                    add_access(change->getPointerOperand(), type, node_of(change->getValOperand()), true),
+                        add_access(change->getPointerOperand(), type, node_of(change), false);
+            } else if (auto *exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) {
+                type = exchange->getNewValOperand()->getType();
+                if (may_hold_pointers(type))
+                    add_access(exchange->getPointerOperand(), type, node_of(exchange->getNewValOperand()), true),
+                        add_access(exchange->getPointerOperand(), type, node_of(exchange), false);
             } else if (auto *phi = dyn_cast<PHINode>(&instruction)) {
-                if (phi->getType()->isPointerTy() || phi->getType()->isIntegerTy(64))
+                if (may_hold_pointers(type))
                     for (Value *value : phi->incoming_values())
                         add_copy(node_of(value), node_of(phi));
             } else if (auto *select = dyn_cast<SelectInst>(&instruction)) {
-                if (select->getType()->isPointerTy())
+                if (may_hold_pointers(type))
                     add_copy(node_of(select->getTrueValue()), node_of(select)),
                         add_copy(node_of(select->getFalseValue()), node_of(select));
+            } else if (isa<ExtractValueInst>(instruction) || isa<InsertValueInst>(instruction)) {
+                // The values in it are joined.
+                if (may_hold_pointers(type))
+                    for (Value *value : instruction.operands())
+                        add_copy(node_of(value), node_of(&instruction));
             } else if (isa<PtrToIntInst>(instruction) || isa<IntToPtrInst>(instruction) ||
                        isa<FreezeInst>(instruction) || isa<BitCastInst>(instruction)) {
                 add_copy(node_of(instruction.getOperand(0)), node_of(&instruction));
@@ -294,12 +349,14 @@ void Pointers::add_constraints() {
                                               "a function is called whose address was made from an integer",
                                               "keep function pointers in pointers"});
             } else if (auto *binary = dyn_cast<BinaryOperator>(&instruction)) {
-                // Pointer arithmetic on integers, and tag bits.
-                if (binary->getType()->isIntegerTy(64))
+                // Pointer arithmetic on integers, and tag bits. The distance of two pointers is none.
+                bool is_distance = binary->getOpcode() == Instruction::Sub &&
+                                   isa<PtrToIntInst>(binary->getOperand(0)) && isa<PtrToIntInst>(binary->getOperand(1));
+                if (binary->getType()->isIntegerTy(64) && !is_distance)
                     add_copy(node_of(binary->getOperand(0)), node_of(binary)),
                         add_copy(node_of(binary->getOperand(1)), node_of(binary));
             } else if (auto *ret = dyn_cast<ReturnInst>(&instruction)) {
-                if (ret->getReturnValue() && ret->getReturnValue()->getType()->isPointerTy()) {
+                if (ret->getReturnValue() && may_hold_pointers(ret->getReturnValue()->getType())) {
                     auto [found, is_new] = returns.try_emplace(&function, 0);
                     if (is_new)
                         found->second = new_node();
@@ -334,6 +391,9 @@ void Pointers::add_call(CallBase &call) {
         graph[to].copies_content_from.push_back(from);
         return;
     }
+    if (callee->getIntrinsicID() == Intrinsic::vastart)
+        for (unsigned node : contents_at(call.getArgOperand(0), nullptr))
+            add_target(node, variable_arguments());
     if (callee->isIntrinsic())
         return;
     resolved[&call].push_back(callee);
@@ -393,17 +453,13 @@ void Pointers::add_call(CallBase &call) {
 void Pointers::link(CallBase &call, Function &callee) {
     for (unsigned i = 0; i < call.arg_size() && i < callee.arg_size(); i++) {
         Value *argument = call.getArgOperand(i);
-        if (argument->getType()->isPointerTy() || argument->getType()->isIntegerTy(64))
+        if (may_hold_pointers(argument->getType()))
             add_copy(node_of(argument), node_of(callee.getArg(i)));
     }
     if (callee.isVarArg())
         for (unsigned i = callee.arg_size(); i < call.arg_size(); i++)
-            if (isa<Function>(call.getArgOperand(i)->stripPointerCasts()))
-                doubts.push_back({"variadic_function", &call,
-                                  "a function is passed among variable arguments of " + callee.getName().str() +
-                                      "; its calls are not seen",
-                                  "pass it as a named parameter"});
-    if (call.getType()->isPointerTy()) {
+            add_copy(node_of(call.getArgOperand(i)), content(variable_arguments()));
+    if (may_hold_pointers(call.getType())) {
         auto [found, is_new] = returns.try_emplace(&callee, 0);
         if (is_new)
             found->second = new_node();

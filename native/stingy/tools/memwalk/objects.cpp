@@ -56,6 +56,7 @@ class Finder {
             return false;
         collect();
         join();
+        find_unknown_resized();
         for (const CallBase *call : freeing)
             add_free(*call);
         find_handed_out();
@@ -126,13 +127,24 @@ class Finder {
 
     void collect() {
         for (const Function &function : calls.module) {
-            if (function.isDeclaration() || allocators.is_either(function))
+            if (function.isDeclaration())
                 continue;
+            const Allocator *wrapper = allocators.free_of(function);
+            if (!wrapper)
+                wrapper = allocators.malloc_of(function);
             for (const Instruction &instruction : instructions(function)) {
                 const auto *call = dyn_cast<CallBase>(&instruction);
                 if (!call)
                     continue;
-                if (const Allocator *how = allocators.malloc_of(*call)) {
+                if (wrapper) {
+                    // What it frees besides the block that it is called for.
+                    const Allocator *how = allocators.free_of(*call);
+                    if (!how || how->pointer < 0 || unsigned(how->pointer) >= call->arg_size())
+                        continue;
+                    const auto *given = dyn_cast<Argument>(call->getArgOperand(how->pointer));
+                    if (!given || int(given->getArgNo()) != wrapper->pointer)
+                        freeing.push_back(call);
+                } else if (const Allocator *how = allocators.malloc_of(*call)) {
                     Site s = site(*call);
                     if (how->through >= 0 && s.written) {
                         WrittenCall &stored = objects.stored_by_argument.emplace_back(*s.written);
@@ -216,6 +228,7 @@ class Finder {
         std::map<const CallBase *, unsigned> number;
         std::map<std::tuple<std::string, bool, bool>, unsigned> by_record;
         std::map<Cell, unsigned> by_holder;
+        std::map<std::tuple<std::string, std::string, unsigned, unsigned, std::string>, unsigned> by_place;
         holders.resize(sites.size());
         for (unsigned i = 0; i < sites.size(); i++)
             parent[i] = i, number[sites[i].call] = i;
@@ -235,6 +248,12 @@ class Finder {
                 if (!is_new)
                     parent[root(i)] = root(found->second);
             }
+            // An inline function of a header is compiled in each file, and has one text.
+            const Site &s = sites[i];
+            auto [same, is_new_place] =
+                by_place.emplace(std::make_tuple(s.function, s.place.file, s.place.line, s.column, s.allocator), i);
+            if (!is_new_place && sites[same->second].call->getFunction() != s.call->getFunction())
+                parent[root(i)] = root(same->second);
             if (hows[i]->pointer >= 0 && unsigned(hows[i]->pointer) < sites[i].call->arg_size())
                 for (const Target *target : calls.pointers.targets(sites[i].call->getArgOperand(hows[i]->pointer)))
                     if (target->kind == Target::block)
@@ -315,6 +334,26 @@ class Finder {
         }
     }
 
+    /// Whether blocks may come here whose allocation is not seen: no block is seen to come, or one resized from such.
+    bool is_unknown(const Value *pointer) const {
+        if (isa<Constant>(pointer))
+            return false;
+        bool has_block = false;
+        for (const Target *target : calls.pointers.targets(pointer)) {
+            if (any_of(objects.unknown_resized, [&](const Site &s) { return s.call == target->value; }))
+                return true;
+            has_block |= target->kind == Target::block;
+        }
+        return !has_block;
+    }
+
+    void find_unknown_resized() {
+        for (unsigned i = 0; i < sites.size(); i++)
+            if (int pointer = hows[i]->pointer; pointer >= 0 && unsigned(pointer) < sites[i].call->arg_size() &&
+                                                is_unknown(sites[i].call->getArgOperand(pointer)))
+                objects.unknown_resized.push_back(sites[i]);
+    }
+
     void add_free(const CallBase &call) {
         const Allocator *how = allocators.free_of(call);
         bool is_indirect = !how, is_always = true;
@@ -353,9 +392,10 @@ class Finder {
             for (unsigned i = 0; i < objects.all.size(); i++)
                 if (objects.all[i].record == s.written->record && objects.all[i].size.kind == Size::constant)
                     found.insert(i);
+        bool is_untold = any_of(calls.pointers.callees(call),
+                                [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); });
         auto hinder = [&](Object &object) {
-            if (is_indirect && any_of(calls.pointers.callees(call),
-                                      [&](const Function *callee) { return calls.pointers.is_untold_free(*callee); }))
+            if (is_indirect && is_untold)
                 object.hindrances.push_back({s.place, "free is called here through a pointer"});
         };
         for (unsigned i : all)
@@ -371,6 +411,15 @@ class Finder {
             if (is_always)
                 objects.freed_by[&call].push_back(i);
             hinder(objects.all[i]);
+        }
+        if (is_unknown(call.getArgOperand(how->pointer))) {
+            if (!is_indirect)
+                objects.unknown_freed.push_back(s);
+            else if (is_untold)
+                objects.doubts.push_back({"free_by_pointer", &call,
+                                          "free is called here through a pointer, and what it gets was not seen to be "
+                                          "allocated",
+                                          "[[handed_on]] with what is freed"});
         }
         if (found.empty() && !s.stages.empty() && !is_indirect)
             objects.doubts.push_back({"free_of_unknown", &call, "what is freed here was not seen to be allocated",
@@ -403,14 +452,21 @@ class Finder {
 
     /// Functions outside that resize a block or query malloc about it, so that it must remain malloc's.
     void find_kept_by_malloc() {
-        auto hinder = [&](const CallBase &call, const std::vector<const Target *> &targets) {
+        auto hinder = [&](const CallBase &call, const std::vector<const Target *> &targets, std::string why = "") {
+            if (why.empty())
+                why = source_name(*call.getCalledFunction()) + " takes blocks of malloc alone";
             for (const Target *target : targets)
                 if (target->kind == Target::block && target->value != &call)
                     if (auto known = objects.object_of.find(cast<CallBase>(target->value));
                         known != objects.object_of.end())
-                        objects.all[known->second].hindrances.push_back(
-                            {place_of(call), source_name(*call.getCalledFunction()) + " takes blocks of malloc alone"});
+                        objects.all[known->second].hindrances.push_back({place_of(call), why});
         };
+        for (const CallBase *call : calls.pointers.indirect_calls())
+            for (const Function *callee : calls.pointers.callees(*call))
+                if (const Allocator *how = allocators.malloc_of(*callee);
+                    how && how->pointer >= 0 && unsigned(how->pointer) < call->arg_size())
+                    hinder(*call, calls.pointers.targets(call->getArgOperand(how->pointer)),
+                           source_name(*callee) + " is called here through a pointer");
         for (size_t i = 0; i < sites.size(); i++)
             hinder(*sites[i].call, calls.pointers.resized(*sites[i].call));
         for (const CallBase *call : calls.pointers.calls_to_outside())

@@ -49,7 +49,8 @@ struct Object {
 struct Objects {
     std::vector<Object> all;
     std::set<std::string> request_records;
-    std::map<const llvm::CallBase *, unsigned> object_of;             ///< allocating calls
+    std::vector<Site> unknown_freed, unknown_resized;     ///< calls of which no block is seen that they may get
+    std::map<const llvm::CallBase *, unsigned> object_of; ///< allocating calls
     std::map<const llvm::CallBase *, std::vector<unsigned>> freed_by; ///< freeing calls
     std::set<unsigned> ends; ///< stages that free the request at hand; of others that they may close, it says nothing
     std::deque<WrittenCall> stored_by_argument; ///< as if their results were assigned

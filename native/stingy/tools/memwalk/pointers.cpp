@@ -61,6 +61,12 @@ void Pointers::reach(CallBase &call, Function &function) {
     found.push_back(&function);
     if (!function.isDeclaration())
         link(call, function);
+    // A block that no object has: stingify leaves malloc alone where it is called through a pointer.
+    else if (const Allocator *how = allocators.malloc_of(function); how && call.getType()->isPointerTy()) {
+        add_target(node_of(&call), target({Target::block, &call, {}}, &call));
+        if (how->pointer >= 0 && unsigned(how->pointer) < call.arg_size())
+            add_copy(node_of(call.getArgOperand(how->pointer)), node_of(&call));
+    }
 }
 
 bool Pointers::is_untold_free(const Function &function) const {
@@ -130,7 +136,7 @@ std::string Pointers::record_of(const Target &target) const {
     Cell first;
     if (target.kind == Target::global)
         descend(cast<GlobalVariable>(target.value)->getValueType(), 0, module.getDataLayout(), first);
-    if (target.kind == Target::local)
+    if (target.kind == Target::local && target.value)
         descend(cast<AllocaInst>(target.value)->getAllocatedType(), 0, module.getDataLayout(), first);
     return first.record;
 }
@@ -207,7 +213,7 @@ unsigned Pointers::content(unsigned index) {
     Type *type = nullptr;
     if (t.kind == Target::global)
         type = cast<GlobalVariable>(t.value)->getValueType();
-    if (t.kind == Target::local)
+    if (t.kind == Target::local && t.value)
         type = cast<AllocaInst>(t.value)->getAllocatedType();
     // The start of a structure is its first field.
     if (type)
@@ -218,7 +224,8 @@ unsigned Pointers::content(unsigned index) {
 }
 
 unsigned Pointers::node_of(const Value *value) {
-    if (!value->getType()->isPointerTy() && !isa<Instruction>(value) && !isa<Argument>(value))
+    if (!value->getType()->isPointerTy() && !isa<Instruction>(value) && !isa<Argument>(value) &&
+        !isa<ConstantAggregate>(value))
         return 0;
     auto found = nodes.find(value);
     if (found != nodes.end())
@@ -232,7 +239,10 @@ unsigned Pointers::node_of(const Value *value) {
         add_target(node, target({Target::global, const_cast<GlobalVariable *>(global), {}}, global));
     else if (auto *local = dyn_cast<AllocaInst>(value))
         add_target(node, target({Target::local, const_cast<AllocaInst *>(local), {}}, local));
-    else if (const auto *gep = dyn_cast<GEPOperator>(value)) {
+    else if (const auto *values = dyn_cast<ConstantAggregate>(value)) {
+        for (const Use &one : values->operands())
+            add_copy(node_of(one), node);
+    } else if (const auto *gep = dyn_cast<GEPOperator>(value)) {
         if (cell_of(value, module, cell))
             add_target(node, cell_target(cell));
         else

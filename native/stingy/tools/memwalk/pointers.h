@@ -37,8 +37,7 @@ struct Target {
 /// Flow-insensitive, fields of a type joined (Pearce, Kelly and Hankin, "Efficient field-sensitive pointer analysis of
 /// C", 2007, with one instance for each type). A call through a pointer reaches functions of the type that the source
 /// calls there, whatever else is stored in the same place: a call of another type is undefined (C11, 6.3.2.3). Sound
-/// except for that, for pointers made from integers, and for bytes copied over fields of pointers; `is_sound` drops the
-/// condition on types.
+/// except for that and for what README.md lists as not followed (Limits); `is_sound` drops the condition on types.
 class Pointers {
   public:
     struct Counts {
@@ -87,6 +86,9 @@ class Pointers {
     void add_target(unsigned node, unsigned target_index);
     void add_copy(unsigned from, unsigned to);
     void add_initializer(const llvm::Constant *value, const llvm::Type *type, unsigned into, const Cell *within);
+    std::vector<unsigned> contents_at(llvm::Value *address, llvm::Type *type);
+    void add_access(llvm::Value *address, llvm::Type *type, unsigned node, bool is_store);
+    unsigned variable_arguments();
     void add_constraints();
     void add_call(llvm::CallBase &call);
     void link(llvm::CallBase &call, llvm::Function &callee);

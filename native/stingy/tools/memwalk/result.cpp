@@ -197,8 +197,8 @@ void complete(Result &result, const Calls &calls) {
     }
     for (const auto *list : {&result.pointers->warnings(), &result.graph->doubts, &result.objects->doubts})
         for (const Pointers::Warning &warning : *list) {
-            static const char *const unsound[] = {"unresolved_call",  "pointer_from_integer", "variadic_function",
-                                                  "unknown_callback", "resolved_by_type",     "free_handed_out"};
+            static const char *const unsound[] = {"unresolved_call",  "pointer_from_integer", "unknown_callback",
+                                                  "resolved_by_type", "free_handed_out",      "free_by_pointer"};
             (is_contained(unsound, warning.kind) ? result.unsound : result.doubts).push_back(warning);
         }
     doubt_ends(result);

@@ -52,6 +52,10 @@ class Writer {
                 for (const Object *o : r.shared_objects)
                     object(*o);
             });
+            if (!r.objects->unknown_freed.empty())
+                sites("unknown_freed", r.objects->unknown_freed, false);
+            if (!r.objects->unknown_resized.empty())
+                sites("unknown_resized", r.objects->unknown_resized, false);
             wrappers();
             layouts();
             globals();
@@ -279,6 +283,9 @@ class Writer {
                 for (const auto *sites : {&o->alloc, &o->realloc, &o->free})
                     for (const Site &site : *sites)
                         used.insert(site.allocator);
+        for (const auto *sites : {&r.objects->unknown_freed, &r.objects->unknown_resized})
+            for (const Site &site : *sites)
+                used.insert(site.allocator);
         std::vector<std::tuple<std::string, const Function *, const Allocator *, bool>> found;
         for (const Function &function : *r.program->module)
             for (bool is_free : {false, true})

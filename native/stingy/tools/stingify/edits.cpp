@@ -29,61 +29,98 @@ void Edits::insert_line(const std::string &file, const std::string &contents, un
 }
 
 void Edits::include(const std::string &file, const std::string &contents, const std::string &header) {
-    // Preprocessor lines, except in comments and in conditions other than a header's guard.
-    unsigned depth = 0, offset = 0, after = 0, guard_end = 0,
-             first_use = files[file].empty() ? unsigned(-1) : files[file].begin()->first;
-    bool is_comment = false, is_continued = false;
-    std::string line_end = StringRef(contents).contains("\r\n") ? "\r\n" : "\n";
-    StringRef rest = contents;
-    bool is_guard_possible = true;
-    while (!rest.empty()) {
-        auto [line, tail] = rest.split('\n');
-        unsigned next = rest.contains('\n') ? offset + line.size() + 1 : offset + line.size();
-        StringRef text = line.trim();
-        bool was_comment = is_comment;
-        for (size_t i = 0; i + 1 < line.size(); i++) {
-            if (!is_comment && line[i] == '/' && line[i + 1] == '/')
-                break;
-            if (!is_comment && line[i] == '"') {
-                for (i++; i < line.size() && line[i] != '"'; i++)
-                    if (line[i] == '\\')
-                        i++;
-                continue;
-            }
-            if (!is_comment && line[i] == '/' && line[i + 1] == '*')
-                is_comment = true, i++;
-            else if (is_comment && line[i] == '*' && line[i + 1] == '/')
-                is_comment = false, i++;
-        }
-        if (!was_comment && !is_continued && text.consume_front("#")) {
-            text = text.ltrim();
-            if (text.starts_with("if")) {
-                // The guard at the beginning of a header does not count as a condition.
-                if (is_guard_possible && text.starts_with("ifndef"))
-                    guard_end = 1;
-                else
-                    depth++;
-                is_guard_possible = false;
-            } else if (text.starts_with("endif")) {
-                if (depth)
-                    depth--;
-                else
-                    guard_end = 0;
-            } else if (text.starts_with("include") && depth == 0 && next <= first_use)
-                after = next;
-            else if (guard_end && text.starts_with("define") && after == 0)
-                after = next;
-            if (!text.starts_with("define"))
-                is_guard_possible = false;
-        }
-        is_continued = line.rtrim("\r").ends_with("\\");
-        offset = next;
-        rest = tail;
-    }
-    auto &edits = files[file];
-    std::string text = "#include \"" + header + "\"" + line_end;
     if (StringRef(contents).contains("\"" + header + "\""))
         return;
+    auto &edits = files[file];
+    // Ends of preprocessor lines, each with the conditions around it.
+    using Conditions = std::vector<unsigned>;
+    struct Point {
+        unsigned at;
+        Conditions within;
+        bool is_include; // or the end of a condition that has one
+    };
+    struct Begun {
+        unsigned includes, nesting;
+        bool is_cplusplus;
+    };
+    std::vector<Point> points;
+    std::vector<Begun> begun;
+    Conditions within;
+    std::optional<Conditions> around_all; // around all edits
+    unsigned conditions = 0, includes = 0, nesting = 0;
+    clang::tok::TokenKind last = clang::tok::semi;
+    auto edit = edits.begin();
+    auto pass_edits = [&](unsigned end) {
+        for (; edit != edits.end() && edit->first < end; ++edit) {
+            if (!around_all)
+                around_all = within;
+            around_all->resize(
+                std::mismatch(around_all->begin(), around_all->end(), within.begin(), within.end()).first -
+                around_all->begin());
+        }
+    };
+    clang::LangOptions options;
+    options.LineComment = true;
+    clang::Lexer lexer({}, options, contents.data(), contents.data(), contents.data() + contents.size());
+    lexer.SetCommentRetentionState(true);
+    clang::Token token;
+    lexer.LexFromRawLexer(token);
+    while (token.isNot(clang::tok::eof)) {
+        pass_edits(token.getLocation().getRawEncoding());
+        if (token.isNot(clang::tok::hash) || !token.isAtStartOfLine()) {
+            if (token.isOneOf(clang::tok::l_brace, clang::tok::l_paren, clang::tok::l_square))
+                nesting++;
+            if (token.isOneOf(clang::tok::r_brace, clang::tok::r_paren, clang::tok::r_square) && nesting)
+                nesting--;
+            if (token.isNot(clang::tok::comment))
+                last = token.getKind();
+            lexer.LexFromRawLexer(token);
+            continue;
+        }
+        StringRef word;
+        bool is_cplusplus = false;
+        size_t end;
+        do {
+            end = lexer.getBufferLocation() - contents.data();
+            if (token.is(clang::tok::raw_identifier)) {
+                if (word.empty())
+                    word = token.getRawIdentifier();
+                is_cplusplus |= token.getRawIdentifier() == "__cplusplus";
+            }
+            lexer.LexFromRawLexer(token);
+        } while (token.isNot(clang::tok::eof) && !token.isAtStartOfLine());
+        end = std::min(contents.find('\n', end), contents.size() - 1) + 1;
+        pass_edits(end);
+        bool is_between = nesting == 0 && (last == clang::tok::semi || last == clang::tok::r_brace);
+        bool is_include = word.starts_with("include") && is_between;
+        includes += is_include;
+        if (word.starts_with("if")) {
+            begun.push_back({includes, nesting, is_cplusplus});
+            within.push_back(++conditions);
+        } else if (word.starts_with("el") && !begun.empty()) {
+            nesting = begun.back().nesting;
+            within.back() = ++conditions;
+        } else if (word == "endif" && !begun.empty()) {
+            is_include = includes > begun.back().includes;
+            if (begun.back().is_cplusplus)
+                nesting = begun.back().nesting; // extern "C" {
+            begun.pop_back(), within.pop_back();
+        }
+        if (is_between && edit == edits.begin())
+            points.push_back({unsigned(end), within, is_include});
+    }
+    pass_edits(contents.size() + 1);
+    // The last one from which all edits see the header; best after the file's own headers.
+    unsigned after = 0;
+    bool is_after_include = false;
+    for (const Point &point : points) {
+        const Conditions all = around_all.value_or(Conditions());
+        bool is_seen =
+            point.within.size() <= all.size() && std::equal(point.within.begin(), point.within.end(), all.begin());
+        if (is_seen && (point.is_include || !is_after_include))
+            after = point.at, is_after_include = point.is_include;
+    }
+    std::string text = "#include \"" + header + "\"" + (StringRef(contents).contains("\r\n") ? "\r\n" : "\n");
     auto [old, is_new] = edits.emplace(after, Edit{0, text});
     if (!is_new)
         old->second.text = text + old->second.text;

@@ -18,7 +18,8 @@ class Edits {
     bool add(const std::string &file, unsigned offset, Edit edit);
     /// Adds whole lines after the line of an offset and after lines added there before.
     void insert_line(const std::string &file, const std::string &contents, unsigned offset, const std::string &lines);
-    /// Adds an #include line after the file's last one outside conditions.
+    /// Adds an #include line before all edits, after the file's own ones and what stands before them; where all edits
+    /// are under a condition, it may be under it, too.
     void include(const std::string &file, const std::string &contents, const std::string &header);
     bool empty() const { return files.empty(); }
     std::map<std::string, std::map<unsigned, Edit>> files;

@@ -8,7 +8,8 @@ using namespace clang;
 namespace stingy {
 namespace {
 
-/// The arguments of a use, as written, split at the commas outside of parentheses; false: it has no parentheses.
+/// The arguments of a use, as written, split at the commas outside of parentheses, without comments around them. False:
+/// it has no parentheses, or preprocessor lines in them.
 bool arguments_of(StringRef text, unsigned at, const LangOptions &options, SourceLocation begin,
                   std::vector<std::string> &arguments, unsigned &end) {
     Lexer lexer(begin, options, text.data(), text.data() + at, text.data() + text.size());
@@ -16,20 +17,22 @@ bool arguments_of(StringRef text, unsigned at, const LangOptions &options, Sourc
     lexer.LexFromRawLexer(token);
     if (token.isNot(tok::l_paren))
         return false;
-    unsigned depth = 1,
-             from = at + (token.getLocation().getRawEncoding() - begin.getLocWithOffset(at).getRawEncoding()) + 1;
+    unsigned depth = 1, from = 0, to = 0; // the argument so far; to: 0 if it has no token yet
     while (depth) {
         lexer.LexFromRawLexer(token);
-        if (token.is(tok::eof))
+        if (token.is(tok::eof) || (token.is(tok::hash) && token.isAtStartOfLine()))
             return false;
-        unsigned here = at + (token.getLocation().getRawEncoding() - begin.getLocWithOffset(at).getRawEncoding());
+        end = lexer.getBufferLocation() - text.data();
         depth += token.is(tok::l_paren);
         depth -= token.is(tok::r_paren);
         if ((depth == 1 && token.is(tok::comma)) || depth == 0) {
-            arguments.push_back(text.slice(from, here).trim().str());
-            from = here + 1;
+            arguments.push_back(text.slice(from, to).str());
+            to = 0;
+            continue;
         }
-        end = here + 1;
+        if (!to)
+            from = end - token.getLength();
+        to = end;
     }
     return true;
 }

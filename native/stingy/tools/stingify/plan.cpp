@@ -139,6 +139,10 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
         for (const json::Value &value : *list)
             is_good &= value.getAsObject() && reader.object(*value.getAsObject(), key == StringRef("objects"));
     }
+    // A call that may get any block must take any.
+    for (const std::string &object : plan.objects)
+        is_good &= reader.sites(*root, object, "unknown_freed", true, false) &&
+                   reader.sites(*root, object, "unknown_resized", false, false);
     if (!is_good) {
         error = path + ": an object lacks what schema/memwalk.schema.json asks for. Run memwalk again";
         return false;
@@ -157,12 +161,11 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
             if (!note)
                 continue;
             std::string what = note->getString("what").value_or("").str();
-            if (note->getString("kind") == StringRef("free_by_pointer"))
+            if (const json::Object *at = note->getObject("at");
+                at && note->getString("kind") == StringRef("free_by_pointer"))
                 for (const std::string &object : plan.objects)
-                    plan.refused.emplace(
-                        object,
-                        "the program calls free through a pointer (" + what +
-                            "), which may get any block; [[handed_on]] in stingy.toml says what is freed there");
+                    plan.refused.emplace(object, at->getString("file").value_or("").str() + ":" +
+                                                     std::to_string(at->getInteger("line").value_or(0)) + ": " + what);
             if (const json::Array *told = note->getArray("objects"))
                 for (const json::Value &object : *told)
                     if (auto id = object.getAsString())

@@ -2,7 +2,7 @@
 
 # stand_in_header MEM.JSON: what stingygen's header would declare.
 stand_in_header() {
-	echo '#include <stingy/runtime.h>'
+	printf '#pragma once\n#include <stingy/runtime.h>\n'
 	sed -n 's/^   "id": "\(.*\)",$/enum { STINGY_OBJ_\1 = __COUNTER__ };/p' "$1"
 }
 
@@ -36,19 +36,24 @@ rewritten() {
 	fi
 }
 
-# Wrappers in a separate unit, declared in a header.
-units() {
-	local folder=$SCRATCH/units
-	mkdir -p "$folder/src" && cp test/rewrites/units/* "$folder/src/"
-	database "$folder" "$folder/src/memory.c" "$folder/src/server.c"
-	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" || { verdict 1 memwalk_for_stingify_units; return; }
+# rewritten_units NAME SOURCE...: a program of several files.
+rewritten_units() {
+	local name=$1 folder=$SCRATCH/$1 source
+	shift
+	mkdir -p "$folder/src" && cp "test/rewrites/$name"/* "$folder/src/"
+	database "$folder" "${@/#/$folder/src/}"
+	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" || { verdict 1 "memwalk_for_stingify_$name"; return; }
 	"$STINGIFY" -p "$folder" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
-	{ cat "$folder/patch"; sed "s|$folder|FOLDER|g" "$folder/refused"; } > "$ACTUAL/stingify_units.patch"
-	golden stingify_units.patch
-	if ! command -v patch > /dev/null; then skip stingify_units "patch is not installed (setup/install test)"; return; fi
+	{ cat "$folder/patch"; sed "s|$folder|FOLDER|g" "$folder/refused"; } > "$ACTUAL/stingify_$name.patch"
+	golden "stingify_$name.patch"
+	if ! command -v patch > /dev/null; then skip "stingify_$name" "patch is not installed (setup/install test)"; return; fi
 	stand_in_header "$folder/mem.json" > "$folder/stingy_gen.h"
-	patch -s -p1 -d "$folder/src" < "$folder/patch" && "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O2 -I"$folder" -I../include -c -o "$folder/memory.o" "$folder/src/memory.c" && "${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O2 -I"$folder" -I../include -c -o "$folder/server.o" "$folder/src/server.c"
-	verdict $? patched_units_compile_without_a_warning
+	patch -s -p1 -d "$folder/src" < "$folder/patch"
+	verdict $? "patch_of_${name}_applies"
+	for source; do
+		"${CC:-cc}" -std=gnu11 -Wall -Wextra -Werror -O2 -I"$folder" -I../include -c -o "$folder/out.o" "$folder/src/$source"
+		verdict $? "patched_${name}_${source%.c}_compiles_without_a_warning"
+	done
 }
 
 # What a macro of another program's header frees is left alone: the patch is for this one.
@@ -61,6 +66,17 @@ outside() {
 	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" && "$STINGIFY" -p "$folder" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
 	[ $? = 1 ] && [ ! -s "$folder/patch" ] && grep -q 'conn is left alone: outside.c:[0-9]*: the macro around the call lies outside of' "$folder/refused"
 	verdict $? a_macro_of_another_program_is_left_alone
+}
+
+# What a call of free through a pointer may get is not known: it may be any object.
+unknown_by_pointer() {
+	local folder=$SCRATCH/by_pointer
+	mkdir -p "$folder/src"
+	sed 's/^struct conn/static void (*release)(void *) = free;\n&/; s/free(text)/release(text)/' test/rewrites/unknown_free.c > "$folder/src/by_pointer.c"
+	database "$folder" "$folder/src/by_pointer.c"
+	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" && "$STINGIFY" -p "$folder" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
+	[ $? = 1 ] && [ ! -s "$folder/patch" ] && grep -q 'conn is left alone: by_pointer.c:[0-9]*: free is called here through a pointer, and what it gets' "$folder/refused"
+	verdict $? what_is_freed_unseen_through_a_pointer_may_be_any_object
 }
 
 stingify_errors() {
@@ -93,7 +109,13 @@ stingify() {
 		name=stingify_$(basename "$source" .c)
 		! wanted "$name" || part "$name" rewritten "$source"
 	done
-	! wanted stingify_units || part stingify_units units
+	# Wrappers in a separate unit, declared in a header.
+	! wanted stingify_units || part stingify_units rewritten_units units memory.c server.c
+	# An inline function that a stage and the program's beginning use.
+	! wanted stingify_inline || part stingify_inline rewritten_units inline config.c server.c
+	# Headers under conditions, after what they need, and text that is included in the middle of a declaration.
+	! wanted stingify_headers || part stingify_headers rewritten_units headers server.c
 	! wanted stingify_outside || part stingify_outside outside
+	! wanted stingify_by_pointer || part stingify_by_pointer unknown_by_pointer
 	! wanted stingify_errors || part stingify_errors stingify_errors
 }

@@ -32,7 +32,8 @@ void conn_run(struct conn *c, const char *input)
 		break;
 	case WORK:
 		RELEASE(c->line); RELEASE(c->text);
-		DROP(c->copy);
+		DROP(/* of strndup */ c->copy // not of strdup
+		     );
 		c->state = STOP;
 		break;
 	case STOP:
