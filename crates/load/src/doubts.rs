@@ -54,6 +54,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
         doubts.extend(starved(result, plan));
     }
     doubts.extend(silent(result));
+    doubts.extend(closed_unused(result));
     doubts.extend(out_of_balance(result, plan));
     doubts.extend(unfinished(result));
     doubts.extend(server_errors(result));
@@ -241,6 +242,19 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
         "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
          (--connections)",
     ))
+}
+
+/// Connections beyond a limit of the server, which closes them at once.
+fn closed_unused(result: &LoadResult) -> Option<Doubt> {
+    let (closed, connects) = (result.counts.outcomes.closed_unused, result.counts.outcomes.connects);
+    (closed > 0).then(|| {
+        Doubt::new(
+            DoubtKind::SilentConnections,
+            if closed as f64 > connects as f64 * SILENT_RATIO { Severity::Warning } else { Severity::Note },
+            format!("the server closed {closed} connections before any request: does it limit connections?"),
+            "raise the server's limit of connections, or measure fewer (--connections, --open-connections)",
+        )
+    })
 }
 
 /// Little's law: the number of requests under way is throughput times mean time. In a closed loop it equals the

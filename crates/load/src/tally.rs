@@ -367,6 +367,11 @@ impl Tally {
         self.example(failure.kind(), || failure.words());
     }
 
+    /// The server closed a new connection on which no request had been sent.
+    pub(crate) fn closed_unused(&mut self) {
+        self.counts.outcomes.closed_unused += 1;
+    }
+
     /// Bytes came on a connection that had no request under way.
     pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.counts.stray_responses += 1;

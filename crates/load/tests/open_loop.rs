@@ -3,6 +3,7 @@
 use crate::servers::*;
 use record::Arrival;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -86,4 +87,30 @@ fn precise_waiting_is_reported_with_what_was_in_force() {
         result.engine.polling_ns > 0
     });
     assert!(polled, "50 runs of 100 sends, and not one waited for by polling");
+}
+
+/// Serves two connections at a time and closes every further one at once.
+fn limited() -> Server {
+    let open = AtomicU64::new(0);
+    serve(move |mut stream| {
+        if open.fetch_add(1, Ordering::SeqCst) < 2 {
+            while read_request(&mut stream).is_some() && stream.write_all(SMALL).is_ok() {}
+        }
+        open.fetch_sub(1, Ordering::SeqCst);
+    })
+}
+
+#[test]
+fn connections_beyond_the_servers_limit_are_not_opened_again_at_full_speed() {
+    let server = limited();
+    let mut plan = open(server.address, 20.0, Arrival::Constant);
+    (plan.connections, plan.duration_ns) = (10, 500 * MS);
+    let result = run(&plan);
+    let outcomes = result.counts.outcomes;
+    assert!(outcomes.ok > 0, "{outcomes:?}");
+    // 8 slots that rest for 10 ms, 20 ms, 40 ms, ...
+    assert!(outcomes.connects < 200, "it spins: {outcomes:?}");
+    assert!(outcomes.closed_unused > 0, "{outcomes:?}");
+    let words = format!("closed {} connections before any request", outcomes.closed_unused);
+    assert!(result.doubts.iter().any(|doubt| doubt.what.contains(&words)), "{:?}", result.doubts);
 }

@@ -51,6 +51,8 @@ pub struct Outcomes {
     pub connections_used: u64,
     /// Those of them that got not one byte of a response from the beginning of the window to the end of the run.
     pub connections_silent: u64,
+    /// Connections that the server closed before any request was sent on them, within a second of the attempt to connect.
+    pub closed_unused: u64,
 }
 
 adds_up!(Outcomes {
@@ -74,6 +76,7 @@ adds_up!(Outcomes {
     connects_failed,
     connections_used,
     connections_silent,
+    closed_unused,
 });
 
 impl Outcomes {

@@ -53,6 +53,7 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
             outcomes.connects,
         ),
         ("silent connections", outcomes.connections_silent, "connections in use", outcomes.connections_used),
+        ("connections closed before a request", outcomes.closed_unused, "connections", outcomes.connects),
         ("slow connections", outcomes.connects_slow, "connections", outcomes.connects),
         (
             "ages of unfinished requests",

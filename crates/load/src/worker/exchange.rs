@@ -13,6 +13,9 @@ use crate::framing::{AtEnd, Fed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
 
+/// A server that closes an unused connection earlier than this does not do so because it was idle.
+const UNUSED_NS: u64 = 1_000_000_000;
+
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
     pub(super) fn on_event(&mut self, slot: usize, conditions: u32, now: u64) {
@@ -95,7 +98,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 // Bytes without a request: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[..count]);
                 self.drop_socket(slot, now, true);
-                S::closed(self, slot);
+                self.ended_idle(slot, now);
                 return true;
             }
             _ => self.tally.stray(&self.buffer[..count]),
@@ -284,8 +287,20 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 // Who closed first decides which side keeps the port.
                 let closed_first = !self.connections[slot].has(PEER_CLOSED) && failure == Failure::Tls;
                 self.drop_socket(slot, now, closed_first);
-                S::closed(self, slot);
+                self.ended_idle(slot, now);
             }
+        }
+    }
+
+    /// Continues after the server has ended a connection without a request. One that was never used may exceed a limit
+    /// of the server, so it rests; not if it was idle for long, which many servers limit, too.
+    pub(super) fn ended_idle(&mut self, slot: usize, now: u64) {
+        let connection = &self.connections[slot];
+        if connection.requests == 0 && now.saturating_sub(connection.since_ns) < UNUSED_NS {
+            self.tally.closed_unused();
+            self.back_off(slot, now, 10_000_000);
+        } else {
+            S::closed(self, slot);
         }
     }
 
