@@ -56,7 +56,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts.extend(silent(result));
     doubts.extend(closed_unused(result));
     doubts.extend(out_of_balance(result, plan));
-    doubts.extend(unfinished(result));
+    doubts.extend(censored(result));
     doubts.extend(server_errors(result));
     doubts
 }
@@ -198,10 +198,12 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     })
 }
 
-fn unfinished(result: &LoadResult) -> Option<Doubt> {
-    let count = result.counts.outcomes.unfinished;
+fn censored(result: &LoadResult) -> Option<Doubt> {
+    let outcomes = &result.counts.outcomes;
     // An interrupted run always leaves its last requests unfinished.
-    if count == 0 || result.interrupted {
+    let unfinished = if result.interrupted { 0 } else { outcomes.unfinished };
+    let count = unfinished + outcomes.timed_out + outcomes.connect_timed_out;
+    if count == 0 {
         return None;
     }
     let share = count as f64 / result.counts.outcomes.requests().max(1) as f64;
@@ -210,8 +212,8 @@ fn unfinished(result: &LoadResult) -> Option<Doubt> {
         DoubtKind::Censored,
         if share > 0.001 { Severity::Warning } else { Severity::Note },
         format!(
-            "{count} requests ({:.2} %) had no response when the run ended, the oldest after {}: response times beyond \
-             that share are longer than the histogram shows",
+            "{count} requests ({:.2} %) had no response when they timed out or the run ended, the oldest after {}: response \
+             times beyond that share are longer than the histogram shows",
             share * 100.0,
             format_nanos(oldest as f64)
         ),

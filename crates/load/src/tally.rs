@@ -333,6 +333,9 @@ impl Tally {
                 Failure::Tls => &mut outcomes.tls_failed,
                 Failure::Other(_) => &mut outcomes.other_error,
             } += 1;
+            if matches!(failure, Failure::TimedOut | Failure::ConnectTimedOut) {
+                self.counts.times.unfinished_age.record_ns(now_ns.saturating_sub(intended_ns));
+            }
             self.example(failure.kind(), || failure.words());
         }
         if self.covers(now_ns) {

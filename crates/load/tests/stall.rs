@@ -213,3 +213,23 @@ fn a_run_that_is_stopped_in_its_warm_up_counts_nothing() {
         result.counts.outcomes
     );
 }
+
+#[test]
+fn requests_that_timed_out_are_doubted_as_censored() {
+    let served = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let server = serve(move |mut stream| {
+        while read_request(&mut stream).is_some() {
+            // One request of all hangs.
+            if served.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 3 {
+                std::thread::sleep(Duration::from_secs(8));
+            }
+            if stream.write_all(SMALL).is_err() {
+                return;
+            }
+        }
+    });
+    let result = run(&LoadPlan { timeout_ns: 50 * MS, ..plan(server.address) });
+    assert!(result.counts.outcomes.timed_out >= 1, "{:?}", result.counts.outcomes);
+    let censored = result.doubts.iter().find(|doubt| doubt.kind == DoubtKind::Censored).expect("a doubt");
+    assert!(censored.what.contains("no response when they timed out"), "{censored:?}");
+}

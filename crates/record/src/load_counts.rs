@@ -84,7 +84,8 @@ pub struct LoadTimes {
     pub connection_wait: Latency,
     /// Time to establish a connection, of all connections opened by the run.
     pub connect: Latency,
-    /// Age, since the intended send, of the requests counted as unfinished: their response time is at least this.
+    /// Age, since the intended send, of the requests counted as unfinished or timed out (connecting, too): their response
+    /// time is at least this.
     pub unfinished_age: Latency,
     /// Reap delay of a sample of the complete responses: from the arrival of the last byte in the client's kernel until
     /// the generator took it up.

@@ -91,6 +91,13 @@ impl Outcomes {
         (self.connections_used > 0).then(|| self.connections_silent as f64 / self.connections_used as f64)
     }
 
+    /// The share of the requests that were given up, or had no response when the run ended: their response times are not
+    /// known, and longer than most.
+    pub fn censored_ratio(&self) -> f64 {
+        let censored = self.timed_out.saturating_add(self.connect_timed_out).saturating_add(self.unfinished);
+        censored as f64 / self.requests().max(1) as f64
+    }
+
     /// The requests accounted for; equals [`Outcomes::requests`] when nothing was lost.
     pub fn sum(&self) -> u64 {
         self.completed().saturating_add(self.errors()).saturating_add(self.unfinished)

@@ -56,10 +56,10 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
         ("connections closed before a request", outcomes.closed_unused, "connections", outcomes.connects),
         ("slow connections", outcomes.connects_slow, "connections", outcomes.connects),
         (
-            "ages of unfinished requests",
+            "ages of requests without a response",
             result.counts.times.unfinished_age.len(),
-            "unfinished requests",
-            outcomes.unfinished,
+            "such requests",
+            outcomes.unfinished.saturating_add(outcomes.timed_out).saturating_add(outcomes.connect_timed_out),
         ),
         ("requests that never left", result.counts.never_sent, "unfinished requests", outcomes.unfinished),
         ("responses by status", statuses, "responses", completed),
