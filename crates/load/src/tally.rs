@@ -279,8 +279,8 @@ impl Tally {
             self.counts.ok_in_window += u64::from(is_ok);
             self.failed_in_window += u64::from(!is_ok);
             self.series.completed(now_ns, response_ns);
-            self.stalls.answered(actual_ns, now_ns, self.begin_ns);
         }
+        self.stalls.answered(actual_ns, now_ns, self.begin_ns..self.end_ns);
         self.completed_total += 1;
     }
 
@@ -344,6 +344,11 @@ impl Tally {
         }
     }
 
+    /// The request that left at `sent_ns` timed out: [`Tally::failed`] counts it.
+    pub(crate) fn gave_up(&mut self, sent_ns: u64) {
+        self.stalls.gave_up(sent_ns);
+    }
+
     /// A request that was still under way, or had not left, when the run ended. [`Tally::issued`] was called for it.
     pub(crate) fn unfinished(&mut self, intended_ns: u64, now_ns: u64, has_left: bool) {
         if self.is_over(intended_ns, now_ns) {
@@ -398,6 +403,7 @@ impl Tally {
     /// Ends the counting: adds what was buffered. In a closed loop the response time is the service time.
     pub(crate) fn finish(&mut self, is_open: bool) {
         self.settle_status();
+        self.stalls.end(self.begin_ns..self.end_ns);
         let times = &mut self.counts.times;
         times.service.merge(&self.whole);
         times.first_byte.merge(&self.whole);

@@ -309,6 +309,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.describe_any(slot);
         let intended_ns = self.connections[slot].intended_ns;
         self.asked(slot, intended_ns, now);
+        if failure == Failure::TimedOut {
+            self.tally.gave_up(self.connections[slot].since_ns);
+        }
         self.tally.failed(intended_ns, now, failure);
         self.failed_of_class(slot, intended_ns, now);
         self.in_flight -= 1;

@@ -226,8 +226,11 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Counts the described request as failed; the connection goes on.
     fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
-        let intended_ns = self.connections[slot].intended_ns;
+        let UnderWay { intended_ns, since_ns, .. } = self.connections[slot].under_way();
         self.asked(slot, intended_ns, now);
+        if failure == Failure::TimedOut {
+            self.tally.gave_up(since_ns);
+        }
         self.tally.failed(intended_ns, now, failure);
         self.failed_of_class(slot, intended_ns, now);
         self.in_flight -= 1;

@@ -6,7 +6,7 @@
 
 use super::protocol::Stream;
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{ASKED, HEARD, State};
+use crate::connection::{ASKED, HEARD, State, UnderWay};
 use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
 
@@ -81,15 +81,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let connection = &self.connections[slot];
             match connection.state {
                 State::Busy => {
-                    let mut described = Some(connection.intended_ns);
-                    while let Some(intended_ns) = described {
+                    let mut described = Some(connection.under_way());
+                    while let Some(UnderWay { intended_ns, since_ns, .. }) = described {
                         self.asked(slot, intended_ns, now);
+                        self.tally.gave_up(since_ns);
                         self.tally.unfinished(intended_ns, now, true);
                         let place = self.place(slot);
                         if let Some(classes) = &mut self.classes {
                             classes.unfinished(place, self.tally.belongs(intended_ns, now));
                         }
-                        described = self.connections[slot].stream.next().map(|other| other.intended_ns);
+                        described = self.connections[slot].stream.next();
                     }
                 }
                 State::Connecting | State::Handshaking | State::Opening => {
