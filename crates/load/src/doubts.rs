@@ -172,7 +172,14 @@ fn late(result: &LoadResult) -> Option<Doubt> {
 fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let wait = result.counts.times.connection_wait.quantile_ns(0.99)?;
     let response = result.counts.times.service.quantile_ns(0.5).unwrap_or(0);
-    let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64);
+    // Where connections are opened for requests, the opening is no shortage.
+    let opening = if plan.requests_per_connection > 0 {
+        let handshake = result.tls.as_ref().and_then(|tls| tls.times.max_ns());
+        result.counts.times.connect.max_ns().unwrap_or(0) + handshake.unwrap_or(0)
+    } else {
+        0
+    };
+    let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64) + opening;
     (wait > limit || result.counts.never_sent > 0).then(|| {
         let wait_words = format_nanos(wait as f64);
         let (mut what, remedy) = if plan.workload.trace.is_some() {

@@ -2,7 +2,8 @@
 
 use crate::servers::*;
 use record::Arrival;
-use std::io::Write;
+use record::protocol::{Protocol, RedisPlan};
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -113,4 +114,28 @@ fn connections_beyond_the_servers_limit_are_not_opened_again_at_full_speed() {
     assert!(outcomes.closed_unused > 0, "{outcomes:?}");
     let words = format!("closed {} connections before any request", outcomes.closed_unused);
     assert!(result.doubts.iter().any(|doubt| doubt.what.contains(&words)), "{:?}", result.doubts);
+}
+
+#[test]
+fn the_time_to_open_a_connection_is_not_the_clients_lateness() {
+    // The opening is answered after 30 ms.
+    let server = serve(|mut stream| {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            let is_opening = buffer[..count].windows(4).any(|word| word == b"AUTH");
+            if is_opening {
+                std::thread::sleep(Duration::from_millis(30));
+            }
+            if stream.write_all(b"+OK\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let mut plan = open(server.address, 100.0, Arrival::Constant);
+    plan.targets.clear();
+    plan.protocol = Protocol::Redis(RedisPlan { password: "secret".into(), ..RedisPlan::default() });
+    (plan.connections, plan.requests_per_connection) = (20, 1);
+    let times = run(&plan).counts.times;
+    assert!(times.lag.len() > 10);
+    assert_eq!(times.connection_wait.count_at_most(29 * MS), 0, "each request waited for its connection's opening");
 }

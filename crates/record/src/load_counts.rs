@@ -80,7 +80,7 @@ pub struct LoadTimes {
     /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is
     /// no schedule.
     pub lag: Latency,
-    /// The part of the lag spent waiting for a free connection; 1 ns means none.
+    /// The part of the lag spent waiting for a free connection, or for the opening of one; 1 ns means none.
     pub connection_wait: Latency,
     /// Time to establish a connection, of all connections opened by the run.
     pub connect: Latency,
