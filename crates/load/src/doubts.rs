@@ -55,6 +55,7 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     }
     doubts.extend(silent(result));
     doubts.extend(closed_unused(result));
+    doubts.extend(waited_for_closes(result));
     doubts.extend(out_of_balance(result, plan));
     doubts.extend(censored(result));
     doubts.extend(server_errors(result));
@@ -262,6 +263,17 @@ fn closed_unused(result: &LoadResult) -> Option<Doubt> {
             if closed as f64 > connects as f64 * SILENT_RATIO { Severity::Warning } else { Severity::Note },
             format!("the server closed {closed} connections before any request: does it limit connections?"),
             "raise the server's limit of connections, or measure fewer (--connections, --open-connections)",
+        )
+    })
+}
+
+/// A server that announces a close and leaves it to the client: each slot waits for it once, which no time shows.
+fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
+    let count = result.counts.closes_awaited;
+    (count > 0).then(|| {
+        DoubtKind::ConnectionWait.note(
+            format!("the server announced to close {count} connections and left that to the client, which waited for it"),
+            "let the server close what it announces to close, or measure with a warm-up: later closes are not waited for",
         )
     })
 }

@@ -380,6 +380,11 @@ impl Tally {
         self.counts.outcomes.closed_unused += 1;
     }
 
+    /// The server did not close a connection in time after announcing it.
+    pub(crate) fn lingered(&mut self) {
+        self.counts.closes_awaited += 1;
+    }
+
     /// Bytes came on a connection that had no request under way.
     pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.counts.stray_responses += 1;

@@ -54,6 +54,7 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
         ),
         ("silent connections", outcomes.connections_silent, "connections in use", outcomes.connections_used),
         ("connections closed before a request", outcomes.closed_unused, "connections", outcomes.connects),
+        ("closes that were waited for", result.counts.closes_awaited, "connections", outcomes.connects),
         ("slow connections", outcomes.connects_slow, "connections", outcomes.connects),
         (
             "ages of requests without a response",

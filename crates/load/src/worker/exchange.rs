@@ -8,7 +8,7 @@
 use super::protocol::Stream;
 use super::transport::{Arrival, Pace};
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{HEARD, LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
+use crate::connection::{HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::framing::{AtEnd, Fed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
@@ -217,7 +217,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             return S::answered(self, slot, now);
         }
         let server_will_close = !connection.stream.is_keep_alive() && !connection.has(WATCHES_WRITABLE);
-        if connection.has(PEER_CLOSED) || !server_will_close {
+        if connection.has(PEER_CLOSED | LINGERED) || !server_will_close {
             let closed_first = !connection.has(PEER_CLOSED);
             self.drop_socket(slot, now, closed_first);
             S::closed(self, slot);

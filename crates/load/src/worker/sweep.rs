@@ -6,9 +6,10 @@
 
 use super::protocol::Stream;
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{ASKED, HEARD, State, UnderWay};
+use crate::connection::{ASKED, HEARD, LINGERED, State, UnderWay};
 use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
+use record::CloseFirst;
 
 /// The longest duration of a round; timeouts are noticed this late at most.
 const ROUND_NS: u64 = 20_000_000;
@@ -57,6 +58,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 }
                 State::Connecting if age_ns > HANGS_AFTER_NS => self.note_hanging(slot, now),
                 State::Lingering if age_ns > self.linger_ns => {
+                    self.tally.lingered();
+                    let waits_for_each = self.task.plan.clients.close_first == Some(CloseFirst::Server);
+                    self.connections[slot].set(LINGERED, !waits_for_each);
                     self.drop_socket(slot, now, true);
                     S::closed(self, slot);
                 }
