@@ -6,7 +6,7 @@
 use crate::point::lost_ratio;
 use crate::zones::percent;
 use record::units::{self, format_nanos, format_si};
-use record::{Figures, Point, names};
+use record::{Figures, Outcomes, Point, names};
 use std::fmt;
 
 /// Short names for typing.
@@ -28,6 +28,19 @@ const SHORT: &[(&str, &str)] = &[
     ("failure_connections", names::FIND_FAILURE_CONNECTIONS),
     ("yield_rate", names::FIND_YIELD_RATE),
     ("failure_rate", names::FIND_FAILURE_RATE),
+];
+/// Figures that are quantiles of times, and the quantile.
+const QUANTILES: &[(&str, f64)] = &[
+    (names::RESPONSE_P50, 0.5),
+    (names::RESPONSE_P90, 0.9),
+    (names::RESPONSE_P99, 0.99),
+    (names::RESPONSE_P999, 0.999),
+    (names::RESPONSE_MAX, 1.0),
+    (names::SERVICE_P50, 0.5),
+    (names::SERVICE_P99, 0.99),
+    (names::SERVICE_MAX, 1.0),
+    (names::FIRST_BYTE_P50, 0.5),
+    (names::FIRST_BYTE_P99, 0.99),
 ];
 /// Failed requests as a share, with those of connections that got no answer: computed from the outcomes, not a figure.
 const ERRORS: &str = "errors";
@@ -235,7 +248,8 @@ impl Limit {
     pub fn check(&self, point: &Point) -> Check {
         let outcomes = &point.outcomes;
         if self.figure != ERRORS {
-            return self.check_figures(&point.figures);
+            let check = self.check_figures(&point.figures);
+            return if check.is_crossed() { check } else { self.check_censored(outcomes).unwrap_or(check) };
         }
         let finished = outcomes.completed().saturating_add(outcomes.errors());
         let silent = match outcomes.connections_silent {
@@ -244,6 +258,20 @@ impl Limit {
         };
         let value = (finished > 0).then(|| lost_ratio(outcomes));
         self.judge(value, Some("no request was finished".into()), &silent)
+    }
+
+    /// A quantile among the requests without a response is longer than measured, by an unknown time: it counts as crossed.
+    fn check_censored(&self, outcomes: &Outcomes) -> Option<Check> {
+        let (_, quantile) = QUANTILES.iter().find(|(name, _)| *name == self.figure)?;
+        let ratio = outcomes.censored_ratio();
+        (ratio > 0.0 && *quantile > 1.0 - ratio).then(|| {
+            let share = percent(ratio);
+            self.judge(
+                None,
+                Some(format!("{share} of the requests had no response, so it is longer than the answers show")),
+                "",
+            )
+        })
     }
 
     /// Checks figures that are not a point's, such as [`crate::zones::Findings::figures`].
@@ -323,6 +351,26 @@ mod tests {
         let check = parse("errors > 0.1%").unwrap().check(&point);
         assert!(check.is_crossed());
         assert_eq!(check.words(), "errors > 0.1 %: it was 40 % (40 of 100 connections got no answer)");
+    }
+
+    #[test]
+    fn a_quantile_among_the_requests_without_a_response_counts_as_crossed() {
+        let check = |text: &str, timed_out: u64| {
+            let mut point = point();
+            point.figures.set(names::RESPONSE_MAX, Figure::new(70_000.0, "us", 1000, Origin::Timed));
+            point.outcomes = Outcomes { sent: 1000, ok: 1000 - timed_out, timed_out, ..Default::default() };
+            parse(text).unwrap().check(&point)
+        };
+        assert!(!check("p99 > 100ms", 9).is_crossed(), "the slowest 0.9 % are beyond it");
+        assert!(check("p99 > 100ms", 11).is_crossed());
+        assert!(check("max > 100ms", 1).is_crossed() && !check("max > 100ms", 0).is_crossed());
+        assert_eq!(
+            check("p99 > 100ms", 20).words(),
+            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (2 % of the requests had no response, \
+             so it is longer than the answers show), which counts as crossed"
+        );
+        assert!(check("p99 > 50ms", 20).words().contains("it was 62.1 ms"), "crossed by the answers alone");
+        assert!(!check("throughput < 5k", 20).is_crossed());
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub(crate) const STAMPED: u16 = 256;
 /// Requests that are put now are sent together, later.
 pub(crate) const CORKED: u16 = 512;
 
+/// The server left an announced close to the client: it is not waited for again.
+pub(crate) const LINGERED: u16 = 1024;
+
 /// The state of one connection slot. The slot outlives its sockets: a reconnect reuses it.
 #[derive(Debug, Default)]
 pub(crate) struct Connection<F> {

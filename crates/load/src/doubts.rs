@@ -54,8 +54,10 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
         doubts.extend(starved(result, plan));
     }
     doubts.extend(silent(result));
+    doubts.extend(closed_unused(result));
+    doubts.extend(waited_for_closes(result));
     doubts.extend(out_of_balance(result, plan));
-    doubts.extend(unfinished(result));
+    doubts.extend(censored(result));
     doubts.extend(server_errors(result));
     doubts
 }
@@ -171,7 +173,14 @@ fn late(result: &LoadResult) -> Option<Doubt> {
 fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     let wait = result.counts.times.connection_wait.quantile_ns(0.99)?;
     let response = result.counts.times.service.quantile_ns(0.5).unwrap_or(0);
-    let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64);
+    // Where connections are opened for requests, the opening is no shortage.
+    let opening = if plan.requests_per_connection > 0 {
+        let handshake = result.tls.as_ref().and_then(|tls| tls.times.max_ns());
+        result.counts.times.connect.max_ns().unwrap_or(0) + handshake.unwrap_or(0)
+    } else {
+        0
+    };
+    let limit = LAG_LIMIT_NS.max((response as f64 * LAG_SHARE) as u64) + opening;
     (wait > limit || result.counts.never_sent > 0).then(|| {
         let wait_words = format_nanos(wait as f64);
         let (mut what, remedy) = if plan.workload.trace.is_some() {
@@ -197,10 +206,12 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
     })
 }
 
-fn unfinished(result: &LoadResult) -> Option<Doubt> {
-    let count = result.counts.outcomes.unfinished;
+fn censored(result: &LoadResult) -> Option<Doubt> {
+    let outcomes = &result.counts.outcomes;
     // An interrupted run always leaves its last requests unfinished.
-    if count == 0 || result.interrupted {
+    let unfinished = if result.interrupted { 0 } else { outcomes.unfinished };
+    let count = unfinished + outcomes.timed_out + outcomes.connect_timed_out;
+    if count == 0 {
         return None;
     }
     let share = count as f64 / result.counts.outcomes.requests().max(1) as f64;
@@ -209,8 +220,8 @@ fn unfinished(result: &LoadResult) -> Option<Doubt> {
         DoubtKind::Censored,
         if share > 0.001 { Severity::Warning } else { Severity::Note },
         format!(
-            "{count} requests ({:.2} %) had no response when the run ended, the oldest after {}: response times beyond \
-             that share are longer than the histogram shows",
+            "{count} requests ({:.2} %) had no response when they timed out or the run ended, the oldest after {}: response \
+             times beyond that share are longer than the histogram shows",
             share * 100.0,
             format_nanos(oldest as f64)
         ),
@@ -241,6 +252,30 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
         "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
          (--connections)",
     ))
+}
+
+/// Connections beyond a limit of the server, which closes them at once.
+fn closed_unused(result: &LoadResult) -> Option<Doubt> {
+    let (closed, connects) = (result.counts.outcomes.closed_unused, result.counts.outcomes.connects);
+    (closed > 0).then(|| {
+        Doubt::new(
+            DoubtKind::SilentConnections,
+            if closed as f64 > connects as f64 * SILENT_RATIO { Severity::Warning } else { Severity::Note },
+            format!("the server closed {closed} connections before any request: does it limit connections?"),
+            "raise the server's limit of connections, or measure fewer (--connections, --open-connections)",
+        )
+    })
+}
+
+/// A server that announces a close and leaves it to the client: each slot waits for it once, which no time shows.
+fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
+    let count = result.counts.closes_awaited;
+    (count > 0).then(|| {
+        DoubtKind::ConnectionWait.note(
+            format!("the server announced to close {count} connections and left that to the client, which waited for it"),
+            "let the server close what it announces to close, or measure with a warm-up: later closes are not waited for",
+        )
+    })
 }
 
 /// Little's law: the number of requests under way is throughput times mean time. In a closed loop it equals the

@@ -1,5 +1,8 @@
 //! The longest stall of a server: a time in which requests were under way and no response came. A closed loop sends
-//! nothing meanwhile, so a stall leaves few slow requests, whatever its length.
+//! nothing meanwhile, so a stall leaves few slow requests, whatever its length. A request that timed out counts as under way
+//! until the next response: the server was not heard of since.
+
+use std::ops::Range;
 
 /// How many of the longest times without a response a thread keeps: those of the server are among them, unless so many of its own
 /// connections waited longer.
@@ -10,6 +13,8 @@ const KEPT: usize = 32;
 pub(crate) struct Stalls {
     /// When the last response came.
     answered_ns: u64,
+    /// When the first request left that was given up since.
+    given_up_ns: Option<u64>,
     /// From and to; in no order.
     longest: Vec<(u64, u64)>,
     /// The shortest of `longest`, once all places are taken.
@@ -21,13 +26,26 @@ fn length((from_ns, to_ns): (u64, u64)) -> u64 {
 }
 
 impl Stalls {
-    /// A response came at `now_ns`, to a request that left at `sent_ns`; what was before `begin_ns` does not count.
+    /// A response came at `now_ns`, to a request that left at `sent_ns`; what was outside the window does not count.
     #[inline]
-    pub(crate) fn answered(&mut self, sent_ns: u64, now_ns: u64, begin_ns: u64) {
-        let from_ns = self.answered_ns.max(sent_ns).max(begin_ns);
+    pub(crate) fn answered(&mut self, sent_ns: u64, now_ns: u64, window: Range<u64>) {
+        let sent_ns = self.given_up_ns.take().map_or(sent_ns, |given_up_ns| given_up_ns.min(sent_ns));
+        let (from_ns, to_ns) = (self.answered_ns.max(sent_ns).max(window.start), now_ns.min(window.end));
         self.answered_ns = now_ns;
-        if self.longest.len() < KEPT || now_ns.saturating_sub(from_ns) > self.shortest_ns {
-            self.keep((from_ns, now_ns.max(from_ns)));
+        if from_ns <= to_ns && (self.longest.len() < KEPT || to_ns - from_ns > self.shortest_ns) {
+            self.keep((from_ns, to_ns));
+        }
+    }
+
+    /// A request that left at `sent_ns` timed out, or had no response when the run ended.
+    pub(crate) fn gave_up(&mut self, sent_ns: u64) {
+        self.given_up_ns = Some(self.given_up_ns.map_or(sent_ns, |given_up_ns| given_up_ns.min(sent_ns)));
+    }
+
+    /// The run has ended: what was given up stalled until the window's end.
+    pub(crate) fn end(&mut self, window: Range<u64>) {
+        if let Some(given_up_ns) = self.given_up_ns {
+            self.answered(given_up_ns, window.end, window);
         }
     }
 
@@ -73,7 +91,7 @@ mod tests {
 
     fn seen(responses: &[(u64, u64)]) -> Stalls {
         let mut stalls = Stalls::default();
-        responses.iter().for_each(|(sent, came)| stalls.answered(*sent, *came, 100));
+        responses.iter().for_each(|(sent, came)| stalls.answered(*sent, *came, 100..10_000));
         stalls
     }
 
@@ -90,9 +108,27 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_were_given_up_and_the_end_of_the_window_do_not_end_a_stall() {
+        let mut stalls = seen(&[(100, 200)]);
+        [210, 410, 610].into_iter().for_each(|sent| stalls.gave_up(sent));
+        stalls.answered(810, 900, 100..2_000);
+        assert_eq!(stalls.longest_ns(), Some(690));
+        stalls.answered(900, 901, 100..2_000);
+        let mut late = stalls.clone();
+        late.answered(901, 5_000, 100..2_000);
+        assert_eq!(late.longest_ns(), Some(1_099), "answered after the window");
+        late.answered(5_000, 9_000, 100..2_000);
+        late.end(100..2_000);
+        assert_eq!(late.longest_ns(), Some(1_099), "after it nothing counts");
+        stalls.gave_up(950);
+        stalls.end(100..2_000);
+        assert_eq!(stalls.longest_ns(), Some(1_050), "still under way at the end");
+    }
+
+    #[test]
     fn the_longest_are_kept_of_many() {
         let mut stalls = Stalls::default();
-        (1..1000).for_each(|at| stalls.answered(at * 1000, at * 1000 + at * 7 % 1000, 0));
+        (1..1000).for_each(|at| stalls.answered(at * 1000, at * 1000 + at * 7 % 1000, 0..u64::MAX));
         let mut kept: Vec<u64> = stalls.longest.iter().copied().map(length).collect();
         kept.sort_unstable();
         assert_eq!(kept, (1000 - KEPT as u64..1000).collect::<Vec<_>>());

@@ -279,8 +279,8 @@ impl Tally {
             self.counts.ok_in_window += u64::from(is_ok);
             self.failed_in_window += u64::from(!is_ok);
             self.series.completed(now_ns, response_ns);
-            self.stalls.answered(actual_ns, now_ns, self.begin_ns);
         }
+        self.stalls.answered(actual_ns, now_ns, self.begin_ns..self.end_ns);
         self.completed_total += 1;
     }
 
@@ -333,12 +333,20 @@ impl Tally {
                 Failure::Tls => &mut outcomes.tls_failed,
                 Failure::Other(_) => &mut outcomes.other_error,
             } += 1;
+            if matches!(failure, Failure::TimedOut | Failure::ConnectTimedOut) {
+                self.counts.times.unfinished_age.record_ns(now_ns.saturating_sub(intended_ns));
+            }
             self.example(failure.kind(), || failure.words());
         }
         if self.covers(now_ns) {
             self.failed_in_window += 1;
             self.series.failed(now_ns);
         }
+    }
+
+    /// The request that left at `sent_ns` timed out: [`Tally::failed`] counts it.
+    pub(crate) fn gave_up(&mut self, sent_ns: u64) {
+        self.stalls.gave_up(sent_ns);
     }
 
     /// A request that was still under way, or had not left, when the run ended. [`Tally::issued`] was called for it.
@@ -367,6 +375,16 @@ impl Tally {
         self.example(failure.kind(), || failure.words());
     }
 
+    /// The server closed a new connection on which no request had been sent.
+    pub(crate) fn closed_unused(&mut self) {
+        self.counts.outcomes.closed_unused += 1;
+    }
+
+    /// The server did not close a connection in time after announcing it.
+    pub(crate) fn lingered(&mut self) {
+        self.counts.closes_awaited += 1;
+    }
+
     /// Bytes came on a connection that had no request under way.
     pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.counts.stray_responses += 1;
@@ -390,6 +408,7 @@ impl Tally {
     /// Ends the counting: adds what was buffered. In a closed loop the response time is the service time.
     pub(crate) fn finish(&mut self, is_open: bool) {
         self.settle_status();
+        self.stalls.end(self.begin_ns..self.end_ns);
         let times = &mut self.counts.times;
         times.service.merge(&self.whole);
         times.first_byte.merge(&self.whole);

@@ -2,7 +2,9 @@
 
 use crate::servers::*;
 use record::Arrival;
-use std::io::Write;
+use record::protocol::{Protocol, RedisPlan};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -86,4 +88,54 @@ fn precise_waiting_is_reported_with_what_was_in_force() {
         result.engine.polling_ns > 0
     });
     assert!(polled, "50 runs of 100 sends, and not one waited for by polling");
+}
+
+/// Serves two connections at a time and closes every further one at once.
+fn limited() -> Server {
+    let open = AtomicU64::new(0);
+    serve(move |mut stream| {
+        if open.fetch_add(1, Ordering::SeqCst) < 2 {
+            while read_request(&mut stream).is_some() && stream.write_all(SMALL).is_ok() {}
+        }
+        open.fetch_sub(1, Ordering::SeqCst);
+    })
+}
+
+#[test]
+fn connections_beyond_the_servers_limit_are_not_opened_again_at_full_speed() {
+    let server = limited();
+    let mut plan = open(server.address, 20.0, Arrival::Constant);
+    (plan.connections, plan.duration_ns) = (10, 500 * MS);
+    let result = run(&plan);
+    let outcomes = result.counts.outcomes;
+    assert!(outcomes.ok > 0, "{outcomes:?}");
+    // 8 slots that rest for 10 ms, 20 ms, 40 ms, ...
+    assert!(outcomes.connects < 200, "it spins: {outcomes:?}");
+    assert!(outcomes.closed_unused > 0, "{outcomes:?}");
+    let words = format!("closed {} connections before any request", outcomes.closed_unused);
+    assert!(result.doubts.iter().any(|doubt| doubt.what.contains(&words)), "{:?}", result.doubts);
+}
+
+#[test]
+fn the_time_to_open_a_connection_is_not_the_clients_lateness() {
+    // The opening is answered after 30 ms.
+    let server = serve(|mut stream| {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            let is_opening = buffer[..count].windows(4).any(|word| word == b"AUTH");
+            if is_opening {
+                std::thread::sleep(Duration::from_millis(30));
+            }
+            if stream.write_all(b"+OK\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let mut plan = open(server.address, 100.0, Arrival::Constant);
+    plan.targets.clear();
+    plan.protocol = Protocol::Redis(RedisPlan { password: "secret".into(), ..RedisPlan::default() });
+    (plan.connections, plan.requests_per_connection) = (20, 1);
+    let times = run(&plan).counts.times;
+    assert!(times.lag.len() > 10);
+    assert_eq!(times.connection_wait.count_at_most(29 * MS), 0, "each request waited for its connection's opening");
 }

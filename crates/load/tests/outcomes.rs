@@ -471,3 +471,18 @@ fn a_warm_up_is_not_counted() {
     assert!(server.requests.load(Ordering::SeqCst) > result.counts.outcomes.sent);
     assert!(events.progress.iter().any(|progress| progress.in_warmup));
 }
+
+#[test]
+fn a_server_that_leaves_the_announced_close_to_the_client_is_waited_for_once() {
+    let server =
+        serve(|mut stream| while read_request(&mut stream).is_some() && stream.write_all(SMALL_CLOSE).is_ok() {});
+    let result = run(&LoadPlan { connections: 1, duration_ns: 800 * MS, ..plan(server.address) });
+    // One a linger of 250 ms would be four.
+    assert!(result.counts.outcomes.ok > 8, "{:?}", result.counts.outcomes);
+    assert_eq!(result.counts.closes_awaited, 1);
+    assert!(
+        result.doubts.iter().any(|doubt| doubt.what.contains("announced to close 1 connections")),
+        "{:?}",
+        result.doubts
+    );
+}

@@ -98,6 +98,7 @@ fn requests_that_nobody_answers_are_unfinished_and_doubted() {
     assert!(result.counts.times.unfinished_age.max_ns().unwrap() >= 2 * SECOND, "the grace was given");
     let censored = result.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::Censored).expect("a doubt");
     assert!(censored.what.contains("30 requests"), "{censored:?}");
+    assert!(result.stall_ns >= Some(100 * MS), "{:?}", result.stall_ns);
 }
 
 /// Before the window, through all of it, and beyond: a stall of a second around a window of 300 ms.
@@ -212,4 +213,44 @@ fn a_run_that_is_stopped_in_its_warm_up_counts_nothing() {
         "{:?}",
         result.counts.outcomes
     );
+}
+
+#[test]
+fn requests_that_timed_out_are_doubted_as_censored() {
+    let served = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let server = serve(move |mut stream| {
+        while read_request(&mut stream).is_some() {
+            // One request of all hangs.
+            if served.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 3 {
+                std::thread::sleep(Duration::from_secs(8));
+            }
+            if stream.write_all(SMALL).is_err() {
+                return;
+            }
+        }
+    });
+    let result = run(&LoadPlan { timeout_ns: 50 * MS, ..plan(server.address) });
+    assert!(result.counts.outcomes.timed_out >= 1, "{:?}", result.counts.outcomes);
+    let censored = result.doubts.iter().find(|doubt| doubt.kind == DoubtKind::Censored).expect("a doubt");
+    assert!(censored.what.contains("no response when they timed out"), "{censored:?}");
+}
+
+#[test]
+fn a_stall_is_as_long_as_it_was_though_its_requests_timed_out() {
+    let server = stalling(Duration::from_millis(300));
+    let plan = plan(server.address);
+    let plan = LoadPlan { connections: 1, duration_ns: 2 * SECOND, timeout_ns: 200 * MS, ..plan };
+    let result = run(&plan);
+    assert!(result.counts.outcomes.timed_out > 1, "{:?}", result.counts.outcomes);
+    assert!(result.stall_ns >= Some(800 * MS), "{:?}", result.stall_ns);
+}
+
+#[test]
+fn a_stall_that_outlasts_the_window_is_counted_to_its_end() {
+    for timeout_ns in [60 * SECOND, 200 * MS] {
+        let server = stalling(Duration::from_millis(200));
+        let result = run(&LoadPlan { duration_ns: 800 * MS, timeout_ns, ..plan(server.address) });
+        assert!(result.stall_ns >= Some(400 * MS), "{:?}", result.stall_ns);
+        assert!(result.stall_ns <= Some(800 * MS), "it is longer than the window: {:?}", result.stall_ns);
+    }
 }

@@ -41,7 +41,8 @@ kinds! {
     NoisyNeighbour,
     /// Too few samples for the percentile or the interval that is quoted.
     TooFewSamples,
-    /// Requests had no response when the run ended: their times are longer than their age then, by an unknown amount.
+    /// Requests had no response when they timed out or the run ended: their times are longer than their age then, by an
+    /// unknown amount.
     Censored,
     /// Events or samples were lost by a bounded buffer.
     LostEvents,

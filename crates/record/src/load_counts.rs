@@ -37,6 +37,9 @@ pub struct LoadCounts {
     pub received_in_window_bytes: u64,
     /// Bytes that came on connections without a request under way, counted as arrivals: the server breaks HTTP.
     pub stray_responses: u64,
+    /// Connections that the server announced to close and left open, so that the client closed them after a wait.
+    #[serde(default)]
+    pub closes_awaited: u64,
     /// Sampled responses of which the kernel did not say when they came in, or while its wall clock was set.
     #[serde(default)]
     pub arrivals_unknown: u64,
@@ -62,6 +65,7 @@ adds_up!(LoadCounts {
     ok_in_window,
     received_in_window_bytes,
     stray_responses,
+    closes_awaited,
     arrivals_unknown,
     dated_ns,
     dated_times,
@@ -80,11 +84,12 @@ pub struct LoadTimes {
     /// Actual minus intended send of requests that left since the window began; empty in a closed loop, where there is
     /// no schedule.
     pub lag: Latency,
-    /// The part of the lag spent waiting for a free connection; 1 ns means none.
+    /// The part of the lag spent waiting for a free connection, or for the opening of one; 1 ns means none.
     pub connection_wait: Latency,
     /// Time to establish a connection, of all connections opened by the run.
     pub connect: Latency,
-    /// Age, since the intended send, of the requests counted as unfinished: their response time is at least this.
+    /// Age, since the intended send, of the requests counted as unfinished or timed out (connecting, too): their response
+    /// time is at least this.
     pub unfinished_age: Latency,
     /// Reap delay of a sample of the complete responses: from the arrival of the last byte in the client's kernel until
     /// the generator took it up.
@@ -212,6 +217,7 @@ mod tests {
             ok_in_window: number(),
             received_in_window_bytes: number(),
             stray_responses: number(),
+            closes_awaited: number(),
             arrivals_unknown: number(),
             dated_ns: number(),
             dated_times: number(),
@@ -262,7 +268,7 @@ mod tests {
             outer.values().chain(inner.values()).filter_map(serde_json::Value::as_u64).collect()
         };
         let doubled: Vec<u64> = numbers(&one).into_iter().map(|number| 2 * number).collect();
-        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 11 + 20));
+        assert_eq!((numbers(&twice), doubled.len()), (doubled.clone(), 12 + 21));
     }
 
     #[test]

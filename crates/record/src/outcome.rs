@@ -51,6 +51,8 @@ pub struct Outcomes {
     pub connections_used: u64,
     /// Those of them that got not one byte of a response from the beginning of the window to the end of the run.
     pub connections_silent: u64,
+    /// Connections that the server closed before any request was sent on them, within a second of the attempt to connect.
+    pub closed_unused: u64,
 }
 
 adds_up!(Outcomes {
@@ -74,6 +76,7 @@ adds_up!(Outcomes {
     connects_failed,
     connections_used,
     connections_silent,
+    closed_unused,
 });
 
 impl Outcomes {
@@ -86,6 +89,13 @@ impl Outcomes {
     /// counted.
     pub fn silent_ratio(&self) -> Option<f64> {
         (self.connections_used > 0).then(|| self.connections_silent as f64 / self.connections_used as f64)
+    }
+
+    /// The share of the requests that were given up, or had no response when the run ended: their response times are not
+    /// known, and longer than most.
+    pub fn censored_ratio(&self) -> f64 {
+        let censored = self.timed_out.saturating_add(self.connect_timed_out).saturating_add(self.unfinished);
+        censored as f64 / self.requests().max(1) as f64
     }
 
     /// The requests accounted for; equals [`Outcomes::requests`] when nothing was lost.

@@ -157,15 +157,21 @@ enum Coding {
 }
 
 impl Coding {
-    /// Adds the codings of one field, in order; `chunked` may come only at the end, and once.
+    /// Adds the codings of one field, in order; `chunked` may come only at the end, and once. `identity` is none: RFC 2616
+    /// had it, and servers still send it.
     fn add(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        let mut is_empty = true;
         for token in tokens(value) {
+            is_empty = false;
+            if token.eq_ignore_ascii_case(b"identity") {
+                continue;
+            }
             if *self == Coding::Chunked {
                 return Err(Malformed("a transfer coding after chunked"));
             }
             *self = if token.eq_ignore_ascii_case(b"chunked") { Coding::Chunked } else { Coding::Other };
         }
-        if *self == Coding::Absent {
+        if is_empty && *self == Coding::Absent {
             return Err(Malformed("an empty Transfer-Encoding"));
         }
         Ok(())
@@ -289,6 +295,14 @@ mod tests {
         assert_eq!((head.body, head.is_keep_alive), (BodyKind::Chunked, false));
         let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n").unwrap();
         assert_eq!(head.body, BodyKind::UntilClose);
+    }
+
+    #[test]
+    fn the_coding_identity_is_none() {
+        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\nContent-Length: 5\r\n\r\n").unwrap();
+        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Fixed(5), true));
+        let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity, chunked\r\n\r\n").unwrap();
+        assert_eq!((head.body, head.is_keep_alive), (BodyKind::Chunked, true));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::protocol::Stream;
 use super::transport::Pace;
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, QUEUED, State, WATCHES_WRITABLE};
+use crate::connection::{ASKED, CARRIES_REQUEST, HEARD, KNOWN_SLOW, LINGERED, QUEUED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortChoice};
 use crate::socket::{self, Errno};
@@ -72,7 +72,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             connection.keep_lease(lease);
         }
         connection.requests = 0;
-        connection.flags &= CARRIES_REQUEST | QUEUED | ASKED | HEARD;
+        connection.flags &= CARRIES_REQUEST | QUEUED | ASKED | HEARD | LINGERED;
         connection.generation = connection.generation.wrapping_add(1);
         connection.state = State::Connecting;
         connection.set(WATCHES_WRITABLE, !is_established);

@@ -8,10 +8,13 @@
 use super::protocol::Stream;
 use super::transport::{Arrival, Pace};
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{HEARD, LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
+use crate::connection::{HEARD, LAST_REQUEST, LINGERED, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::framing::{AtEnd, Fed};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
+
+/// A server that closes an unused connection earlier than this does not do so because it was idle.
+const UNUSED_NS: u64 = 1_000_000_000;
 
 impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     #[inline]
@@ -95,7 +98,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 // Bytes without a request: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[..count]);
                 self.drop_socket(slot, now, true);
-                S::closed(self, slot);
+                self.ended_idle(slot, now);
                 return true;
             }
             _ => self.tally.stray(&self.buffer[..count]),
@@ -214,7 +217,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             return S::answered(self, slot, now);
         }
         let server_will_close = !connection.stream.is_keep_alive() && !connection.has(WATCHES_WRITABLE);
-        if connection.has(PEER_CLOSED) || !server_will_close {
+        if connection.has(PEER_CLOSED | LINGERED) || !server_will_close {
             let closed_first = !connection.has(PEER_CLOSED);
             self.drop_socket(slot, now, closed_first);
             S::closed(self, slot);
@@ -284,8 +287,20 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 // Who closed first decides which side keeps the port.
                 let closed_first = !self.connections[slot].has(PEER_CLOSED) && failure == Failure::Tls;
                 self.drop_socket(slot, now, closed_first);
-                S::closed(self, slot);
+                self.ended_idle(slot, now);
             }
+        }
+    }
+
+    /// Continues after the server has ended a connection without a request. One that was never used may exceed a limit
+    /// of the server, so it rests; not if it was idle for long, which many servers limit, too.
+    pub(super) fn ended_idle(&mut self, slot: usize, now: u64) {
+        let connection = &self.connections[slot];
+        if connection.requests == 0 && now.saturating_sub(connection.since_ns) < UNUSED_NS {
+            self.tally.closed_unused();
+            self.back_off(slot, now, 10_000_000);
+        } else {
+            S::closed(self, slot);
         }
     }
 
@@ -294,6 +309,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         self.describe_any(slot);
         let intended_ns = self.connections[slot].intended_ns;
         self.asked(slot, intended_ns, now);
+        if failure == Failure::TimedOut {
+            self.tally.gave_up(self.connections[slot].since_ns);
+        }
         self.tally.failed(intended_ns, now, failure);
         self.failed_of_class(slot, intended_ns, now);
         self.in_flight -= 1;

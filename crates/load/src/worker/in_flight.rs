@@ -87,7 +87,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 // More bytes than there were requests: the connection cannot be trusted any more.
                 self.tally.stray(&self.buffer[at..count]);
                 self.drop_socket(slot, now, true);
-                S::closed(self, slot);
+                self.ended_idle(slot, now);
                 return true;
             }
             let connection_is_idle = A::IS_MULTIPLEXED && connection.state != State::Busy;
@@ -221,13 +221,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if failures > 1 {
             return self.back_off(slot, now, 500_000);
         }
-        S::closed(self, slot);
+        self.ended_idle(slot, now);
     }
 
     /// Counts the described request as failed; the connection goes on.
     fn described_failed(&mut self, slot: usize, now: u64, failure: Failure) {
-        let intended_ns = self.connections[slot].intended_ns;
+        let UnderWay { intended_ns, since_ns, .. } = self.connections[slot].under_way();
         self.asked(slot, intended_ns, now);
+        if failure == Failure::TimedOut {
+            self.tally.gave_up(since_ns);
+        }
         self.tally.failed(intended_ns, now, failure);
         self.failed_of_class(slot, intended_ns, now);
         self.in_flight -= 1;

@@ -6,9 +6,10 @@
 
 use super::protocol::Stream;
 use super::{Protocol, Source, Transport, Worker};
-use crate::connection::{ASKED, HEARD, State};
+use crate::connection::{ASKED, HEARD, LINGERED, State, UnderWay};
 use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
+use record::CloseFirst;
 
 /// The longest duration of a round; timeouts are noticed this late at most.
 const ROUND_NS: u64 = 20_000_000;
@@ -57,6 +58,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 }
                 State::Connecting if age_ns > HANGS_AFTER_NS => self.note_hanging(slot, now),
                 State::Lingering if age_ns > self.linger_ns => {
+                    self.tally.lingered();
+                    let waits_for_each = self.task.plan.clients.close_first == Some(CloseFirst::Server);
+                    self.connections[slot].set(LINGERED, !waits_for_each);
                     self.drop_socket(slot, now, true);
                     S::closed(self, slot);
                 }
@@ -81,15 +85,16 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             let connection = &self.connections[slot];
             match connection.state {
                 State::Busy => {
-                    let mut described = Some(connection.intended_ns);
-                    while let Some(intended_ns) = described {
+                    let mut described = Some(connection.under_way());
+                    while let Some(UnderWay { intended_ns, since_ns, .. }) = described {
                         self.asked(slot, intended_ns, now);
+                        self.tally.gave_up(since_ns);
                         self.tally.unfinished(intended_ns, now, true);
                         let place = self.place(slot);
                         if let Some(classes) = &mut self.classes {
                             classes.unfinished(place, self.tally.belongs(intended_ns, now));
                         }
-                        described = self.connections[slot].stream.next().map(|other| other.intended_ns);
+                        described = self.connections[slot].stream.next();
                     }
                 }
                 State::Connecting | State::Handshaking | State::Opening => {

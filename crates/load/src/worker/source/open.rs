@@ -82,8 +82,10 @@ impl Source for Open<'_> {
         worker.source.last_failure = None;
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
-                let left_ns = if A::CONNECTS_ONLY { worker.connections[slot].since_ns } else { now };
-                worker.tally.left(intended_ns, left_ns, 0);
+                let begun_ns = worker.connections[slot].since_ns;
+                // The connection's opening is a wait for it, or where connections are the requests the request itself.
+                let left_ns = if A::CONNECTS_ONLY { begun_ns } else { now };
+                worker.tally.left(intended_ns, left_ns, left_ns - begun_ns);
                 worker.send_request(slot, intended_ns, now);
                 worker.keep_free(slot);
             }

@@ -6,8 +6,11 @@
 use record::units::grouped;
 use record::{Arrival, Doubt, DoubtKind, LoadPlan, Outcomes, Pace};
 
-/// The share of the connections with a request that may get no byte of a response.
-const SILENT_RATIO: f64 = 0.1;
+/// The share of the connections with a request that may get no byte of a response, and of all that the server may close
+/// before a request.
+const LOST_RATIO: f64 = 0.1;
+/// The share of the answers that may be errors: a server may say so that it is full.
+const ERROR_RATIO: f64 = 0.5;
 /// Each try has this part of the connections of the one before.
 const PART: u64 = 4;
 /// With fewer, a silent server is slow and not out of workers.
@@ -28,7 +31,14 @@ pub(super) struct Tried {
 
 impl Tried {
     fn is_served(&self) -> bool {
-        self.outcomes.silent_ratio().is_none_or(|ratio| ratio <= SILENT_RATIO)
+        self.outcomes.silent_ratio().is_none_or(|ratio| ratio <= LOST_RATIO)
+            && !self.is_limited()
+            && self.outcomes.non_2xx as f64 <= self.outcomes.completed() as f64 * ERROR_RATIO
+    }
+
+    /// Whether the server closed connections at once.
+    fn is_limited(&self) -> bool {
+        self.outcomes.closed_unused as f64 > self.connections as f64 * LOST_RATIO
     }
 
     /// Why the open loop uses these instead of more.
@@ -42,9 +52,16 @@ impl Tried {
 
     /// What came of it: `0 of 250 connections answered with 1,024 open`.
     fn words(&self) -> String {
-        let (silent, used) = (self.outcomes.connections_silent, self.outcomes.connections_used);
+        let Outcomes { connections_silent: silent, connections_used: used, closed_unused, non_2xx, .. } = self.outcomes;
         let answered = used.saturating_sub(silent);
-        format!("{answered} of {used} connections answered with {} open", grouped(self.connections as f64))
+        let mut words =
+            format!("{answered} of {used} connections answered with {} open", grouped(self.connections as f64));
+        if self.is_limited() {
+            words.push_str(&format!(" ({closed_unused} closed before any request)"));
+        } else if non_2xx > 0 {
+            words.push_str(&format!(" ({non_2xx} of {} answers were errors)", self.outcomes.completed()));
+        }
+        words
     }
 }
 
@@ -71,7 +88,8 @@ pub(super) fn served<E>(
     let mut connections = if known >= FEWEST && known < most { known } else { most / PART };
     while connections >= FEWEST {
         let next = at(connections)?;
-        if next.is_served() && next.outcomes.completed() >= MORE_ANSWERS * first.outcomes.completed().max(1) {
+        let is_better = first.is_limited() || next.outcomes.ok >= MORE_ANSWERS * first.outcomes.ok.max(1);
+        if next.is_served() && is_better {
             return Ok(Some([first, next]));
         }
         connections /= PART;
@@ -121,6 +139,33 @@ mod tests {
         assert_eq!(found(1024, 250, |_| 64), (64, vec![1024, 256, 64]));
         assert_eq!(found_with(64, 1024, 250, |_| 64), (64, vec![1024, 64]), "a closed loop went as far as 64");
         assert_eq!(found_with(2048, 1024, 250, |_| 64), (64, vec![1024, 256, 64]));
+    }
+
+    #[test]
+    fn connections_that_the_server_closes_or_answers_with_errors_are_not_served() {
+        let found = |of: fn(u64) -> Outcomes| {
+            let plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
+            let load = |plan: &LoadPlan| Ok::<_, Infallible>(of(plan.connections));
+            served(&plan, 1024, 0, load).unwrap_or_else(|never| match never {})
+        };
+        let closing = |connections: u64| Outcomes {
+            ok: 250,
+            connections_used: 128.min(connections),
+            closed_unused: connections.saturating_sub(128),
+            ..Outcomes::default()
+        };
+        let [more, served] = found(closing).expect("fewer are served");
+        assert_eq!((more.connections, served.connections), (1024, 64));
+        assert!(more.words().ends_with("with 1,024 open (896 closed before any request)"), "{}", more.words());
+        let refusing = |connections: u64| {
+            let ok = if connections > 128 { 50 } else { 250 };
+            Outcomes { ok, non_2xx: 250 - ok, connections_used: 250.min(connections), ..Outcomes::default() }
+        };
+        let [more, served] = found(refusing).expect("fewer are served");
+        assert_eq!(served.connections, 64);
+        assert!(more.words().ends_with("with 1,024 open (200 of 250 answers were errors)"), "{}", more.words());
+        let missing = |_| Outcomes { non_2xx: 250, connections_used: 250, ..Outcomes::default() };
+        assert!(found(missing).is_none(), "a page that is not there is an error over any number");
     }
 
     #[test]
