@@ -45,7 +45,7 @@ pub struct Watcher {
     pub server_facts: BTreeMap<String, String>,
     /// Whether requests are counted there.
     counts_requests: bool,
-    /// When it was told that the last window begins and ends, on this clock.
+    /// When the messages that begin and end the last window were sent, on this clock.
     edges_ns: [u64; 2],
 }
 

@@ -51,7 +51,7 @@ impl Nodes {
         "10.214.9.2"
     }
 
-    /// Cuts that second link, or mends it: what is under way is lost, and neither end is told.
+    /// Cuts that second link, or mends it: what is under way is lost, and neither end gets a message about it.
     pub fn cut(&self, is_cut: bool) {
         ip(&["-n", &self.node(1), "link", "set", "apart", if is_cut { "down" } else { "up" }]);
     }

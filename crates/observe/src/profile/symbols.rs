@@ -115,7 +115,7 @@ impl KernelSymbols {
 
 /// Functions only, without the padding that precedes them on some kernels.
 fn parse_line(line: &[u8]) -> Option<(u64, KernelFunction)> {
-    // Most lines are data: these are told by one byte.
+    // Most lines are of data, as their second word says: they are left out before anything else is read.
     let (address, rest) = line.split_at_checked(line.iter().position(|byte| *byte == b' ')?)?;
     let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };
     if name.starts_with(b"__pfx_") || name.starts_with(b"__cfi_") {

@@ -36,6 +36,21 @@ pub(super) enum Field {
     Bytes(SizeMeaning),
 }
 
+impl Field {
+    /// Whether it says when the request came.
+    fn is_time(&self) -> bool {
+        matches!(
+            self,
+            Field::BracketedTime
+                | Field::ClfTime
+                | Field::IsoTime
+                | Field::EpochTime(_)
+                | Field::EpochSeconds
+                | Field::PatternTime(_)
+        )
+    }
+}
+
 /// A compiled format.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
@@ -88,16 +103,7 @@ impl Template {
         }
         let last = kinds.len().saturating_sub(1);
         for (position, (kind, text)) in kinds.into_iter().zip(literals).enumerate() {
-            let knows_its_length = matches!(
-                kind,
-                Field::BracketedTime
-                    | Field::ClfTime
-                    | Field::IsoTime
-                    | Field::EpochTime(_)
-                    | Field::EpochSeconds
-                    | Field::PatternTime(_)
-                    | Field::Fraction(_)
-            );
+            let knows_its_length = kind.is_time() || matches!(kind, Field::Fraction(_));
             if text.is_empty() && position != last && !knows_its_length {
                 return Err(
                     "two fields of the log format touch: without text between them they cannot be separated".into()
@@ -112,17 +118,7 @@ impl Template {
         if !has(&|field| matches!(field, Field::Client | Field::Forwarded)) {
             return Err("the log format has no client address ($remote_addr or %h), which replay groups by".into());
         }
-        if !has(&|field| {
-            matches!(
-                field,
-                Field::BracketedTime
-                    | Field::ClfTime
-                    | Field::IsoTime
-                    | Field::EpochTime(_)
-                    | Field::EpochSeconds
-                    | Field::PatternTime(_)
-            )
-        }) {
+        if !has(&Field::is_time) {
             return Err("the log format has no time ($time_local, $time_iso8601, $msec or %t)".into());
         }
         if !has(&|field| matches!(field, Field::Request | Field::Target | Field::Path)) {
