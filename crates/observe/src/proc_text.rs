@@ -274,10 +274,17 @@ fn checked_path(path: &[u8]) -> Option<String> {
 /// The system call that a sleeping thread waits in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitCall {
-    /// select, pselect6, poll or ppoll, over at most this many descriptors (for select the highest number + 1).
-    SelectOrPoll {
+    /// poll or ppoll.
+    Poll {
         /// Size of the set.
         descriptors: u64,
+    },
+    /// select or pselect6.
+    Select {
+        /// The highest descriptor + 1, whatever the sets hold.
+        limit: u64,
+        /// Where the thread's memory has the sets (bits by descriptor); 0 is none.
+        sets: [u64; 3],
     },
     /// epoll or io_uring.
     Scalable,
@@ -303,20 +310,20 @@ pub enum WaitCall {
 pub fn parse_wait_call(text: &[u8]) -> Option<WaitCall> {
     let mut fields = words(lines(text).next()?);
     let call = std::str::from_utf8(fields.next()?).ok()?.parse::<libc::c_long>().ok()?;
-    let mut arguments = [0u64; 3];
+    let mut arguments = [0u64; 4];
     for argument in &mut arguments {
         let text = fields.next().and_then(|field| std::str::from_utf8(field).ok())?;
         *argument = u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()?;
     }
-    let [first, second, _] = arguments;
+    let [first, second, third, fourth] = arguments;
     let low = |argument: u64| argument & u64::from(u32::MAX);
     match call {
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_poll => Some(WaitCall::SelectOrPoll { descriptors: low(second) }),
+        libc::SYS_poll => Some(WaitCall::Poll { descriptors: low(second) }),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_select => Some(WaitCall::SelectOrPoll { descriptors: low(first) }),
-        libc::SYS_ppoll => Some(WaitCall::SelectOrPoll { descriptors: low(second) }),
-        libc::SYS_pselect6 => Some(WaitCall::SelectOrPoll { descriptors: low(first) }),
+        libc::SYS_select => Some(WaitCall::Select { limit: low(first), sets: [second, third, fourth] }),
+        libc::SYS_ppoll => Some(WaitCall::Poll { descriptors: low(second) }),
+        libc::SYS_pselect6 => Some(WaitCall::Select { limit: low(first), sets: [second, third, fourth] }),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_epoll_wait => Some(WaitCall::Scalable),
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_io_uring_enter => Some(WaitCall::Scalable),

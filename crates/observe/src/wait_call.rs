@@ -6,11 +6,13 @@ use crate::proc_text::{WaitCall, parse_wait_call};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 /// Threads looked at in one reading.
 const MAX_THREADS: usize = 64;
+/// Descriptors of a select that are counted: the kernel's limit of a process where nobody has raised it (fs.nr_open, proc(5)).
+const MAX_SELECTED: u64 = 1 << 20;
 /// Different files kept, and the length of a name.
 const MAX_FILES: usize = 32;
 const MAX_NAME_CHARS: usize = 200;
@@ -53,7 +55,7 @@ impl Stalls {
                 self.locks += 1;
                 return;
             }
-            Some(WaitCall::SelectOrPoll { .. } | WaitCall::Scalable) => {
+            Some(WaitCall::Poll { .. } | WaitCall::Select { .. } | WaitCall::Scalable) => {
                 self.events += 1;
                 return;
             }
@@ -95,11 +97,19 @@ impl Waits {
     /// Looks at threads of the server once.
     pub fn read(&mut self, threads: &[(u32, u32)]) {
         for (pid, tid) in threads.iter().take(MAX_THREADS) {
-            match fs::read(format!("/proc/{pid}/task/{tid}/syscall")) {
+            let path = format!("/proc/{pid}/task/{tid}/syscall");
+            match fs::read(&path) {
                 Ok(text) => {
                     let call = parse_wait_call(&text);
                     self.count(call);
                     self.stalls.count(*pid, call);
+                    if let Some(WaitCall::Select { limit, sets }) = call
+                        && let Some(size) = selected(*pid, limit, sets)
+                        // The sets are the call's only if it lasted meanwhile.
+                        && fs::read(&path).is_ok_and(|after| after == text)
+                    {
+                        self.largest_set = self.largest_set.max(size);
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     self.error = Some("/proc/PID/syscall may be read by root or the server's own user only".into());
@@ -113,10 +123,11 @@ impl Waits {
 
     fn count(&mut self, call: Option<WaitCall>) {
         match call {
-            Some(WaitCall::SelectOrPoll { descriptors }) => {
+            Some(WaitCall::Poll { descriptors }) => {
                 self.select_or_poll += 1;
                 self.largest_set = self.largest_set.max(descriptors);
             }
+            Some(WaitCall::Select { .. }) => self.select_or_poll += 1,
             Some(WaitCall::Scalable) => self.scalable += 1,
             _ => {}
         }
@@ -137,6 +148,29 @@ impl Waits {
     }
 }
 
+/// How many descriptors a process's sets for select hold. A thread that serves one connection selects over one descriptor, however
+/// high its number.
+fn selected(pid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    let words = usize::try_from(limit.min(MAX_SELECTED)).ok()?.div_ceil(64);
+    let mut all = vec![0u64; words];
+    let mut set = vec![0u8; words * 8];
+    for address in sets.into_iter().filter(|address| *address != 0) {
+        memory.read_exact_at(&mut set, address).ok()?;
+        for (all, bytes) in all.iter_mut().zip(set.as_chunks().0) {
+            *all |= u64::from_ne_bytes(*bytes);
+        }
+    }
+    // Bits above the limit are not looked at.
+    if let Some(last) = all.last_mut()
+        && !limit.is_multiple_of(64)
+        && limit < MAX_SELECTED
+    {
+        *last &= (1 << (limit % 64)) - 1;
+    }
+    Some(all.iter().map(|word| u64::from(word.count_ones())).sum())
+}
+
 /// Whether one of the processes has the library of `straingauge scale` in its memory; false where that cannot be read.
 pub fn has_scalable_select(pids: &[u32]) -> bool {
     pids.iter().take(MAX_THREADS).any(|pid| {
@@ -150,6 +184,45 @@ pub fn has_scalable_select(pids: &[u32]) -> bool {
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
+
+    /// Waits until a thread of this process sleeps in select, and looks at it.
+    fn look_at(thread: u32) -> Waits {
+        for _ in 0..10_000 {
+            let mut waits = Waits::default();
+            waits.read(&[(std::process::id(), thread)]);
+            if waits.select_or_poll == 1 {
+                return waits;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        panic!("the thread does not sleep in select");
+    }
+
+    #[test]
+    fn a_select_over_one_descriptor_with_a_high_number_is_a_set_of_one() {
+        for (others, expected) in [(0, 1), (70, 71)] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let copy_from = |lowest: i32| rustix::io::fcntl_dupfd_cloexec(&reader, lowest).unwrap();
+            let high = copy_from(900);
+            let copies: Vec<_> = (0..others).map(|_| copy_from(700)).collect();
+            let (tell, told) = std::sync::mpsc::channel();
+            let thread = std::thread::spawn(move || {
+                let mut set = [0u64; 16];
+                for descriptor in copies.iter().chain([&high]).map(|copy| copy.as_raw_fd() as usize) {
+                    set[descriptor / 64] |= 1 << (descriptor % 64);
+                }
+                tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+                let limit = high.as_raw_fd() + 1;
+                let none = std::ptr::null_mut::<libc::c_void>();
+                // SAFETY: the set outlives the call and has a bit for each descriptor below the limit (below 1,024).
+                unsafe { libc::syscall(libc::SYS_pselect6, limit, set.as_mut_ptr(), none, none, none, none) }
+            });
+            let waits = look_at(told.recv().unwrap());
+            drop(writer);
+            assert_eq!(thread.join().unwrap(), expected);
+            assert_eq!((waits.largest_set, waits.error), (expected as u64, None));
+        }
+    }
 
     #[test]
     fn who_reads_a_pipe_waits_for_work_whether_it_has_a_name_or_not() {

@@ -276,7 +276,7 @@ impl Window {
         let (seen, selects) = (waits.select_or_poll + waits.scalable, waits.select_or_poll);
         let none = waits.why_none();
         set(names::SERVER_SELECT_WAITS, share(selects, seen), seen, Origin::Sampled, &none);
-        let largest = (selects > 0).then_some(waits.largest_set as f64);
+        let largest = (waits.largest_set > 0).then_some(waits.largest_set as f64);
         set(names::SERVER_SELECT_SET, largest, selects, Origin::Sampled, &none);
         let stalls = &waits.stalls;
         let no_look = waits.error.as_deref().unwrap_or("the window was too short for a look at the threads");

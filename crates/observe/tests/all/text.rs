@@ -101,9 +101,10 @@ fn backlog_drops_are_hexadecimal_and_of_all_cpus() {
 #[test]
 fn the_call_that_a_thread_waits_in_is_read_with_the_size_of_its_set() {
     let poll = format!("{} 0x55d0 0x7dd 0xffffffff 0x0 0x0 0x0 0x7ffd 0x7f12\n", libc::SYS_ppoll);
-    assert_eq!(parse_wait_call(poll.as_bytes()), Some(WaitCall::SelectOrPoll { descriptors: 2013 }));
+    assert_eq!(parse_wait_call(poll.as_bytes()), Some(WaitCall::Poll { descriptors: 2013 }));
     let select = format!("{} 0x400 0x55d0 0x0 0x0 0x0 0x0 0x7ffd 0x7f12\n", libc::SYS_pselect6);
-    assert_eq!(parse_wait_call(select.as_bytes()), Some(WaitCall::SelectOrPoll { descriptors: 1024 }));
+    let sets = [0x55d0, 0, 0];
+    assert_eq!(parse_wait_call(select.as_bytes()), Some(WaitCall::Select { limit: 1024, sets }));
     let epoll = format!("{} 0x4 0x55d0 0x200 0xffffffff 0x0 0x8 0x7ffd 0x7f12\n", libc::SYS_epoll_pwait);
     assert_eq!(parse_wait_call(epoll.as_bytes()), Some(WaitCall::Scalable));
     let cut_short = format!("{} 0x55d0", libc::SYS_ppoll);
