@@ -9,7 +9,7 @@
  *
  * When there is no room and connections are READY, the listener is taken out of epoll: it causes no wake-ups, so the
  * loop never spins, and new connections wait in the kernel's backlog. It is put back when no connection is READY and
- * `resume_room` is free.
+ * `resume_room` is free, or has been off for `patience_ms`.
  *
  * Slow clients do not block the room: one that has kept its request WAITING for `grace_ms` is evicted when others are
  * READY and there is no room (the server moves its memory out of the slab, stingy_evict). Where that is not possible, a

@@ -34,7 +34,8 @@ struct stingy_gate {
     uint32_t size;
     struct list lists[STATES];
     struct stingy_gate_stats stats;
-    uint64_t retry_ms; /* accept failed for want of descriptors or memory: not before this */
+    uint64_t retry_ms;   /* accept failed for want of descriptors or memory: not before this */
+    uint64_t patient_ms; /* from then on the listener, disarmed, no longer waits for room */
     bool is_listening;
 };
 
@@ -85,13 +86,14 @@ static uint32_t connections(const struct stingy_gate *gate) {
 }
 
 /* Disarmed, the listener is out of epoll altogether: an unhandled level would wake the loop again and again. */
-static void listen_or_not(struct stingy_gate *gate, bool is_listening) {
+static void listen_or_not(struct stingy_gate *gate, bool is_listening, uint64_t now_ms) {
     if (gate->config.listener < 0 || gate->is_listening == is_listening)
         return;
     struct epoll_event event = {.events = EPOLLIN, .data.fd = gate->config.listener};
     if (epoll_ctl(gate->config.epoll, is_listening ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, gate->config.listener, &event) != 0)
         return;
     gate->is_listening = is_listening;
+    gate->patient_ms = now_ms + gate->config.patience_ms;
     gate->stats.disarmed += !is_listening;
 }
 
@@ -112,7 +114,7 @@ struct stingy_gate *stingy_gate_new(const struct stingy_gate_config *config) {
             *defaults[i] = values[i];
     for (unsigned s = 0; s < STATES; s++)
         gate->lists[s] = (struct list){NOBODY, NOBODY, 0};
-    listen_or_not(gate, true);
+    listen_or_not(gate, true, 0);
     if (config->listener >= 0 && !gate->is_listening) {
         int why = errno;
         free(gate);
@@ -125,7 +127,7 @@ struct stingy_gate *stingy_gate_new(const struct stingy_gate_config *config) {
 void stingy_gate_delete(struct stingy_gate *gate) {
     if (!gate)
         return;
-    listen_or_not(gate, false);
+    listen_or_not(gate, false, 0);
     free(gate->records);
     free(gate);
 }
@@ -150,13 +152,13 @@ bool stingy_gate_adopt(struct stingy_gate *gate, int fd, uint64_t now_ms) {
 static void accept_failed(struct stingy_gate *gate, uint64_t now_ms) {
     gate->stats.accept_failures++;
     gate->retry_ms = now_ms + RETRY_MS;
-    listen_or_not(gate, false);
+    listen_or_not(gate, false, now_ms);
 }
 
 static void accept_some(struct stingy_gate *gate, uint64_t now_ms) {
     for (unsigned i = 0; i < ACCEPTS_AT_ONCE; i++) {
         if (connections(gate) >= gate->config.most_connections) {
-            listen_or_not(gate, false);
+            listen_or_not(gate, false, now_ms);
             return;
         }
         int fd = accept4(gate->config.listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -186,7 +188,8 @@ bool stingy_gate_event(struct stingy_gate *gate, const struct epoll_event *event
     if (!record)
         return false;
     bool is_input = event->events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR);
-    record->is_closed |= (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+    bool is_end = event->events & (EPOLLRDHUP | EPOLLHUP);
+    record->is_closed |= is_end;
     switch (record->state) {
     case IDLE:
         if (is_input)
@@ -195,7 +198,8 @@ bool stingy_gate_event(struct stingy_gate *gate, const struct epoll_event *event
     case WAITING:
     case EVICTED:
         becomes(gate, fd, BUSY, now_ms);
-        record->has_news = false;
+        /* The bytes of this edge are read first, so the end is still news. */
+        record->has_news = is_end;
         gate->config.wake(gate->config.context, fd);
         break;
     default:
@@ -207,7 +211,7 @@ bool stingy_gate_event(struct stingy_gate *gate, const struct epoll_event *event
 static void bind_first(struct stingy_gate *gate, uint64_t now_ms) {
     int fd = gate->lists[READY].first;
     becomes(gate, fd, BUSY, now_ms);
-    gate->records[fd].has_news = false;
+    gate->records[fd].has_news = gate->records[fd].is_closed;
     gate->stats.bound++;
     if (!gate->config.bind(gate->config.context, fd)) {
         stingy_gate_forget(gate, fd);
@@ -266,37 +270,41 @@ void stingy_gate_admit(struct stingy_gate *gate, uint64_t now_ms) {
     }
     uint32_t room = gate->config.room(gate->config.context);
     if (gate->lists[READY].count > 0 && room == 0)
-        listen_or_not(gate, false);
-    else if (gate->lists[READY].count == 0 && room >= gate->config.resume_room && now_ms >= gate->retry_ms &&
-             connections(gate) < gate->config.most_connections)
-        listen_or_not(gate, true);
+        listen_or_not(gate, false, now_ms);
+    else if (gate->lists[READY].count == 0 && (room >= gate->config.resume_room || now_ms >= gate->patient_ms) &&
+             now_ms >= gate->retry_ms && connections(gate) < gate->config.most_connections)
+        listen_or_not(gate, true, now_ms);
 }
 
-static void sooner(const struct stingy_gate *gate, enum state state, uint32_t after_ms, uint64_t now_ms,
-                   int *timeout_ms) {
-    int fd = gate->lists[state].first;
-    if (fd == NOBODY)
-        return;
-    uint64_t due_ms = gate->records[fd].since_ms + after_ms;
+static void sooner(uint64_t due_ms, uint64_t now_ms, int *timeout_ms) {
     uint64_t left_ms = due_ms > now_ms ? due_ms - now_ms : 0;
     if (*timeout_ms < 0 || left_ms < (uint64_t)*timeout_ms)
         *timeout_ms = (int)left_ms;
 }
 
+static void first_due(const struct stingy_gate *gate, enum state state, uint32_t after_ms, uint64_t now_ms,
+                      int *timeout_ms) {
+    int fd = gate->lists[state].first;
+    if (fd != NOBODY)
+        sooner(gate->records[fd].since_ms + after_ms, now_ms, timeout_ms);
+}
+
 int stingy_gate_timeout_ms(const struct stingy_gate *gate, uint64_t now_ms) {
     int timeout_ms = -1;
-    sooner(gate, IDLE, gate->config.idle_ms, now_ms, &timeout_ms);
-    sooner(gate, WAITING, gate->config.waiting_ms, now_ms, &timeout_ms);
-    sooner(gate, EVICTED, gate->config.waiting_ms, now_ms, &timeout_ms);
-    if (!gate->is_listening && gate->retry_ms > now_ms &&
-        (timeout_ms < 0 || gate->retry_ms - now_ms < (uint64_t)timeout_ms))
-        timeout_ms = (int)(gate->retry_ms - now_ms);
+    first_due(gate, IDLE, gate->config.idle_ms, now_ms, &timeout_ms);
+    first_due(gate, WAITING, gate->config.waiting_ms, now_ms, &timeout_ms);
+    first_due(gate, EVICTED, gate->config.waiting_ms, now_ms, &timeout_ms);
+    /* One that is past waits for something else: it is no reason to wake up. */
+    if (!gate->is_listening && gate->retry_ms > now_ms)
+        sooner(gate->retry_ms, now_ms, &timeout_ms);
+    if (!gate->is_listening && gate->patient_ms > now_ms)
+        sooner(gate->patient_ms, now_ms, &timeout_ms);
     if (gate->lists[READY].count > 0) {
         if (gate->config.room(gate->config.context) > 0)
             return 0;
-        sooner(gate, READY, gate->config.patience_ms, now_ms, &timeout_ms);
+        first_due(gate, READY, gate->config.patience_ms, now_ms, &timeout_ms);
         if (gate->config.evict)
-            sooner(gate, WAITING, gate->config.grace_ms, now_ms, &timeout_ms);
+            first_due(gate, WAITING, gate->config.grace_ms, now_ms, &timeout_ms);
     }
     return timeout_ms;
 }

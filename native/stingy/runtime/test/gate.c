@@ -233,6 +233,42 @@ static void bytes_that_come_while_busy_are_not_forgotten(void) {
     stop();
 }
 
+static void the_clients_end_is_not_forgotten_when_it_comes_with_its_bytes(void) {
+    start(5);
+    int together = client("G"), later = client("G");
+    close(together);
+    usleep(50000);
+    turn();
+    CHECK_EQ(bound_count, 2);
+    CHECK(!stingy_gate_wait(gate, bound[0], now_ms));
+    CHECK(stingy_gate_wait(gate, bound[0], now_ms));
+    CHECK(stingy_gate_wait(gate, bound[1], now_ms));
+    say(later, "ET");
+    close(later);
+    usleep(50000);
+    turn();
+    CHECK_EQ(woken_count, 1);
+    CHECK(!stingy_gate_wait(gate, bound[1], now_ms));
+    CHECK(stingy_gate_wait(gate, bound[1], now_ms));
+    stop();
+}
+
+static void an_error_is_news_and_not_the_clients_end(void) {
+    start(5);
+    int a = client("GET");
+    turn();
+    CHECK(stingy_gate_event(gate, &(struct epoll_event){EPOLLERR, {.fd = bound[0]}}, now_ms));
+    stingy_gate_park(gate, bound[0], false, now_ms);
+    turn();
+    CHECK_EQ(bound_count, 2);
+    stingy_gate_park(gate, bound[0], false, now_ms);
+    CHECK_EQ(turn(), 0);
+    CHECK_EQ(bound_count, 2);
+    CHECK_EQ(stats().idle, 1);
+    close(a);
+    stop();
+}
+
 static void slow_clients_are_moved_out_of_the_room_after_a_grace(void) {
     start(2);
     is_evictable = true;
@@ -270,6 +306,31 @@ static void where_nobody_can_be_moved_patience_ends_and_the_request_spills(void)
     CHECK_EQ(bound_count, 3);
     CHECK_EQ(stats().bound_without_room, 2);
     stop();
+}
+
+static void new_clients_are_accepted_though_slow_ones_keep_the_room(void) {
+    for (int can_move = 0; can_move < 2; can_move++) {
+        start(2);
+        is_evictable = can_move;
+        client("G"), client("G"), client("GET");
+        turn();
+        CHECK(stingy_gate_wait(gate, bound[0], now_ms) && stingy_gate_wait(gate, bound[1], now_ms));
+        now_ms += can_move ? 20 : 200;
+        turn();
+        CHECK_EQ(bound_count, 3);
+        CHECK(stingy_gate_wait(gate, bound[2], now_ms));
+        client("GET");
+        /* The loop wakes up when it is time to accept; that client waits for room as those before it did. */
+        for (turn(); bound_count < 4 && now_ms < 2000; turn()) {
+            int timeout_ms = stingy_gate_timeout_ms(gate, now_ms);
+            CHECK(timeout_ms > 0 && timeout_ms <= 200);
+            now_ms += (uint64_t)timeout_ms;
+            turn();
+        }
+        CHECK_EQ(bound_count, 4);
+        CHECK(stingy_gate_timeout_ms(gate, now_ms) != 0);
+        stop();
+    }
 }
 
 static void idle_connections_expire(void) {
@@ -369,8 +430,11 @@ int main(void) {
     RUN(without_room_the_listener_is_disarmed_and_nothing_wakes_the_loop);
     RUN(connections_wait_for_room_in_the_order_of_their_bytes);
     RUN(bytes_that_come_while_busy_are_not_forgotten);
+    RUN(the_clients_end_is_not_forgotten_when_it_comes_with_its_bytes);
+    RUN(an_error_is_news_and_not_the_clients_end);
     RUN(slow_clients_are_moved_out_of_the_room_after_a_grace);
     RUN(where_nobody_can_be_moved_patience_ends_and_the_request_spills);
+    RUN(new_clients_are_accepted_though_slow_ones_keep_the_room);
     RUN(idle_connections_expire);
     RUN(a_server_that_cannot_take_a_connection_has_it_closed);
     RUN(out_of_descriptors_the_loop_sleeps_and_tries_again_later);
