@@ -76,7 +76,8 @@ bool stingy_gate_wait(struct stingy_gate *gate, int fd, uint64_t now_ms);
 /* The request is done and its memory given back; the connection stays. `has_more`: bytes of the next request may be
  * there. */
 void stingy_gate_park(struct stingy_gate *gate, int fd, bool has_more, uint64_t now_ms);
-/* Call before the server closes a connection. */
+/* Call before the server closes a connection. Its events that epoll_wait has returned already are not to be handled:
+ * the next connection may have its number. */
 void stingy_gate_forget(struct stingy_gate *gate, int fd);
 
 /* The smallest descriptor above `fd` whose connection the gate has; -1: none. From -1 on, these are all. */

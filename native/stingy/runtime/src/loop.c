@@ -20,6 +20,7 @@ struct stingy_loop {
     uint32_t size, requests;
     uint64_t now_ms;
     const volatile sig_atomic_t *is_ended;
+    int next_event, event_count; /* of this turn, not handled yet */
     struct epoll_event events[EVENTS];
 };
 
@@ -74,6 +75,10 @@ static void wake(void *context, int fd) {
 static void close_connection(struct stingy_loop *loop, int fd) {
     stingy_gate_forget(loop->gate, fd);
     close(fd);
+    /* The next connection may have this number. */
+    for (int i = loop->next_event; i < loop->event_count; i++)
+        if (loop->events[i].data.fd == fd)
+            loop->events[i].events = 0;
 }
 
 static void expire(void *context, int fd, bool was_idle) {
@@ -84,9 +89,12 @@ static void expire(void *context, int fd, bool was_idle) {
         stingy_loop_close(loop, loop->request_of[fd]);
 }
 
-/* The request waits: it is in no queue, and only request_of points to it. */
+/* The request waits: it is in no queue, and only request_of points to it. Where requests are counted, moving one makes
+ * no room. */
 static bool evict(void *context, int fd) {
     struct stingy_loop *loop = context;
+    if (loop->config.most_requests != 0 && loop->requests >= loop->config.most_requests)
+        return false;
     struct stingy_request *moved = loop->config.move(loop->config.context, loop->request_of[fd]);
     if (moved)
         loop->request_of[fd] = moved;
@@ -151,13 +159,16 @@ static void turn(struct stingy_loop *loop) {
     int timeout_ms = stingy_sched_waiting(loop->sched) ? 0 : stingy_gate_timeout_ms(loop->gate, loop->now_ms);
     if (timeout_ms < 0 || timeout_ms > LONGEST_WAIT_MS)
         timeout_ms = LONGEST_WAIT_MS;
-    int count = epoll_wait(loop->epoll, loop->events, EVENTS, timeout_ms);
+    loop->event_count = epoll_wait(loop->epoll, loop->events, EVENTS, timeout_ms);
+    loop->next_event = 0;
     loop->now_ms = clock_ms();
     if (loop->config.turn)
         loop->config.turn(loop->config.context, loop->now_ms);
-    for (int i = 0; i < count; i++)
-        if (!stingy_gate_event(loop->gate, &loop->events[i], loop->now_ms) && loop->config.event)
-            loop->config.event(loop->config.context, &loop->events[i]);
+    while (loop->next_event < loop->event_count) {
+        const struct epoll_event *event = &loop->events[loop->next_event++];
+        if (event->events != 0 && !stingy_gate_event(loop->gate, event, loop->now_ms) && loop->config.event)
+            loop->config.event(loop->config.context, event);
+    }
     stingy_gate_admit(loop->gate, loop->now_ms);
     /* A finished request makes room for the next at once; the network is polled after some elections. */
     for (unsigned i = 0; i < ELECTIONS_A_TURN && stingy_sched_run(loop->sched) > 0; i++)

@@ -18,13 +18,17 @@ struct request {
     long canary;
     struct stingy_request loop;
     size_t used;
+    bool is_moved;
     char line[LONGEST];
 };
 
 static struct sockaddr_in address;
 static struct stingy_loop *loop;
 static volatile sig_atomic_t is_ended;
-static atomic_uint begun, ended, moved, most, begins_fail, news;
+static atomic_uint begun, ended, moved, in_room, most, begins_fail, news, strangers;
+static uint32_t places; /* for requests that were not moved; 0: no limit */
+static void (*at_turn)(void);
+static struct stingy_request *latest;
 static int listener, other;
 static pthread_t thread;
 
@@ -73,6 +77,9 @@ static struct stingy_request *begin(void *context, int fd) {
         return NULL;
     request->canary = 42;
     request->used = 0;
+    request->is_moved = false;
+    in_room++;
+    latest = &request->loop;
     begun++;
     return &request->loop;
 }
@@ -80,6 +87,7 @@ static struct stingy_request *begin(void *context, int fd) {
 static void end(void *context, struct stingy_request *given) {
     (void)context;
     struct request *request = of(&given->task);
+    in_room -= !request->is_moved;
     request->canary = 0;
     free(request);
     ended++;
@@ -91,6 +99,8 @@ static struct stingy_request *move(void *context, struct stingy_request *given) 
     *copy = *request;
     request->canary = 0;
     free(request);
+    copy->is_moved = true;
+    in_room--;
     moved++;
     return &copy->loop;
 }
@@ -98,10 +108,22 @@ static struct stingy_request *move(void *context, struct stingy_request *given) 
 static void on_event(void *context, const struct epoll_event *event) {
     (void)context;
     uint64_t count;
+    strangers += event->data.fd != other;
     if (event->data.fd != other || read(other, &count, sizeof count) != sizeof count)
         return;
     news += (unsigned)count;
     is_ended = count >= THE_END;
+}
+
+static void on_turn(void *context, uint64_t now_ms) {
+    (void)context, (void)now_ms;
+    if (at_turn)
+        at_turn();
+}
+
+static uint32_t room(unsigned stage) {
+    (void)stage;
+    return places == 0 ? UINT32_MAX : in_room < places ? places - in_room : 0;
 }
 
 static const struct stingy_stage stages[STAGES] = {{"read", read_stage}, {"answer", answer_stage}};
@@ -118,7 +140,7 @@ static void start(uint32_t most_requests, bool can_move, uint32_t idle_ms) {
     socklen_t length = sizeof address;
     CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 1000) == 0);
     CHECK(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
-    begun = ended = moved = most = begins_fail = news = 0;
+    begun = ended = moved = in_room = most = begins_fail = news = strangers = 0;
     is_ended = 0;
     loop = stingy_loop_new(&(struct stingy_loop_config){.listener = listener,
                                                         .stages = stages,
@@ -128,6 +150,8 @@ static void start(uint32_t most_requests, bool can_move, uint32_t idle_ms) {
                                                         .end = end,
                                                         .move = can_move ? move : NULL,
                                                         .event = on_event,
+                                                        .turn = on_turn,
+                                                        .room = room,
                                                         .most_requests = most_requests,
                                                         .idle_ms = idle_ms,
                                                         .request_offset = offsetof(struct request, loop),
@@ -201,19 +225,76 @@ static void every_line_of_every_client_is_answered_in_the_room_there_is(void) {
 }
 
 static void a_line_in_parts_waits_and_does_not_keep_others_out(void) {
-    start(1, true, 0);
+    places = 1;
+    start(0, true, 0);
     int slow = client(), quick = client();
     say(slow, "ab");
     while (begun == 0)
         sched_yield();
     say(quick, "abc\n");
-    /* The slow one is moved: that makes no room here, where requests are counted, so patience does. */
     CHECK_HEARD(quick, "3");
-    CHECK(moved > 0);
+    CHECK_EQ(moved, 1);
     say(slow, "cd\n");
     CHECK_HEARD(slow, "4");
     close(slow), close(quick);
     stop();
+    places = 0;
+}
+
+static void where_requests_are_counted_none_is_moved_as_that_makes_no_room(void) {
+    enum { SLOW = 4 };
+    int slow[SLOW];
+    start(SLOW, true, 0);
+    for (unsigned i = 0; i < SLOW; i++)
+        say(slow[i] = client(), "ab");
+    while (begun < SLOW)
+        sched_yield();
+    int quick = client();
+    say(quick, "abc\n");
+    CHECK_HEARD(quick, "3");
+    CHECK_EQ(moved, 0);
+    close(quick);
+    for (unsigned i = 0; i < SLOW; i++)
+        close(slow[i]);
+    CHECK_EQ(stop().bound_without_room, 1);
+}
+
+static int leaver, newcomer;
+static bool is_newcomer;
+static atomic_int step;
+
+/* When the leaver's request waits, the newcomer connects and the leaver goes on; in the next turn, whose events are
+ * these two, the server closes the leaver. */
+static void the_leaver_is_closed(void) {
+    if (step == 0 && stingy_loop_gate_stats(loop).waiting == 1) {
+        if (is_newcomer)
+            newcomer = client();
+        say(leaver, "cd");
+        step = 1;
+    } else if (step == 1) {
+        stingy_loop_close(loop, latest);
+        step = 2;
+    }
+}
+
+static void an_event_of_a_connection_closed_in_the_same_turn_is_nobodys(void) {
+    for (int i = 0; i < 2; i++) {
+        is_newcomer = i;
+        step = 0;
+        at_turn = the_leaver_is_closed;
+        start(0, false, 0);
+        say(leaver = client(), "ab");
+        while (step < 2)
+            sched_yield();
+        struct stingy_gate_stats stats = stop();
+        at_turn = NULL;
+        CHECK_EQ(stats.accepted, 1 + is_newcomer);
+        CHECK_EQ(strangers, 0);
+        CHECK_EQ(begun, 1);
+        close(leaver);
+        if (is_newcomer)
+            close(newcomer);
+    }
 }
 
 static void idle_connections_expire_and_the_rest_is_closed_at_the_end(void) {
@@ -270,6 +351,8 @@ static void what_is_no_configuration_is_refused(void) {
 int main(void) {
     RUN(every_line_of_every_client_is_answered_in_the_room_there_is);
     RUN(a_line_in_parts_waits_and_does_not_keep_others_out);
+    RUN(where_requests_are_counted_none_is_moved_as_that_makes_no_room);
+    RUN(an_event_of_a_connection_closed_in_the_same_turn_is_nobodys);
     RUN(idle_connections_expire_and_the_rest_is_closed_at_the_end);
     RUN(without_memory_for_a_request_its_connection_is_closed);
     RUN(events_of_the_servers_own_descriptors_are_handed_to_it);
