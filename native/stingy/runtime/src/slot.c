@@ -165,8 +165,12 @@ static struct spot held(struct slab *slab, unsigned object, const void *block, i
 unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes) {
     int place;
     struct spot spot = held(slab, object, block, &place);
-    unsigned found = place < 0 ? object_of_region(object, spot.region) : object_of_place((unsigned)place);
-    *place_bytes = found == STINGY_ANY ? 0 : stingy_world.map->objects[found].place_bytes;
+    if (place < 0) {
+        *place_bytes = stingy_world.map->regions[spot.region].slot_bytes;
+        return object_of_region(object, spot.region);
+    }
+    unsigned found = object_of_place((unsigned)place);
+    *place_bytes = stingy_world.map->objects[found].place_bytes;
     return found;
 }
 

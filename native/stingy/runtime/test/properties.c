@@ -85,7 +85,7 @@ static void obtain(uint64_t *seed) {
 static void resize(uint64_t *seed) {
     struct block *b = &live[random_below(seed, count)];
     size_t bytes = 1 + random_below(seed, random_below(seed, 10) ? 900 : 90000);
-    b->at = stingy_realloc(b->is_foreign && random_below(seed, 2) ? STINGY_ANY : b->object, b->at, bytes);
+    b->at = stingy_realloc(random_below(seed, 2) ? STINGY_ANY : b->object, b->at, bytes);
     CHECK(b->at != NULL && is_whole(b, b->bytes < bytes ? b->bytes : bytes));
     b->bytes = bytes;
     fill(b, b->fill);
