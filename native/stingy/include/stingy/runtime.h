@@ -28,7 +28,8 @@ struct stingy_options {
 };
 
 /* Sets the map, which must not change. The generated code calls it before main. Returns 0 or a negative errno: EINVAL
- * for a map that breaks an invariant, EBUSY when a map is in use, ENOMEM. `options` may be NULL. */
+ * for a map that breaks an invariant, EBUSY when a map is in use, ENOMEM (all blocks come from malloc then). `options`
+ * may be NULL. */
 int stingy_init(const struct stingy_map *map, const struct stingy_options *options);
 
 /* Frees everything; for tests. No other thread may use the slabs, and no block of them may be used afterwards. */

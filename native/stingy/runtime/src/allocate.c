@@ -64,7 +64,7 @@ void *stingy_alloc_var(unsigned object, size_t bytes) {
 }
 
 void *stingy_alloc(unsigned object) {
-    if (!atomic_load_explicit(&stingy_world.is_ready, memory_order_acquire) || object >= stingy_world.map->object_count)
+    if (!stingy_world.map || object >= stingy_world.map->object_count)
         stingy_die("was asked for before stingy_init, or is of no such object", object, NULL);
     return stingy_alloc_var(object, stingy_world.map->objects[object].object_bytes);
 }

@@ -466,23 +466,37 @@ static void the_stack_can_lie_in_the_cache_slab_and_grow_into_the_low_slab(void)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+enum { LIMIT = 256 << 20 };
 static bool takes_little(void) {
-    size_t bytes = (size_t)256 << 20;
-    if (setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}) != 0)
-        return false;
     small_pool();
-    void *rest = malloc(bytes / 2);
+    void *rest = malloc(LIMIT / 2);
     return rest && stingy_is_in_cache_slab(stingy_alloc(0));
 }
-/* As with ulimit -v, or a server that limits itself. */
-static void a_limited_address_space_is_left_to_the_program(void) {
+static bool uses_malloc(void) {
+    small_pool();
+    stingy_end();
+    made.map.high_bytes = LIMIT;
+    bool is_refused = stingy_init(&made.map, NULL) == -ENOMEM;
+    void *block = stingy_realloc(1, stingy_alloc(1), 5000);
+    bool is_block = block && !stingy_is_in_slab(block);
+    stingy_free(1, block);
+    return is_refused && is_block && stingy_free_slots(1) == UINT32_MAX;
+}
+static void runs_limited(bool (*what)(void)) {
     fflush(stdout);
     int status = -1;
     pid_t child = fork();
     if (child == 0)
-        _exit(takes_little() ? 0 : 1);
+        _exit(setrlimit(RLIMIT_AS, &(struct rlimit){LIMIT, LIMIT}) == 0 && what() ? 0 : 1);
     waitpid(child, &status, 0);
     CHECK_EQ(status, 0);
+}
+/* As with ulimit -v, or a server that limits itself. */
+static void a_limited_address_space_is_left_to_the_program(void) {
+    runs_limited(takes_little);
+}
+static void without_memory_for_the_slabs_malloc_is_used(void) {
+    runs_limited(uses_malloc);
 }
 #endif
 
@@ -564,6 +578,7 @@ int main(void) {
     RUN(report_and_profile_say_what_happened);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     RUN(a_limited_address_space_is_left_to_the_program);
+    RUN(without_memory_for_the_slabs_malloc_is_used);
 #endif
 #if defined(__SANITIZE_ADDRESS__)
     RUN(address_sanitizer_sees_freed_slots_and_ends_of_blocks);
