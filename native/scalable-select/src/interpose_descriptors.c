@@ -151,9 +151,8 @@ SP_EXPORT void closefrom(int first) {
     SP_STARTED();
     if (sp_real.closefrom == NULL)
         sp_find_late();
-    if (!is_active() || !sp_is_at_home()) {
-        if (sp_real.closefrom != NULL)
-            sp_real.closefrom(first);
+    if ((!is_active() || !sp_is_at_home()) && sp_real.closefrom != NULL) {
+        sp_real.closefrom(first);
         return;
     }
     if (first < 0)

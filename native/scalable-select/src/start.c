@@ -14,8 +14,17 @@ int sp_has_started;
     if (sp_real.name == NULL) {                              \
         *(void **)(&sp_real.name) = dlsym(RTLD_NEXT, #name); \
     }
+/* RTLD_NEXT does not find what only a plugin has loaded. */
+#define X_IN(name, library)                                      \
+    if (sp_real.name == NULL) {                                  \
+        void *loaded = dlopen(library, RTLD_LAZY | RTLD_NOLOAD); \
+        if (loaded != NULL)                                      \
+            *(void **)(&sp_real.name) = dlsym(loaded, #name);    \
+    }
 void sp_find_late(void) {
     SP_LATE_FUNCTIONS(X)
+    X_IN(openpty, "libutil.so.1")
+    X_IN(seccomp_load, "libseccomp.so.2")
 }
 
 void sp_start(void) {

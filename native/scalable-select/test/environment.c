@@ -3,7 +3,9 @@
 #define _GNU_SOURCE
 #include "check.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -339,6 +341,21 @@ static int unseen_close_and_unseen_creation(void) {
     return poll(set, PIPES, -1) == 1 && set[0].revents == POLLIN ? 0 : 9;
 }
 
+/* The filter's library is loaded for a plugin alone. The stand-in answers 7. */
+static int filter_of_a_plugin(void) {
+    char path[PATH_MAX + 32];
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+    if (length < 0)
+        return 98;
+    path[length] = 0;
+    strcpy(strrchr(path, '/'), "/plugin.so");
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    int (*load)(void *) = NULL;
+    if (plugin)
+        *(void **)&load = dlsym(plugin, "load");
+    return !load || load(path) != 7 ? 97 : select_and_poll_are_right();
+}
+
 static int status_of(int (*body)(void)) {
     fflush(stdout);
     pid_t child = fork();
@@ -366,6 +383,7 @@ TEST(filter_that_kills_for_epoll_never_sees_it, kill_for_epoll)
 TEST(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it, kill_for_epoll_directly)
 TEST(filter_that_kills_for_epoll_never_sees_it_from_a_thread_that_slept, kill_for_epoll_while_a_thread_sleeps)
 TEST(filter_that_kills_never_sees_what_an_option_of_a_socket_needs_not, kill_for_what_an_option_never_does)
+TEST(filter_of_a_plugins_own_library_is_loaded, filter_of_a_plugin)
 TEST(thread_that_leaves_the_table_leaves_the_others_answers, right_after_a_thread_has_left)
 TEST(tables_that_cannot_be_compared_leave_the_kernels_answers, refuse_comparing_tables)
 TEST(low_descriptor_limit_leaves_the_kernels_answers, low_limit)
@@ -397,6 +415,7 @@ int main(int argc, char **argv) {
     RUN(filter_installed_by_direct_call_that_kills_for_epoll_never_sees_it);
     RUN(filter_that_kills_for_epoll_never_sees_it_from_a_thread_that_slept);
     RUN(filter_that_kills_never_sees_what_an_option_of_a_socket_needs_not);
+    RUN(filter_of_a_plugins_own_library_is_loaded);
     RUN(thread_that_leaves_the_table_leaves_the_others_answers);
     RUN(tables_that_cannot_be_compared_leave_the_kernels_answers);
     RUN(low_descriptor_limit_leaves_the_kernels_answers);
