@@ -53,18 +53,30 @@ impl Image {
         self.files.entry(inside.into()).or_insert((FOLDER, Vec::new()));
     }
 
-    /// Copies a file of the host to the same path, or a folder with all its contents. Links are followed.
+    /// Copies a file of the host to the same path, or a folder with all its contents. Links are followed; in a folder those to
+    /// nowhere and to a folder above them are left out.
     pub fn take(&mut self, path: &Path) -> Result<(), SimulateError> {
         let refused = |why: String| SimulateError::NotTaken { what: path.display().to_string(), why };
-        let absolute = std::path::absolute(path).map_err(|why| refused(why.to_string()))?;
+        let failed = |at: &Path, why: std::io::Error| SimulateError::NotTaken {
+            what: at.display().to_string(),
+            why: why.to_string(),
+        };
+        let absolute = std::path::absolute(path).map_err(|why| failed(path, why))?;
         // These are views of this machine's kernel, and some of their files never end.
         if ["/proc", "/sys", "/dev"].iter().any(|view| absolute.starts_with(view)) || absolute == Path::new("/") {
             return Err(refused("the guest has its own".into()));
         }
-        let mut waiting = vec![absolute];
+        let mut waiting = vec![absolute.clone()];
         let mut taken = 0;
         while let Some(next) = waiting.pop() {
-            let facts = std::fs::metadata(&next).map_err(|why| refused(why.to_string()))?;
+            let is_link_within = next != absolute && next.is_symlink();
+            let facts = match std::fs::metadata(&next) {
+                Err(why) if is_link_within && why.kind() == std::io::ErrorKind::NotFound => continue,
+                facts => facts.map_err(|why| failed(&next, why))?,
+            };
+            if is_link_within && facts.is_dir() && leads_up(&next) {
+                continue;
+            }
             let name = next.to_str().ok_or_else(|| refused("its name is not text".into()))?.to_string();
             taken += 1;
             if taken > MOST_FILES {
@@ -72,14 +84,14 @@ impl Image {
             }
             if facts.is_dir() {
                 self.folder(&name);
-                let entries = std::fs::read_dir(&next).map_err(|why| refused(why.to_string()))?;
+                let entries = std::fs::read_dir(&next).map_err(|why| failed(&next, why))?;
                 for entry in entries {
-                    waiting.push(entry.map_err(|why| refused(why.to_string()))?.path());
+                    waiting.push(entry.map_err(|why| failed(&next, why))?.path());
                 }
             } else if facts.is_file() && facts.len() > LARGEST_BYTES as u64 {
                 return Err(refused(format!("{name} is larger than 512 MiB")));
             } else if facts.is_file() {
-                let bytes = std::fs::read(&next).map_err(|why| refused(why.to_string()))?;
+                let bytes = std::fs::read(&next).map_err(|why| failed(&next, why))?;
                 self.put(&name, bytes, facts.permissions().mode() & 0o111 != 0)?;
             }
         }
@@ -124,6 +136,12 @@ impl Image {
     }
 }
 
+/// Whether a link is to a folder that it lies in.
+fn leads_up(link: &Path) -> bool {
+    let to = link.canonicalize().ok();
+    to.is_some() && link.ancestors().skip(1).any(|above| above.canonicalize().ok() == to)
+}
+
 /// Fields of eight hexadecimal digits: inode, mode, user, group, links, time, size, device numbers, length of the name, check.
 fn entry(out: &mut Vec<u8>, inode: u32, path: &str, mode: u32, bytes: &[u8]) {
     let links = if mode == FOLDER { 2 } else { 1 };
@@ -165,6 +183,30 @@ mod tests {
         let text = String::from_utf8_lossy(&first);
         assert!(text.find("x\0").unwrap() < text.find("x/y\0").unwrap(), "folders come before what is in them");
         assert!(text.contains("TRAILER!!!"));
+    }
+
+    #[test]
+    fn links_to_nowhere_and_to_a_folder_above_are_left_out() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let (site, other) = (folder.path().join("site"), folder.path().join("other"));
+        std::fs::create_dir_all(site.join("pages")).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(other.join("page"), "words").unwrap();
+        symlink(&other, site.join("pages/other")).unwrap();
+        symlink("/does/not/exist", site.join("pages/nowhere")).unwrap();
+        symlink("..", site.join("pages/above")).unwrap();
+        symlink(&site, other.join("back")).unwrap();
+        let mut image = Image::new();
+        image.take(&site).unwrap();
+        let taken: Vec<&str> = image.files.keys().filter_map(|path| path.split_once("/site/")).map(|at| at.1).collect();
+        assert_eq!(taken, ["pages", "pages/other", "pages/other/page"]);
+        // What cannot be read for another reason is named, and so is a path that was given.
+        symlink("itself", site.join("itself")).unwrap();
+        for (path, named) in [(&site, site.join("itself")), (&site.join("pages/nowhere"), site.join("pages/nowhere"))] {
+            let error = image.take(path).unwrap_err().to_string();
+            assert!(error.contains(named.to_str().unwrap()), "{error}");
+        }
     }
 
     #[test]
