@@ -21,8 +21,8 @@ pub struct Block<'a> {
     pub is_kernel: bool,
     /// It is one repeated string instruction, executed once an element.
     pub is_repeat: bool,
-    /// Its last instruction, not its only one, is a repeated string instruction; further elements are a block of their own.
-    pub ends_in_repeat: bool,
+    /// The address of the repeated string instruction in which it ends, of which further elements are a block of their own; 0: none.
+    pub repeats_at: u64,
     /// Its page as the ITLB sees it.
     pub page: u64,
     pub code: Code<'a>,
@@ -46,9 +46,7 @@ pub struct Word(pub u64);
 const PACKED: u64 = 1;
 /// It is recorded, and one repeated string instruction.
 const REPEAT: u64 = 2;
-/// It is recorded, and ends in a repeated string instruction.
-const BEFORE_REPEAT: u64 = 4;
-const MARKS: u64 = PACKED | REPEAT | BEFORE_REPEAT;
+const MARKS: u64 = PACKED | REPEAT;
 const _: () = assert!(align_of::<Block<'_>>() > MARKS as usize);
 
 /// Widths of a word's fields from the lowest bit on, after the bit that distinguishes it from an address.
@@ -76,6 +74,9 @@ impl Packer {
 }
 
 impl Word {
+    /// Before any block.
+    pub const NONE: Word = Word(PACKED);
+
     /// Of a block with its lines, each of which is `1 << line_shift` bytes long.
     pub fn new(block: Block<'_>, line_shift: u32) -> Word {
         let Code::Lines(lines) = block.code else { unreachable!("whoever makes a block names its lines") };
@@ -83,9 +84,7 @@ impl Word {
             // Never freed, as QEMU does not say when it drops a block.
             let code = Code::Lines(Box::leak(lines.into()));
             let record: &Block<'static> = Box::leak(Box::new(Block { code, ..block }));
-            let marks = [(block.is_repeat, REPEAT), (block.ends_in_repeat, BEFORE_REPEAT)];
-            let marks = marks.iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark);
-            Word(std::ptr::from_ref(record) as u64 | marks.sum::<u64>())
+            Word(std::ptr::from_ref(record) as u64 | if block.is_repeat { REPEAT } else { 0 })
         })
     }
 
@@ -93,7 +92,7 @@ impl Word {
         let is_row = lines.windows(2).all(|pair| pair[1] == pair[0] + 1);
         let first = lines.first().copied().unwrap_or(0);
         let is_of_image = lines.is_empty() || image_page(first << line_shift) == block.page;
-        if !is_row || !is_of_image || !block.is_kernel || block.is_repeat || block.ends_in_repeat {
+        if !is_row || !is_of_image || !block.is_kernel || block.is_repeat || block.repeats_at != 0 {
             return None;
         }
         let role = match block.role {
@@ -120,16 +119,10 @@ impl Word {
         self.0 & PACKED != 0
     }
 
-    /// Whether the block, which is not packed, is one repeated string instruction.
+    /// Whether the block is one repeated string instruction.
     #[inline(always)]
     pub fn is_repeat(self) -> bool {
-        self.0 & REPEAT != 0
-    }
-
-    /// Whether the block ends in a repeated string instruction whose further elements are blocks of their own.
-    #[inline(always)]
-    pub fn ends_in_repeat(self) -> bool {
-        self.0 & (PACKED | BEFORE_REPEAT) == BEFORE_REPEAT
+        self.0 & MARKS == REPEAT
     }
 
     /// The block that is recorded elsewhere.
@@ -169,7 +162,7 @@ impl Word {
             is_watched: flags & 2 != 0,
             is_kernel: true,
             is_repeat: false,
-            ends_in_repeat: false,
+            repeats_at: 0,
             page: image_page(first << line_shift),
             code: Code::Row(first, count),
         }

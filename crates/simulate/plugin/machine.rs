@@ -29,6 +29,8 @@ pub struct Machine {
     charge: Charge,
     /// The block that began last.
     last_block: Word,
+    /// It is a further execution of a repeated string instruction, whose element, if it has one, accesses memory.
+    is_element_due: bool,
     end: End,
     /// The function of the server's block that began last: what is read and written is its doing.
     counted: u32,
@@ -81,7 +83,8 @@ impl Machine {
             functions: Functions::new(&order),
             stacks: Stacks::default(),
             charge,
-            last_block: Word(0),
+            last_block: Word::NONE,
+            is_element_due: false,
             end: End::default(),
             counted: UNKNOWN,
             translations: SoftTlb::new(),
@@ -171,14 +174,23 @@ impl Machine {
     #[inline(never)]
     fn enter_recorded(&mut self, word: Word) {
         let before = std::mem::replace(&mut self.last_block, word);
-        if word.is_repeat() && (before == word || before.ends_in_repeat()) {
-            if self.sides.side() == Side::Server {
-                self.functions.count_repeat(self.counted);
-            }
-            return;
-        }
         // SAFETY: a caller of `enter` promises it.
-        self.enter_block(unsafe { word.recorded() });
+        let block = unsafe { word.recorded() };
+        // SAFETY: as before.
+        let is_further = || !before.is_packed() && unsafe { before.recorded() }.repeats_at == block.repeats_at;
+        self.is_element_due = block.is_repeat && is_further();
+        if !self.is_element_due {
+            self.enter_block(block);
+        }
+    }
+
+    /// A block that is one repeated string instruction accesses memory. Up to QEMU 9 the last execution has no element.
+    #[inline(always)]
+    pub fn element_came(&mut self) {
+        if self.last_block.is_repeat() && std::mem::take(&mut self.is_element_due) && self.sides.side() == Side::Server
+        {
+            self.functions.count_repeat(self.counted);
+        }
     }
 
     #[inline(always)]

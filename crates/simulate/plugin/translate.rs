@@ -21,6 +21,14 @@ extern "C" fn on_access(_: c_uint, info: AccessInfo, address: u64, _: *mut c_voi
     machine.access(info, address);
 }
 
+/// An access of a block that is one repeated string instruction.
+extern "C" fn on_element(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
+    // SAFETY: a callback of QEMU.
+    let machine = unsafe { crate::machine() };
+    machine.element_came();
+    machine.access(info, address);
+}
+
 /// The last of so many pushes, or pops, of one block.
 extern "C" fn on_run(_: c_uint, info: AccessInfo, address: u64, data: *mut c_void) {
     // SAFETY: a callback of QEMU.
@@ -151,7 +159,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
         let has_caches = machine.caches.is_some();
         // Whose a new thread is, is learnt from what is stored while it is made.
         let is_forking = machine.makes_threads(function);
-        let (mut is_repeat, mut ends_in_repeat, mut end, mut lines) = (false, false, End::Jump, Vec::new());
+        let (mut is_repeat, mut repeats_at, mut end, mut lines) = (false, 0, End::Jump, Vec::new());
         let nothing: *mut c_void = std::ptr::null_mut();
         let mut run: Option<Run> = None;
         for index in 0..count {
@@ -164,7 +172,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 Kind::Call => (end, on_memory) = (End::Call, on_call),
                 Kind::Return => (end, on_memory) = (End::Return, on_return),
                 Kind::InterruptReturn => (end, on_memory) = (End::InterruptReturn, on_interrupt_return),
-                Kind::Repeat => (is_repeat, ends_in_repeat) = (count == 1, count > 1),
+                Kind::Repeat => (is_repeat, repeats_at) = (count == 1, qemu::qemu_plugin_insn_vaddr(instruction)),
                 Kind::Translation if is_kernel => {
                     qemu::qemu_plugin_register_vcpu_insn_exec_cb(instruction, on_translation, NO_REGISTERS, nothing);
                 }
@@ -178,7 +186,10 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
             if !is_kernel {
                 on_memory = on_access;
             }
-            if has_caches || is_open_or_close || is_forking {
+            if is_repeat {
+                on_memory = on_element;
+            }
+            if has_caches || is_open_or_close || is_forking || is_repeat {
                 let touch = if is_kernel { touch_of(&bytes[..size]) } else { Touch::Other };
                 let mut pops = nothing;
                 match (touch, run) {
@@ -252,7 +263,7 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
             is_watched,
             is_kernel,
             is_repeat,
-            ends_in_repeat,
+            repeats_at,
             page: tlb_page(address),
             code: Code::Lines(&lines),
         };

@@ -32,8 +32,7 @@ fn survives(block: Block<'_>) -> bool {
     let back = if word.is_packed() { word.unpacked(LINE_SHIFT) } else { unsafe { *word.recorded() } };
     assert_eq!(lines_of(&back), lines_of(&block));
     assert_eq!(Block { code: Code::Row(0, 0), ..back }, Block { code: Code::Row(0, 0), ..block });
-    assert!(word.is_packed() || word.is_repeat() == block.is_repeat);
-    assert_eq!(word.ends_in_repeat(), block.ends_in_repeat);
+    assert_eq!(word.is_repeat(), block.is_repeat);
     word.is_packed()
 }
 
@@ -49,7 +48,7 @@ fn of_image(lines: &[u64]) -> Block<'_> {
         is_watched: false,
         is_kernel: true,
         is_repeat: false,
-        ends_in_repeat: false,
+        repeats_at: 0,
         page,
         code: Code::Lines(lines),
     }
@@ -95,7 +94,7 @@ proptest! {
             is_watched: flags[1],
             is_kernel: flags[2],
             is_repeat: flags[3],
-            ends_in_repeat: flags[4],
+            repeats_at: u64::from(flags[4]),
             page: if is_of_image { tlb_page(IMAGE.wrapping_add(at)) } else { at },
             code: Code::Lines(&lines),
         });

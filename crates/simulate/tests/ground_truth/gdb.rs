@@ -30,6 +30,7 @@ pub struct Registers {
 }
 
 impl Registers {
+    pub const CX: usize = 2;
     pub const DX: usize = 3;
     pub const DI: usize = 5;
     pub const BP: usize = 6;
