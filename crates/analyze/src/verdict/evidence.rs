@@ -109,10 +109,13 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the server filled a thread, its limit of CPU time, or itself most of its CPUs, in most of the points; `None` if none
-    /// was measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
+    /// Whether the server filled a thread, its limit of CPU time, a process whose threads run one at a time, or itself most of its CPUs,
+    /// in most of the points; `None` if none was measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
     /// another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
+        if super::one_at_a_time::held(self).is_some_and(|held| held.is_proven) {
+            return Some(true);
+        }
         let limit = self.criteria().saturation_ratio;
         let of_point = |point: &&Point| {
             let thread = own_limit(point).map(|share| share >= limit);
