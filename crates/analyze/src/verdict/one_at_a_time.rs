@@ -25,8 +25,8 @@ pub(super) struct Held {
     thread_cpus: f64,
     /// Share of the looks that found a thread asleep for a lock, how many looks, and the share at low loads.
     locks: Option<(f64, f64, Option<f64>)>,
-    /// Busy share of the server's CPUs.
-    cpus_busy: f64,
+    /// The server's own share of its CPUs.
+    own_share: f64,
     /// Whether no other limit happens to stop a process at one CPU.
     pub(super) is_proven: bool,
 }
@@ -37,10 +37,10 @@ impl Held {
         let (least, most) = (format!("{:.2}", self.process_cpus.0), format!("{:.2}", self.process_cpus.1));
         let [low, high] = [self.loads.0, self.loads.1].map(|load| load_words(load, self.sweep));
         format!(
-            "used {} CPUs at every load from {low} to {high}, its busiest thread {:.2}, while the server's CPUs together were {} busy",
+            "used {} CPUs at every load from {low} to {high}, its busiest thread {:.2}, while all of the server's work took {} of its CPUs",
             if least == most { least } else { format!("{least} to {most}") },
             self.thread_cpus,
-            percent(self.cpus_busy)
+            percent(self.own_share)
         )
     }
 }
@@ -56,7 +56,7 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
     let loads = range(&held.iter().map(|point| load(point)).collect::<Vec<_>>())?;
     let process = typical(&held, names::SERVER_BUSIEST_PROCESS)?;
     let thread_cpus = typical(&held, names::SERVER_BUSIEST_THREAD)?;
-    let cpus_busy = typical(&held, names::SERVER_CPU_BUSY)?;
+    let own_share = evidence.own_typical(&held)?;
     let has_cpus = |point: &&Point| {
         let quota = point.value(names::SERVER_QUOTA).unwrap_or(f64::INFINITY);
         allowed_cpus(evidence.run, point).min(quota)
@@ -69,7 +69,7 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
         || loads.1 < ONE_CPU_LOADS * loads.0
         || thread_cpus > ONE_CPU_THREAD * process
         || cpus < ONE_CPU_OF
-        || cpus_busy >= evidence.criteria().saturation_ratio
+        || evidence.are_cpus_full(&held) != Some(false)
         // Its threads would wait for each other.
         || locks.is_some_and(|(share, _)| share < LOCK_GROWTH)
     {
@@ -84,7 +84,7 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
         sweep,
         thread_cpus,
         locks: locks.map(|(share, looks)| (share, looks, before)),
-        cpus_busy,
+        own_share,
         is_proven: grows || is_interpreted(evidence),
     })
 }

@@ -259,8 +259,8 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "one-at-a-time",
         cause: "the process runs one thread at a time (an interpreter's lock)",
-        evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, `server.cpus_busy_ratio`, `server.lock_waits_ratio`, the program's name",
-        threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, of which the highest load is 1.5 times the lowest or more; no thread used more than 80 % of it; 1.5 CPUs or more to use, and they were not full; where 20 looks or more were taken, a quarter or more found a thread asleep for a lock; a possibility unless the program is Python or Ruby, or half of the looks found one, a quarter more than at low loads",
+        evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, `server.lock_waits_ratio`, the program's name",
+        threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, of which the highest load is 1.5 times the lowest or more; no thread used more than 80 % of it; 1.5 CPUs or more to use, not full of the run's own work; where 20 looks or more were taken, a quarter or more found a thread asleep for a lock; a possibility unless the program is Python or Ruby, or half of the looks found one, a quarter more than at low loads",
         refuted_by: "twice as many processes bring no more throughput",
         remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch -ex 'thread apply all backtrace'` under load shows the lock",
         source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: what only one may do at a time is the limit",

@@ -113,6 +113,8 @@ fn held(point: &mut Point) {
     set(point, names::SERVER_PROCESSES, 1.0, 1);
     set(point, names::SERVER_THREADS, load + 1.0, 1);
     set(point, names::SERVER_CPU_BUSY, f64::min(0.3 * load, 0.6), 2);
+    set(point, names::SERVER_CPUS_TAKEN, 0.02, 2);
+    set(point, names::SERVER_CPUS_USED, f64::min(0.5 * load, 0.98), 2);
     set(point, names::SERVER_BUSIEST_PROCESS, f64::min(0.5 * load, 0.98), 2);
     set(point, names::SERVER_BUSIEST_THREAD, f64::min(0.5 * load, 0.98) / load, 2);
     set(point, names::SERVER_LOCK_WAITS, 1.0 - 1.0 / load, 100);
@@ -127,7 +129,7 @@ fn a_process_that_stays_at_one_cpu_is_named_with_its_lock() {
     assert_eq!(cause.certainty, Certainty::Cause, "waiting for the lock grew with load");
     assert!(cause.because.contains("its busiest process used 0.98 CPUs at every load from"), "{}", cause.because);
     assert!(
-        cause.because.contains("its busiest thread 0.0") && cause.because.contains("60 % busy"),
+        cause.because.contains("its busiest thread 0.0") && cause.because.contains("of its CPUs"),
         "{}",
         cause.because
     );
@@ -144,6 +146,12 @@ fn a_process_that_stays_at_one_cpu_is_named_with_its_lock() {
     let verdict = judged(waits(), fixture::record(), parked);
     assert_eq!(found(&verdict), ["one-at-a-time", "backend"], "{:?}", verdict.sentences);
     assert!(verdict.causes.iter().all(|cause| cause.certainty == Certainty::Possibility), "{:?}", verdict.causes);
+    let crowded = |point: &mut Point| {
+        held(point);
+        set(point, names::SERVER_CPU_BUSY, 1.0, 2);
+        set(point, names::SERVER_CPUS_TAKEN, 0.4, 2);
+    };
+    assert_eq!(found(&judged(waits(), fixture::record(), crowded)), ["one-at-a-time"], "other work filled the rest");
     let mut python = fixture::record();
     python.server_facts.insert("executable".into(), "/usr/bin/python3.11".into());
     let verdict = judged(waits(), python, parked);
