@@ -214,6 +214,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     let mut differences: Vec<Difference> = Vec::new();
     let (mut points_a, mut points_b) = (Vec::new(), Vec::new());
     let mut matched = 0;
+    let mut asked_once: Vec<String> = Vec::new();
     for (key, points) in &of_a {
         let Some((_, others)) = of_b.iter().find(|(other, _)| same_load(*key, *other)) else { continue };
         points_a.extend(points.iter().copied());
@@ -224,7 +225,15 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
         differences.extend(figures.filter_map(|(figure, threshold)| {
             difference((key.0, Some(key.1)), figure, (points, others), is_paired, (confidence, threshold))
         }));
-        matched += usize::from(differences.len() > before);
+        let is_asked = |points: &[&Point]| points.iter().any(|point| log(point, names::THROUGHPUT).is_some());
+        let without = match (is_asked(points), is_asked(others)) {
+            (true, false) => Some("B"),
+            (false, true) => Some("A"),
+            _ => None,
+        };
+        let at = zones::load_words(key.1, key.0);
+        asked_once.extend(without.map(|run| format!("{run} sent no request at {at}")));
+        matched += usize::from(differences.len() > before || without.is_some());
     }
     if points_a.is_empty() {
         let name = |run: &RunDir| run.path.display().to_string();
@@ -232,6 +241,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     }
     judge(&mut differences, confidence, threshold_ratio);
     let mut doubts = doubts(a, b, &differences);
+    doubts.extend(asked_once.iter().map(|what| format!("{what}, and the other run did: nothing is compared there")));
     doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
     if !is_paired {
         // Two servers in turn differ on purpose, and got the same requests.
@@ -241,7 +251,10 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     Ok(Comparison {
         threshold_ratio,
         confidence_ratio: confidence,
-        conclusion: conclusion(&differences),
+        conclusion: match conclusion(&differences) {
+            Conclusion::NoRegression if !asked_once.is_empty() => Conclusion::CouldNotTell,
+            found => found,
+        },
         differences,
         unmatched,
         doubts,

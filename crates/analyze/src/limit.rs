@@ -260,17 +260,15 @@ impl Limit {
         self.judge(value, Some("no request was finished".into()), &silent)
     }
 
-    /// A quantile among the requests without a response is longer than measured, by an unknown time: it counts as crossed.
+    /// A quantile among the requests without a response is longer than measured, by an unknown time: it counts as crossed. A connection
+    /// that got no answer waits with one request, where each of the others had as many as it could.
     fn check_censored(&self, outcomes: &Outcomes) -> Option<Check> {
         let (_, quantile) = QUANTILES.iter().find(|(name, _)| *name == self.figure)?;
-        let ratio = outcomes.censored_ratio();
-        (ratio > 0.0 && *quantile > 1.0 - ratio).then(|| {
-            let share = percent(ratio);
-            self.judge(
-                None,
-                Some(format!("{share} of the requests had no response, so it is longer than the answers show")),
-                "",
-            )
+        let (requests, connections) = (outcomes.censored_ratio(), outcomes.silent_ratio().unwrap_or(0.0));
+        (1.0 - quantile < requests.max(connections)).then(|| {
+            let of = if requests >= connections { "requests had no response" } else { "connections got no answer" };
+            let share = percent(requests.max(connections));
+            self.judge(None, Some(format!("{share} of the {of}, so it is longer than the answers show")), "")
         })
     }
 
@@ -371,6 +369,29 @@ mod tests {
         );
         assert!(check("p99 > 50ms", 20).words().contains("it was 62.1 ms"), "crossed by the answers alone");
         assert!(!check("throughput < 5k", 20).is_crossed());
+    }
+
+    #[test]
+    fn a_quantile_counts_as_crossed_where_connections_hang() {
+        let check = |text: &str, silent: u64| {
+            let mut point = point();
+            // Each of the others had hundreds of requests.
+            point.outcomes = Outcomes {
+                sent: 60_000,
+                ok: 60_000 - silent,
+                unfinished: silent,
+                connections_used: 100,
+                connections_silent: silent,
+                ..Default::default()
+            };
+            parse(text).unwrap().check(&point)
+        };
+        assert!(!check("p99 > 100ms", 1).is_crossed() && !check("p99 > 100ms", 0).is_crossed());
+        assert_eq!(
+            check("p99 > 100ms", 40).words(),
+            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (40 % of the connections got no answer, \
+             so it is longer than the answers show), which counts as crossed"
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod facts;
 pub(crate) mod growth;
 mod judge;
 pub(crate) mod layout;
+mod one_at_a_time;
 pub mod rules;
 mod sure;
 mod waits;

@@ -118,7 +118,15 @@ struct Member {
     cpu_ns: u64,
     /// The part of it that is in the group's CPU time.
     counted_ns: u64,
+    /// That part when the window began.
+    at_window_start_ns: u64,
     threads: HashMap<u32, Thread>,
+}
+
+impl Member {
+    fn in_window_ns(&self) -> u64 {
+        self.counted_ns.saturating_sub(self.at_window_start_ns)
+    }
 }
 
 /// The group and its running totals.
@@ -135,6 +143,7 @@ pub struct ServerGroup {
     cgroup: Option<PathBuf>,
     cgroup_cpu: Option<KeptFile>,
     busiest_ended_ns: u64,
+    busiest_process_ended_ns: u64,
     kept_files: usize,
     buffer: Vec<u8>,
     ticks_per_sec: u64,
@@ -235,6 +244,7 @@ impl ServerGroup {
             last: stat,
             cpu_ns,
             counted_ns: if is_born_under_watch { cpu_ns } else { 0 },
+            at_window_start_ns: 0,
             threads: HashMap::new(),
         };
         self.read_threads(pid, &mut member, is_born_under_watch);
@@ -330,6 +340,7 @@ impl ServerGroup {
     fn bury(&mut self, pid: u32) {
         let Some(member) = self.members.remove(&pid) else { return };
         self.kept_files -= usize::from(member.stat_file.is_some());
+        self.busiest_process_ended_ns = self.busiest_process_ended_ns.max(member.in_window_ns());
         for thread in member.threads.values() {
             self.kept_files -= usize::from(thread.file.is_some());
             self.busiest_ended_ns = self.busiest_ended_ns.max(thread.in_window_ns());
@@ -404,12 +415,18 @@ impl ServerGroup {
         }
     }
 
-    /// Resets the busiest thread: a window begins.
+    /// Resets the busiest thread and process: a window begins.
     pub fn begin_window(&mut self) {
-        self.busiest_ended_ns = 0;
-        for thread in self.members.values_mut().flat_map(|member| member.threads.values_mut()) {
-            thread.at_window_start_ns = thread.last.run_ns;
+        (self.busiest_ended_ns, self.busiest_process_ended_ns) = (0, 0);
+        for member in self.members.values_mut() {
+            member.at_window_start_ns = member.counted_ns;
+            member.threads.values_mut().for_each(|thread| thread.at_window_start_ns = thread.last.run_ns);
         }
+    }
+
+    /// CPU time of the busiest process since the window began.
+    pub fn busiest_process_ns(&self) -> u64 {
+        self.members.values().map(Member::in_window_ns).fold(self.busiest_process_ended_ns, u64::max)
     }
 
     /// CPU time of the busiest thread since the window began; `None` without the scheduler's accounts.
@@ -542,7 +559,15 @@ mod tests {
     }
 
     fn member(parent: u32, last: ProcessStat) -> Member {
-        Member { stat_file: None, parent, last, cpu_ns: 0, counted_ns: 0, threads: HashMap::new() }
+        Member {
+            stat_file: None,
+            parent,
+            last,
+            cpu_ns: 0,
+            counted_ns: 0,
+            at_window_start_ns: 0,
+            threads: HashMap::new(),
+        }
     }
 
     #[test]

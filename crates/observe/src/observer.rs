@@ -159,12 +159,13 @@ impl Observer {
         }
         // Processes that started inside the window and were not seen yet: read a moment later than the others.
         self.table.scan();
-        let (busiest_thread_ns, size, members, busy_threads);
+        let (busiest_thread_ns, busiest_process_ns, size, members, busy_threads);
         {
             let mut group = self.shared.group();
             group.admit(&self.table);
             end.group = group.counters();
             busiest_thread_ns = group.busiest_thread_ns();
+            busiest_process_ns = group.busiest_process_ns();
             size = group.size();
             members = group.pids();
             busy_threads = group.busy_threads();
@@ -205,6 +206,7 @@ impl Observer {
             end,
             samples,
             busiest_thread_ns,
+            busiest_process_ns,
             size,
             anonymous_pages: anonymous_pages(&members),
             descriptors_used: most_descriptors(&members).map(|of| (of.open, of.limit)),

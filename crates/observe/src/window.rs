@@ -75,6 +75,7 @@ pub struct Window {
     pub(crate) network_before: NetworkReading,
     pub(crate) samples: Samples,
     pub(crate) busiest_thread_ns: Option<u64>,
+    pub(crate) busiest_process_ns: u64,
     pub(crate) size: GroupSize,
     /// Pages of the members that no file and no shared memory backs.
     pub(crate) anonymous_pages: u64,
@@ -242,6 +243,7 @@ impl Window {
         set(names::SERVER_CPUS_USED, Some(cpu_ns / elapsed_ns), readings, Origin::Timed);
         let busiest = self.busiest_thread_ns.filter(|_| accounts).map(|ns| ns as f64 / elapsed_ns);
         set(names::SERVER_BUSIEST_THREAD, busiest, readings, Origin::Timed);
+        set(names::SERVER_BUSIEST_PROCESS, Some(self.busiest_process_ns as f64 / elapsed_ns), readings, Origin::Timed);
         let waited_us = (end.wait_ns - begin.wait_ns) as f64 / 1e3;
         set(
             names::SERVER_RUN_QUEUE,

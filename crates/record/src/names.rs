@@ -178,6 +178,9 @@ names! {
     SERVER_CPUS_USED = "server.cpus_used", "CPUs";
     /// The busiest single thread of the group, in CPUs: a one-worker server saturates at 1 whatever the machine has.
     SERVER_BUSIEST_THREAD = "server.busiest_thread_cpus", "CPUs";
+    /// The busiest single process of the group, all its threads together, in CPUs: at 1 where an interpreter's lock lets them run one at a
+    /// time.
+    SERVER_BUSIEST_PROCESS = "server.busiest_process_cpus", "CPUs";
     /// Time the group's threads were ready to run but waited for a CPU, per completed request.
     SERVER_RUN_QUEUE = "server.run_queue_wait_us_per_request", "us";
     /// Resident memory of the group at the end of the window.

@@ -121,16 +121,18 @@ while True:
 ";
 
 #[test]
-fn a_load_whose_server_ends_is_kept_as_one_that_was_cut_short() {
+fn a_load_whose_server_ends_is_cut_short_and_kept_as_such() {
     let (dir, port) = (open_dir(), free_port().to_string());
     let out = dir.path().join("run");
     let mut load =
-        straingauge(["load", &format!("http://127.0.0.1:{port}/"), "--connections", "1", "--duration", "500ms"]);
+        straingauge(["load", &format!("http://127.0.0.1:{port}/"), "--connections", "1", "--duration", "60s"]);
     load.args(["--warmup", "0s", "--quiet", "--isolate", "never", "--out"]).arg(&out);
     run(load.args(["--", "python3", "-c", MORTAL, &port]))
         .exits_with(1)
         .complains_of(&["code 3", "the figures end there"]);
     was_cut_short(&out, "code 3");
+    let window_ns = points(&out)[0]["duration_ns"].as_u64().expect("a number");
+    assert!(window_ns < 30_000_000_000, "it went on for {window_ns} ns without a server");
 }
 
 #[test]

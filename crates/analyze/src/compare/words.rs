@@ -31,6 +31,10 @@ pub fn headline(comparison: &Comparison) -> String {
             format!("No regression: in all {tests} tests B is worse by no more than {limit}.")
         }
         Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
+        Conclusion::CouldNotTell if count(Outcome::Unclear) + untested == 0 => format!(
+            "Could not tell: at some loads one of the runs sent no request; in the {tests} tests at others B is worse by no more than {}.",
+            limit_words(comparison.differences.iter())
+        ),
         Conclusion::CouldNotTell => format!(
             "Could not tell: {} of {tests} tests neither show nor exclude that B is worse by more than {}.",
             count(Outcome::Unclear),

@@ -112,6 +112,9 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         let words = evidence.shares(&points).map_or_else(|| share_words(level), whose_words);
         return format!("The server's CPUs saturated first: {} busy at {at}{words}.", percent(cpus));
     }
+    if let Some(held) = super::one_at_a_time::held(evidence).filter(|held| held.is_proven) {
+        return format!("The server's busiest process saturated first: it {}.", held.words());
+    }
     if causes.iter().any(|cause| cause.rule == "interrupts")
         && let Some(busy) = typical(&points, names::SERVER_SOFTIRQ_CPU_BUSY)
     {

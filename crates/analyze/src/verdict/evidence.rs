@@ -109,14 +109,17 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the server filled a thread, its limit of CPU time, or itself most of its CPUs, in most of the points; `None` if none
-    /// was measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
+    /// Whether the server filled a thread, its limit of CPU time, a process whose threads run one at a time, or itself most of its CPUs,
+    /// in most of the points; `None` if none was measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
     /// another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
+        if super::one_at_a_time::held(self).is_some_and(|held| held.is_proven) {
+            return Some(true);
+        }
         let limit = self.criteria().saturation_ratio;
         let of_point = |point: &&Point| {
             let thread = own_limit(point).map(|share| share >= limit);
-            let cpus = point.value(names::SERVER_CPU_BUSY).map(|busy| busy >= limit && self.is_own_work(point));
+            let cpus = self.is_cpu_full(point);
             match (thread, cpus) {
                 // A thread that is full or not: nobody knows.
                 (_, cpus) if crate::zones::polling::polls(point) => cpus.filter(|is_full| *is_full),
@@ -124,8 +127,17 @@ impl<'a> Evidence<'a> {
                 (thread, cpus) => thread.or(cpus),
             }
         };
-        let seen: Vec<bool> = points.iter().filter_map(of_point).collect();
-        (!seen.is_empty()).then(|| 2 * seen.iter().filter(|saturated| **saturated).count() > seen.len())
+        most(points.iter().filter_map(of_point))
+    }
+
+    /// Whether the CPUs that the server may use were full, and not of other work, in most of the points.
+    pub fn are_cpus_full(&self, points: &[&Point]) -> Option<bool> {
+        most(points.iter().filter_map(|point| self.is_cpu_full(point)))
+    }
+
+    fn is_cpu_full(&self, point: &Point) -> Option<bool> {
+        let busy = point.value(names::SERVER_CPU_BUSY)?;
+        Some(busy >= self.criteria().saturation_ratio && self.is_own_work(point))
     }
 
     /// Whether most of the work on the server's CPUs was the run's: the server's threads and softirq, its backend, the client.
@@ -186,6 +198,12 @@ impl<'a> Evidence<'a> {
                 .collect::<Vec<_>>(),
         )
     }
+}
+
+/// What holds of more than half; `None` of nothing.
+fn most(all: impl Iterator<Item = bool>) -> Option<bool> {
+    let all: Vec<bool> = all.collect();
+    (!all.is_empty()).then(|| 2 * all.iter().filter(|holds| **holds).count() > all.len())
 }
 
 /// The first load at which the server is under strain: clearly beyond the yield point, or where it fails.

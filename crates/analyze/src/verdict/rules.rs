@@ -6,7 +6,7 @@
 
 use super::evidence::Evidence;
 use super::judge::{self, Finding};
-use super::{growth, waits};
+use super::{growth, one_at_a_time, waits};
 
 /// One rule.
 pub struct Rule {
@@ -146,8 +146,20 @@ pub const THROTTLED_RATIO: f64 = 0.2;
 /// See [`LEAST_PERIODS`].
 pub const QUOTA_USED_RATIO: f64 = 0.8;
 
+/// CPUs of a process whose threads run one at a time: a little less while the lock changes hands, and more where the kernel works for
+/// one of them meanwhile.
+pub const ONE_CPU: std::ops::RangeInclusive<f64> = 0.9..=1.05;
+/// See [`ONE_CPU`]: the share of the points under strain that show it, and the highest of their loads over the lowest.
+pub const ONE_CPU_POINTS: f64 = 0.8;
+/// See [`ONE_CPU_POINTS`].
+pub const ONE_CPU_LOADS: f64 = 1.5;
+/// See [`ONE_CPU`]: the busiest thread's share of it at most, and the CPUs that the server may use at least.
+pub const ONE_CPU_THREAD: f64 = 0.8;
+/// See [`ONE_CPU_THREAD`].
+pub const ONE_CPU_OF: f64 = 1.5;
+
 /// All rules.
-pub const RULES: [Rule; 20] = [
+pub const RULES: [Rule; 21] = [
     Rule {
         id: "client-ports",
         cause: "the client had no local port left",
@@ -243,6 +255,18 @@ pub const RULES: [Rule; 20] = [
         is_counted: false,
         hidden_by: &["client", "slow-file"],
         judge: judge::lock,
+    },
+    Rule {
+        id: "one-at-a-time",
+        cause: "the process runs one thread at a time (an interpreter's lock)",
+        evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, `server.lock_waits_ratio`, the program's name",
+        threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, of which the highest load is 1.5 times the lowest or more; no thread used more than 80 % of it; 1.5 CPUs or more to use, not full of the run's own work; where 20 looks or more were taken, a quarter or more found a thread asleep for a lock; a possibility unless the program is Python or Ruby, or half of the looks found one, a quarter more than at low loads",
+        refuted_by: "twice as many processes bring no more throughput",
+        remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch -ex 'thread apply all backtrace'` under load shows the lock",
+        source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: what only one may do at a time is the limit",
+        is_counted: false,
+        hidden_by: &["client", "cpu-quota"],
+        judge: one_at_a_time::one_at_a_time,
     },
     Rule {
         id: "worker-pool",
@@ -349,7 +373,16 @@ pub const RULES: [Rule; 20] = [
         remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
         source: "listen(2); Banga and Druschel (1997): a full queue drops SYNs, and each costs a second or more",
         is_counted: false,
-        hidden_by: &["client", "descriptors", "slow-file", "scalable-select", "lock", "worker-pool", "backend"],
+        hidden_by: &[
+            "client",
+            "descriptors",
+            "slow-file",
+            "scalable-select",
+            "lock",
+            "one-at-a-time",
+            "worker-pool",
+            "backend",
+        ],
         judge: judge::backlog,
     },
     Rule {

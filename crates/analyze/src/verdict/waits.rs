@@ -234,7 +234,8 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
         format!("To try: `{command}` {alone}; {advice}."),
         &[command],
     )?;
-    if is_idle_perhaps {
+    // A process that stays at one CPU may be the limit as well.
+    if is_idle_perhaps || super::one_at_a_time::held(evidence).is_some() {
         found.certainty = Certainty::Possibility;
     }
     Some(found)

@@ -128,6 +128,30 @@ fn a_server_that_answers_nothing_or_not_all_connections_is_worse() {
 }
 
 #[test]
+fn a_load_at_which_one_run_sent_nothing_is_said() {
+    let whole = run(&steady(), 1, 4);
+    let mut half = whole.clone();
+    for point in half.points.iter_mut().filter(|point| point.connections == 8) {
+        point.outcomes = record::Outcomes::default();
+        point.figures = record::Figures::default();
+        point.duration_ns = 0;
+    }
+    for (a, b, words) in [(&whole, &half, "B sent no request"), (&half, &whole, "A sent no request")] {
+        let found = compare::runs(a, b, 0.05).unwrap();
+        assert_eq!(found.conclusion, Conclusion::CouldNotTell, "{found:#?}");
+        assert!(
+            found
+                .doubts
+                .contains(&format!("{words} at 8 connections, and the other run did: nothing is compared there")),
+            "{found:#?}"
+        );
+        assert_eq!(found.unmatched, 0, "both runs have this load");
+        let said = compare::headline(&found);
+        assert!(said.starts_with("Could not tell: at some loads one of the runs sent no request; in the "), "{said}");
+    }
+}
+
+#[test]
 fn chance_is_called_a_regression_about_as_rarely_as_stated() {
     let alarms = (0..60)
         .filter(|seed| {

@@ -106,6 +106,82 @@ fn a_lock_is_named_where_waiting_for_it_grows_with_load_on_idle_cpus() {
     assert!(full.causes.is_empty(), "its CPUs are full: {:?}", full.causes);
 }
 
+/// A process of threads that run one at a time on a machine of two CPUs.
+fn held(point: &mut Point) {
+    let load = point.connections as f64;
+    set(point, names::SERVER_CPUS, 2.0, 1);
+    set(point, names::SERVER_PROCESSES, 1.0, 1);
+    set(point, names::SERVER_THREADS, load + 1.0, 1);
+    set(point, names::SERVER_CPU_BUSY, f64::min(0.3 * load, 0.6), 2);
+    set(point, names::SERVER_CPUS_TAKEN, 0.02, 2);
+    set(point, names::SERVER_CPUS_USED, f64::min(0.5 * load, 0.98), 2);
+    set(point, names::SERVER_BUSIEST_PROCESS, f64::min(0.5 * load, 0.98), 2);
+    set(point, names::SERVER_BUSIEST_THREAD, f64::min(0.5 * load, 0.98) / load, 2);
+    set(point, names::SERVER_LOCK_WAITS, 1.0 - 1.0 / load, 100);
+    set(point, names::SERVER_OUTGOING, load, 1);
+}
+
+#[test]
+fn a_process_that_stays_at_one_cpu_is_named_with_its_lock() {
+    let verdict = judged(waits(), fixture::record(), held);
+    assert_eq!(found(&verdict), ["one-at-a-time"], "{:?}", verdict.sentences);
+    let cause = &verdict.causes[0];
+    assert_eq!(cause.certainty, Certainty::Cause, "waiting for the lock grew with load");
+    assert!(cause.because.contains("its busiest process used 0.98 CPUs at every load from"), "{}", cause.because);
+    assert!(
+        cause.because.contains("its busiest thread 0.0") && cause.because.contains("of its CPUs"),
+        "{}",
+        cause.because
+    );
+    assert!(
+        verdict.sentences[0].starts_with("The server's busiest process saturated first: it used 0.98 CPUs"),
+        "{verdict:?}"
+    );
+
+    // The threads of a pool are parked at low loads: it could be that lock, or the backend.
+    let parked = |point: &mut Point| {
+        held(point);
+        set(point, names::SERVER_LOCK_WAITS, 0.8, 100);
+    };
+    let verdict = judged(waits(), fixture::record(), parked);
+    assert_eq!(found(&verdict), ["one-at-a-time", "backend"], "{:?}", verdict.sentences);
+    assert!(verdict.causes.iter().all(|cause| cause.certainty == Certainty::Possibility), "{:?}", verdict.causes);
+    let crowded = |point: &mut Point| {
+        held(point);
+        set(point, names::SERVER_CPU_BUSY, 1.0, 2);
+        set(point, names::SERVER_CPUS_TAKEN, 0.4, 2);
+    };
+    assert_eq!(found(&judged(waits(), fixture::record(), crowded)), ["one-at-a-time"], "other work filled the rest");
+    let mut python = fixture::record();
+    python.server_facts.insert("executable".into(), "/usr/bin/python3.11".into());
+    let verdict = judged(waits(), python, parked);
+    assert_eq!(found(&verdict), ["one-at-a-time"], "{:?}", verdict.sentences);
+    assert_eq!(verdict.causes[0].certainty, Certainty::Cause);
+}
+
+#[test]
+fn a_process_at_one_cpu_for_another_reason_is_not_held_there() {
+    let none = |what: &str, change: fn(&mut Point)| {
+        let verdict = judged(waits(), fixture::record(), |point| {
+            held(point);
+            change(point);
+        });
+        assert!(!found(&verdict).contains(&"one-at-a-time"), "{what}: {:?}", verdict.causes);
+    };
+    none("one thread is full", |point| set(point, names::SERVER_BUSIEST_THREAD, 0.97, 2));
+    none("its main thread does nearly all", |point| set(point, names::SERVER_BUSIEST_THREAD, 0.85, 2));
+    none("it may use one CPU", |point| set(point, names::SERVER_CPUS, 1.0, 1));
+    none("its limit of CPU time is one CPU", |point| set(point, names::SERVER_QUOTA, 1.0, 1));
+    none("all CPUs are full", |point| set(point, names::SERVER_CPU_BUSY, 0.98, 2));
+    none("its threads wait for no lock", |point| set(point, names::SERVER_LOCK_WAITS, 0.1, 100));
+    none("at one load only", |point| {
+        let cpus = if point.connections == 64 { 1.0 } else { 0.7 };
+        set(point, names::SERVER_BUSIEST_PROCESS, cpus, 2);
+    });
+    none("two processes, each below one CPU", |point| set(point, names::SERVER_BUSIEST_PROCESS, 0.6, 2));
+    none("it uses several CPUs", |point| set(point, names::SERVER_BUSIEST_PROCESS, 1.4, 2));
+}
+
 #[test]
 fn a_slow_log_is_named_with_its_file_and_hides_the_lock_before_it() {
     let mut record = fixture::record();

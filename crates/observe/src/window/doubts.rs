@@ -216,6 +216,7 @@ mod tests {
             network_before: Default::default(),
             samples: Default::default(),
             busiest_thread_ns: Some(cpu_ns),
+            busiest_process_ns: cpu_ns,
             size: Default::default(),
             anonymous_pages: 0,
             members: vec![1],

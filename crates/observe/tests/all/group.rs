@@ -39,6 +39,8 @@ fn a_busy_process_is_seen_as_it_sees_itself() {
     let busiest = figures.value(names::SERVER_BUSIEST_THREAD).unwrap();
     let used = figures.value(names::SERVER_CPUS_USED).unwrap();
     assert!(busiest > used * 0.8 && busiest < used * 1.2, "one thread did the work: {busiest} of {used}");
+    let process = figures.value(names::SERVER_BUSIEST_PROCESS).unwrap();
+    assert!((process - used).abs() < 1e-9, "it is the only process: {process} of {used}");
     actor.end();
 }
 
@@ -47,6 +49,10 @@ fn a_thread_that_ends_inside_the_window_is_not_lost() {
     let mut actor = Actor::start("burner");
     let (window, told_ns) = during(&mut actor, "thread");
     assert_close(window.server_cpu_ns(), told_ns, SLACK_NS);
+    let figures = window.observation(10).figures;
+    let [process, used] =
+        [names::SERVER_BUSIEST_PROCESS, names::SERVER_CPUS_USED].map(|name| figures.value(name).unwrap());
+    assert!((process - used).abs() < 1e-9, "its threads are the process's: {process} of {used}");
     actor.end();
 }
 
@@ -75,6 +81,9 @@ fn children_that_come_and_go_inside_the_window_are_not_lost() {
     let (window, told_ns) = during(&mut actor, "children");
     assert!(told_ns > 160_000_000, "four children burnt 40 ms each: {told_ns}");
     assert_close(window.server_cpu_ns(), told_ns, SLACK_NS + TICKS_NS);
+    let busiest_ns =
+        window.observation(10).figures.value(names::SERVER_BUSIEST_PROCESS).unwrap() * window.elapsed_ns() as f64;
+    assert!(busiest_ns < 0.5 * told_ns as f64, "no process did half of the work: {busiest_ns} of {told_ns}");
     actor.end();
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::{IsolateWord, ProfileWord, WatchWord};
 use crate::commands::placement;
 use crate::companions::layers::LayerSampler;
-use crate::companions::server::{ServerWatch, is_here};
+use crate::companions::server::{ServerWatch, StartedServer, is_here};
 use crate::companions::{MeteredPath, SlowedServer, watch_requests};
 use crate::cpus;
 use crate::failure::wrong_usage;
@@ -25,6 +25,7 @@ use record::profile::NOT_SAMPLED;
 use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{Fleet, Place, STATES_INTERVAL, Watcher};
+use rustix::process::Pid;
 
 /// Everything that exists while points are measured.
 pub struct Session {
@@ -147,6 +148,8 @@ impl Session {
             runner.join(MeteredPath::new(meter));
         }
         runner.join(watch);
+        let started = server.as_ref().and_then(Server::pid).and_then(|pid| Pid::from_raw(pid as i32));
+        started.into_iter().for_each(|pid| runner.join(StartedServer(pid)));
         if let Some(cold) = run.options.load.cold.filter(|cold| cold.0 > 0) {
             runner.hold_cold(&plan, cold.0, &mut progress)?;
         }

@@ -8,6 +8,7 @@ use observe::watch::point::{self, PointSeen};
 use observe::{Observer, Window};
 use record::{Doubt, DoubtKind, LoadPlan, machine};
 use remote::{RequestWatchPlan, Watcher};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,6 +57,20 @@ impl ServerWatch {
             has_window: Ok(false),
         })
     }
+}
+
+/// The process that was started as the server. A load ends when it has failed.
+pub struct StartedServer(pub Pid);
+
+impl Companion for StartedServer {
+    fn is_in_vain(&mut self) -> bool {
+        // Its owner still waits for it. One that ended well may have left a daemon behind.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = waitid(WaitId::Pid(self.0), options).ok().flatten();
+        ended.is_some_and(|status| status.exit_status() != Some(0))
+    }
+
+    fn note(&mut self, _measured: &mut Measured) {}
 }
 
 /// Whether a server that runs already is on this machine, or why not: another one may listen on the same port here.

@@ -1,0 +1,125 @@
+//! A process whose threads run one at a time: an interpreter's lock, or one lock that is held whenever it works. It uses one CPU
+//! whatever the load, none of its threads is full, and other CPUs are idle.
+
+use super::Certainty;
+use super::command::server_pid;
+use super::evidence::{Evidence, pooled, typical};
+use super::judge::{Finding, finding};
+use super::rules::*;
+use crate::point::allowed_cpus;
+use crate::statistics::{median, range};
+use crate::zones::{load_words, percent, polling};
+use record::{Point, Sweep, names};
+
+/// Interpreters with such a lock, by the names of their programs.
+const INTERPRETERS: [&str; 3] = ["python", "pypy", "ruby"];
+
+/// What shows that a process is held to one CPU.
+pub(super) struct Held {
+    /// CPUs that the busiest process used at the loads under strain: the least and the most.
+    process_cpus: (f64, f64),
+    /// The lowest and the highest of these loads.
+    loads: (f64, f64),
+    sweep: Sweep,
+    /// The busiest thread, in CPUs.
+    thread_cpus: f64,
+    /// Share of the looks that found a thread asleep for a lock, how many looks, and the share at low loads.
+    locks: Option<(f64, f64, Option<f64>)>,
+    /// The server's own share of its CPUs.
+    own_share: f64,
+    /// Whether no other limit happens to stop a process at one CPU.
+    pub(super) is_proven: bool,
+}
+
+impl Held {
+    /// What the process used, and where.
+    pub(super) fn words(&self) -> String {
+        let (least, most) = (format!("{:.2}", self.process_cpus.0), format!("{:.2}", self.process_cpus.1));
+        let [low, high] = [self.loads.0, self.loads.1].map(|load| load_words(load, self.sweep));
+        format!(
+            "used {} CPUs at every load from {low} to {high}, its busiest thread {:.2}, while all of the server's work took {} of its CPUs",
+            if least == most { least } else { format!("{least} to {most}") },
+            self.thread_cpus,
+            percent(self.own_share)
+        )
+    }
+}
+
+/// `None` where no process is held to one CPU, or where it is not known.
+pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
+    let (points, sweep) = (evidence.strained(), evidence.sweep()?.sweep);
+    let load = |point: &Point| point.offered_per_sec().unwrap_or(point.connections as f64);
+    let is_held = |point: &&&Point| {
+        point.value(names::SERVER_BUSIEST_PROCESS).is_some_and(|cpus| ONE_CPU.contains(&cpus)) && !polling::polls(point)
+    };
+    let held: Vec<&Point> = points.iter().filter(is_held).copied().collect();
+    let loads = range(&held.iter().map(|point| load(point)).collect::<Vec<_>>())?;
+    let process = typical(&held, names::SERVER_BUSIEST_PROCESS)?;
+    let thread_cpus = typical(&held, names::SERVER_BUSIEST_THREAD)?;
+    let own_share = evidence.own_typical(&held)?;
+    let has_cpus = |point: &&Point| {
+        let quota = point.value(names::SERVER_QUOTA).unwrap_or(f64::INFINITY);
+        allowed_cpus(evidence.run, point).min(quota)
+    };
+    let cpus = median(&held.iter().map(has_cpus).collect::<Vec<_>>())?;
+    let locks = pooled(&held, names::SERVER_LOCK_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS);
+    let before = pooled(&evidence.relaxed(), names::SERVER_LOCK_WAITS).filter(|(_, looks)| *looks >= LEAST_LOOKS_BELOW);
+    let before = before.map(|(share, _)| share);
+    if (held.len() as f64) < ONE_CPU_POINTS * points.len() as f64
+        || loads.1 < ONE_CPU_LOADS * loads.0
+        || thread_cpus > ONE_CPU_THREAD * process
+        || cpus < ONE_CPU_OF
+        || evidence.are_cpus_full(&held) != Some(false)
+        // Its threads would wait for each other.
+        || locks.is_some_and(|(share, _)| share < LOCK_GROWTH)
+    {
+        return None;
+    }
+    let grows =
+        locks.zip(before).is_some_and(|((share, _), before)| share >= LOCK_RATIO && share - before >= LOCK_GROWTH);
+    let values: Vec<f64> = held.iter().filter_map(|point| point.value(names::SERVER_BUSIEST_PROCESS)).collect();
+    Some(Held {
+        process_cpus: range(&values)?,
+        loads,
+        sweep,
+        thread_cpus,
+        locks: locks.map(|(share, looks)| (share, looks, before)),
+        own_share,
+        is_proven: grows || is_interpreted(evidence),
+    })
+}
+
+fn is_interpreted(evidence: &Evidence<'_>) -> bool {
+    let executable = evidence.run.record.server_facts.get("executable");
+    let name = executable.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter))
+}
+
+/// The rule.
+pub fn one_at_a_time(evidence: &Evidence<'_>) -> Option<Finding> {
+    let held = held(evidence)?;
+    let locks = held.locks.map(|(share, looks, before)| {
+        let before = before.map(|before| format!(", {} at low loads", percent(before))).unwrap_or_default();
+        let looks = record::units::grouped(looks);
+        format!("; {} of the looks found a thread asleep for a lock (n = {looks}){before}", percent(share))
+    });
+    let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
+    let mut found = finding(
+        format!(
+            "The server runs one thread at a time: its busiest process {}{}. An interpreter's lock does that (CPython's GIL, Ruby's GVL), or \
+             one lock that a thread holds whenever it works.",
+            held.words(),
+            locks.unwrap_or_default()
+        ),
+        format!(
+            "To try: more processes instead of more threads (gunicorn `--workers 2`, Puma `--workers 2`, uWSGI `--processes 2`), or less work \
+             in that lock; if twice as many processes bring no more throughput, it is something else. `{command}` under load shows the lock \
+             (`take_gil` is CPython's)."
+        ),
+        &[command],
+    )?;
+    if !held.is_proven {
+        found.certainty = Certainty::Possibility;
+    }
+    Some(found)
+}
