@@ -109,7 +109,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// The same for body bytes that were removed from the socket without being copied.
     pub(super) fn skip_response_bytes(&mut self, slot: usize, count: usize, now: u64) {
         self.connections[slot].stream.skip(count as u64);
-        self.received(slot, now, count, count);
+        self.received(slot, now, count, count, true);
         self.body_came(slot, count);
         self.parts_came(slot, now, None);
     }
@@ -170,7 +170,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         match fed {
             Ok(fed) if fed.is_complete => {
-                self.received(slot, now, fed.used, fed.body);
+                self.received(slot, now, fed.used, fed.body, true);
                 if fed.used < count {
                     self.request_failed(slot, now, Failure::Malformed("more bytes than the response announced"));
                 } else {
@@ -183,22 +183,22 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 if connection.first_byte_ns == 0 {
                     connection.first_byte_ns = now;
                 }
-                self.received(slot, now, fed.used, fed.body);
+                self.received(slot, now, fed.used, fed.body, true);
                 false
             }
             Err(malformed) => {
-                self.received(slot, now, count, 0);
+                self.received(slot, now, count, 0, true);
                 self.request_failed(slot, now, A::failure(malformed));
                 true
             }
         }
     }
 
-    /// Counts bytes of the response under way.
+    /// Counts received bytes; `is_response`: of the response under way, not of the connection.
     #[inline]
-    pub(super) fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize) {
+    pub(super) fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize, is_response: bool) {
         let connection = &mut self.connections[slot];
-        if now >= self.tally.begin_ns {
+        if is_response && now >= self.tally.begin_ns {
             connection.flags |= HEARD;
         }
         self.tally.received(connection.intended_ns, now, bytes, body);
