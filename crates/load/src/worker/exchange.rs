@@ -262,8 +262,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Handles the server's close of its half; everything before it was read.
     pub(super) fn on_end(&mut self, slot: usize, now: u64) {
-        let connection = &mut self.connections[slot];
-        connection.set(PEER_CLOSED, true);
+        self.connections[slot].set(PEER_CLOSED, true);
+        self.ended(slot, now);
+    }
+
+    /// The same where the server says that it sends no more.
+    pub(super) fn ended(&mut self, slot: usize, now: u64) {
+        let connection = &self.connections[slot];
         if connection.state != State::Busy {
             return self.lost(slot, now, Failure::ClosedEarly);
         }
@@ -285,7 +290,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             State::Busy => self.request_failed(slot, now, failure),
             _ => {
                 // Who closed first decides which side keeps the port.
-                let closed_first = !self.connections[slot].has(PEER_CLOSED) && failure == Failure::Tls;
+                let is_ours = matches!(failure, Failure::Tls | Failure::ClosedEarly);
+                let closed_first = !self.connections[slot].has(PEER_CLOSED) && is_ours;
                 self.drop_socket(slot, now, closed_first);
                 self.ended_idle(slot, now);
             }
