@@ -207,10 +207,18 @@ pub(crate) fn check_descriptors(plan: &LoadPlan) -> Result<(), LoadError> {
     Ok(())
 }
 
+/// The server's addresses to which every source address can connect: those of the same IP version.
+pub(crate) fn reachable(plan: &LoadPlan) -> impl Iterator<Item = SocketAddr> {
+    let is_alike =
+        |target: &SocketAddr| plan.source_addresses.iter().all(|source| source.is_ipv4() == target.is_ipv4());
+    plan.addresses.iter().copied().filter(is_alike)
+}
+
 pub(crate) fn check_sources(plan: &LoadPlan) -> Result<(), LoadError> {
     let target = plan.addresses[0];
+    let is_possible = reachable(plan).next().is_some();
     for address in &plan.source_addresses {
-        if address.is_ipv4() != target.is_ipv4() {
+        if !is_possible && address.is_ipv4() != target.is_ipv4() {
             return Err(wrong(format!(
                 "the source address {address} and the server {target} are of different IP versions"
             )));

@@ -130,9 +130,11 @@ impl<F> Connection<F> {
         }
     }
 
-    /// Lets an attempt to connect carry a request.
-    pub(crate) fn carry_request(&mut self, intended_ns: u64) {
+    /// Lets an attempt to connect carry a request, which has waited for a connection since `waits_since_ns`.
+    pub(crate) fn carry_request(&mut self, intended_ns: u64, waits_since_ns: u64) {
         self.intended_ns = intended_ns;
+        // No byte of a response comes before the request has left.
+        self.first_byte_ns = waits_since_ns;
         self.set(CARRIES_REQUEST, true);
     }
 

@@ -165,12 +165,16 @@ pub fn run_supplied(
     Ok(conductor.result(reports, logs))
 }
 
-/// The first address that accepts a connection; the first of all if none does, so that its failures are counted.
-fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
-    if plan.addresses.len() == 1 {
-        return plan.addresses[0];
+/// The address of a plan to which its connections go: the first one that accepts a connection, of the IP version of the
+/// source addresses; the first of all if none does, so that its failures are counted. It connects only where there is a
+/// choice, and returns early when `stop` is set.
+pub fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
+    let addresses: Vec<SocketAddr> = crate::check::reachable(plan).collect();
+    let first = addresses.first().copied().unwrap_or(plan.addresses[0]);
+    if addresses.len() <= 1 {
+        return first;
     }
-    let (addresses, timeout) = (plan.addresses.clone(), Duration::from_nanos(plan.connect_timeout_ns));
+    let timeout = Duration::from_nanos(plan.connect_timeout_ns);
     let (found, receiver) = std::sync::mpsc::channel();
     // In a separate thread, because it may take several timeouts, and `stop` must be noticed meanwhile.
     std::thread::spawn(move || {
@@ -184,7 +188,7 @@ fn choose_address(plan: &LoadPlan, stop: &AtomicBool) -> SocketAddr {
             _ => break,
         }
     }
-    plan.addresses[0]
+    first
 }
 
 type Handle<'scope> = ScopedJoinHandle<'scope, Result<ThreadReport, LoadError>>;

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// The beginning of a response kept for messages and for `Location` and `Server`.
 const KEPT_BYTES: usize = 64 * 1024 + 1024;
+/// The shortest wait for what a server says right after a TLS handshake.
+const VERDICT: Duration = Duration::from_millis(100);
 
 /// Whether a status sends the client elsewhere. 304 does not: it is the success of a conditional request.
 pub fn is_redirect(status: u16) -> bool {
@@ -53,7 +55,7 @@ fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Op
         match connect(*address, timeout) {
             Ok(stream) => {
                 let to = To { plan, address: *address, timeout, asks };
-                let stream = secured(plan, *address, stream, timeout)?;
+                let stream = secured(&to, stream)?;
                 let (seed, alone) = (plan.seed, Share::one(0, 1));
                 return match &plan.protocol {
                     Protocol::Http if asks => exchange(plan, *address, stream, timeout).map(Some),
@@ -113,12 +115,8 @@ trait ReadWrite: Read + Write {}
 impl<T: Read + Write> ReadWrite for T {}
 
 /// The connection as the plan's clients use it: after the handshake, where there is TLS.
-fn secured(
-    plan: &LoadPlan,
-    address: SocketAddr,
-    mut stream: TcpStream,
-    timeout: Duration,
-) -> Result<Exchange, LoadError> {
+fn secured(to: &To<'_>, mut stream: TcpStream) -> Result<Exchange, LoadError> {
+    let To { plan, address, timeout, asks } = *to;
     let network = |cause| LoadError::Network { address, cause };
     let socket = stream.try_clone().map_err(network)?;
     let Some(setting) = TlsSetting::of(plan)? else {
@@ -128,6 +126,7 @@ fn secured(
     let mut session = setting.connection().map_err(|error| refused(&error))?;
     stream.set_read_timeout(Some(timeout)).map_err(network)?;
     stream.set_write_timeout(Some(timeout)).map_err(network)?;
+    let begun = Instant::now();
     while session.is_handshaking() {
         match session.complete_io(&mut stream) {
             Ok(_) => {}
@@ -137,13 +136,28 @@ fn secured(
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 return Err(LoadError::ResponseTimeout { address, received: 0, after_ms: timeout.as_millis() as u64 });
             }
-            Err(error) => {
-                let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).map(refused);
-                return Err(tls.unwrap_or_else(|| network(error)));
-            }
+            Err(error) => return Err(broken(address, Ok(()), error)),
+        }
+    }
+    let is_later = session.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
+    if is_later && (!asks || plan.protocol == Protocol::Connect) {
+        // A server that wants a certificate of the client says so after the handshake, and one that does not sends
+        // tickets then, or nothing.
+        let patience = (2 * begun.elapsed()).max(VERDICT).min(timeout);
+        stream.set_read_timeout(Some(patience)).map_err(network)?;
+        if session.read_tls(&mut stream).is_ok() {
+            session.process_new_packets().map_err(|error| refused(&error))?;
         }
     }
     Ok(Exchange { stream: Box::new(rustls::StreamOwned::new(session, stream)), socket })
+}
+
+/// Why nothing more can be read. An error of TLS is the server's word; else that of sending came first.
+fn broken(address: SocketAddr, sent: io::Result<()>, error: io::Error) -> LoadError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => LoadError::Handshake { address, why: words(error) },
+        None => LoadError::Network { address, cause: sent.err().unwrap_or(error) },
+    }
 }
 
 fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, LoadError> {
@@ -202,7 +216,7 @@ fn exchange(
                     LoadError::NoResponse { address, how: "reset the connection" }
                 });
             }
-            Err(cause) => return Err(network(sent.err().unwrap_or(cause))),
+            Err(cause) => return Err(broken(address, sent, cause)),
         };
         received += count as u64;
         let keep = count.min(KEPT_BYTES - start.len());
@@ -250,7 +264,7 @@ fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Opt
             }
             Ok(count) => count,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Err(silent()),
-            Err(cause) => return Err(network(sent.err().unwrap_or(cause))),
+            Err(cause) => return Err(broken(address, sent, cause)),
         };
         received += count as u64;
         let mut at = 0;
@@ -309,7 +323,7 @@ fn http2(to: &To<'_>, mut exchange: Exchange) -> Result<Option<ProbeResponse>, L
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) => {
                 return Err(foreign(ended_early(received)));
             }
-            Err(cause) => return Err(network(sent.err().unwrap_or(cause))),
+            Err(cause) => return Err(broken(address, sent, cause)),
         };
         received += count as u64;
         let mut at = 0;

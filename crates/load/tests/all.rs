@@ -15,5 +15,6 @@ mod real_http2;
 mod real_servers;
 mod reap;
 mod replay;
+mod secure;
 mod servers;
 mod stall;

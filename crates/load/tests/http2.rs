@@ -434,6 +434,38 @@ fn requests_beyond_goaway_are_refused_and_the_connection_is_opened_again() {
 }
 
 #[test]
+fn requests_put_on_a_connection_that_goes_away_at_its_opening_are_refused() {
+    let server = speaking(|mut stream, _| {
+        // The requests that are opened for a connection leave when its SETTINGS have come.
+        stream.write_all(&[frame(SETTINGS, 0, 0, &[]), frame(GOAWAY, 0, 0, &[0; 8])].concat()).ok()?;
+        while let Ok(1..) = stream.read(&mut [0; 4096]) {}
+        None
+    });
+    let pace = Pace::Open { rate_per_sec: 100.0, arrival: Arrival::Constant };
+    let mut plan = LoadPlan { pace, connections: 20, requests_per_connection: 1, ..http2(1, server.address) };
+    plan.timeout_ns = 100 * MS;
+    let result = run(&plan);
+    let outcomes = result.counts.outcomes;
+    assert!(outcomes.refused > 0 && outcomes.refused == outcomes.sent, "{outcomes:?} {:?}", result.first_errors);
+}
+
+#[test]
+fn frames_that_are_no_response_do_not_make_a_connection_heard() {
+    let server = speaking(|stream, _| {
+        let mut peer = Peer::new(stream, &[])?;
+        loop {
+            peer.say(&frame(PING, 0, 0, b"are you?"))?;
+            while peer.frame()?.kind != PING {}
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let mut plan = http2(2, server.address);
+    plan.timeout_ns = 100 * MS;
+    let outcomes = run(&plan).counts.outcomes;
+    assert_eq!((outcomes.connections_silent, outcomes.connections_used), (2, 2), "{outcomes:?}");
+}
+
+#[test]
 fn a_body_is_sent_as_the_windows_allow() {
     const BODY: usize = 100_000;
     // 4 = SETTINGS_INITIAL_WINDOW_SIZE.

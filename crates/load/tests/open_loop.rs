@@ -139,3 +139,19 @@ fn the_time_to_open_a_connection_is_not_the_clients_lateness() {
     assert!(times.lag.len() > 10);
     assert_eq!(times.connection_wait.count_at_most(29 * MS), 0, "each request waited for its connection's opening");
 }
+
+#[test]
+fn the_wait_for_a_connection_slot_is_not_the_clients_lateness() {
+    // 20 ms for each request on one connection at a time: 50 per second at most, 200 per second offered.
+    let server = serve(|mut stream| {
+        if read_request(&mut stream).is_some() {
+            std::thread::sleep(Duration::from_millis(20));
+            let _ = stream.write_all(SMALL_CLOSE);
+        }
+    });
+    let mut plan = open(server.address, 200.0, Arrival::Constant);
+    (plan.connections, plan.requests_per_connection, plan.duration_ns) = (1, 1, 300 * MS);
+    let times = run(&plan).counts.times;
+    // The last of 60 requests was meant to leave at 295 ms, and leaves 59 x 20 ms after the first one.
+    assert!(times.connection_wait.max_ns() >= Some(700 * MS), "{:?}", times.connection_wait.max_ns());
+}

@@ -430,6 +430,28 @@ fn addresses_are_tried_in_turn() {
 }
 
 #[test]
+fn an_address_of_the_ip_version_of_the_source_addresses_is_chosen() {
+    let answers =
+        |mut stream: TcpStream| while read_request(&mut stream).is_some() && stream.write_all(SMALL).is_ok() {};
+    if TcpListener::bind("[::1]:0").is_err() {
+        println!("not run: this machine has no IPv6 loopback");
+        return;
+    }
+    let (four, six) = (answering(SMALL), serve_on("::1".parse().unwrap(), answers));
+    let mut plan = plan(four.address);
+    plan.addresses.push(six.address);
+    for (source, chosen) in [("127.0.0.1", four.address), ("::1", six.address)] {
+        plan.source_addresses = vec![source.parse().unwrap()];
+        assert_eq!(load::choose_address(&plan, &AtomicBool::new(false)), chosen);
+        let outcomes = run(&plan).counts.outcomes;
+        assert!(outcomes.ok > 2 && outcomes.ok == outcomes.sent, "{source}: {outcomes:?}");
+    }
+    plan.addresses.pop();
+    let why = load::check(&plan).unwrap_err().to_string();
+    assert!(why.contains("of different IP versions"), "{why}");
+}
+
+#[test]
 fn stopping_keeps_what_was_measured() {
     let server = answering(SMALL);
     let mut plan = plan(server.address);

@@ -68,7 +68,7 @@ pub fn answering(answer: impl Into<Vec<u8>>) -> Server {
 }
 
 /// Reads one request with its body; `None` when the client closed.
-pub fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+pub fn read_request(stream: &mut impl Read) -> Option<Vec<u8>> {
     let mut request = Vec::new();
     let mut buffer = [0; 4096];
     loop {

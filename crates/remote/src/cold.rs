@@ -147,7 +147,8 @@ impl Cold {
 
     /// Holds so many; returns once they are established, or `stop` is set. From then on they are reported.
     pub(crate) fn hold(&mut self, count: u64, most: u64, stop: &AtomicBool) -> Result<()> {
-        let plan = self.plan.as_ref().ok_or_else(|| unusable("the driver did not ask what there is for them"))?;
+        let plan = self.plan.as_mut().ok_or_else(|| unusable("the driver did not ask what there is for them"))?;
+        plan.addresses = vec![load::choose_address(plan, stop)];
         let herd = match &self.herd {
             Some(herd) => herd.clone(),
             None => {

@@ -1,6 +1,6 @@
 //! Status line and header fields: how they determine the end of the response (RFC 9112 sections 4, 5, 6 and 9).
 
-use super::{Malformed, Parts};
+use super::{Malformed, Parts, is_identity};
 
 pub(super) const TOO_LONG: Malformed = Malformed("a header of more than 64 KiB");
 
@@ -96,7 +96,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     let (status, is_http_1_0) = parse_status_line(line)?;
     let mut length: Option<u64> = None;
     let mut coding = Coding::Absent;
-    let mut parts = Parts::Reads;
+    let (mut parts, mut is_encoded) = (Parts::Reads, false);
     let (mut says_close, mut says_keep_alive) = (false, false);
     while !rest.is_empty() {
         let (line, behind) = next_line(rest);
@@ -115,6 +115,7 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => coding.add(value)?,
             12 if name.eq_ignore_ascii_case(b"content-type") => parts = Parts::of_type(value),
+            16 if name.eq_ignore_ascii_case(b"content-encoding") => is_encoded |= !is_identity(value),
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 for token in tokens(value) {
                     says_close |= token.eq_ignore_ascii_case(b"close");
@@ -146,6 +147,8 @@ pub fn parse_head(bytes: &[u8], is_head_request: bool) -> Result<Head, Malformed
     if body == BodyKind::UntilClose || status == 101 {
         is_keep_alive = false;
     }
+    // The ends of its parts are not to be seen in a compressed body.
+    let parts = if is_encoded { Parts::Reads } else { parts };
     Ok(Head { len: bytes.len(), status, body, is_keep_alive, parts })
 }
 
@@ -303,6 +306,14 @@ mod tests {
         assert_eq!((head.body, head.is_keep_alive), (BodyKind::Fixed(5), true));
         let head = parse("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity, chunked\r\n\r\n").unwrap();
         assert_eq!((head.body, head.is_keep_alive), (BodyKind::Chunked, true));
+    }
+
+    #[test]
+    fn the_parts_of_a_compressed_body_are_not_known() {
+        for (encoding, parts) in [("gzip", Parts::Reads), ("Identity", Parts::Events), ("", Parts::Events)] {
+            let fields = format!("Content-Encoding: {encoding}\r\nContent-Type: text/event-stream");
+            assert_eq!(parse(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n")).unwrap().parts, parts, "{encoding}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod template;
 pub use head::{BodyKind, Head, parse_head};
 pub(crate) use head::{HTTP_2, is_http_2};
 pub use parts::Parts;
-pub(crate) use parts::{Parted, TYPE_BYTES};
+pub(crate) use parts::{Parted, TYPE_BYTES, is_identity};
 pub use template::HeadCache;
 
 /// A head (status line and fields) longer than this is malformed: it also bounds the memory of a connection.

@@ -12,7 +12,7 @@ pub enum Parts {
     Lines,
 }
 
-/// Bytes of a type that are looked at.
+/// Bytes of a type, or an encoding, that are looked at.
 pub(crate) const TYPE_BYTES: usize = 24;
 
 impl Parts {
@@ -28,6 +28,11 @@ impl Parts {
             Parts::Reads
         }
     }
+}
+
+/// Whether a value of `content-encoding` leaves the body as it is.
+pub(crate) fn is_identity(value: &[u8]) -> bool {
+    value.is_empty() || value.eq_ignore_ascii_case(b"identity")
 }
 
 /// The line has bytes.

@@ -4,7 +4,7 @@
 //! needs: nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
 
 use super::{Malformed, huffman};
-use crate::framing::{Parts, TYPE_BYTES};
+use crate::framing::{Parts, TYPE_BYTES, is_identity};
 use std::collections::VecDeque;
 
 /// The size of the dynamic table, which both sides begin with; we announce no other.
@@ -23,10 +23,11 @@ static STATIC_NAMES: [u8; 61] = [
 /// The values of `:status` in the static table, from [`FIRST_STATUS`] on.
 static STATIC_STATUSES: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
 const FIRST_STATUS: usize = 8;
+const CONTENT_ENCODING: usize = 26;
 const CONTENT_TYPE: usize = 31;
 const LOCATION: usize = 46;
 /// The length of the names that matter, as they are and in the Huffman code.
-const NAMES: [(usize, usize); 4] = [(7, 5), (8, 6), (11, 8), (12, 9)];
+const NAMES: [(usize, usize); 5] = [(7, 5), (8, 6), (11, 8), (12, 9), (16, 11)];
 
 const WRONG_INDEX: Malformed = Malformed("a header field breaks the rules of HPACK (an entry that is in no table)");
 const CUT_SHORT: Malformed = Malformed("a header field breaks the rules of HPACK (it is cut short)");
@@ -44,6 +45,7 @@ enum Name {
     GrpcStatus,
     GrpcMessage,
     ContentType,
+    ContentEncoding,
 }
 
 /// An entry of the dynamic table.
@@ -52,7 +54,7 @@ struct Entry {
     bytes: u32,
     name_bytes: u32,
     name: Name,
-    /// The value, where it is a status of HTTP or gRPC.
+    /// The value, where it is a status of HTTP or gRPC; whether it is an encoding other than identity.
     number: u16,
     /// What the value says of the body's parts, where it is a type.
     parts: Parts,
@@ -71,6 +73,7 @@ pub(super) struct Fields {
     pub(super) grpc_message: Option<Box<[u8]>>,
     /// What `content-type` says of the body's parts, where [`Reader::looks_at_parts`].
     pub(super) parts: Parts,
+    is_encoded: bool,
 }
 
 impl Fields {
@@ -78,6 +81,7 @@ impl Fields {
     fn note(&mut self, name: Name, number: u16, parts: Parts) {
         match name {
             Name::ContentType => self.parts = parts,
+            Name::ContentEncoding => self.is_encoded |= number != 0,
             Name::Status => self.status = number,
             Name::GrpcStatus => self.grpc_status = Some(number),
             _ => {}
@@ -146,6 +150,7 @@ impl Text<'_> {
             b"grpc-status" => Name::GrpcStatus,
             b"grpc-message" => Name::GrpcMessage,
             b"content-type" => Name::ContentType,
+            b"content-encoding" => Name::ContentEncoding,
             _ => Name::Other,
         })
     }
@@ -157,16 +162,16 @@ impl Text<'_> {
         })
     }
 
-    /// What a type says of the body's parts.
-    fn parts(&self) -> Result<Parts, Malformed> {
-        let (mut begin, mut length) = ([0; TYPE_BYTES], 0);
+    /// Its begin, as far as a type or an encoding is looked at.
+    fn begin<'b>(&self, begin: &'b mut [u8; TYPE_BYTES]) -> Result<&'b [u8], Malformed> {
+        let mut length = 0;
         self.decode(|byte| {
             if let Some(place) = begin.get_mut(length) {
                 *place = byte;
             }
             length += 1;
         })?;
-        Ok(Parts::of_type(&begin[..length.min(TYPE_BYTES)]))
+        Ok(&begin[..length.min(TYPE_BYTES)])
     }
 
     /// A number of at most three digits, and how many it has.
@@ -211,6 +216,10 @@ impl Reader {
                 self.literal(&mut rest, 4, &mut fields)?;
             }
         }
+        if fields.is_encoded {
+            // The ends of its parts are not to be seen in a compressed body.
+            fields.parts = Parts::Reads;
+        }
         Ok(fields)
     }
 
@@ -236,6 +245,7 @@ impl Reader {
                 let text = string(rest)?;
                 (text.name()?, if is_kept { text.length()? } else { 0 })
             }
+            index @ CONTENT_ENCODING => (Name::ContentEncoding, u32::from(STATIC_NAMES[index - 1])),
             index @ CONTENT_TYPE => (Name::ContentType, u32::from(STATIC_NAMES[index - 1])),
             index @ LOCATION => (Name::Location, u32::from(STATIC_NAMES[index - 1])),
             index if index <= STATIC_NAMES.len() => (self.indexed(index)?.0, u32::from(STATIC_NAMES[index - 1])),
@@ -253,8 +263,11 @@ impl Reader {
             Name::GrpcStatus => number = value.number().map_or(u16::MAX, |(code, _)| code),
             Name::GrpcMessage => fields.grpc_message = Some(value.to_vec()?.into()),
             Name::Location if self.keeps_location => fields.location = Some(value.to_vec()?.into()),
-            Name::ContentType if self.looks_at_parts => parts = value.parts()?,
-            Name::Location | Name::ContentType => {}
+            Name::ContentType if self.looks_at_parts => parts = Parts::of_type(value.begin(&mut [0; TYPE_BYTES])?),
+            Name::ContentEncoding if self.looks_at_parts => {
+                number = u16::from(!is_identity(value.begin(&mut [0; TYPE_BYTES])?));
+            }
+            Name::Location | Name::ContentType | Name::ContentEncoding => {}
         }
         fields.note(name, number, parts);
         let bytes = if is_kept { ENTRY_BYTES + name_bytes + value.length()? } else { ENTRY_BYTES };
@@ -402,6 +415,39 @@ mod tests {
         block.resize(60_000, 0xbe);
         assert_eq!(reader.read(&block).unwrap().status, 0);
         assert!(reader.memory_bytes() < 1000, "{}", reader.memory_bytes());
+    }
+
+    #[test]
+    fn the_parts_of_a_compressed_body_are_not_known_however_the_block_says_it() {
+        for (encoding, parts) in [("gzip", Parts::Reads), ("identity", Parts::Events)] {
+            for flags in 0..16 {
+                let mut theirs = httlib_hpack::Encoder::default();
+                let mut ours = Reader { looks_at_parts: true, ..Reader::default() };
+                // The second block refers to the table, where the first one has filled it.
+                for _ in 0..2 {
+                    let mut block = Vec::new();
+                    for (name, value) in [("content-encoding", encoding), ("content-type", "text/event-stream")] {
+                        let flags = flags | httlib_hpack::Encoder::BEST_FORMAT;
+                        theirs
+                            .encode((name.as_bytes().to_vec(), value.as_bytes().to_vec(), flags), &mut block)
+                            .unwrap();
+                    }
+                    assert_eq!(ours.read(&block).unwrap().parts, parts, "{encoding} {flags}");
+                }
+            }
+        }
+        // Name and value written out, the name in the Huffman code.
+        let name = huffman_of(b"content-encoding");
+        let mut block = [&[0, 0x80 | name.len() as u8][..], &name, &[2, b'b', b'r']].concat();
+        put_field(&mut block, Form::Plain, b"content-type", b"application/jsonl");
+        let mut ours = Reader { looks_at_parts: true, ..Reader::default() };
+        assert_eq!(ours.read(&block).unwrap().parts, Parts::Reads);
+    }
+
+    fn huffman_of(text: &[u8]) -> Vec<u8> {
+        let mut coded = Vec::new();
+        httlib_huffman::encode(text, &mut coded).unwrap();
+        coded
     }
 
     proptest! {

@@ -163,6 +163,8 @@ impl<R: Default + Clone> Session<R> {
         stream.send_window = i64::from(self.settings.window_bytes);
         stream.request = request;
         let id = stream.id;
+        // One that waited for the connection's opening.
+        self.is_refusing |= self.going.is_some_and(|(last, _)| id > last);
         let end = if body_bytes == 0 { END_STREAM } else { 0 };
         let start = self.out.len();
         self.out.extend_from_slice(&[0; HEAD_BYTES]);

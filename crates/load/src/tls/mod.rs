@@ -20,6 +20,9 @@ const SESSIONS_KEPT: usize = 256;
 /// Bytes taken off a socket in one read.
 pub(crate) const RAW_BYTES: usize = 64 * 1024;
 
+/// Bytes of a request that are encrypted before the socket takes them.
+const BUFFERED_BYTES: usize = 256 * 1024;
+
 /// The settings that every connection of a plan shares.
 #[derive(Debug, Clone)]
 pub(crate) struct TlsSetting {
@@ -41,8 +44,8 @@ impl TlsSetting {
 
     pub(crate) fn connection(&self) -> Result<ClientConnection, rustls::Error> {
         let mut connection = ClientConnection::new(self.config.clone(), self.name.clone())?;
-        // Requests have no size limit; bytes that the socket does not take wait here.
-        connection.set_buffer_limit(None);
+        // Bytes that the socket does not take wait here; the rest of a request waits outside.
+        connection.set_buffer_limit(Some(BUFFERED_BYTES));
         Ok(connection)
     }
 

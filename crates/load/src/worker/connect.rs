@@ -71,7 +71,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if let Some(lease) = lease {
             connection.keep_lease(lease);
         }
-        connection.requests = 0;
+        (connection.requests, connection.written) = (0, 0);
         connection.flags &= CARRIES_REQUEST | QUEUED | ASKED | HEARD | LINGERED;
         connection.generation = connection.generation.wrapping_add(1);
         connection.state = State::Connecting;

@@ -109,7 +109,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
     /// The same for body bytes that were removed from the socket without being copied.
     pub(super) fn skip_response_bytes(&mut self, slot: usize, count: usize, now: u64) {
         self.connections[slot].stream.skip(count as u64);
-        self.received(slot, now, count, count);
+        self.received(slot, now, count, count, true);
         self.body_came(slot, count);
         self.parts_came(slot, now, None);
     }
@@ -170,7 +170,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
         match fed {
             Ok(fed) if fed.is_complete => {
-                self.received(slot, now, fed.used, fed.body);
+                self.received(slot, now, fed.used, fed.body, true);
                 if fed.used < count {
                     self.request_failed(slot, now, Failure::Malformed("more bytes than the response announced"));
                 } else {
@@ -183,22 +183,22 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 if connection.first_byte_ns == 0 {
                     connection.first_byte_ns = now;
                 }
-                self.received(slot, now, fed.used, fed.body);
+                self.received(slot, now, fed.used, fed.body, true);
                 false
             }
             Err(malformed) => {
-                self.received(slot, now, count, 0);
+                self.received(slot, now, count, 0, true);
                 self.request_failed(slot, now, A::failure(malformed));
                 true
             }
         }
     }
 
-    /// Counts bytes of the response under way.
+    /// Counts received bytes; `is_response`: of the response under way, not of the connection.
     #[inline]
-    pub(super) fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize) {
+    pub(super) fn received(&mut self, slot: usize, now: u64, bytes: usize, body: usize, is_response: bool) {
         let connection = &mut self.connections[slot];
-        if now >= self.tally.begin_ns {
+        if is_response && now >= self.tally.begin_ns {
             connection.flags |= HEARD;
         }
         self.tally.received(connection.intended_ns, now, bytes, body);
@@ -262,8 +262,13 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Handles the server's close of its half; everything before it was read.
     pub(super) fn on_end(&mut self, slot: usize, now: u64) {
-        let connection = &mut self.connections[slot];
-        connection.set(PEER_CLOSED, true);
+        self.connections[slot].set(PEER_CLOSED, true);
+        self.ended(slot, now);
+    }
+
+    /// The same where the server says that it sends no more.
+    pub(super) fn ended(&mut self, slot: usize, now: u64) {
+        let connection = &self.connections[slot];
         if connection.state != State::Busy {
             return self.lost(slot, now, Failure::ClosedEarly);
         }
@@ -285,7 +290,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
             State::Busy => self.request_failed(slot, now, failure),
             _ => {
                 // Who closed first decides which side keeps the port.
-                let closed_first = !self.connections[slot].has(PEER_CLOSED) && failure == Failure::Tls;
+                let is_ours = matches!(failure, Failure::Tls | Failure::ClosedEarly);
+                let closed_first = !self.connections[slot].has(PEER_CLOSED) && is_ours;
                 self.drop_socket(slot, now, closed_first);
                 self.ended_idle(slot, now);
             }

@@ -95,7 +95,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 Ok(fed) => {
                     at += fed.used;
                     let is_response = !A::IS_MULTIPLEXED || self.turn(slot);
-                    self.received(slot, now, fed.used, fed.body);
+                    self.received(slot, now, fed.used, fed.body, is_response);
                     if fed.body > 0 && is_response {
                         self.body_came(slot, fed.body);
                         self.parts_came(slot, now, fed.parts);
@@ -107,7 +107,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                     }
                 }
                 Err(malformed) => {
-                    self.received(slot, now, count - at, 0);
+                    self.received(slot, now, count - at, 0, !connection_is_idle);
                     if connection_is_idle {
                         self.tally.stray(&self.buffer[at..count]);
                     }
@@ -320,6 +320,10 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         if A::IS_MULTIPLEXED && self.connections[slot].generation == generation {
             // What answers the server's own opening.
             self.uncork(slot, now);
+            if self.connections[slot].generation == generation && self.connections[slot].stream.has_more() {
+                // A request waited for the connection, which takes none.
+                return self.take_responses(slot, 0, now);
+            }
             if self.connections[slot].generation == generation {
                 self.settle(slot, now);
             }

@@ -97,6 +97,9 @@ impl Session {
             }
             doubts.extend(server.doubts.iter().cloned());
             path = server.path.to_string();
+        } else if !has_clients {
+            // So that what is held beside the load, and what is looked at, is where the load goes.
+            plan.addresses = vec![load::choose_address(&plan, stop.flag())];
         }
         let is_apart = !plan.cpus.is_empty() && cpus::are_apart(&plan.cpus, &server_cpus);
         let starts_elsewhere = run.options.fleet.server_with.is_some();

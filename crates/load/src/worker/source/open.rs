@@ -5,7 +5,7 @@
 
 use super::Source;
 use crate::arrival::Schedule;
-use crate::connection::{QUEUED, State};
+use crate::connection::{Connection, QUEUED, State};
 use crate::request::{Choice, Requests};
 use crate::tally::Failure;
 use crate::worker::{Protocol, Report, Task, Transport, Worker};
@@ -82,10 +82,10 @@ impl Source for Open<'_> {
         worker.source.last_failure = None;
         match worker.connections[slot].take_carried_request() {
             Some(intended_ns) => {
-                let begun_ns = worker.connections[slot].since_ns;
+                let Connection { since_ns: begun_ns, first_byte_ns: waits_since_ns, .. } = worker.connections[slot];
                 // The connection's opening is a wait for it, or where connections are the requests the request itself.
                 let left_ns = if A::CONNECTS_ONLY { begun_ns } else { now };
-                worker.tally.left(intended_ns, left_ns, left_ns - begun_ns);
+                worker.tally.left(intended_ns, left_ns, left_ns.saturating_sub(waits_since_ns));
                 worker.send_request(slot, intended_ns, now);
                 worker.keep_free(slot);
             }
@@ -121,15 +121,14 @@ impl Source for Open<'_> {
                 return;
             };
             worker.source.advance();
+            // The wait for a connection began when the request was due, or when the connections ran out.
+            let waits_since_ns = worker.source.starved_since_ns.map_or(now, |since| since.max(intended_ns));
             if worker.connections[slot].state != State::Closed {
-                // The wait for a connection began when the request was due, or when the connections ran out.
-                let starved_since_ns = worker.source.starved_since_ns;
-                let wait_ns = starved_since_ns.map_or(0, |since| now.saturating_sub(since.max(intended_ns)));
-                worker.tally.left(intended_ns, now, wait_ns);
+                worker.tally.left(intended_ns, now, now.saturating_sub(waits_since_ns));
                 worker.send_request(slot, intended_ns, now);
                 worker.keep_free(slot);
             } else {
-                worker.connections[slot].carry_request(intended_ns);
+                worker.connections[slot].carry_request(intended_ns, waits_since_ns);
                 worker.open(slot, now);
             }
             now = monotonic_ns();

@@ -334,7 +334,7 @@ impl<T: Transport, A: Protocol> Worker<'_, Replay, T, A> {
                     if state == State::Idle {
                         self.send_replayed(slot, intended_ns, now);
                     } else {
-                        self.connections[slot].carry_request(intended_ns);
+                        self.connections[slot].carry_request(intended_ns, now);
                         self.open(slot, now);
                     }
                     return;

@@ -1,7 +1,7 @@
 //! TLS on the engine's connections: the handshake after the connect, and then the bytes of requests and responses.
 
 use super::{Pace, READS_A_TURN, Transport};
-use crate::connection::{PEER_CLOSED, State, WATCHES_WRITABLE};
+use crate::connection::{LAST_REQUEST, PEER_CLOSED, State, WATCHES_WRITABLE};
 use crate::poller::{READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno};
 use crate::tally::Failure;
@@ -73,16 +73,12 @@ impl<P: Pace> Transport for Tls<P> {
         }
     }
 
-    /// Gives the request to the session, and the session's bytes to the socket.
     fn send<S: Source, A: Protocol>(worker: &mut Worker<'_, S, Self, A>, slot: usize, now: u64) {
-        let connection = &worker.connections[slot];
-        let bytes = A::bytes(&worker.source, worker.task.requests, slot, connection);
-        let session = worker.transport.sessions.of_slot[slot].as_mut();
-        if session.is_none_or(|session| session.writer().write_all(bytes).is_err()) {
-            return worker.lost(slot, now, Failure::Tls);
+        if A::IS_PIPELINED && worker.connections[slot].has(WATCHES_WRITABLE) {
+            // The rest of earlier requests is sent first, and these with it.
+            return;
         }
-        let sent = bytes.len();
-        worker.all_sent(slot, sent);
+        worker.connections[slot].written = 0;
         worker.flush(slot, now);
     }
 
@@ -99,7 +95,7 @@ impl<P: Pace> Transport for Tls<P> {
             worker.system_calls += 1;
             let Tls { pace, sessions } = &mut worker.transport;
             match pace.receive(connection, &mut sessions.raw[..room]) {
-                Ok(0) if state == State::Handshaking => return worker.connect_failed(slot, now, Failure::Reset),
+                Ok(0) if state == State::Handshaking => return worker.handshake_cut(slot, now),
                 Ok(0) => return worker.on_end(slot, now),
                 Ok(count) => {
                     worker.note_read(slot, now, count);
@@ -112,10 +108,7 @@ impl<P: Pace> Transport for Tls<P> {
                     }
                 }
                 Err(error) if error.would_block() => return,
-                Err(error) if state == State::Handshaking => {
-                    return worker.connect_failed(slot, now, Failure::from_errno(error));
-                }
-                Err(error) => return worker.on_error(slot, now, error),
+                Err(error) => return worker.socket_failed(slot, now, error),
             }
         }
         worker.unread.push(slot as u32);
@@ -144,21 +137,84 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
 
     /// Ends an unusable session: the attempt, or the request under way, has failed.
     fn tls_failed(&mut self, slot: usize, now: u64, error: &rustls::Error) {
+        self.failed_by(slot, now, || words(error));
+    }
+
+    /// The server has closed or, with unread bytes of ours, reset the connection during the handshake.
+    fn handshake_cut(&mut self, slot: usize, now: u64) {
+        self.failed_by(slot, now, || {
+            "it closed the connection during the handshake: does it limit connections?".into()
+        });
+    }
+
+    fn failed_by(&mut self, slot: usize, now: u64, words: impl FnOnce() -> String) {
         let sessions = &mut self.transport.sessions;
         sessions.tally.failed += 1;
-        sessions.tally.example.get_or_insert_with(|| words(error));
+        sessions.tally.example.get_or_insert_with(words);
         self.lost(slot, now, Failure::Tls);
     }
 
-    /// Sends the session's bytes; waits for room when the socket is full.
+    fn socket_failed(&mut self, slot: usize, now: u64, error: Errno) {
+        match (self.connections[slot].state, Failure::from_errno(error)) {
+            (State::Handshaking, Failure::Reset) => self.handshake_cut(slot, now),
+            (State::Handshaking, failure) => self.connect_failed(slot, now, failure),
+            _ => self.on_error(slot, now, error),
+        }
+    }
+
+    /// Sends the session's bytes, and what it then takes of the request; waits for room when the socket is full.
     fn flush(&mut self, slot: usize, now: u64) {
+        let outcome = loop {
+            match self.write(slot) {
+                Ok(true) => {}
+                outcome => break outcome,
+            }
+            let connection = &self.connections[slot];
+            if !A::IS_PIPELINED && connection.state != State::Busy {
+                break Ok(true);
+            }
+            let bytes = A::bytes(&self.source, self.task.requests, slot, connection);
+            let rest = &bytes[connection.written as usize..];
+            let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { return };
+            let Ok(taken) = session.writer().write(rest) else { return self.lost(slot, now, Failure::Tls) };
+            if taken == 0 {
+                // It has all of them, or the server reads no more.
+                break Ok(true);
+            }
+            let is_whole = taken == rest.len();
+            self.connections[slot].written += taken as u32;
+            if !is_whole {
+                self.part_sent(slot, taken);
+                continue;
+            }
+            self.all_sent(slot, taken);
+            if A::IS_PIPELINED {
+                self.connections[slot].written = 0;
+            }
+        };
+        let connection = &mut self.connections[slot];
+        let changed = match outcome {
+            Ok(is_empty) if is_empty == connection.has(WATCHES_WRITABLE) => {
+                connection.set(WATCHES_WRITABLE, !is_empty);
+                let interest = if is_empty { READABLE } else { WRITABLE_TOO };
+                self.system_calls += 1;
+                self.poller.modify(connection.fd, interest, connection.token(slot as u32))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = changed {
+            self.socket_failed(slot, now, error);
+        }
+    }
+
+    /// Sends the session's bytes; false when the socket is full.
+    fn write(&mut self, slot: usize) -> Result<bool, Errno> {
         let fd = self.connections[slot].fd;
         let mut calls = 0;
         let outcome = loop {
-            let Some(session) = self.transport.sessions.of_slot[slot].as_mut() else { return };
-            if !session.wants_write() {
-                break Ok(true);
-            }
+            let session = self.transport.sessions.of_slot[slot].as_mut();
+            let Some(session) = session.filter(|session| session.wants_write()) else { break Ok(true) };
             calls += 1;
             match session.write_tls(&mut Sink(fd)) {
                 Ok(_) => {}
@@ -173,21 +229,7 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             }
         };
         self.system_calls += calls;
-        let watches = self.connections[slot].has(WATCHES_WRITABLE);
-        let changed = match outcome {
-            Ok(is_empty) if is_empty == watches => {
-                self.connections[slot].set(WATCHES_WRITABLE, !is_empty);
-                let interest = if is_empty { READABLE } else { WRITABLE_TOO };
-                let token = self.connections[slot].token(slot as u32);
-                self.system_calls += 1;
-                self.poller.modify(fd, interest, token)
-            }
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = changed {
-            self.lost(slot, now, Failure::from_errno(error));
-        }
+        outcome
     }
 
     /// Passes `count` received bytes through the session. Ends early when the slot is closed or gets a new request.
@@ -203,11 +245,14 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
                 Err(_) => return self.lost(slot, now, Failure::Tls),
             };
             at += taken;
-            if let Err(error) = session.process_new_packets() {
-                // Send the server the alert for it.
-                let _ = session.write_tls(&mut Sink(self.connections[slot].fd));
-                return self.tls_failed(slot, now, &error);
-            }
+            let has_ended = match session.process_new_packets() {
+                Ok(state) => state.peer_has_closed(),
+                Err(error) => {
+                    // Send the server the alert for it.
+                    let _ = session.write_tls(&mut Sink(self.connections[slot].fd));
+                    return self.tls_failed(slot, now, &error);
+                }
+            };
             let (is_handshaking, wants_write) = (session.is_handshaking(), session.wants_write());
             if wants_write {
                 self.flush(slot, now);
@@ -218,10 +263,35 @@ impl<S: Source, P: Pace, A: Protocol> Worker<'_, S, Tls<P>, A> {
             if self.connections[slot].state == State::Handshaking && !is_handshaking {
                 self.handshake_done(slot, now);
             }
+            if has_ended && self.connections[slot].generation == generation {
+                // What came before it may complete a response.
+                self.connections[slot].set(LAST_REQUEST, true);
+            }
             let has_plain = self.take_plain(slot, generation, now);
             if self.connections[slot].generation != generation || (taken == 0 && !has_plain) {
                 return;
             }
+            if has_ended {
+                return self.on_notice(slot, now);
+            }
+        }
+    }
+
+    /// The server has ended TLS. It may leave TCP open until the client has done the same, as asyncio does.
+    fn on_notice(&mut self, slot: usize, now: u64) {
+        let generation = self.connections[slot].generation;
+        if !self.connections[slot].has(PEER_CLOSED)
+            && let Some(session) = self.transport.sessions.of_slot[slot].as_mut()
+        {
+            session.send_close_notify();
+            self.flush(slot, now);
+        }
+        match self.connections[slot].state {
+            _ if self.connections[slot].generation != generation => {}
+            State::Handshaking => self.handshake_cut(slot, now),
+            // The close that it announced follows.
+            State::Lingering => {}
+            _ => self.ended(slot, now),
         }
     }
 
