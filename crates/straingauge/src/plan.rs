@@ -182,7 +182,8 @@ pub fn load_plan(
         Some(_) => return Err(wrong_usage("--rate 0 sends nothing: give at least 0.001 requests per second")),
     };
     let pace = pace.unwrap_or(asked);
-    if pace == Pace::Closed && options.arrival.is_some() {
+    // The open loop of a sweep begins later.
+    if pace == Pace::Closed && options.arrival.is_some() && !kind.is_sweep() {
         return Err(wrong_usage("--arrival applies to the open loop: give --rate too"));
     }
     let default_connections = default_connections.unwrap_or(match pace {
