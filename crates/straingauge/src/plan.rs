@@ -318,12 +318,11 @@ pub fn threshold_ratio(typed: Option<Share>) -> Result<f64> {
     less_than_all("--threshold", typed.unwrap_or(defaults::THRESHOLD).0)
 }
 
-/// A share that can be exceeded: a bare 5 is 500 %.
+/// A share that can be exceeded.
 fn less_than_all(option: &str, share: f64) -> Result<f64> {
     if share >= 1.0 {
         return Err(wrong_usage(format!(
-            "{option} {:.0}% is the whole or more, which nothing can exceed: write 5% or 0.05 for a twentieth",
-            share * 100.0
+            "{option} 100% is the whole, which nothing can exceed: write 5% or 0.05 for a twentieth"
         )));
     }
     Ok(share)
