@@ -58,7 +58,7 @@ const HABITS: [(&[&str], &str); 11] = [
     (&["-u", "--vus"], "connections are -c"),
     (&["-m"], "the method is -X"),
     (&["--data", "-p", "-T"], "the body is --body or --body-file, its type -H 'Content-Type: ...'"),
-    (&["--http2", "--h2"], "this is HTTP/1.1 only"),
+    (&["--h2"], "HTTP/2 is --http2"),
 ];
 
 /// Options that had another name: command, the old one, the new one. One word has one meaning in all commands.
@@ -239,6 +239,24 @@ mod tests {
             format!("{:?}", ExitCode::from(FAILED))
         );
         assert_eq!(code(ReaderGone.into()), format!("{:?}", ExitCode::from(DONE)));
+    }
+
+    #[test]
+    fn no_word_of_another_tool_is_an_option_here() {
+        use clap::CommandFactory;
+        let cli = crate::cli::Cli::command();
+        for command in ["load", "find"] {
+            let options = cli.find_subcommand(command).expect("a command").get_arguments();
+            let words: Vec<String> = options
+                .flat_map(|option| {
+                    let short = option.get_short().map(|letter| format!("-{letter}"));
+                    option.get_long().map(|word| format!("--{word}")).into_iter().chain(short)
+                })
+                .collect();
+            for word in HABITS.iter().flat_map(|(words, _)| *words) {
+                assert!(!words.contains(&word.to_string()), "{command} has {word}");
+            }
+        }
     }
 
     #[test]
