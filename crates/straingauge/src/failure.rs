@@ -115,9 +115,9 @@ fn habit(error: &clap::Error) -> Option<String> {
     else {
         return None;
     };
-    let command = std::env::args().nth(1).unwrap_or_default();
+    let command = std::env::args_os().nth(1).unwrap_or_default();
     // What find and load have in common had the same names in both.
-    let command = if matches!(command.as_str(), "load" | "fleet") { "find" } else { &command };
+    let command = if command == "load" || command == "fleet" { "find" } else { &command.to_string_lossy() };
     if command == "scale" && COMPARED_BY_SCALE.contains(&typed.as_str()) {
         return Some(format!(
             "there is no {typed}: both are measured by straingauge find URL --compare-with scale -- SERVER ..."

@@ -6,6 +6,7 @@ use crate::rig::{
     straingauge, straingauge_in_shell,
 };
 use crate::server::{Kind, serve_words};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 const SHORT: [&str; 5] = ["--warmup", "0s", "--duration", "200ms", "--quiet"];
@@ -257,6 +258,16 @@ fn a_directory_that_holds_a_run_is_not_overwritten() {
     let before = std::fs::read(dir.path().join("run/run.json")).expect("run.json is there");
     load(&server.url(), &["--any-status", "--out", out]).exits_with(1).complains_of(&["already holds a run", "--out"]);
     assert_eq!(before, std::fs::read(dir.path().join("run/run.json")).expect("run.json is still there"));
+}
+
+#[test]
+fn a_path_that_is_not_text_is_a_path() {
+    let server = BrokenServer::start(Fault::ServerError);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let out = dir.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    run(straingauge(["load", &server.url(), "--any-status", "--out"]).arg(&out).args(SHORT)).exits_with(0);
+    let repeat = crate::rig::run_record(&out)["scenario"]["repeat_command"].to_string();
+    assert!(repeat.contains("caf\u{fffd}"), "{repeat}");
 }
 
 #[test]
