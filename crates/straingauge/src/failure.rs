@@ -198,13 +198,21 @@ pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) 
     }
 }
 
-/// Prints to standard output. If the reader closed it, the command ends as done.
+/// Prints to standard output. A reader that closed it (`| head`) has seen enough; what is left to do is done, with its exit code.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
 
 /// The same for what is not text.
 pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    match print_while_read(bytes) {
+        Err(error) if error.is::<ReaderGone>() => Ok(()),
+        printed => printed,
+    }
+}
+
+/// The same for what has no end of its own: once the reader is gone, an error that [`report`] takes for done.
+pub fn print_while_read(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => ReaderGone.into(),
