@@ -397,10 +397,14 @@ pub fn is_replaced(path: &Path) -> bool {
     !is_other && !folder.starts_with("/proc") && (is_memory || !folder.starts_with("/dev"))
 }
 
+/// Flushes a folder's names to the disk. Some file systems cannot do that of a folder (vboxsf, 9p, old CIFS), only of a file.
 fn sync_dir(path: &Path) -> Result<(), RunError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let sync = || fault::step().and_then(|()| File::open(path)?.sync_all());
-    sync().map_err(|error| write_error(path, error))
+    match sync() {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => Ok(()),
+        synced => synced.map_err(|error| write_error(path, error)),
+    }
 }
 
 /// A run directory, read.
@@ -561,6 +565,14 @@ mod tests {
         assert!(error.contains("--out"), "{error}");
         fs::write(folder.path().join("run.json"), "{}").unwrap();
         assert!(matches!(RunWriter::check(folder.path(), Some(folder.path())), Err(RunError::Occupied { .. })));
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_flush_folders_holds_runs() {
+        // As vboxsf and 9p do, /proc answers EINVAL.
+        assert_eq!(File::open("/proc").unwrap().sync_all().unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert!(sync_dir(Path::new("/proc")).is_ok());
+        assert!(sync_dir(Path::new("/no/such/folder")).is_err());
     }
 
     #[test]
