@@ -36,7 +36,7 @@ fn a_reader_that_goes_early_hides_nothing() {
     let (server, dir) = (BrokenServer::start(Fault::ServerError), open_dir());
     let load = ["load", &server.url(), "--warmup", "0s", "--duration", "200ms", "--any-status", "--quiet"];
     let limit = ["--fail-if", "p99 > 1ns", "--markdown", "summary.md"];
-    let line = "{ \"$@\"; echo $? >code; } | true";
+    let line = "{ \"$@\" 2>&1; echo $? >code; } | true";
     run(straingauge_in_shell(line, &[&load[..], &limit].concat()).current_dir(dir.path()));
     assert_eq!(text(&dir.path().join("code")), "3\n", "the limit was crossed");
     assert!(text(&dir.path().join("summary.md")).contains("p99"));
