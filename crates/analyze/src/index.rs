@@ -5,6 +5,7 @@ use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOL
 use crate::point::good_per_sec;
 use crate::statistics::median;
 use crate::zones::{self, Findings, Level, Peak, PointFinding, SweepFindings, cpu_us};
+use record::owner::Life;
 use record::runs::Found;
 use record::text::plain;
 use record::{Point, RunDir, RunError, RunRecord, Severity, Status, Sweep, names};
@@ -44,7 +45,8 @@ pub struct Row {
     pub started_unix_ms: u64,
     /// `find`, `load`, `watch`, `profile` or `simulate`.
     pub kind: &'static str,
-    /// `complete`, `interrupted`, `running` or `abandoned` (its process was killed).
+    /// `complete`, `interrupted`, `running`, `abandoned` (its process was killed) or `unfinished` (its process is of another
+    /// machine, container or boot).
     pub state: &'static str,
     /// Name of the run. From outside, made safe.
     pub name: String,
@@ -244,8 +246,11 @@ fn row(run: &RunDir, scenario: usize) -> Row {
         state: match record.status {
             Status::Complete => "complete",
             Status::Interrupted => "interrupted",
-            Status::Running if run.is_abandoned() => "abandoned",
-            Status::Running => "running",
+            Status::Running => match run.writer_life() {
+                Life::Alive => "running",
+                Life::Ended => "abandoned",
+                Life::Elsewhere => "unfinished",
+            },
         },
         name: plain(&record.scenario.name, 120),
         url: plain(&record.scenario.url(), 200),

@@ -156,7 +156,7 @@ fn h2_is_chosen_over_tls_and_a_server_without_it_is_named() {
     let secured = |plan: LoadPlan| {
         let tls = TlsPlan {
             server_name: "localhost".into(),
-            ca_file: Some(certificate.clone().into()),
+            ca_file: Some(certificate.clone()),
             ca_pem: std::fs::read(&certificate).expect("the certificate that was just made"),
             has_resumption: false,
             is_insecure: false,

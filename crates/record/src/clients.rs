@@ -1,7 +1,6 @@
 //! The kind of clients that make up a load. The default: as fast as they can, over plain TCP.
 
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
 /// The kind of every client of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -69,7 +68,7 @@ pub struct TlsPlan {
     pub is_insecure: bool,
     /// Certificates of the authorities to trust, PEM; absent = the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ca_file: Option<PathBuf>,
+    pub ca_file: Option<String>,
     /// The content of that file. Not stored with the run: the repeat command names the file.
     #[serde(skip)]
     pub ca_pem: Vec<u8>,

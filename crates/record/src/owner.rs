@@ -31,6 +31,9 @@ pub enum Life {
     Elsewhere,
 }
 
+/// [`Life::Elsewhere`] of the process that writes a run.
+pub const ELSEWHERE: &str = "its process is on another machine, in another container, or was before a restart";
+
 impl Owner {
     /// This process.
     pub fn of_this_process() -> Self {

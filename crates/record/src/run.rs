@@ -13,10 +13,11 @@ use crate::doubt::{Doubt, DoubtKind};
 use crate::fault;
 use crate::histogram::{self, Latency};
 use crate::machine::MachineFacts;
+use crate::owner::{self, Life, Owner};
 use crate::point::Point;
 use crate::profile::Stacks;
 use crate::scenario::Scenario;
-use crate::{owner, unfinished};
+use crate::unfinished;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -62,6 +63,9 @@ pub struct RunRecord {
     pub started_unix_ms: u64,
     /// Process that writes the run; with `status: running` a reader can check whether it still runs.
     pub writer_pid: u32,
+    /// When that process started, and the machine on which its number holds. Earlier versions did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<Owner>,
     /// The resolved request.
     pub scenario: Scenario,
     /// The machine that it ran on.
@@ -100,6 +104,7 @@ impl RunRecord {
             status: Status::Running,
             started_unix_ms: crate::time::unix_ms(),
             writer_pid: std::process::id(),
+            writer: Some(Owner::of_this_process()),
             scenario,
             machine: MachineFacts::read(),
             server_facts: Default::default(),
@@ -397,10 +402,14 @@ pub fn is_replaced(path: &Path) -> bool {
     !is_other && !folder.starts_with("/proc") && (is_memory || !folder.starts_with("/dev"))
 }
 
+/// Flushes a folder's names to the disk. Some file systems cannot do that of a folder (vboxsf, 9p, old CIFS), only of a file.
 fn sync_dir(path: &Path) -> Result<(), RunError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let sync = || fault::step().and_then(|()| File::open(path)?.sync_all());
-    sync().map_err(|error| write_error(path, error))
+    match sync() {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSUP)) => Ok(()),
+        synced => synced.map_err(|error| write_error(path, error)),
+    }
 }
 
 /// A run directory, read.
@@ -484,12 +493,22 @@ impl RunDir {
         }
     }
 
-    /// Whether the run's writer was killed: the record says "running", but there is no such process, or a later one of
-    /// the same number.
-    pub fn is_abandoned(&self) -> bool {
+    /// Whether the process that writes the run still runs.
+    pub fn writer_life(&self) -> Life {
+        if let Some(writer) = &self.record.writer {
+            return writer.life();
+        }
+        // Its number alone is known; a later process may have the same.
         let latest = self.record.started_unix_ms.saturating_add(CLOCK_STEP_MS);
-        let is_writer = owner::started_unix_ms(self.record.writer_pid).is_some_and(|started| started <= latest);
-        self.record.status == Status::Running && !is_writer
+        match owner::started_unix_ms(self.record.writer_pid) {
+            Some(started) if started <= latest => Life::Alive,
+            _ => Life::Ended,
+        }
+    }
+
+    /// Whether the run's writer was killed: the record says "running", but the process has ended.
+    pub fn is_abandoned(&self) -> bool {
+        self.record.status == Status::Running && self.writer_life() == Life::Ended
     }
 }
 
@@ -564,6 +583,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_system_that_cannot_flush_folders_holds_runs() {
+        // As vboxsf and 9p do, /proc answers EINVAL.
+        assert_eq!(File::open("/proc").unwrap().sync_all().unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert!(sync_dir(Path::new("/proc")).is_ok());
+        assert!(sync_dir(Path::new("/no/such/folder")).is_err());
+    }
+
+    #[test]
     fn what_is_no_file_is_written_to_and_stays_what_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
@@ -583,6 +610,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(RECORD), r#"{"schema":99,"status":["new"]}"#).unwrap();
         assert!(matches!(RunDir::open(folder.path()), Err(RunError::Newer { found: 99, .. })));
+    }
+
+    #[test]
+    fn a_run_that_was_copied_while_it_was_written_is_neither_abandoned_nor_going_on() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(RECORD), include_bytes!("../fuzz/valid/run.json")).unwrap();
+        let mut run = RunDir::open(folder.path()).unwrap();
+        run.record.status = Status::Running;
+        let own = Owner::of_this_process();
+        for (writer, life) in [
+            (own, Life::Alive),
+            (Owner { start_ticks: own.start_ticks + 1, ..own }, Life::Ended),
+            (Owner { place: own.place ^ 1, ..own }, Life::Elsewhere),
+        ] {
+            run.record.writer = Some(writer);
+            assert_eq!((run.writer_life(), run.is_abandoned()), (life, life == Life::Ended));
+        }
     }
 
     #[test]

@@ -152,7 +152,9 @@ fn watch(lease: &Lease) {
         }
         // By now the engine has long stopped: only a driver that neither writes nor reads is waited for.
         if silent_ns > lease_ns + STOPPING_NS {
-            eprintln!("straingauge: the driver was silent for {} s: stopped", lease_ns / 1_000_000_000);
+            // Its reader may be gone with the driver.
+            let seconds = lease_ns / 1_000_000_000;
+            let _ = writeln!(std::io::stderr(), "straingauge: the driver was silent for {seconds} s: stopped");
             std::process::exit(1);
         }
     }

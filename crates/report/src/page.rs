@@ -24,6 +24,7 @@ use analyze::zones::unloading::Unloading;
 use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, estimate_number, interval};
 pub(crate) use charts::Figure;
 use frame::Frame;
+use record::owner::{ELSEWHERE, Life};
 use record::units::format_si;
 use record::{Doubt, RunDir, Status, Sweep};
 use serde::Serialize;
@@ -121,8 +122,11 @@ fn status(run: &RunDir) -> String {
     match run.record.status {
         Status::Complete => format!("complete, {points}"),
         Status::Interrupted => format!("interrupted, {points} kept"),
-        Status::Running if run.is_abandoned() => format!("abandoned: its process was killed, {points} kept"),
-        Status::Running => format!("still running, {points} so far"),
+        Status::Running => match run.writer_life() {
+            Life::Alive => format!("still running, {points} so far"),
+            Life::Ended => format!("abandoned: its process was killed, {points} kept"),
+            Life::Elsewhere => format!("not finished; {ELSEWHERE}; {points} kept"),
+        },
     }
 }
 

@@ -58,7 +58,7 @@ const HABITS: [(&[&str], &str); 11] = [
     (&["-u", "--vus"], "connections are -c"),
     (&["-m"], "the method is -X"),
     (&["--data", "-p", "-T"], "the body is --body or --body-file, its type -H 'Content-Type: ...'"),
-    (&["--http2", "--h2"], "this is HTTP/1.1 only"),
+    (&["--h2"], "HTTP/2 is --http2"),
 ];
 
 /// Options that had another name: command, the old one, the new one. One word has one meaning in all commands.
@@ -115,9 +115,9 @@ fn habit(error: &clap::Error) -> Option<String> {
     else {
         return None;
     };
-    let command = std::env::args().nth(1).unwrap_or_default();
+    let command = std::env::args_os().nth(1).unwrap_or_default();
     // What find and load have in common had the same names in both.
-    let command = if matches!(command.as_str(), "load" | "fleet") { "find" } else { &command };
+    let command = if command == "load" || command == "fleet" { "find" } else { &command.to_string_lossy() };
     if command == "scale" && COMPARED_BY_SCALE.contains(&typed.as_str()) {
         return Some(format!(
             "there is no {typed}: both are measured by straingauge find URL --compare-with scale -- SERVER ..."
@@ -198,13 +198,21 @@ pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) 
     }
 }
 
-/// Prints to standard output. If the reader closed it, the command ends as done.
+/// Prints to standard output. A reader that closed it (`| head`) has seen enough; what is left to do is done, with its exit code.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }
 
 /// The same for what is not text.
 pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    match print_while_read(bytes) {
+        Err(error) if error.is::<ReaderGone>() => Ok(()),
+        printed => printed,
+    }
+}
+
+/// The same for what has no end of its own: once the reader is gone, an error that [`report`] takes for done.
+pub fn print_while_read(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => ReaderGone.into(),
@@ -239,6 +247,24 @@ mod tests {
             format!("{:?}", ExitCode::from(FAILED))
         );
         assert_eq!(code(ReaderGone.into()), format!("{:?}", ExitCode::from(DONE)));
+    }
+
+    #[test]
+    fn no_word_of_another_tool_is_an_option_here() {
+        use clap::CommandFactory;
+        let cli = crate::cli::Cli::command();
+        for command in ["load", "find"] {
+            let options = cli.find_subcommand(command).expect("a command").get_arguments();
+            let words: Vec<String> = options
+                .flat_map(|option| {
+                    let short = option.get_short().map(|letter| format!("-{letter}"));
+                    option.get_long().map(|word| format!("--{word}")).into_iter().chain(short)
+                })
+                .collect();
+            for word in HABITS.iter().flat_map(|(words, _)| *words) {
+                assert!(!words.contains(&word.to_string()), "{command} has {word}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,14 @@
 //! straingauge: a strain gauge for network servers. This program parses options, resolves them, runs the command and
 //! prints.
 
+/// As that of the standard library, which panics when nobody reads standard error any more (`2>&1 | head`).
+macro_rules! eprintln {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod ask;
 mod cli;
 mod commands;

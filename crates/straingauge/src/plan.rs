@@ -182,7 +182,8 @@ pub fn load_plan(
         Some(_) => return Err(wrong_usage("--rate 0 sends nothing: give at least 0.001 requests per second")),
     };
     let pace = pace.unwrap_or(asked);
-    if pace == Pace::Closed && options.arrival.is_some() {
+    // The open loop of a sweep begins later.
+    if pace == Pace::Closed && options.arrival.is_some() && !kind.is_sweep() {
         return Err(wrong_usage("--arrival applies to the open loop: give --rate too"));
     }
     let default_connections = default_connections.unwrap_or(match pace {
@@ -317,12 +318,11 @@ pub fn threshold_ratio(typed: Option<Share>) -> Result<f64> {
     less_than_all("--threshold", typed.unwrap_or(defaults::THRESHOLD).0)
 }
 
-/// A share that can be exceeded: a bare 5 is 500 %.
+/// A share that can be exceeded.
 fn less_than_all(option: &str, share: f64) -> Result<f64> {
     if share >= 1.0 {
         return Err(wrong_usage(format!(
-            "{option} {:.0}% is the whole or more, which nothing can exceed: write 5% or 0.05 for a twentieth",
-            share * 100.0
+            "{option} 100% is the whole, which nothing can exceed: write 5% or 0.05 for a twentieth"
         )));
     }
     Ok(share)

@@ -190,7 +190,7 @@ pub fn some_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     seconds(&NumberOrText::deserialize(deserializer)?.text()).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// A share: `5%` or `0.05`.
+/// A share: `5%` or `0.05`, at most the whole. A bare 5 would be 500 %.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share(pub f64);
 
@@ -200,8 +200,11 @@ impl FromStr for Share {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let trimmed = text.trim();
         let (digits, scale) = trimmed.strip_suffix('%').map_or((trimmed, 1.0), |percent| (percent.trim(), 0.01));
-        match digits.parse::<f64>() {
-            Ok(number) if number.is_finite() && (0.0..=100.0).contains(&(number * scale)) => Ok(Share(number * scale)),
+        match digits.parse::<f64>().map(|number| number * scale) {
+            Ok(share) if (0.0..=1.0).contains(&share) => Ok(Share(share)),
+            Ok(share) if share > 1.0 && share.is_finite() => {
+                Err(format!("'{text}' is {:.0}%, more than the whole: write it as 5% or 0.05", share * 100.0))
+            }
             _ => Err(format!("'{text}' is not a share: write it as 5% or 0.05")),
         }
     }
@@ -230,6 +233,23 @@ mod tests {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
         assert!("10".parse::<Time>().is_err(), "a delay of 10 may be meant as microseconds");
+    }
+
+    #[test]
+    fn no_share_is_more_than_the_whole() {
+        for (typed, ratio) in [("100%", 1.0), ("1", 1.0), ("0", 0.0), (" 25 % ", 0.25)] {
+            assert_eq!(typed.parse(), Ok(Share(ratio)), "{typed}");
+        }
+        for (typed, word) in
+            [("5", "500%"), ("95", "9500%"), ("101%", "101%"), ("-5%", "not a share"), ("nan", "not a")]
+        {
+            let why = typed.parse::<Share>().unwrap_err();
+            assert!(why.contains(word) && why.contains("write it as 5%"), "{why}");
+        }
+        for key in ["saturation", "elastic-gain", "efficiency-loss", "bracket", "goodput-limit", "error-limit"] {
+            let read = toml::from_str::<crate::cli::FindOptions>(&format!("{key} = 5"));
+            assert!(read.is_err_and(|why| why.message().contains("500%")), "{key}");
+        }
     }
 
     #[test]

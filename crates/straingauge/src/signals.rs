@@ -13,7 +13,7 @@ impl Stop {
     /// Installs the handlers.
     pub fn on_signals() -> Result<Self> {
         let stop = Stop::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in heeded(&[SIGINT, SIGTERM, SIGHUP]) {
             // Order matters: the conditional exit looks at the flag before this signal sets it.
             signal_hook::flag::register_conditional_shutdown(
                 signal,
@@ -34,5 +34,35 @@ impl Stop {
     /// The flag that the engine checks.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
+    }
+}
+
+/// Those of the signals that are not ignored. One that was ignored when this process began stays so: SIGHUP under nohup, SIGINT in
+/// the background of a script.
+pub fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> {
+    signals.iter().copied().filter(|signal| {
+        // SAFETY: an all-zero action is valid, and with a null pointer for the new one the call only fills it in.
+        let now = unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(*signal, std::ptr::null(), &mut now);
+            now
+        };
+        now.sa_sigaction != libc::SIG_IGN
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_was_ignored_stays_ignored() {
+        // SAFETY: no handler of ours: the kernel drops the signal.
+        unsafe { libc::signal(SIGHUP, libc::SIG_IGN) };
+        let stop = Stop::on_signals().expect("handlers can be installed");
+        signal_hook::low_level::raise(SIGHUP).expect("a signal to ourselves");
+        assert!(!stop.is_set());
+        signal_hook::low_level::raise(SIGTERM).expect("a signal to ourselves");
+        assert!(stop.is_set());
     }
 }

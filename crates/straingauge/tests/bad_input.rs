@@ -6,6 +6,7 @@ use crate::rig::{
     straingauge, straingauge_in_shell,
 };
 use crate::server::{Kind, serve_words};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 const SHORT: [&str; 5] = ["--warmup", "0s", "--duration", "200ms", "--quiet"];
@@ -260,6 +261,16 @@ fn a_directory_that_holds_a_run_is_not_overwritten() {
 }
 
 #[test]
+fn a_path_that_is_not_text_is_a_path() {
+    let server = BrokenServer::start(Fault::ServerError);
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let out = dir.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    run(straingauge(["load", &server.url(), "--any-status", "--out"]).arg(&out).args(SHORT)).exits_with(0);
+    let repeat = crate::rig::run_record(&out)["scenario"]["repeat_command"].to_string();
+    assert!(repeat.contains("caf\u{fffd}"), "{repeat}");
+}
+
+#[test]
 fn a_run_directory_that_cannot_be_written_is_said() {
     let server = BrokenServer::start(Fault::ServerError);
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -391,7 +402,7 @@ fn what_is_no_run_directory_is_said() {
 fn profiling_that_cannot_be_done_is_refused_before_it_takes_time() {
     let port = free_port().to_string();
     let cases: [(&[&str], i32, &[&str]); 5] = [
-        (&[&port, "--burst", "1ms"], 2, &["--burst", "20ms"]),
+        (&[&port, "--burst", "1ms", "--accounting", "exact"], 2, &["--burst", "20ms"]),
         (&[&port, "--accounting", "exact", "--export", "folded=/dev/null"], 2, &["--export", "samples"]),
         (&["eighty"], 2, &["eighty"]),
         (&[&port, "--duration", "50ms"], 2, &["--duration", "200ms"]),

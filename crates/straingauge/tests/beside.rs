@@ -277,7 +277,7 @@ fn what_cannot_run_beside_is_refused_before_anything_is_measured() {
         (&["--beside", "sleep 9", "--fail-if", "yield_rate < 4"], &["--beside"]),
         (&["--settle", "1s"], &["--beside"]),
         (&["--threshold", "1%"], &["--beside"]),
-        (&["--beside", "sleep 9", "--threshold", "5"], &["--threshold 500%", "write 5%"]),
+        (&["--beside", "sleep 9", "--threshold", "5"], &["--threshold", "500%"]),
         (&["--compare-with", "sleep 9", "--threshold", "1"], &["--threshold 100%", "write 5%"]),
         (&["--error-limit", "1"], &["--error-limit 100%", "write 5%"]),
     ] {

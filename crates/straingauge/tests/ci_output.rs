@@ -1,7 +1,8 @@
 //! `--markdown` and `--junit` of the commands, on a recorded run and on a server. The jobs of docs/ci.md are run by
 //! python/tests/test_ci_jobs.py.
 
-use crate::rig::{Said, needs_server, open_dir, repository, run, straingauge};
+use crate::broken_server::{BrokenServer, Fault};
+use crate::rig::{Said, needs_server, open_dir, repository, run, straingauge, straingauge_in_shell};
 use crate::server::{Kind, Server};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,17 @@ fn a_comparison_goes_to_both_files_and_to_the_terminal() {
     let (markdown, junit) = (text(&markdown), text(&junit));
     assert!(markdown.starts_with("### straingauge compare\n\n**") && markdown.contains("| B / A |"), "{markdown}");
     assert!(junit.contains("<testsuite name=\"comparison\"") && junit.contains("failures=\"0\""), "{junit}");
+}
+
+#[test]
+fn a_reader_that_goes_early_hides_nothing() {
+    let (server, dir) = (BrokenServer::start(Fault::ServerError), open_dir());
+    let load = ["load", &server.url(), "--warmup", "0s", "--duration", "200ms", "--any-status", "--quiet"];
+    let limit = ["--fail-if", "p99 > 1ns", "--markdown", "summary.md"];
+    let line = "{ \"$@\" 2>&1; echo $? >code; } | true";
+    run(straingauge_in_shell(line, &[&load[..], &limit].concat()).current_dir(dir.path()));
+    assert_eq!(text(&dir.path().join("code")), "3\n", "the limit was crossed");
+    assert!(text(&dir.path().join("summary.md")).contains("p99"));
 }
 
 #[test]

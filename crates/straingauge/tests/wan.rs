@@ -82,7 +82,7 @@ fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_en
 #[test]
 fn wan_says_what_cannot_be() {
     wan(&["--delay", "8760h", "--", "true"]).exits_with(2).complains_of(&["delay", "too long", "10.0 s"]);
-    wan(&["--loss", "150%", "--", "true"]).exits_with(2).complains_of(&["loss of 150%"]);
+    wan(&["--loss", "150%", "--", "true"]).exits_with(2).complains_of(&["--loss", "150%"]);
     wan(&["--loss", "-1%", "--", "true"]).exits_with(2).complains_of(&["-1%", "not a share"]);
     wan(&["--bandwidth", "0", "--", "true"]).exits_with(2).complains_of(&["bandwidth of 0 bit/s"]);
     wan(&["--bandwidth", "100", "--", "true"]).exits_with(2).complains_of(&["100", "100Mbit"]);
@@ -142,6 +142,24 @@ fn wan_ends_with_everything_when_it_is_told_to() {
     for words in ["sleep 86410", "sleep 86411", "time.sleep(86411)"] {
         assert_eq!(processes_with(words), Vec::<String>::new(), "at once, not later");
     }
+}
+
+#[test]
+fn wan_that_is_interrupted_while_it_builds_the_path_runs_no_command() {
+    skip_unless!(is_root(), "network namespaces need root");
+    let dir = open_dir();
+    let mut command = straingauge(["wan", "--delay", "50ms", "--", "touch", "ran"]);
+    let running = Running::start(command.current_dir(dir.path()));
+    let began = Instant::now();
+    // Then the path is tested.
+    while !running.complained().contains("path: ") {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", running.complained());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.signal(libc::SIGINT);
+    let said = running.wait().exits_with(130);
+    assert!(said.err.contains("straingauge: interrupted while the path was built"), "{}", said.err);
+    assert!(!dir.path().join("ran").exists(), "the command was run all the same");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::rig::{
     Running, Said, free_port, is_root, member, needs_server, open_dir, processes_of, program, run, run_record,
-    skip_unless, skipped, straingauge,
+    skip_unless, skipped, straingauge, straingauge_in_shell,
 };
 use crate::server::{Kind, Server, serve};
 use serde_json::Value;
@@ -148,6 +148,36 @@ fn privileges_are_given_up_once_everything_is_attached() {
     }
 }
 
+/// A watch of this port that counts nothing, which begins at once.
+fn cheap(port: u16, out: &Path) -> Vec<String> {
+    let out = out.to_str().expect("temporary paths are text");
+    let words = ["watch", &format!(":{port}"), "--detail", "zero", "--interval", "100ms", "--out", out];
+    words.map(String::from).to_vec()
+}
+
+#[test]
+fn a_recording_in_the_folder_of_another_user_is_ended() {
+    skip_unless!(is_root(), "only root may write there");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let dir = open_dir();
+    std::os::unix::fs::chown(dir.path(), Some(65_534), Some(65_534)).expect("root gives its folder away");
+    let words = cheap(listener.local_addr().expect("bound").port(), dir.path());
+    run(straingauge(words).args(["--duration", "300ms"])).exits_with(0);
+    assert_eq!(run_record(dir.path())["status"], "complete");
+}
+
+#[test]
+fn a_recording_whose_reader_goes_is_ended() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let dir = open_dir();
+    let words = cheap(listener.local_addr().expect("bound").port(), dir.path());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    run(&mut straingauge_in_shell("\"$@\" | head -1", &words)).exits_with(0);
+    let record = run_record(dir.path());
+    assert_eq!(record["status"], "interrupted");
+    assert!(record["ended_by"].as_str().is_some_and(|why| why.contains("standard output")), "{record:#}");
+}
+
 /// Stops all processes of a server, or lets them go on.
 fn signal_all(state: &Path, signal: libc::c_int) {
     for pid in processes_of(state) {
@@ -271,8 +301,9 @@ fn what_cannot_be_watched_is_one_clear_sentence() {
     std::fs::write(dir.path().join("run.json"), "{}").expect("our own folder");
     let there = dir.path().to_str().expect("temporary paths are text").to_string();
     let port = free_port().to_string();
-    let cases: [(&[&str], i32, &[&str]); 8] = [
+    let cases: [(&[&str], i32, &[&str]); 9] = [
         (&[":0"], 2, &[":0", "port"]),
+        (&[&port, "--duration", "0"], 2, &["--duration", "100ms"]),
         (&["eighty"], 2, &["eighty", "port"]),
         (&[&port, "--interval", "10ms"], 2, &["--interval", "100ms"]),
         (&[&port, "--response-classes", "50KiB,10KiB"], 2, &["--response-classes", "ascend"]),

@@ -1,6 +1,7 @@
 //! All doubts of a run in one list: the most severe first, one entry for each kind.
 
 use crate::zones::{Findings, percent};
+use record::owner::{ELSEWHERE, Life};
 use record::text::plain;
 use record::{Doubt, DoubtKind, RunDir, Severity, Status};
 use std::cmp::Reverse;
@@ -40,10 +41,11 @@ fn ending(run: &RunDir) -> Option<Doubt> {
             return None;
         }
         Status::Interrupted => format!("the run ended early after {points} points{}", why()),
-        Status::Running if run.is_abandoned() => {
-            format!("the process that wrote the run was killed after {points} points")
-        }
-        Status::Running => format!("the run is still going on; so far {points} points are measured"),
+        Status::Running => match run.writer_life() {
+            Life::Alive => format!("the run is still going on; so far {points} points are measured"),
+            Life::Ended => format!("the process that wrote the run was killed after {points} points"),
+            Life::Elsewhere => format!("the run is not finished after {points} points; {ELSEWHERE}"),
+        },
     };
     Some(DoubtKind::Interrupted.warning(what, "run it to its end with the command to repeat"))
 }

@@ -93,6 +93,7 @@ pub fn record() -> RunRecord {
         status: Status::Complete,
         started_unix_ms: 1_763_757_412_000,
         writer_pid: 0,
+        writer: None,
         scenario: Scenario {
             name: "nginx-1k".into(),
             repeat_command:

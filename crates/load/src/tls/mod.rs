@@ -92,7 +92,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
     match &plan.ca_file {
         Some(path) => {
             let unreadable = |why: String| {
-                LoadError::Plan(format!("--tls-ca {}: {why}; give a PEM file with CERTIFICATE blocks", path.display()))
+                LoadError::Plan(format!("--tls-ca {path}: {why}; give a PEM file with CERTIFICATE blocks"))
             };
             let found = CertificateDer::pem_slice_iter(&plan.ca_pem);
             for certificate in found {

@@ -4,6 +4,7 @@ use super::frame::Frame;
 use super::{DrawnFigure, Figure, draw};
 use crate::doubt;
 use crate::text::table::Titled;
+use record::owner::{ELSEWHERE, Life};
 use record::{RunDir, Status};
 use serde::Serialize;
 
@@ -31,8 +32,11 @@ impl Plain {
         let status = match run.record.status {
             Status::Complete => "complete".into(),
             Status::Interrupted => early.into(),
-            Status::Running if run.is_abandoned() => format!("its process was killed; what was {what} is here"),
-            Status::Running => "still running".into(),
+            Status::Running => match run.writer_life() {
+                Life::Alive => "still running".into(),
+                Life::Ended => format!("its process was killed; what was {what} is here"),
+                Life::Elsewhere => format!("not finished; {ELSEWHERE}; what was {what} is here"),
+            },
         };
         let frame = Frame::of(run, status, &headline, sentences);
         let (doubts, figures) = (doubt::rows(&run.record.doubts), draw(figures, &mut 0));

@@ -81,6 +81,11 @@ fn an_abandoned_run_is_reported_as_such() {
     let page = page::html(&run);
     assert!(page.contains("abandoned: its process was killed, 5 points kept"));
     assert!(summary(&run).contains("was killed after 5 points"));
+    let own = record::owner::Owner::of_this_process();
+    let elsewhere = Some(record::owner::Owner { place: own.place ^ 1, ..own });
+    let (_folder, run) = written(RunRecord { writer: elsewhere, ..run.record }, &fixture::points()[..5]);
+    assert!(page::html(&run).contains("not finished; its process is on another machine"));
+    assert!(summary(&run).contains("not finished after 5 points"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct LoadArgs {
     /// Serve another straingauge on standard input and output: send the load that --client asks for;
     /// --source-address counts for this worker
-    #[arg(long, conflicts_with_all = ["url", "scenario", "client", "out"], help_heading = "Other machines")]
+    #[arg(long, help_heading = "Other machines")]
     pub worker: bool,
     /// Connect from every address of this interface, for more ports, with --worker
     #[arg(long, value_name = "NAME", requires = "worker", help_heading = "Other machines")]

@@ -139,6 +139,24 @@ fn default_words(command: &str) -> Vec<(String, String)> {
     words
 }
 
+/// What `--worker` reads besides. The driver decides about all else.
+const READ_BY_WORKERS: [(&str, &[&str]); 2] = [
+    ("load", &["worker", "source_address", "source_interface"]),
+    ("watch", &["worker", "port", "pid", "netns_of", "server", "server_cpus", "server_timeout", "needs_group"]),
+];
+
+/// Refuses beside `--worker` what it does not read.
+fn with_workers(cli: clap::Command) -> clap::Command {
+    READ_BY_WORKERS.iter().fold(cli, |cli, (name, read)| {
+        cli.mut_subcommand(name, |command| {
+            command.mut_args(|argument| match read.contains(&argument.get_id().as_str()) {
+                true => argument,
+                false => argument.conflicts_with("worker"),
+            })
+        })
+    })
+}
+
 /// Puts the values of defaults where help names them.
 fn with_defaults(mut command: clap::Command) -> clap::Command {
     let words = default_words(command.get_name());
@@ -182,7 +200,7 @@ pub fn generated(what: Generated) -> String {
 
 /// The commands. In short help those of [`SHORT_HELP`] show these options only.
 fn command(is_short: bool) -> clap::Command {
-    let all = with_defaults(Cli::command());
+    let all = with_defaults(with_workers(Cli::command()));
     if !is_short {
         return all;
     }
@@ -292,6 +310,34 @@ mod tests {
     fn the_command_line_is_well_formed() {
         command(false).debug_assert();
         command(true).debug_assert();
+    }
+
+    #[test]
+    fn a_worker_is_given_what_it_reads_and_nothing_else() {
+        let cli = command(false);
+        let refused = |words: &str| cli.clone().try_get_matches_from(words.split(' ')).err().map(|why| why.kind());
+        for words in [
+            "straingauge load --worker --source-interface eth0 --source-address 127.0.0.1",
+            "straingauge watch --worker :80 --pid 1 --netns-of 2",
+            "straingauge watch --worker :80 --server-cpus 0 --server-timeout 5s --needs-group -- nginx -c a",
+        ] {
+            assert_eq!(refused(words), None, "{words}");
+        }
+        for (command, options) in [
+            (
+                "load",
+                "http://a/|--scenario a|--client a|--out a|--cpus 0|--threads 2|--rate 5|-d 1s|--seed 1|--urls a|--tls-ca a|--json|--quiet|--full|--fail-if a|--prometheus 127.0.0.1:1",
+            ),
+            (
+                "watch :80",
+                "--out a|--json|-d 1s|--prometheus 127.0.0.1:1|--otlp http://a|--detail zero|--overhead 1%|--interval 1s|--response-classes 1|--cgroup a|--system-interval 1s|--no-splits|--room 5|--no-looks|--pack nginx|--keep-privileges",
+            ),
+        ] {
+            for option in options.split('|') {
+                let words = format!("straingauge {command} --worker {option}");
+                assert_eq!(refused(&words), Some(clap::error::ErrorKind::ArgumentConflict), "{words}");
+            }
+        }
     }
 
     #[test]

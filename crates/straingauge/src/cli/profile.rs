@@ -56,10 +56,10 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
     /// Compare two files of --export folded=FILE and measure nothing
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["port", "export"], help_heading = "Comparison")]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["port", "export", "duration", "burst", "frequency", "netns_of", "group"], help_heading = "Comparison")]
     pub diff: Option<Vec<PathBuf>>,
     /// Measure what select, poll, epoll_wait, accept and descriptors cost on this kernel; needs no server
-    #[arg(long, conflicts_with_all = ["port", "export", "flame", "against", "diff"], help_heading = "Measurement")]
+    #[arg(long, conflicts_with_all = ["port", "export", "flame", "against", "diff", "duration", "burst", "frequency", "netns_of", "group"], help_heading = "Measurement")]
     pub kernel_scaling: bool,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]

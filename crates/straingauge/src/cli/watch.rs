@@ -13,7 +13,7 @@ pub struct WatchArgs {
     #[arg(value_name = "PORT")]
     pub port: String,
     /// Serve another straingauge on standard input and output: watch when --watch-with asks
-    #[arg(long, help_heading = "Other machines", conflicts_with_all = ["out", "prometheus", "otlp", "json", "duration"])]
+    #[arg(long, help_heading = "Other machines")]
     pub worker: bool,
     /// How closely to watch [default: {detail}]
     #[arg(long, value_parser = OF_A_WATCH, help_heading = "How closely")]

@@ -30,6 +30,12 @@ use std::time::Duration;
 
 /// Runs the command.
 pub fn run(args: FindArgs) -> Result<ExitCode> {
+    let (drive, plan, limits) = planned(args)?;
+    search(drive, plan, &limits)
+}
+
+/// The request as typed, the plan of the search, and the limits of `--fail-if`.
+fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let options = args.find.over(std::mem::take(&mut drive.options.find));
     let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
@@ -76,7 +82,15 @@ pub fn run(args: FindArgs) -> Result<ExitCode> {
     let threshold_ratio = plan::threshold_ratio(options.threshold)?;
     let second = what.map(|what| Second { what, threshold_ratio });
     let purpose = Purpose::Zones(profile);
-    search(drive, SearchPlan { sweep, which, purpose, second, live: args.live }, &limits)
+    let has_open_loop = match &sweep.axis {
+        Some(axis) => axis.axis == Axis::Rate || drive.options.load.rate.is_some(),
+        None => which != SweepWord::Connections,
+    };
+    if drive.options.load.arrival.is_some() && !has_open_loop {
+        return Err(wrong_usage("--arrival applies to the open loop, which is not measured here: leave it out"));
+    }
+    let are_connections_typed = options.open_connections.is_some();
+    Ok((drive, SearchPlan { sweep, which, purpose, second, are_connections_typed, live: args.live }, limits))
 }
 
 /// Checks a scenario file for options that measuring two sides in turn does not support. The parser of the command line
@@ -103,6 +117,8 @@ pub(super) struct SearchPlan {
     pub purpose: Purpose,
     /// What to measure in turn with the server as it is.
     pub second: Option<Second>,
+    /// Whether the connections of the open loop were typed, and not left to what the server serves.
+    pub are_connections_typed: bool,
     /// Where the report is shown meanwhile.
     pub live: Option<SocketAddr>,
 }
@@ -210,4 +226,40 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
     }
     let hint = capacity(search.points());
     search.run(&mut RateSearch::new(sweep, hint, seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::plan::LoadKind;
+    use clap::Parser;
+
+    fn planned(options: &[&str]) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
+        let words = ["straingauge", "find", "http://127.0.0.1:8080/"].iter().chain(options);
+        let Some(Command::Find(args)) = Cli::parse_from(words).command else { panic!("this is find") };
+        super::planned(*args)
+    }
+
+    #[test]
+    fn connections_of_the_open_loop_that_were_typed_are_known_as_such() {
+        let plan = |options| planned(options).expect("the options fit").1;
+        let typed = plan(&["--open-connections", "2000"]);
+        assert_eq!((typed.sweep.open_connections, typed.are_connections_typed), (2000, true));
+        assert!(!plan(&[]).are_connections_typed);
+    }
+
+    #[test]
+    fn the_gaps_of_the_open_loop_can_be_chosen_where_there_is_one() {
+        for options in [&["--arrival", "constant"][..], &["--sweep", "rate", "--arrival", "constant"]] {
+            let (drive, plan, _) = planned(options).expect("the open loop is measured");
+            assert_eq!(plan.sweep.arrival, Arrival::Constant);
+            crate::plan::load_plan(&drive, LoadKind::Sweep, Vec::new(), Vec::new())
+                .expect("each point has its own pace");
+        }
+        for options in [&["--sweep", "connections"][..], &["--axis", "cold"]] {
+            let refused = planned(&[options, &["--arrival", "constant"]].concat());
+            assert!(refused.is_err_and(|why| why.to_string().contains("--arrival")), "{options:?}");
+        }
+    }
 }

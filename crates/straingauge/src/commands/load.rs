@@ -73,9 +73,10 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         session.progress.say(&format!("kept in {}", writer.path().display()));
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
-    if !output.summary.files().are_printed() {
-        show(&measured, &checks, &session, is_full, output.json)?;
-    }
+    let shown = match output.summary.files().are_printed() {
+        true => Ok(()),
+        false => show(&measured, &checks, &session, is_full, output.json),
+    };
     let ended = match cut_short {
         Some(why) => Err(anyhow!(why)),
         None => finish(&measured.point, &measured.result, &checks, output.any_status, &session),
@@ -89,7 +90,7 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let markdown = || report::markdown::point(&options.target.typed, &measured.point, &cases);
     let summarised = output.summary.write(markdown, &cases);
     let code = ended?;
-    summarised?;
+    shown.and(summarised)?;
     Ok(code)
 }
 

@@ -53,6 +53,7 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     }
     let typed = args.port.as_deref().ok_or_else(|| wrong_usage("profile needs a port: straingauge profile :8080"))?;
     let port = crate::url::port_word(typed)?;
+    refuse_what_does_not_fit(&args)?;
     let groups: Result<Vec<FunctionGroup>> =
         args.group.iter().map(|text| text.parse().map_err(|why| wrong_usage(format!("--group: {why}")))).collect();
     let mut options = ProfileOptions::new(port);
@@ -124,6 +125,31 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
+/// Refuses options that the accounting does not use.
+fn refuse_what_does_not_fit(args: &ProfileArgs) -> Result<()> {
+    match args.accounting.unwrap_or_default() {
+        Method::Sampled => failure::refuse_typed(&[(args.burst.is_some(), "--burst")], |option| {
+            format!("{option} is the length of bursts of hooks: give --accounting exact or calibrated too")
+        }),
+        Method::Exact => {
+            let typed = [
+                (!args.export.is_empty(), "--export"),
+                (args.flame.is_some(), "--flame"),
+                (args.against.is_some(), "--against"),
+                (!args.group.is_empty(), "--group"),
+                (args.frequency.is_some(), "--frequency"),
+                (args.duration.is_some(), "--duration"),
+            ];
+            failure::refuse_typed(&typed, |option| {
+                format!(
+                    "{option} is for samples: leave --accounting exact out, which takes ten bursts (--burst) instead"
+                )
+            })
+        }
+        Method::Auto | Method::Calibrated => Ok(()),
+    }
+}
+
 /// The frequency on the command line, if any.
 fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
     match args.frequency {
@@ -148,9 +174,6 @@ fn burst_options(args: &ProfileArgs, options: &ProfileOptions) -> Result<BurstOp
 
 /// The exact profile, without samples.
 fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<ExitCode> {
-    if !args.export.is_empty() || args.flame.is_some() || args.against.is_some() || !args.group.is_empty() {
-        return Err(wrong_usage("--export, --flame, --against and --group need samples: leave --accounting exact out"));
-    }
     let profile = exact::run(bursts, &|| stop.is_set())?;
     print_either(args.json, || &profile, || report::profile::exact::text(&profile))?;
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
@@ -158,6 +181,7 @@ fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<E
 
 /// Compares two files of folded stacks: what grew.
 fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCode> {
+    output::Named::default().and("--flame", args.flame.as_deref()).check(args.json)?;
     let (old, new) = (read_folded(before)?, read_folded(after)?);
     if let Some(path) = &args.flame {
         let title = format!("{} since {}", after.display(), before.display());
@@ -187,5 +211,35 @@ fn read_folded(path: &Path) -> Result<Folded> {
     match Folded::parse(BufReader::new(file)) {
         Ok(folded) => Ok(folded),
         Err(why) => bail!("{} holds no folded stacks: {why}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn options_that_the_accounting_does_not_use_are_refused() {
+        let said = |options: &str| {
+            let words = format!("straingauge profile :1 {options}");
+            let Some(Command::Profile(args)) = Cli::parse_from(words.split(' ')).command else { panic!("a profile") };
+            refuse_what_does_not_fit(&args).map_err(|error| failure::sentence(&error))
+        };
+        for fits in ["--burst 50ms --accounting calibrated", "--burst 50ms --accounting exact", "-F 199 -d 2s"] {
+            assert_eq!(said(fits), Ok(()), "{fits}");
+        }
+        assert!(said("--burst 50ms").is_err_and(|why| why.contains("--burst is")));
+        for option in ["--frequency 199", "--duration 2s", "--flame a.svg", "--group a=b", "--export folded=a"] {
+            let refused = said(&format!("{option} --accounting exact"));
+            assert!(refused.is_err_and(|why| why.contains(option.split(' ').next().unwrap_or_default())), "{option}");
+        }
+        for what in ["--diff a b", "--kernel-scaling"] {
+            for option in ["-d 2s", "-F 199", "--group a=b", "--netns-of 1", "--burst 50ms"] {
+                let words = format!("straingauge profile {what} {option}");
+                assert!(Cli::try_parse_from(words.split(' ')).is_err(), "{words}");
+            }
+        }
     }
 }

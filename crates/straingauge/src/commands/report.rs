@@ -5,7 +5,7 @@ use crate::failure::{self, print_either, wrong_usage};
 use crate::output::Named;
 use analyze::compare::{CompareError, Comparison, Conclusion, Price};
 use analyze::watch::Recording;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use record::run::{RunDir, write_whole};
 use record::simulation::Simulation;
 use report::check::Case;
@@ -168,24 +168,31 @@ fn watched(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
     reported(args, run, &report::watch::page::html(run, &recording, &findings))
 }
 
-/// Writes the page, and says where it is.
+/// Writes the page, and says where it is. The figures of a run that may not be written can be had without a page.
 fn reported(args: &ReportArgs, run: &RunDir, html: &str) -> Result<ExitCode> {
-    eprintln!("report: {}", write_page(run, args.page.as_deref(), html)?.display());
+    let page = args.page.clone().unwrap_or_else(|| default_page(run));
+    match write_to(&page, html) {
+        Ok(()) => eprintln!("report: {}", page.display()),
+        Err(error) if args.page.is_none() => {
+            let sentence = format!("{}; name another file with --page", failure::sentence(&error));
+            if !args.json && args.markdown.is_none() {
+                bail!(sentence);
+            }
+            eprintln!("straingauge: {sentence}");
+        }
+        Err(error) => return Err(error),
+    }
     Ok(ExitCode::from(failure::DONE))
 }
 
-/// Renders the page and writes it atomically; returns its path.
-pub fn write_report(run: &RunDir, out: Option<&Path>) -> Result<PathBuf> {
-    write_page(run, out, &report::page::html(run))
+fn default_page(run: &RunDir) -> PathBuf {
+    run.path.join("report.html")
 }
 
-fn write_page(run: &RunDir, out: Option<&Path>, html: &str) -> Result<PathBuf> {
-    let page = out.map_or_else(|| run.path.join("report.html"), Path::to_path_buf);
-    let written = match out {
-        Some(out) => return write_to(out, html).map(|()| page),
-        None => write_whole(&page, html.as_bytes()),
-    };
-    written.context(NOT_WRITTEN)?;
+/// Writes the page into the run's directory; returns its path.
+pub fn write_report(run: &RunDir) -> Result<PathBuf> {
+    let page = default_page(run);
+    write_whole(&page, report::page::html(run).as_bytes()).context(NOT_WRITTEN)?;
     Ok(page)
 }
 
@@ -194,4 +201,29 @@ const NOT_WRITTEN: &str = "the report could not be written";
 /// Writes a page to the file that `--page` names.
 pub fn write_to(file: &Path, html: &str) -> Result<()> {
     crate::output::write(file, html.as_bytes()).context(NOT_WRITTEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+    use std::fs;
+
+    #[test]
+    fn a_run_that_may_not_be_written_is_reported_without_a_page() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = folder.path().to_str().expect("temporary paths are text");
+        fs::write(folder.path().join("run.json"), include_bytes!("../../../record/fuzz/valid/run.json")).expect("ours");
+        // Not even root writes a file in the place of a folder.
+        fs::create_dir(folder.path().join("report.html")).expect("ours");
+        let report = |options: &[&str]| {
+            let words = [&["straingauge", "report", place], options].concat();
+            let Some(Command::Report(args)) = Cli::parse_from(words).command else { panic!("this is report") };
+            run(args).map_err(|error| failure::sentence(&error))
+        };
+        assert_eq!(report(&["--json"]), Ok(ExitCode::from(failure::DONE)));
+        let why = report(&[]).unwrap_err();
+        assert!(why.contains("report.html") && why.contains("--page") && !why.contains("--out"), "{why}");
+    }
 }

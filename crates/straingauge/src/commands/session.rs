@@ -383,8 +383,8 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
 
 /// The exact command line, quoted for a shell, that repeats this invocation.
 pub fn repeat_command() -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<String> = words.into_iter().map(|word| without_password(&word).unwrap_or(word)).collect();
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.map(|word| without_password(&word).unwrap_or(word)).collect();
     shell::joined(std::iter::once("straingauge").chain(words.iter().map(String::as_str)))
 }
 

@@ -1,10 +1,11 @@
 //! `straingauge wan`: runs any program over an emulated wide-area path.
 
 use crate::cli::WanArgs;
-use crate::failure::wrong_usage;
+use crate::failure::{interrupted, wrong_usage};
 use crate::plan;
 use crate::process;
 use crate::server::guardian::{self, Guardian};
+use crate::signals::heeded;
 use anyhow::{Context, Result, bail};
 use record::PathPlan;
 use record::units::{format_nanos, format_si};
@@ -48,6 +49,13 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     let meter = pair.path_meter();
     if let Some(meter) = &meter {
         meter.take();
+    }
+    // It was for this process: COMMAND was not there yet.
+    if signals.next_that_ends(Duration::ZERO).is_some() {
+        if let Some(server) = &mut server {
+            process::end(server, &[]);
+        }
+        return Err(interrupted("the path was built"));
     }
     let mut child =
         command.spawn().map_err(|error| process::cannot_start(&format!("'{}'", args.command[0]), &error))?;
@@ -108,9 +116,9 @@ fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> R
                 timeout.as_secs_f64()
             );
         }
-        if let Some(signal) = signals.next(Duration::from_millis(10)).filter(|signal| signal.number != libc::SIGCHLD) {
+        if signals.next_that_ends(Duration::from_millis(10)).is_some() {
             process::end(&mut server, &[]);
-            bail!("ended by signal {} while the server was starting", signal.number);
+            return Err(interrupted("the server was starting"));
         }
     }
 }
@@ -131,8 +139,8 @@ fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        let Some(signal) = signals.next(Duration::from_secs(1)) else { continue };
-        if signal.number != libc::SIGCHLD && !signal.is_from_terminal {
+        let signal = signals.next_that_ends(Duration::from_secs(1));
+        if let Some(signal) = signal.filter(|signal| !signal.is_from_terminal) {
             // SAFETY: kill takes no pointers; the child has not been waited for, so its number is still its own.
             unsafe { libc::kill(child.id() as libc::pid_t, signal.number) };
         }
@@ -223,7 +231,7 @@ impl Signals {
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGCHLD] {
+            for signal in heeded(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT]).chain([libc::SIGCHLD]) {
                 libc::sigaddset(&mut set, signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
@@ -244,8 +252,8 @@ impl Signals {
         }
     }
 
-    /// The next signal, if one comes in time.
-    fn next(&self, within: Duration) -> Option<Signal> {
+    /// The next signal that ends a program, if one comes in time. SIGCHLD ends the wait: of several the lowest is taken first.
+    fn next_that_ends(&self, within: Duration) -> Option<Signal> {
         let timeout =
             libc::timespec { tv_sec: within.as_secs() as libc::time_t, tv_nsec: within.subsec_nanos() as libc::c_long };
         // SAFETY: `siginfo_t` is plain data; set, info and timeout live through the call.
@@ -253,6 +261,6 @@ impl Signals {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             (libc::sigtimedwait(&self.set, &mut info, &timeout), info.si_code)
         };
-        (number > 0).then_some(Signal { number, is_from_terminal: code == libc::SI_KERNEL })
+        (number > 0 && number != libc::SIGCHLD).then_some(Signal { number, is_from_terminal: code == libc::SI_KERNEL })
     }
 }

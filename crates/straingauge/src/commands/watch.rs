@@ -6,7 +6,7 @@ mod recording;
 mod view;
 
 use crate::cli::{WatchArgs, WatchWord};
-use crate::failure::{self, print, wrong_usage};
+use crate::failure::{self, print_while_read, wrong_usage};
 use crate::metrics::Outlets;
 use crate::plan::watching;
 use crate::signals::Stop;
@@ -16,7 +16,7 @@ use observe::Group;
 use observe::watch::demand::{DemandTracker, utilisation};
 use observe::watch::{Intervals, WatchOptions, Watcher};
 use record::time::monotonic_ns;
-use record::watch::{Mode, Rates, Reading, Watching};
+use record::watch::{Mode, Rates, Watching};
 use recording::Recording;
 use report::watch::{Screen, exposition};
 use std::process::ExitCode;
@@ -28,9 +28,11 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// Runs the command.
 pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let options = options(&args)?;
-    let interval = args.interval.map_or(crate::defaults::INTERVAL, |interval| interval.0);
-    if interval < SHORTEST_INTERVAL {
+    if interval(&args) < SHORTEST_INTERVAL {
         return Err(wrong_usage("--interval must be at least 100ms: shorter ones would mostly watch the watcher"));
+    }
+    if args.duration.is_some_and(|duration| duration.0 < SHORTEST_INTERVAL) {
+        return Err(wrong_usage("--duration must be at least 100ms: in less nothing is seen"));
     }
     let stop = Stop::on_signals()?;
     let mut watcher = Watcher::start(options).context("cannot watch")?;
@@ -38,11 +40,27 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     let mut outlets = Outlets::open(&args.metrics)?;
     let mut recording = args.out.as_deref().map(|path| Recording::create(path, &watcher, &watch)).transpose()?;
     if !args.keep_privileges {
-        privileges::drop_all_but_bpf(args.pack.is_some())
+        privileges::drop_all_but_bpf(args.pack.is_some(), args.out.as_deref())
             .context("cannot give up privileges after attaching (--keep-privileges keeps them)")?;
     }
+    // Only now is it known whether what is kept can be ended later.
+    recording.as_ref().map_or(Ok(()), Recording::save)?;
     outlets.serve()?;
-    let mut view = View::new(args.json, &stop);
+    let ended = watch_until_end(&args, &stop, &mut watcher, &watch, &mut outlets, recording.as_mut());
+    finish(watcher, recording, ended)
+}
+
+/// Shows and keeps a reading after each interval; returns whether a signal ended the watch before its time.
+fn watch_until_end(
+    args: &WatchArgs,
+    stop: &Stop,
+    watcher: &mut Watcher,
+    watch: &Watching,
+    outlets: &mut Outlets,
+    mut recording: Option<&mut Recording>,
+) -> Result<bool> {
+    let interval = interval(args).as_nanos() as u64;
+    let mut view = View::new(args.json, stop);
     let mut demands = DemandTracker::default();
     let mut estimator = Estimator::sliding();
     let started_ns = monotonic_ns();
@@ -51,11 +69,11 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
     demands.add(&first);
     estimator.add(&first);
     if let Some(recording) = &mut recording {
-        recording.add(&first, &Rates::default(), &estimator.headroom(), &watcher)?;
+        recording.add(&first, &Rates::default(), &estimator.headroom(), watcher)?;
     }
     let mut earlier = first.clone();
     loop {
-        let deadline_ns = (earlier.at_ns + interval.as_nanos() as u64).min(ends_ns.unwrap_or(u64::MAX));
+        let deadline_ns = (earlier.at_ns + interval).min(ends_ns.unwrap_or(u64::MAX));
         watcher.wait_until(deadline_ns, stop.flag());
         let is_last = stop.is_set() || ends_ns.is_some_and(|ends| monotonic_ns() >= ends);
         let now = watcher.read();
@@ -64,12 +82,12 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         let headroom = estimator.headroom();
         let rates = Rates::between(&earlier, &now);
         let doubts = watcher.doubts();
-        outlets.publish(|| exposition::metrics(&now, &watch, &headroom, &doubts));
+        outlets.publish(|| exposition::metrics(&now, watch, &headroom, &doubts));
         if let Some(recording) = &mut recording {
-            recording.add(&now, &rates, &headroom, &watcher)?;
+            recording.add(&now, &rates, &headroom, watcher)?;
         }
         let screen = Screen {
-            watch: &watch,
+            watch,
             first: &first,
             now: &now,
             rates: &rates,
@@ -80,7 +98,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         };
         view.show(&screen, is_last)?;
         if is_last {
-            return finish(watcher, recording, &now, stop.is_set() && ends_ns.is_some());
+            return Ok(stop.is_set() && ends_ns.is_some());
         }
         earlier = now;
     }
@@ -97,12 +115,22 @@ fn watching(watcher: &Watcher) -> Watching {
     }
 }
 
-fn finish(watcher: Watcher, recording: Option<Recording>, last: &Reading, is_cut_short: bool) -> Result<ExitCode> {
+fn interval(args: &WatchArgs) -> Duration {
+    args.interval.map_or(crate::defaults::INTERVAL, |interval| interval.0)
+}
+
+/// Ends the recording, however the watch ended.
+fn finish(watcher: Watcher, recording: Option<Recording>, ended: Result<bool>) -> Result<ExitCode> {
     let doubts = watcher.doubts();
     // Detached before anything slow is written.
     drop(watcher);
-    if let Some(recording) = recording {
-        let path = recording.finish(last, &doubts, is_cut_short)?;
+    let why = match &ended {
+        Ok(is_cut_short) => is_cut_short.then(|| "a signal".to_string()),
+        Err(error) => Some(failure::sentence(error)),
+    };
+    let kept = recording.map(|recording| recording.finish(&doubts, why)).transpose();
+    let is_cut_short = ended?;
+    if let Some(path) = kept? {
         eprintln!("kept in {path}");
     }
     // Without --duration Ctrl-C is the normal end of a watch.
@@ -139,5 +167,5 @@ fn options(args: &WatchArgs) -> Result<WatchOptions> {
 
 /// Prints a line or a screen.
 fn emit(text: &str) -> Result<()> {
-    print(text)
+    print_while_read(text.as_bytes())
 }

@@ -45,7 +45,6 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         Some(_) if axis != Axis::Conforming => {
             return Err(wrong_usage("conforming-share of [find] applies to --axis conforming only"));
         }
-        Some(share) if share.0 > 1.0 => return Err(wrong_usage("conforming-share of [find] goes up to 100%")),
         Some(share) => share.0,
     };
     let (slowed, function) = match (&options.places, axis) {

@@ -75,6 +75,6 @@ fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>>
         has_resumption: options.tls_resumption != Some(SwitchWord::Off),
         is_insecure: options.tls_insecure,
         ca_pem: options.tls_ca.as_deref().map(|path| read_file(path, MAX_CA_BYTES)).transpose()?.unwrap_or_default(),
-        ca_file: options.tls_ca.clone(),
+        ca_file: options.tls_ca.as_ref().map(|path| path.display().to_string()),
     }))
 }

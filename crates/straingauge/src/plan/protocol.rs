@@ -185,9 +185,6 @@ fn at_least_one(option: &str, typed: Option<Count>, default: u64) -> Result<u32>
 }
 
 fn keyspace_of(options: &ProtocolOptions) -> Result<Keyspace> {
-    if options.read_share.is_some_and(|share| share.0 > 1.0) {
-        return Err(wrong_usage("--read-share goes up to 100%"));
-    }
     Ok(Keyspace {
         keys: options.keys.map_or(defaults::KEYS, |count| count.0),
         zipf_exponent: options.zipf.unwrap_or(0.0),

@@ -58,11 +58,12 @@ impl Search<'_> {
             _ => run_text(first),
         };
         let output = &self.drive.output;
-        if !output.summary.files().are_printed() {
-            print_either(output.json, json, text)?;
-        }
+        let shown = match output.summary.files().are_printed() {
+            true => Ok(()),
+            false => print_either(output.json, json, text),
+        };
         let mut progress = Progress::new(output.quiet);
-        let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(first, None));
+        let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(first));
         match &written {
             Ok(page) => progress.say(&format!("report: {}\nrun:    {}", page.display(), first.path.display())),
             Err(error) if ended.is_err() => progress.say(&failure::sentence(error)),
@@ -81,7 +82,7 @@ impl Search<'_> {
         }
         let ended = ended?;
         written?;
-        summarised?;
+        shown.and(summarised)?;
         match ended {
             Ended::Interrupted => return Ok(ExitCode::from(failure::INTERRUPTED)),
             Ended::Lost(_) => bail!(

@@ -346,8 +346,8 @@ impl<'a> Search<'a> {
     /// How many connections the open loop may use: see [`open_loop`]. The number that was typed is taken as it is.
     fn open_connections(&mut self) -> Result<u64> {
         let most = self.plan.sweep.open_connections;
-        let is_typed = self.drive.options.find.open_connections.is_some();
-        if is_typed || self.is_microbenchmark() || self.session()?.plan.workload.trace.is_some() {
+        if self.plan.are_connections_typed || self.is_microbenchmark() || self.session()?.plan.workload.trace.is_some()
+        {
             return Ok(most);
         }
         if let Some(known) = self.open_connections {

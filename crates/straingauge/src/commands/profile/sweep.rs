@@ -55,7 +55,8 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
         false => Purpose::Microbenchmark { frequency_hz },
     };
     let sweep = values.plan(args, is_server)?;
-    let plan = SearchPlan { sweep, which: SweepWord::Both, purpose, second: None, live: None };
+    let are_connections_typed = typed.connections.is_some();
+    let plan = SearchPlan { sweep, which: SweepWord::Both, purpose, second: None, are_connections_typed, live: None };
     let target = Target::parse(&url)?;
     let command = if is_server { typed.command.clone() } else { sender()? };
     let options = Options {

@@ -1,6 +1,6 @@
 //! The key that ends a watch on a terminal: `q`.
 
-use crate::signals::Stop;
+use crate::signals::{Stop, heeded};
 use std::io::Read;
 use std::sync::atomic::Ordering;
 
@@ -29,7 +29,7 @@ impl Keys {
         if unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &single) } != 0 {
             return None;
         }
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        for signal in heeded(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]) {
             // The first signal ends the watch in order, a second one at once: then nothing is dropped any more.
             // SAFETY: tcsetattr(3) may be called in a signal handler (signal-safety(7)), and takes a live termios.
             let put_back = move || unsafe {

@@ -51,13 +51,18 @@ impl Recording {
         self.line(&super::view::line_of(reading, rates, headroom, watcher.doubts()))
     }
 
-    /// Ends it; returns its path.
-    pub fn finish(mut self, _last: &Reading, doubts: &[Doubt], is_cut_short: bool) -> Result<String> {
-        self.lines.sync_all().context("cannot write watch.jsonl")?;
+    /// Writes `run.json` anew.
+    pub fn save(&self) -> Result<()> {
+        Ok(self.writer.save()?)
+    }
+
+    /// Ends it, before its time if there is a reason; returns its path.
+    pub fn finish(mut self, doubts: &[Doubt], ended_by: Option<String>) -> Result<String> {
+        let written = self.lines.sync_all().context("cannot write watch.jsonl");
         self.writer.record_mut().doubts = doubts.to_vec();
-        let (status, why) =
-            if is_cut_short { (Status::Interrupted, Some("a signal".to_string())) } else { (Status::Complete, None) };
-        self.writer.finish(status, why)?;
+        let status = if ended_by.is_some() { Status::Interrupted } else { Status::Complete };
+        self.writer.finish(status, ended_by)?;
+        written?;
         Ok(self.writer.path().display().to_string())
     }
 }
