@@ -64,7 +64,6 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
         let headroom = estimator.headroom();
         let rates = Rates::between(&earlier, &now);
         let doubts = watcher.doubts();
-        outlets.publish(|| exposition::metrics(&now, &watch, &headroom, &doubts));
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &headroom, &watcher)?;
         }
@@ -78,6 +77,7 @@ pub fn run(args: WatchArgs) -> Result<ExitCode> {
             headroom: &headroom,
             doubts: &doubts,
         };
+        outlets.publish(|| exposition::metrics(&screen));
         view.show(&screen, is_last)?;
         if is_last {
             return finish(watcher, recording, &now, stop.is_set() && ends_ns.is_some());
