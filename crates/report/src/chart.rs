@@ -160,6 +160,8 @@ pub struct Band {
     pub class: &'static str,
     /// From and to, in x.
     pub range: (f64, f64),
+    /// Drawn so wide at least, in pixels; what is narrower than half a pixel is left out.
+    pub least_px: f64,
 }
 
 /// A vertical line at an estimate with its interval.
@@ -339,6 +341,7 @@ impl Chart {
         for band in bands {
             let ends = (self.x.clamp(band.range.0), self.x.clamp(band.range.1));
             let (Some(from), Some(to)) = (self.x_px(frame, ends.0), self.x_px(frame, ends.1)) else { continue };
+            let to = to.max(from + band.least_px);
             if to - from < 0.5 {
                 continue;
             }

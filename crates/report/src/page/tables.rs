@@ -34,13 +34,13 @@ fn level_row(level: &Level) -> Value {
         |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map_or("\u{2013}".into(), |s| words(s.median));
     let us = |us: f64| format!("{us:.1}");
     json!({
-        "load": grouped(level.load),
+        "load": number(level.load),
         "zone": level.zone.word(),
-        "rate": cell(level.throughput_per_sec, &grouped),
+        "rate": cell(level.throughput_per_sec, &number),
         "range": level
             .throughput_per_sec
             .filter(|spread| spread.n > 1)
-            .map(|spread| format!("{}\u{2013}{}", grouped(spread.min), grouped(spread.max)))
+            .map(|spread| format!("{}\u{2013}{}", number(spread.min), number(spread.max)))
             .unwrap_or_default(),
         "p50": cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         "p99": cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
@@ -117,7 +117,7 @@ fn point_row(point: &Point) -> Value {
         "window": format_nanos(point.duration_ns as f64),
         "sent": grouped(outcomes.requests() as f64),
         "failed": grouped(outcomes.failed() as f64),
-        "rate": value(names::THROUGHPUT, &grouped),
+        "rate": value(names::THROUGHPUT, &number),
         "p50": value(names::RESPONSE_P50, &time),
         "p99": value(names::RESPONSE_P99, &time),
         "cpu": value(names::SERVER_CPU, &|us| format!("{us:.1}")),

@@ -3,7 +3,7 @@
 use crate::fixture;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
-use record::{Axis, DoubtKind, Figure, Origin, RunDir, RunRecord, Status, names};
+use record::{Arrival, Axis, DoubtKind, Figure, Origin, Pace, RunDir, RunRecord, Status, Sweep, names};
 use report::{json, page, run, text};
 use std::fs;
 
@@ -121,6 +121,21 @@ fn a_single_point_has_a_report_of_its_own() {
     let page = page::html(&run);
     assert!(page.contains("<svg"));
     assert!(summary(&run).contains("at 1 connection, response time p99"), "{}", summary(&run));
+}
+
+#[test]
+fn a_slow_rate_is_not_rounded_to_none() {
+    let mut points: Vec<_> = fixture::points().into_iter().filter(|point| point.sweep == Sweep::Rate).take(3).collect();
+    for (point, rate_per_sec) in points.iter_mut().zip([0.4, 12.5, 72_651.0]) {
+        point.pace = Pace::Open { rate_per_sec, arrival: Arrival::Poisson };
+        point.figures.set(names::THROUGHPUT, Figure::new(rate_per_sec, "1/s", 100, Origin::Counted));
+    }
+    let (_folder, run) = written(fixture::record(), &points);
+    let page = page::html(&run);
+    for rate in ["0.4000", "12.50", "72,651"] {
+        let (of_level, of_point) = (format!("<tr><th>{rate}</th>"), format!("<td>0</td><td>{rate}</td>"));
+        assert!(page.contains(&of_level) && page.contains(&of_point), "{rate}\n{page}");
+    }
 }
 
 #[test]
