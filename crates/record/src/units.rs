@@ -191,6 +191,12 @@ pub fn grouped(value: f64) -> String {
     if value < -0.5 { format!("-{text}") } else { text }
 }
 
+/// A share as it was typed, with at most six decimals and no trailing zeros: `98.5 %`, `0.1 %`.
+pub fn exact_percent(ratio: f64) -> String {
+    let text = format!("{:.6}", ratio * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Prints nanoseconds in the unit a person would choose: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
 pub fn format_nanos(nanos: f64) -> String {
     if !nanos.is_finite() {

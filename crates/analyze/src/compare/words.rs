@@ -1,9 +1,8 @@
 //! A comparison in words.
 
 use super::{Better, Comparison, Conclusion, Difference, GOOD, Outcome};
-use crate::shown::percent;
 use record::Sweep;
-use record::units::{format_si, grouped};
+use record::units::{exact_percent, format_si, grouped};
 
 /// The result in a sentence, and the changes that these points would have shown.
 pub fn headline(comparison: &Comparison) -> String {
@@ -60,8 +59,10 @@ pub(super) fn limit_words<'a>(differences: impl Iterator<Item = &'a Difference>)
     let (good, others): (Vec<_>, Vec<_>) = differences.partition(|difference| difference.figure == GOOD.0);
     let least = |some: &[&Difference]| some.iter().map(|one| one.threshold_ratio).reduce(f64::min);
     match (least(&others), least(&good)) {
-        (Some(limit), Some(good)) if good != limit => format!("{} ({}: {})", percent(limit), GOOD.1, percent(good)),
-        (limit, good) => limit.or(good).map_or(String::new(), percent),
+        (Some(limit), Some(good)) if good != limit => {
+            format!("{} ({}: {})", exact_percent(limit), GOOD.1, exact_percent(good))
+        }
+        (limit, good) => limit.or(good).map_or(String::new(), exact_percent),
     }
 }
 

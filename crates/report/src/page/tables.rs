@@ -4,7 +4,7 @@ use crate::doubt;
 use crate::text::{not_measured, number};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::text::plain;
-use record::units::{format_bytes, format_nanos, format_si, grouped};
+use record::units::{exact_percent, format_bytes, format_nanos, format_si, grouped};
 use record::{Criteria, LoadPlan, Pace, Point, RunDir, names};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -153,19 +153,19 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
     vec![
         (
             "elastic gain",
-            percent(criteria.elastic_gain_ratio),
+            exact_percent(criteria.elastic_gain_ratio),
             "closed loop: it yields where doubling the connections raises throughput by less than this",
         ),
         (
             "saturation",
-            percent(criteria.saturation_ratio),
+            exact_percent(criteria.saturation_ratio),
             "a thread or the CPUs of the server are saturated from here; open loop: where elastic ends",
         ),
-        ("efficiency loss", percent(criteria.efficiency_loss_ratio), "CPU time of a request above its lowest"),
-        ("failed requests", percent(criteria.error_ratio), "failure: more than this, errors and non-2xx"),
+        ("efficiency loss", exact_percent(criteria.efficiency_loss_ratio), "CPU time of a request above its lowest"),
+        ("failed requests", exact_percent(criteria.error_ratio), "failure: more than this, errors and non-2xx"),
         (
             "goodput",
-            percent(criteria.goodput_ratio),
+            exact_percent(criteria.goodput_ratio),
             "failure: less than this of the offered load was answered in the window",
         ),
         (
@@ -173,13 +173,13 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
             format_nanos(criteria.p99_limit_ns as f64),
             "failure: the 99th percentile of the response time is above",
         ),
-        ("bracket", percent(criteria.bracket_ratio), "the search over rate narrows the failure point to this"),
+        ("bracket", exact_percent(criteria.bracket_ratio), "the search over rate narrows the failure point to this"),
         (
             "yield interval",
-            percent(criteria.yield_interval_ratio),
+            exact_percent(criteria.yield_interval_ratio),
             "repeats end when the yield point's interval is this narrow",
         ),
-        ("confidence", percent(criteria.confidence_ratio), "of every interval (bootstrap over repeats)"),
+        ("confidence", exact_percent(criteria.confidence_ratio), "of every interval (bootstrap over repeats)"),
     ]
 }
 
@@ -272,4 +272,16 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
 
 fn cpus(list: &[usize]) -> String {
     list.iter().take(64).map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn criteria_are_shown_as_they_were_typed() {
+        let set = Criteria { goodput_ratio: 0.985, error_ratio: 0.000_001, ..Criteria::default() };
+        let shown: Vec<String> = criteria(&set).into_iter().map(|(_, value, _)| value).collect();
+        assert!(shown.contains(&"98.5 %".to_string()) && shown.contains(&"0.0001 %".to_string()), "{shown:?}");
+    }
 }
