@@ -155,7 +155,8 @@ fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
         let label = words.collect::<Vec<_>>().join(", ");
         (!label.is_empty()).then_some(Marker { label, at, interval: (Some(at), Some(at)) })
     };
-    marked.into_iter().filter_map(marker).take(4 * MOST_MARKERS).collect()
+    let markers: Vec<Marker> = marked.into_iter().filter_map(marker).collect();
+    markers[markers.len().saturating_sub(4 * MOST_MARKERS)..].to_vec()
 }
 
 /// The first version that is not that of the run before: `kernel 6.12`.
