@@ -82,7 +82,7 @@ fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_en
 #[test]
 fn wan_says_what_cannot_be() {
     wan(&["--delay", "8760h", "--", "true"]).exits_with(2).complains_of(&["delay", "too long", "10.0 s"]);
-    wan(&["--loss", "150%", "--", "true"]).exits_with(2).complains_of(&["loss of 150%"]);
+    wan(&["--loss", "150%", "--", "true"]).exits_with(2).complains_of(&["loss of 150 %"]);
     wan(&["--loss", "-1%", "--", "true"]).exits_with(2).complains_of(&["-1%", "not a share"]);
     wan(&["--bandwidth", "0", "--", "true"]).exits_with(2).complains_of(&["bandwidth of 0 bit/s"]);
     wan(&["--bandwidth", "100", "--", "true"]).exits_with(2).complains_of(&["100", "100Mbit"]);

@@ -5,7 +5,7 @@ use super::{MIN_REPEATS, ladder};
 use crate::shown::percent_against;
 use crate::zones::{PointFinding, load_words};
 use record::scenario::SweepPlan;
-use record::units::{exact_percent, format_nanos};
+use record::units::{count, exact_percent, format_nanos};
 use record::{Sweep, units};
 
 /// The width after these repeats, in words, where a width is requested. `left_ns`: time until the limit; `repeat_ns`:
@@ -28,7 +28,7 @@ pub(super) fn words(
         (None, Some(estimate)) => format!("{name} about {}, its interval is still open", load_words(estimate, sweep)),
         (None, None) => return Some(format!("so far no {name}: {}", found.reason)),
     };
-    let after = format!("after {repeat} {}", if repeat == 1 { "repeat" } else { "repeats" });
+    let after = format!("after {}", count(repeat, "repeat"));
     let Some(width) = found.width_ratio().filter(|width| *width > wanted) else {
         return Some(format!("{known} {after}"));
     };

@@ -2,6 +2,7 @@
 
 use crate::zones::{Findings, percent};
 use record::text::plain;
+use record::units::count;
 use record::{Doubt, DoubtKind, RunDir, Severity, Status};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -33,17 +34,17 @@ pub(super) fn collect(run: &RunDir, findings: &Findings) -> Vec<Doubt> {
 
 fn ending(run: &RunDir) -> Option<Doubt> {
     let why = || run.record.ended_by.as_deref().map(|why| format!(": {}", plain(why, 200))).unwrap_or_default();
-    let points = run.points.len();
+    let points = count(run.points.len(), "point");
     let what = match run.record.status {
         Status::Complete => return None,
         Status::Interrupted if run.record.doubts.iter().any(|doubt| doubt.kind == DoubtKind::Interrupted) => {
             return None;
         }
-        Status::Interrupted => format!("the run ended early after {points} points{}", why()),
+        Status::Interrupted => format!("the run ended early after {points}{}", why()),
         Status::Running if run.is_abandoned() => {
-            format!("the process that wrote the run was killed after {points} points")
+            format!("the process that wrote the run was killed after {points}")
         }
-        Status::Running => format!("the run is still going on; so far {points} points are measured"),
+        Status::Running => format!("the run is still going on; {points} so far"),
     };
     Some(DoubtKind::Interrupted.warning(what, "run it to its end with the command to repeat"))
 }

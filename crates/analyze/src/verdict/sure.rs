@@ -2,7 +2,7 @@
 
 use crate::shown::percent_against;
 use crate::zones::{Findings, PointFinding};
-use record::units::{exact_percent, format_nanos};
+use record::units::{count, exact_percent, format_nanos};
 use record::{Doubt, DoubtKind, RunDir, Status};
 
 /// What was asked for, and each point with its width.
@@ -42,7 +42,7 @@ pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
                 Status::Complete => format!("when the time limit of {} was spent", format_nanos(budget_ns as f64)),
                 _ => "when the run ended early".into(),
             };
-            format!("{} wide after {} repeats, {ended}", percent_against(width, wanted).0, point.n_repeats)
+            format!("{} wide after {}, {ended}", percent_against(width, wanted).0, count(point.n_repeats, "repeat"))
         }
         None if point.estimate.is_some() => "its interval has an open end".into(),
         None => format!("there is none: {}", point.reason),

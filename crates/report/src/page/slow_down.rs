@@ -9,7 +9,7 @@ use crate::text::{number, unbroken};
 use analyze::axis::slow_down::CHEAPER_RATIO;
 use analyze::axis::{AxisFindings, Median, effect_words, slowed_words};
 use analyze::zones::percent;
-use record::units::format_si;
+use record::units::{count, format_si};
 use record::{Point, RunDir, names};
 
 /// Colours of the lines, one for each place.
@@ -60,7 +60,7 @@ fn gains(slowed: &[&AxisFindings], counter: &mut usize) -> Option<DrawnFigure> {
         y: cell(gain.median),
         low: gain.low.map(cell),
         high: gain.high.map(cell),
-        n: format!("{} repeats", gain.n),
+        n: count(gain.n, "repeat"),
         origin: "read backwards from slow-downs".into(),
         link: String::new(),
     };

@@ -1,11 +1,11 @@
 //! The tables of the report, formatted: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
-use crate::text::{not_measured, number};
+use crate::text::{TOO_FEW, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::text::plain;
 use record::units::{exact_percent, format_bytes, format_nanos, format_si, grouped};
-use record::{Criteria, LoadPlan, Pace, Point, RunDir, names};
+use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, names};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -55,6 +55,11 @@ fn level_row(level: &Level) -> Value {
     })
 }
 
+fn p99(figure: Option<&Figure>) -> String {
+    let words = figure.and_then(|figure| percentile(figure, 0.99));
+    words.filter(|words| words != TOO_FEW).unwrap_or("\u{2013}".into())
+}
+
 /// The most classes listed for a point.
 const LISTED_CLASSES: usize = 80;
 
@@ -79,7 +84,7 @@ pub(super) fn classes(point: &Point) -> Vec<Value> {
                 "mean": time(&class.response_mean_us),
                 "p50": time(&class.response_p50_us),
                 "p90": time(&class.response_p90_us),
-                "p99": time(&class.response_p99_us),
+                "p99": p99(Some(&class.response_p99_us)),
                 "max": time(&class.response_max_us),
                 "n": class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
             })
@@ -119,7 +124,7 @@ fn point_row(point: &Point) -> Value {
         "failed": grouped(outcomes.failed() as f64),
         "rate": value(names::THROUGHPUT, &number),
         "p50": value(names::RESPONSE_P50, &time),
-        "p99": value(names::RESPONSE_P99, &time),
+        "p99": p99(point.figures.get(names::RESPONSE_P99)),
         "cpu": value(names::SERVER_CPU, &|us| format!("{us:.1}")),
         "doubts": point.doubts.len(),
         "figures": figures(point),

@@ -6,7 +6,7 @@ use crate::text::number;
 use analyze::simulated::{along, per_packet, size};
 use record::layers::Layer;
 use record::simulation::{Counts, Point, Simulation};
-use record::units::format_si;
+use record::units::{count, format_si};
 
 const CLASSES: [&str; 6] = ["n2", "n3", "n4", "n5", "n6", "n7"];
 const LINES: [&str; 4] = ["s1", "s2", "s3", "s4"];
@@ -79,7 +79,7 @@ fn constant(group: &[&Point], axis: &Axis) -> String {
     let Some(point) = group.first() else { return String::new() };
     let mut words = Vec::new();
     if axis.number != "Figure 5" {
-        words.push(format!("{} connections", point.connections));
+        words.push(count(point.connections, "connection"));
     }
     if axis.number != "Figure 4" {
         words.push(match point.rate_per_sec {

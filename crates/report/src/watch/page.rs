@@ -25,9 +25,7 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
     sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
     sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
     sentences.extend(findings.headroom.iter().flat_map(super::headroom::sentences));
-    if let Some(first) = &findings.first_unreadable {
-        sentences.push(format!("{} lines of watch.jsonl could not be read; {first}.", findings.unreadable_lines));
-    }
+    sentences.extend(text::unreadable(findings).map(|said| said + "."));
     let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
     let said = (text::headline(run, findings), sentences);
     let tables = findings.tables.tables.iter().map(text::titled).collect();
