@@ -155,7 +155,7 @@ def test_githubs_job_passes_on_the_server_of_the_baseline(baseline: Any) -> None
     assert found == {"the run reached its end": "passed", "find.peak_throughput_per_sec < 20/s": "passed"}
     compared = checkout.cases("compare.xml")
     # Compared with itself: nothing is worse, though some tests may be unable to say so.
-    assert set(compared.values()) <= {"passed", "skipped"} and "1 conns: p50" in compared
+    assert set(compared.values()) <= {"passed", "skipped"} and "1 conn: p50" in compared
 
 
 def assert_worse(cases: "Dict[str, str]") -> None:

@@ -169,12 +169,17 @@ fn conclusion(differences: &[Difference]) -> Conclusion {
 
 type Level<'a> = ((Sweep, f64), Vec<&'a Point>);
 
+/// A single point of a rate is an open loop's, as one of a search over rates is.
 fn levels(run: &RunDir) -> Vec<Level<'_>> {
+    let sweep = |point: &Point| match point.sweep {
+        Sweep::Single if point.offered_per_sec().is_some() => Sweep::Rate,
+        sweep => sweep,
+    };
     let mut loaded: Vec<((Sweep, f64), &Point)> = run
         .points
         .iter()
         .filter(|point| matches!(point.sweep, Sweep::Connections | Sweep::Rate | Sweep::Single))
-        .map(|point| ((point.sweep, point.load()), point))
+        .map(|point| ((sweep(point), point.load()), point))
         .filter(|((_, load), _)| load.is_finite() && *load > 0.0)
         .collect();
     loaded.sort_by(|(a, _), (b, _)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));

@@ -4,8 +4,8 @@
 //! check that silently passes because nothing was measured is worse than none.
 
 use crate::point::lost_ratio;
-use crate::zones::percent;
-use record::units::{self, format_nanos, format_si};
+use crate::shown::{nanos_against, percent, percent_against};
+use record::units::{self, exact_percent, format_nanos, format_si};
 use record::{Figures, Outcomes, Point, names};
 use std::fmt;
 
@@ -230,7 +230,7 @@ fn parse_value(text: &str, figure: &'static str, unit: &'static str) -> Result<f
 fn in_words(value: f64, unit: &str) -> String {
     match unit {
         "us" => format_nanos(value * 1e3),
-        "ratio" => percent(value),
+        "ratio" => exact_percent(value),
         "1/s" => format!("{}/s", format_si(value)),
         "bytes" => units::format_bytes(value),
         "bytes/s" => format!("{}/s", units::format_bytes(value)),
@@ -281,7 +281,12 @@ impl Limit {
     fn judge(&self, value: Option<f64>, why: Option<String>, note: &str) -> Check {
         match value.filter(|value| value.is_finite()) {
             Some(value) => {
-                let words = format!("{self}: it was {}{note}", in_words(value, self.unit));
+                let was = match self.unit {
+                    "us" => nanos_against(value * 1e3, self.value * 1e3).0,
+                    "ratio" => percent_against(value, self.value).0,
+                    unit => in_words(value, unit),
+                };
+                let words = format!("{self}: it was {was}{note}");
                 if self.operator.holds(value, self.value) { Check::Crossed(words) } else { Check::Held(words) }
             }
             None => {

@@ -62,7 +62,7 @@ pub fn along(simulation: &Simulation, quantity: impl Fn(&Point) -> u64) -> Vec<V
 
 /// `128 connections, 20 ms one way`.
 pub fn words(point: &Point) -> String {
-    let mut words = format!("{} connections", point.connections);
+    let mut words = record::units::count(point.connections, "connection");
     if point.delay_us > 0 {
         words.push_str(&format!(", {} ms one way", point.delay_us as f64 / 1000.0));
     }

@@ -1,6 +1,6 @@
 //! The emulated wide-area path between client and server, with the same settings for each direction.
 
-use crate::units::{format_bits_per_sec, format_nanos};
+use crate::units::{exact_percent, format_bits_per_sec, format_nanos};
 use serde::{Deserialize, Serialize};
 
 /// The longest delay of one direction: 10 s, several times that of the longest terrestrial and satellite paths.
@@ -72,7 +72,7 @@ pub enum PathError {
     #[error("a delay of {} is too long: a path has at most {} in each direction", format_nanos(*.0 as f64), format_nanos(MAX_DELAY_NS as f64))]
     Delay(u64),
     /// Nothing would arrive, or the value is not a share.
-    #[error("a loss of {}% is not possible: give at least 0% and less than 100%, as nothing would arrive", percent(*.0))]
+    #[error("a loss of {} is not possible: give at least 0% and less than 100%, as nothing would arrive", exact_percent(*.0))]
     Loss(f64),
     /// No bandwidth, or one outside of what is emulated.
     #[error(
@@ -134,7 +134,7 @@ impl PathPlan {
             parts.push(format!("{} each way (round trip {round_trip})", format_nanos(self.delay_ns as f64)));
         }
         if self.loss_ratio > 0.0 {
-            parts.push(format!("loss {} %", percent(self.loss_ratio)));
+            parts.push(format!("loss {}", exact_percent(self.loss_ratio)));
         }
         if self.bandwidth_bits_per_sec > 0 {
             parts.push(format_bits_per_sec(self.bandwidth_bits_per_sec as f64));
@@ -150,12 +150,6 @@ impl PathPlan {
     }
 }
 
-/// A share in per cent with at most four decimals and no trailing zeros.
-fn percent(ratio: f64) -> String {
-    let text = format!("{:.4}", ratio * 100.0);
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +163,7 @@ mod tests {
         let year = PathPlan { delay_ns: 365 * 86_400 * 1_000_000_000, ..path() };
         for (plan, word) in [
             (year, "delay"),
-            (PathPlan { loss_ratio: 1.5, ..path() }, "150%"),
+            (PathPlan { loss_ratio: 1.5, ..path() }, "150 %"),
             (PathPlan { loss_ratio: 1.0, ..path() }, "100%"),
             (PathPlan { loss_ratio: f64::NAN, ..path() }, "loss"),
             (PathPlan { bandwidth_bits_per_sec: 10, ..path() }, "bandwidth"),

@@ -191,6 +191,25 @@ pub fn grouped(value: f64) -> String {
     if value < -0.5 { format!("-{text}") } else { text }
 }
 
+/// A number of things: `1 point`, `4,096 points`, `2 processes`.
+pub fn count(n: impl TryInto<u64>, what: &str) -> String {
+    let n = n.try_into().unwrap_or(u64::MAX);
+    let plural = if n == 1 {
+        ""
+    } else if what.ends_with('s') {
+        "es"
+    } else {
+        "s"
+    };
+    format!("{} {what}{plural}", grouped(n as f64))
+}
+
+/// A share as it was typed, with at most six decimals and no trailing zeros: `98.5 %`, `0.1 %`.
+pub fn exact_percent(ratio: f64) -> String {
+    let text = format!("{:.6}", ratio * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Prints nanoseconds in the unit a person would choose: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
 pub fn format_nanos(nanos: f64) -> String {
     if !nanos.is_finite() {
@@ -237,6 +256,12 @@ pub fn format_bytes(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn things_are_counted_in_words() {
+        let said = [count(1, "point"), count(0, "point"), count(4096_usize, "point"), count(2, "process")];
+        assert_eq!(said, ["1 point", "0 points", "4,096 points", "2 processes"]);
+    }
 
     #[test]
     fn thousands_are_separated() {

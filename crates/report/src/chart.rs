@@ -6,11 +6,13 @@
 
 mod bars;
 mod labels;
+mod markers;
 mod rows;
 mod scale;
 mod svg;
 
 pub use bars::{Bar, bars};
+pub use markers::Marker;
 pub use rows::{Cell, Row};
 
 pub use scale::Scale;
@@ -160,17 +162,8 @@ pub struct Band {
     pub class: &'static str,
     /// From and to, in x.
     pub range: (f64, f64),
-}
-
-/// A vertical line at an estimate with its interval.
-#[derive(Debug, Clone)]
-pub struct Marker {
-    /// Written above the plot.
-    pub label: String,
-    /// The estimate, in x.
-    pub at: f64,
-    /// Its interval; `None` on a side = not bounded by what was measured.
-    pub interval: (Option<f64>, Option<f64>),
+    /// Drawn so wide at least, in pixels; what is narrower than half a pixel is left out.
+    pub least_px: f64,
 }
 
 /// A horizontal limit.
@@ -286,7 +279,7 @@ impl Chart {
     pub fn svg(&self, id: &str, width: f64, height: f64, rooms: Rooms) -> String {
         let y_ticks = self.y_ticks(height);
         let markers = self.place_markers(rooms.left, width - rooms.right);
-        let marker_rows = markers.iter().map(|placed| placed.row + 1).max().unwrap_or(0) as f64;
+        let marker_rows = markers.iter().filter_map(|placed| placed.row).max().map_or(0.0, |row| row as f64 + 1.0);
         let zone_room = match (self.lanes.len(), self.bands.is_empty()) {
             (0, true) => 6.0,
             (0, false) => 18.0,
@@ -339,6 +332,7 @@ impl Chart {
         for band in bands {
             let ends = (self.x.clamp(band.range.0), self.x.clamp(band.range.1));
             let (Some(from), Some(to)) = (self.x_px(frame, ends.0), self.x_px(frame, ends.1)) else { continue };
+            let to = to.max(from + band.least_px);
             if to - from < 0.5 {
                 continue;
             }
@@ -454,50 +448,6 @@ impl Chart {
         }
     }
 
-    fn markers(&self, svg: &mut Svg, frame: Frame, placed: &[PlacedMarker]) {
-        for (marker, place) in self.markers.iter().zip(placed) {
-            let Some(x) = self.x_px(frame, self.x.clamp(marker.at)) else { continue };
-            let label_y = 20.0 + 15.0 * place.row as f64 + 11.0;
-            svg.line(x, label_y + 3.0, x, frame.bottom, "marker");
-            let whisker_y = frame.top + 7.0;
-            let low = self.x_px(frame, self.x.clamp(marker.interval.0.unwrap_or(f64::MIN_POSITIVE))).unwrap_or(x);
-            let high = self.x_px(frame, self.x.clamp(marker.interval.1.unwrap_or(f64::MAX))).unwrap_or(x);
-            svg.rect(low, frame.top, (high - low).max(0.0), frame.bottom - frame.top, "interval", "");
-            svg.line(low, whisker_y, high, whisker_y, "whisker");
-            for (end, bound) in [(low, marker.interval.0), (high, marker.interval.1)] {
-                if bound.is_some() {
-                    svg.line(end, whisker_y - 4.0, end, whisker_y + 4.0, "whisker");
-                }
-            }
-            svg.circle(x, whisker_y, 3.0, "whisker-dot");
-            svg.text(place.x, label_y, place.anchor, "marker-name halo", &marker.label);
-        }
-    }
-
-    /// Labels of markers beside their lines, in a second row where they would touch.
-    fn place_markers(&self, left: f64, right: f64) -> Vec<PlacedMarker> {
-        let frame = Frame { left, right, top: 0.0, bottom: 1.0 };
-        let mut taken: Vec<(usize, f64, f64)> = Vec::new();
-        let mut placed = Vec::new();
-        for marker in &self.markers {
-            let x = self.x_px(frame, self.x.clamp(marker.at)).unwrap_or(left);
-            let wide = text_width(&marker.label, TEXT_PX);
-            let fits_right = x + 4.0 + wide <= right + 8.0;
-            let fits_left = x - 4.0 - wide >= 0.0;
-            let (anchor, x, from) = match (fits_right, fits_left) {
-                (true, _) => ("start", x - 1.0, x),
-                (false, true) => ("end", x + 1.0, x - wide),
-                (false, false) => ("start", (right - wide).max(0.0), (right - wide).max(0.0)),
-            };
-            let range = (from, from + wide + 8.0);
-            let row =
-                (0..).find(|row| taken.iter().all(|(r, a, b)| r != row || range.1 < *a || range.0 > *b)).unwrap_or(0);
-            taken.push((row, range.0, range.1));
-            placed.push(PlacedMarker { x, anchor, row });
-        }
-        placed
-    }
-
     /// Names at the right ends, pushed apart where they would overlap.
     fn names(&self, svg: &mut Svg, frame: Frame) {
         let mut wanted: Vec<(f64, &str, String, String)> = Vec::new();
@@ -521,12 +471,6 @@ impl Chart {
             svg.name(frame.right + 7.0, y + 4.0, class, data, name);
         }
     }
-}
-
-struct PlacedMarker {
-    x: f64,
-    anchor: &'static str,
-    row: usize,
 }
 
 fn path(points: impl Iterator<Item = (f64, f64)>) -> String {

@@ -4,7 +4,7 @@
 use crate::compare;
 use analyze::compare::{CompareError, Comparison, Difference, Outcome, Price, load_words};
 use analyze::limit::{Check, Limit};
-use analyze::zones::percent;
+use record::units::exact_percent;
 
 record::worded! {
     /// The result of a check.
@@ -77,7 +77,7 @@ pub fn price(price: &Price) -> Vec<Case> {
 }
 
 fn difference(group: &'static str, at: &str, one: &Difference, names: [&str; 2]) -> Case {
-    let limit = percent(one.threshold_ratio);
+    let limit = exact_percent(one.threshold_ratio);
     let (result, verdict) = match one.outcome {
         Outcome::Regression => (CaseResult::Failed, format!("worse by more than {limit}")),
         Outcome::Improvement => (CaseResult::Passed, format!("better by more than {limit}")),

@@ -4,17 +4,22 @@ use crate::json::{Content, Output};
 use crate::text::table::Table;
 use crate::text::{list, wrap};
 use analyze::compare::{Comparison, Difference, Outcome, headline, load_words};
-use record::units::{format_nanos, format_si};
+use record::units::{count, format_nanos, format_si};
 
 /// Headline, table, doubts.
 pub fn text(comparison: &Comparison) -> String {
     let mut out = wrap(&headline(comparison), "", "");
     out.push('\n');
     out.push_str(&table(comparison.differences.iter()).lines());
-    if comparison.unmatched > 0 {
-        out.push_str(&format!("  {} loads were measured in one run only and are left out\n", comparison.unmatched));
-    }
+    out.extend(left_out(comparison).map(|said| format!("  {said}\n")));
     out + &list("doubts", &comparison.doubts)
+}
+
+/// The loads that only one of the runs measured.
+pub(crate) fn left_out(comparison: &Comparison) -> Option<String> {
+    let (were, are) = if comparison.unmatched == 1 { ("was", "is") } else { ("were", "are") };
+    let loads = count(comparison.unmatched, "load");
+    (comparison.unmatched > 0).then(|| format!("{loads} {were} measured in one run only and {are} left out"))
 }
 
 fn table<'a>(differences: impl Iterator<Item = &'a Difference>) -> Table {

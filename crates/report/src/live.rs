@@ -2,8 +2,8 @@
 //! finished. A browser gets it, the report and the news from the command itself.
 
 use crate::page::frame::{render, source_hash};
+use record::RunDir;
 use record::text::plain;
-use record::{RunDir, Sweep};
 use serde::Serialize;
 use serde_json::json;
 
@@ -44,7 +44,7 @@ pub fn waiting() -> &'static str {
 /// The news of a run as one server-sent event: how much has been measured, which drawing of the report is there, and that
 /// the run has ended, if it has.
 pub fn event(run: &RunDir, (number, drawn): (u64, u64), ended: bool) -> String {
-    let points = run.points.iter().filter(|point| point.sweep != Sweep::Yardstick).count();
+    let points = run.points.len();
     let name = if ended { "end" } else { "points" };
     let data = json!({ "points": points, "report": drawn, "folder": plain(&run.path.to_string_lossy(), 300) });
     format!("event: {name}\nid: {number}\ndata: {data}\n\n")
@@ -53,6 +53,15 @@ pub fn event(run: &RunDir, (number, drawn): (u64, u64), ended: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_news_count_points_as_the_report_does() {
+        let points = vec![record::Point::of(record::Sweep::Yardstick, 0, 1, record::Pace::Closed); 3];
+        let record = serde_json::from_str(include_str!("../../analyze/tests/recorded/haproxy-poll/run.json")).unwrap();
+        let run = RunDir { path: "runs/a".into(), record, points, reading_doubts: Vec::new() };
+        assert!(event(&run, (1, 1), false).contains("\"points\":3"));
+        assert!(crate::page::html(&run).contains(", 3 points"));
+    }
 
     #[test]
     fn a_url_from_outside_is_shown_and_never_run() {

@@ -6,12 +6,12 @@ use crate::compare::most_grave;
 use crate::page::{KeyNumber, key_numbers};
 use crate::run::{gravest, heading};
 use crate::text::table::Table;
-use crate::text::{escaped, not_measured};
+use crate::text::{escaped, not_measured, percentile};
 use analyze::compare::{CompareError, Comparison, Price, headline, price_words, server_words};
 use analyze::verdict::Verdict;
 use analyze::zones::{Findings, SweepFindings, load_words, percent};
 use record::text::plain;
-use record::units::{format_nanos, format_si};
+use record::units::{count, format_nanos, format_si};
 use record::{Doubt, Point, RunDir, Sweep, names};
 
 /// The most causes, and sentences of doubt about a comparison.
@@ -66,7 +66,7 @@ pub fn comparison(names: [&str; 2], comparison: &Comparison) -> String {
     let out = headed("straingauge compare", &headline(comparison)) + &differences(comparison);
     let shown = comparison.doubts.iter().take(MOST_SENTENCES).map(|doubt| escaped(doubt));
     let rest = comparison.doubts.len().saturating_sub(MOST_SENTENCES);
-    let rest = (rest > 0).then(|| format!("and {rest} more doubts: the command's own output has all"));
+    let rest = (rest > 0).then(|| format!("and {}: the command's own output has all", count(rest, "more doubt")));
     out + &items(names.iter().zip(["A", "B"]).map(|(name, which)| escaped(&format!("{which}: {name}"))))
         + &items(shown.chain(rest))
 }
@@ -78,9 +78,7 @@ fn differences(comparison: &Comparison) -> String {
     if left_out > 0 {
         out += &format!("and {left_out} more, none of them graver\n\n");
     }
-    if comparison.unmatched > 0 {
-        out += &format!("{} loads were measured in one run only and are left out\n\n", comparison.unmatched);
-    }
+    out.extend(crate::compare::left_out(comparison).map(|said| said + "\n\n"));
     out
 }
 
@@ -127,6 +125,7 @@ fn numbers_of_point(point: &Point) -> Table {
     for (word, name, words) in rows {
         let figure = point.figures.get(name);
         let value = match figure.and_then(|figure| figure.value) {
+            Some(_) if word == "p99" => figure.and_then(|figure| percentile(figure, 0.99)).unwrap_or_default(),
             Some(value) => words(value),
             None => not_measured(figure.and_then(|figure| figure.not_measured.as_deref()), 120),
         };

@@ -25,7 +25,7 @@ use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, estimat
 pub(crate) use charts::Figure;
 use frame::Frame;
 use record::owner::{ELSEWHERE, Life};
-use record::units::format_si;
+use record::units::{count, format_si};
 use record::{Doubt, RunDir, Status, Sweep};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -115,10 +115,7 @@ pub fn html(run: &RunDir) -> String {
 }
 
 fn status(run: &RunDir) -> String {
-    let points = match run.points.len() {
-        1 => "1 point".into(),
-        n => format!("{n} points"),
-    };
+    let points = count(run.points.len(), "point");
     match run.record.status {
         Status::Complete => format!("complete, {points}"),
         Status::Interrupted => format!("interrupted, {points} kept"),
@@ -257,7 +254,11 @@ pub(crate) fn key_numbers(findings: &Findings) -> Vec<KeyNumber> {
 fn key_point(name: &'static str, point: &PointFinding, sweep: Sweep) -> KeyNumber {
     let is_rate = sweep == Sweep::Rate;
     let (value, unit) = match estimate_number(point, sweep) {
-        Some(number) => (number, if is_rate { "/s" } else { "connections" }),
+        Some(number) if is_rate => (number, "/s"),
+        Some(number) => {
+            let unit = if number == "1" { "connection" } else { "connections" };
+            (number, unit)
+        }
         None => ("none".into(), ""),
     };
     let detail = match point.estimate {

@@ -23,7 +23,7 @@ use analyze::verdict::{Cause, Certainty, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::text::plain;
-use record::units::{format_nanos, format_si, grouped};
+use record::units::{count, format_nanos, format_si, grouped};
 use record::{Doubt, Point, RunDir, Severity, Sweep, names};
 use std::cmp::Reverse;
 
@@ -78,11 +78,7 @@ pub(crate) fn gravest(all: &[Doubt]) -> (Vec<Doubt>, Option<String>) {
     let rest = by_gravity.split_off(by_gravity.len().min(MAX_DOUBTS));
     let words = (!rest.is_empty()).then(|| {
         let warnings = rest.iter().filter(|doubt| doubt.severity > Severity::Note).count();
-        let so_many = |count: usize, word: &str| match count {
-            0 => None,
-            1 => Some(format!("1 {word}")),
-            _ => Some(format!("{count} {word}s")),
-        };
+        let so_many = |n: usize, word: &str| (n > 0).then(|| count(n, word));
         let kinds = [so_many(warnings, "warning"), so_many(rest.len() - warnings, "note")];
         let what = kinds.into_iter().flatten().collect::<Vec<_>>().join(", ");
         format!("and {} more ({what}): report.html and --json have all", rest.len())
@@ -184,9 +180,7 @@ pub fn progress_line(point: &Point, elapsed_ns: u64, budget_ns: u64) -> String {
         (Sweep::Axis, _) if point.axis.is_some() => point.axis.map(analyze::axis::place_words).unwrap_or_default(),
         (_, Some(rate)) => format!("{}/s offered", format_si(rate)),
         (_, None) => {
-            grouped(point.connections as f64)
-                + if point.connections == 1 { " connection" } else { " connections" }
-                + if point.sweep == Sweep::Unloading { ", down" } else { "" }
+            count(point.connections, "connection") + if point.sweep == Sweep::Unloading { ", down" } else { "" }
         }
     };
     let mut parts = Vec::new();

@@ -9,7 +9,7 @@ use analyze::index::{Index, Row};
 use analyze::zones::{Place, estimate_number, interval};
 use record::Sweep;
 use record::text::plain;
-use record::units::{format_nanos, format_si, grouped};
+use record::units::{count, format_nanos, format_si, grouped};
 use serde_json::Value;
 
 /// No line is wider.
@@ -72,7 +72,6 @@ pub(crate) fn headline(index: &Index) -> String {
     if index.runs.is_empty() {
         return format!("No run in {folder}.{left_out}");
     }
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let mut scenarios: Vec<usize> = index.runs.iter().map(|row| row.scenario).collect();
     scenarios.sort_unstable();
     scenarios.dedup();

@@ -2,9 +2,9 @@
 
 pub(crate) mod table;
 
-use record::Outside;
 use record::text::plain;
-use record::units::grouped;
+use record::units::{format_nanos, grouped};
+use record::{Figure, Outside};
 
 /// No line is wider, unless a single word of the user is.
 pub const WIDTH: usize = 100;
@@ -75,6 +75,23 @@ pub(crate) fn in_markup(text: &str) -> String {
 /// The text in place of a number that was not measured, with the reason where one is known, cut to `most` characters.
 pub(crate) fn not_measured(why: Option<&str>, most: usize) -> String {
     why.map_or("not measured".into(), |why| format!("not measured: {}", plain(why, most)))
+}
+
+/// A percentile that rests on fewer samples beyond it than this is not printed.
+const SAMPLES_BEYOND: f64 = 10.0;
+/// Instead of such a percentile.
+pub(crate) const TOO_FEW: &str = "-";
+
+/// Whether a percentile of `n` samples rests on too few.
+pub(crate) fn rests_on_few(n: u64, quantile: f64) -> bool {
+    quantile > 0.9 && n as f64 * (1.0 - quantile) < SAMPLES_BEYOND
+}
+
+/// A percentile in microseconds, in words.
+pub(crate) fn percentile(figure: &Figure, quantile: f64) -> Option<String> {
+    let us = figure.value?;
+    let is_few = figure.n.is_some_and(|n| rests_on_few(n, quantile));
+    Some(if is_few { TOO_FEW.into() } else { format_nanos(us * 1e3) })
 }
 
 /// A number, with half of its 95 % interval where that is known: `12.3 +-0.4`.

@@ -365,7 +365,7 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
             return Err(wrong_usage(format!(
                 "--until-sure {} cannot be waited for: give 5% to 50%, as a share of the yield point (its interval is never narrower, \
                  and coarser needs no repeats)",
-                analyze::zones::percent(width)
+                record::units::exact_percent(width)
             )));
         }
         criteria.yield_interval_ratio = width;

@@ -98,7 +98,7 @@ fn by(change: &Change) -> String {
         (Some(low), Some(high)) => format!(", {} to {}", signed(low), signed(high)),
         _ => String::new(),
     };
-    let repeats = if change.n == 1 { "1 repeat".into() } else { format!("{} repeats", change.n) };
+    let repeats = record::units::count(change.n, "repeat");
     format!(" ({}{interval}, within {repeats})", signed(change.ratio))
 }
 

@@ -12,7 +12,7 @@ use super::{
 use crate::doubted::missed_the_server;
 use crate::statistics::student;
 use crate::statistics::{Interval, mean};
-use record::units::{format_bytes, grouped};
+use record::units::{count, format_bytes, grouped};
 use record::{Criteria, Origin, Point, RunDir, names};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -157,9 +157,9 @@ fn own(points: &[&Point], name: &str, confidence: f64) -> Option<Own> {
 /// The price in a few sentences: what was found, what would have been, and what the command used itself.
 pub fn price_words(price: &Price) -> String {
     let found: Vec<&Difference> = price.figures.iter().filter(|figure| price.is_found(figure)).collect();
-    let rounds = format!("{} round{}", price.rounds, if price.rounds == 1 { "" } else { "s" });
+    let rounds = count(price.rounds, "round");
     let loads = match price.loads.as_slice() {
-        [one] => format!("at {} connections", grouped(*one)),
+        [one] => format!("at {}", count(one.round() as u64, "connection")),
         [first, .., last] => format!("from {} to {} connections", grouped(*first), grouped(*last)),
         [] => String::new(),
     };

@@ -1,16 +1,15 @@
 //! A comparison in words.
 
 use super::{Better, Comparison, Conclusion, Difference, GOOD, Outcome};
-use crate::shown::percent;
 use record::Sweep;
-use record::units::{format_si, grouped};
+use record::units::{count, exact_percent, format_si};
 
 /// The result in a sentence, and the changes that these points would have shown.
 pub fn headline(comparison: &Comparison) -> String {
     let of = |outcome| comparison.differences.iter().filter(move |difference| difference.outcome == outcome);
-    let count = |outcome| of(outcome).count();
+    let number = |outcome| of(outcome).count();
     let all = comparison.differences.len();
-    let untested = count(Outcome::Untested);
+    let untested = number(Outcome::Untested);
     let tests = all - untested;
     let limit = |outcome| limit_words(of(outcome));
     let size = |difference: &Difference| difference.ratio.ln().abs();
@@ -23,7 +22,7 @@ pub fn headline(comparison: &Comparison) -> String {
         Conclusion::Regression => format!(
             "B is worse than A by more than {} in {} of {tests} tests{}.",
             limit(Outcome::Regression),
-            count(Outcome::Regression),
+            number(Outcome::Regression),
             most(Outcome::Regression)
         ),
         Conclusion::NoRegression => {
@@ -37,17 +36,17 @@ pub fn headline(comparison: &Comparison) -> String {
         ),
         Conclusion::CouldNotTell => format!(
             "Could not tell: {} of {tests} tests neither show nor exclude that B is worse by more than {}.",
-            count(Outcome::Unclear),
+            number(Outcome::Unclear),
             limit(Outcome::Unclear)
         ),
     };
-    if comparison.conclusion == Conclusion::Regression && count(Outcome::Unclear) > 0 {
-        words.push_str(&format!(" {} tests could not tell.", count(Outcome::Unclear)));
+    if comparison.conclusion == Conclusion::Regression && number(Outcome::Unclear) > 0 {
+        words.push_str(&format!(" {} could not tell.", count(number(Outcome::Unclear), "test")));
     }
-    if count(Outcome::Improvement) > 0 {
+    if number(Outcome::Improvement) > 0 {
         let better = most(Outcome::Improvement);
-        let (count, limit) = (count(Outcome::Improvement), limit(Outcome::Improvement));
-        words.push_str(&format!(" {count} better by more than {limit}{better}."));
+        let (better_in, limit) = (number(Outcome::Improvement), limit(Outcome::Improvement));
+        words.push_str(&format!(" {better_in} better by more than {limit}{better}."));
     }
     if untested > 0 && tests > 0 {
         words.push_str(&format!(" {untested} of {all} figures have too few points for a test."));
@@ -64,8 +63,10 @@ pub(super) fn limit_words<'a>(differences: impl Iterator<Item = &'a Difference>)
     let (good, others): (Vec<_>, Vec<_>) = differences.partition(|difference| difference.figure == GOOD.0);
     let least = |some: &[&Difference]| some.iter().map(|one| one.threshold_ratio).reduce(f64::min);
     match (least(&others), least(&good)) {
-        (Some(limit), Some(good)) if good != limit => format!("{} ({}: {})", percent(limit), GOOD.1, percent(good)),
-        (limit, good) => limit.or(good).map_or(String::new(), percent),
+        (Some(limit), Some(good)) if good != limit => {
+            format!("{} ({}: {})", exact_percent(limit), GOOD.1, exact_percent(good))
+        }
+        (limit, good) => limit.or(good).map_or(String::new(), exact_percent),
     }
 }
 
@@ -102,6 +103,6 @@ pub fn load_words(difference: &Difference) -> String {
     match (difference.load, difference.sweep) {
         (None, _) => "all loads".into(),
         (Some(load), Sweep::Rate) => format!("{}/s", format_si(load)),
-        (Some(load), _) => format!("{} conns", grouped(load)),
+        (Some(load), _) => count(load.round() as u64, "conn"),
     }
 }

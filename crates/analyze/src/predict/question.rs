@@ -388,7 +388,7 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
 fn words(question: &Question, rate: Option<f64>) -> String {
     let mut parts = Vec::new();
     if let Some(n) = question.connections {
-        parts.push(if n == 1.0 { "1 connection".into() } else { format!("{} connections", record::units::grouped(n)) });
+        parts.push(record::units::count(n.round() as u64, "connection"));
     }
     if let Some(rate) = rate {
         parts.push(format!("{}/s offered", format_si(rate)));

@@ -2,9 +2,10 @@
 
 use super::schedule::Schedule;
 use super::{MIN_REPEATS, ladder};
-use crate::zones::{PointFinding, load_words, percent};
+use crate::shown::percent_against;
+use crate::zones::{PointFinding, load_words};
 use record::scenario::SweepPlan;
-use record::units::format_nanos;
+use record::units::{count, exact_percent, format_nanos};
 use record::{Sweep, units};
 
 /// The width after these repeats, in words, where a width is requested. `left_ns`: time until the limit; `repeat_ns`:
@@ -22,12 +23,12 @@ pub(super) fn words(
             "{name} {} to {}, {} wide",
             number(found.low?, sweep),
             load_words(found.high?, sweep),
-            percent(width)
+            percent_against(width, wanted).0
         ),
         (None, Some(estimate)) => format!("{name} about {}, its interval is still open", load_words(estimate, sweep)),
         (None, None) => return Some(format!("so far no {name}: {}", found.reason)),
     };
-    let after = format!("after {repeat} {}", if repeat == 1 { "repeat" } else { "repeats" });
+    let after = format!("after {}", count(repeat, "repeat"));
     let Some(width) = found.width_ratio().filter(|width| *width > wanted) else {
         return Some(format!("{known} {after}"));
     };
@@ -37,7 +38,7 @@ pub(super) fn words(
     let at_most = if needed_ns > left_ns as f64 { "; the time limit comes first" } else { "" };
     Some(format!(
         "{known} {after}; {} wanted: about {} more{at_most}",
-        percent(wanted),
+        exact_percent(wanted),
         format_nanos(needed_ns.min(left_ns as f64))
     ))
 }

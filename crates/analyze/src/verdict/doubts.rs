@@ -3,6 +3,7 @@
 use crate::zones::{Findings, percent};
 use record::owner::{ELSEWHERE, Life};
 use record::text::plain;
+use record::units::count;
 use record::{Doubt, DoubtKind, RunDir, Severity, Status};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -34,17 +35,17 @@ pub(super) fn collect(run: &RunDir, findings: &Findings) -> Vec<Doubt> {
 
 fn ending(run: &RunDir) -> Option<Doubt> {
     let why = || run.record.ended_by.as_deref().map(|why| format!(": {}", plain(why, 200))).unwrap_or_default();
-    let points = run.points.len();
+    let points = count(run.points.len(), "point");
     let what = match run.record.status {
         Status::Complete => return None,
         Status::Interrupted if run.record.doubts.iter().any(|doubt| doubt.kind == DoubtKind::Interrupted) => {
             return None;
         }
-        Status::Interrupted => format!("the run ended early after {points} points{}", why()),
+        Status::Interrupted => format!("the run ended early after {points}{}", why()),
         Status::Running => match run.writer_life() {
-            Life::Alive => format!("the run is still going on; so far {points} points are measured"),
-            Life::Ended => format!("the process that wrote the run was killed after {points} points"),
-            Life::Elsewhere => format!("the run is not finished after {points} points; {ELSEWHERE}"),
+            Life::Alive => format!("the run is still going on; {points} so far"),
+            Life::Ended => format!("the process that wrote the run was killed after {points}"),
+            Life::Elsewhere => format!("the run is not finished after {points}; {ELSEWHERE}"),
         },
     };
     Some(DoubtKind::Interrupted.warning(what, "run it to its end with the command to repeat"))

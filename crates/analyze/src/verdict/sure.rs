@@ -1,7 +1,8 @@
 //! Whether the intervals are as narrow as was asked for (`find --until-sure`), and why not.
 
-use crate::zones::{Findings, PointFinding, percent};
-use record::units::format_nanos;
+use crate::shown::percent_against;
+use crate::zones::{Findings, PointFinding};
+use record::units::{count, exact_percent, format_nanos};
 use record::{Doubt, DoubtKind, RunDir, Status};
 
 /// What was asked for, and each point with its width.
@@ -24,9 +25,11 @@ pub(super) fn sentence(run: &RunDir, findings: &Findings) -> Option<String> {
     }
     let each: Vec<String> = points
         .iter()
-        .filter_map(|(name, point)| Some(format!("{name} to {} of it", percent(point.width_ratio()?))))
+        .filter_map(|(name, point)| {
+            Some(format!("{name} to {} of it", percent_against(point.width_ratio()?, wanted).0))
+        })
         .collect();
-    Some(format!("As narrow as asked for ({}): {}.", percent(wanted), each.join(", ")))
+    Some(format!("As narrow as asked for ({}): {}.", exact_percent(wanted), each.join(", ")))
 }
 
 /// Where something was not.
@@ -39,7 +42,7 @@ pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
                 Status::Complete => format!("when the time limit of {} was spent", format_nanos(budget_ns as f64)),
                 _ => "when the run ended early".into(),
             };
-            format!("{} wide after {} repeats, {ended}", percent(width), point.n_repeats)
+            format!("{} wide after {}, {ended}", percent_against(width, wanted).0, count(point.n_repeats, "repeat"))
         }
         None if point.estimate.is_some() => "its interval has an open end".into(),
         None => format!("there is none: {}", point.reason),
@@ -51,7 +54,7 @@ pub(super) fn doubt(run: &RunDir, findings: &Findings) -> Option<Doubt> {
         .collect();
     (!missed.is_empty()).then(|| {
         DoubtKind::SearchEndedEarly.warning(
-            format!("not as narrow as asked for, {} of the point: {}", percent(wanted), missed.join("; ")),
+            format!("not as narrow as asked for, {} of the point: {}", exact_percent(wanted), missed.join("; ")),
             "allow more time with --budget, run it on a quieter machine, or ask for less",
         )
     })

@@ -66,8 +66,8 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
     let windows = cut(samples, window_s);
     if windows.len() < FEWEST_WINDOWS {
         return Err(format!(
-            "not measured: {} windows of {window_s:.0} s, at least {FEWEST_WINDOWS} are needed: record for longer",
-            windows.len()
+            "not measured: {} of {window_s:.0} s, at least {FEWEST_WINDOWS} are needed: record for longer",
+            record::units::count(windows.len(), "window")
         ));
     }
     let n = windows.len() as f64;
@@ -78,7 +78,7 @@ pub fn find(recording: &Recording) -> Result<Lines, String> {
             "not measured: the rate hardly changed ({}/s +- {:.1} %, n = {} windows): nothing to regress on",
             format_si(mean),
             if mean > 0.0 { deviation / mean * 100.0 } else { 0.0 },
-            windows.len()
+            record::units::count(windows.len(), "window")
         ));
     }
     let fit = |value: &dyn Fn(&Window) -> Option<f64>| {

@@ -239,8 +239,8 @@ fn of_stalls(found: &Stalls) -> Vec<String> {
     }
     let longest = found.stalls.iter().map(|stall| stall.length_s).fold(0.0, f64::max);
     let mut said = vec![format!(
-        "{} stalls, {:.1} % of the time, the longest of {longest:.1} s: the rate fell below {:.0} % of the usual {}/s.",
-        found.stalls.len(),
+        "{}, {:.1} % of the time, the longest of {longest:.1} s: the rate fell below {:.0} % of the usual {}/s.",
+        record::units::count(found.stalls.len(), "stall"),
         found.stalled_ratio * 100.0,
         SILENT_RATIO * 100.0,
         record::units::format_si(found.usual_per_sec)

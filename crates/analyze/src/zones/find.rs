@@ -9,6 +9,7 @@ use crate::disturbance::is_disturbed;
 use crate::point::{costs_are_of_answers, cpu_us};
 use crate::shown::{cost_us, percent, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
+use record::units::exact_percent;
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// The points of a load.
@@ -200,7 +201,7 @@ fn closed_yield(curve: Option<&BlockCurve>, levels: &[Level], polls: bool, crite
         point.high = point.high.map(|high| high.max(knee * (1.0 + KNEE_ERRORS.1)));
     }
     let highest = curve.loads[curve.loads.len() - 1];
-    let limit = percent(gain);
+    let limit = exact_percent(gain);
     point.reason = match found {
         Some(Crossing::At(load)) => {
             let cause =
@@ -261,7 +262,7 @@ fn open_yield(busy: Option<BlockCurve>, by_any: Option<BlockCurve>, criteria: &C
         point.low = point.low.map(|low| low.min(rate * (1.0 - RATE_ERROR)));
         point.high = point.high.map(|high| high.max(rate * (1.0 + RATE_ERROR)));
     }
-    let limit = percent(threshold);
+    let limit = exact_percent(threshold);
     let crowded_from = match by_any.rises_to(threshold, 0) {
         _ if point.place != Place::Beyond => None,
         Crossing::Below => Some(by_any.loads[0]),
@@ -306,7 +307,7 @@ fn efficiency_point(
         Some(curve.rises_to(lowest_us * rise, at))
     });
     let highest = curve.loads[curve.loads.len() - 1];
-    let limit = percent(criteria.efficiency_loss_ratio);
+    let limit = exact_percent(criteria.efficiency_loss_ratio);
     // The curve compares within repeats, the table shows medians. A loss must show in both.
     let medians: Vec<f64> = costs(answered, levels).map(|(_, _, us)| us).collect();
     let rises = medians.iter().scan(f64::INFINITY, |lowest, us| {

@@ -2,14 +2,13 @@
 
 use super::PointFinding;
 use record::Sweep;
-use record::units::{format_si, grouped};
+use record::units::{count, format_si, grouped};
 
 /// A load with its unit: `64 connections`, `81200/s`.
 pub fn load_words(load: f64, sweep: Sweep) -> String {
     match sweep {
         Sweep::Rate => format!("{}/s", format_si(load)),
-        _ if load.round() == 1.0 => "1 connection".into(),
-        _ => format!("{} connections", grouped(load)),
+        _ => count(load.round() as u64, "connection"),
     }
 }
 

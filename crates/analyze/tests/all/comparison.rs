@@ -254,6 +254,31 @@ fn doubts_of_the_points_are_doubts_of_the_comparison() {
 }
 
 #[test]
+fn single_loads_at_a_rate_are_compared_by_their_rate_and_only_with_each_other() {
+    let loads = |seed: u64, is_open: bool| {
+        let mut bench = Bench::new(steady(), seed);
+        for repeat in 0..3 {
+            if is_open {
+                bench.open(5000.0, repeat, 1_000_000_000);
+            } else {
+                bench.closed(5000, repeat, 1_000_000_000);
+            }
+        }
+        bench.points.iter_mut().for_each(|point| point.sweep = record::Sweep::Single);
+        RunDir { points: bench.points, ..run(&steady(), seed, 0) }
+    };
+    let (open, closed) = ([loads(1, true), loads(2, true)], [loads(3, false), loads(4, false)]);
+    let words = |[a, b]: &[RunDir; 2]| {
+        let found = compare::runs(a, b, 0.05).unwrap();
+        found.differences.iter().map(compare::load_words).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(words(&open), ["5000/s".to_string()].into());
+    assert_eq!(words(&closed), ["5,000 conns".to_string()].into());
+    let said = compare::runs(&open[0], &closed[0], 0.05).unwrap_err().to_string();
+    assert!(said.contains("no load in common"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_tested_is_said() {
     let (a, b) = (run(&steady(), 1, 1), run(&steady(), 2, 1));
     let found = compare::runs(&a, &b, 0.05).unwrap();

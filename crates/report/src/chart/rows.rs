@@ -3,7 +3,7 @@
 use super::{Chart, Load, Mark, Scale, Series};
 use crate::text::number;
 use record::text::plain;
-use record::units::{format_nanos, grouped};
+use record::units::{count, format_nanos, grouped};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -119,10 +119,6 @@ impl Chart {
     fn y_words(&self, value: f64) -> String {
         if self.unit == "us" { format_nanos(value * 1e3) } else { number(value) }
     }
-}
-
-fn count(n: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(n as f64), if n == 1 { "" } else { "s" })
 }
 
 impl Scale {

@@ -1,6 +1,7 @@
 //! Scales: where a value lies between 0 and 1, and which ticks an axis shows.
 
-use record::units::{format_nanos, format_si, grouped};
+use crate::text::number;
+use record::units::{format_nanos, format_si};
 
 /// A scale over a range; made so that low < high always holds.
 #[derive(Debug, Clone)]
@@ -38,10 +39,12 @@ impl Scale {
         Scale::Linear { high, words }
     }
 
-    /// Connections: powers of two.
+    /// Connections: powers of two, of which at least two are in the range.
     pub fn doublings(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = positive_range(values, 1.6);
-        Scale::Log { low, high, base: 2, words: grouped }
+        let has_two = high.log2().floor() > low.log2().ceil();
+        let (low, high) = if has_two { (low, high) } else { (low.min((low / 2.0).max(1.0)), high * 3.0) };
+        Scale::Log { low, high, base: 2, words: number }
     }
 
     /// Times in microseconds: powers of ten, with a margin.
@@ -58,11 +61,10 @@ impl Scale {
 
     /// Ratios: from zero, or logarithmic where they are far from 1.
     pub fn ratios(values: impl Iterator<Item = f64>) -> Self {
-        let words = |ratio: f64| format!("{ratio:.2}");
         let (low, high) = positive_range(values.chain([1.0]), 1.1);
         match low >= 0.25 && high <= 4.0 {
-            true => Scale::Linear { high: high * 1.08, words },
-            false => Scale::Log { low: low / 1.25, high: high * 1.25, base: 10, words },
+            true => Scale::Linear { high: high * 1.08, words: number },
+            false => Scale::Log { low: low / 1.25, high: high * 1.25, base: 10, words: number },
         }
     }
 
@@ -95,9 +97,9 @@ impl Scale {
         }
     }
 
-    /// At most about `room` ticks with their labels, ascending.
+    /// At most about `room` ticks with their labels, ascending; at least two.
     pub fn ticks(&self, room: usize) -> Vec<(f64, String)> {
-        let room = room.max(2);
+        let room = room.max(4);
         match self {
             Scale::Linear { high, words } => {
                 let step = nice_step(high / room as f64);
@@ -194,6 +196,16 @@ mod tests {
         assert_eq!(labels(&Scale::Nines { nines: 4 }, 9), ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]);
     }
 
+    #[test]
+    fn labels_of_small_numbers_differ() {
+        let ratios = Scale::ratios([0.002, 1.0].into_iter());
+        assert_eq!(labels(&ratios, 7), ["0.003", "0.01", "0.03", "0.1", "0.3", "1"]);
+        let lone = Scale::doublings([100.0].into_iter());
+        assert_eq!(labels(&lone, 5), ["64", "128", "256"]);
+        let one = Scale::doublings([1.0].into_iter());
+        assert_eq!(labels(&one, 5), ["1", "2"]);
+    }
+
     proptest! {
         #[test]
         fn any_values_make_a_scale(values in prop::collection::vec(any::<f64>(), 0..10), room in 0usize..40) {
@@ -202,8 +214,9 @@ mod tests {
                 Scale::doublings(values.iter().copied()),
                 Scale::times_us(values.iter().copied()),
                 Scale::counts(values.iter().copied()),
+                Scale::ratios(values.iter().copied()),
             ] {
-                prop_assert!(scale.ticks(room).len() < 200);
+                prop_assert!((2..200).contains(&scale.ticks(room).len()), "{:?}", scale.ticks(room));
                 for value in &values {
                     prop_assert!(scale.place(*value).is_none_or(f64::is_finite));
                 }

@@ -2,7 +2,7 @@
 //! and response times of the points that are over.
 
 use super::{Buckets, Family, Metrics, Value};
-use record::{Latency, LoadPlan, Pace, Point};
+use record::{Latency, LoadPlan, Pace, Point, names};
 
 /// Upper ends of the buckets of response times, in seconds: 1, 2.5 and 5 of each power of ten from 10 us to 10 s. They
 /// contain most of those that OpenTelemetry advises.
@@ -68,6 +68,11 @@ impl Client {
 
     /// It has failed or is over, with this point and these response times if it has a result.
     pub fn ends(&mut self, result: Option<(&Point, &Latency)>) {
+        if let Some((point, _)) = result {
+            // The last look at the load was before its end.
+            let completed = point.figures.get(names::THROUGHPUT).and_then(|figure| figure.n).unwrap_or(0);
+            self.goes_on(Live { completed, failed: point.outcomes.failed(), ..self.live });
+        }
         let live = std::mem::take(&mut self.live);
         self.completed = self.completed.saturating_add(live.completed);
         self.failed = self.failed.saturating_add(live.failed);
@@ -165,6 +170,26 @@ mod tests {
         }
         assert_eq!(number(&client.metrics(9), "straingauge.load.points"), Some(0.0));
         assert_eq!(number(&client.metrics(9), "straingauge.load.connections"), None);
+    }
+
+    /// A load is looked at five times a second, and its end lies between two looks.
+    #[test]
+    fn what_came_after_the_last_look_at_a_load_is_counted_at_its_end() {
+        let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
+        point.figures.set(names::THROUGHPUT, Figure::new(10.0, "1/s", 10, Origin::Counted));
+        point.outcomes.refused = 3;
+        let mut client = Client::new("h", 1, 5);
+        let counts = |client: &Client| {
+            ["responses", "failures"].map(|name| number(&client.metrics(9), &format!("straingauge.load.{name}")))
+        };
+        for points in [1.0, 2.0] {
+            client.goes_on(Live { completed: 8, failed: 1, ..Live::default() });
+            client.ends(Some((&point, &Latency::new())));
+            assert_eq!(counts(&client), [Some(points * 10.0), Some(points * 3.0)]);
+        }
+        client.goes_on(Live { completed: 11, failed: 4, ..Live::default() });
+        client.ends(Some((&point, &Latency::new())));
+        assert_eq!(counts(&client), [Some(31.0), Some(10.0)], "never back");
     }
 
     #[test]

@@ -5,9 +5,10 @@ use super::tables::Table;
 use super::{KeyNumber, Section, draw, layers, loads, watched};
 use crate::chart::{Chart, Layer, Load, Mark, Scale, Series};
 use crate::run::axis::{COLUMNS, has_columns};
-use crate::text::unbroken;
+use crate::text::{number, unbroken};
 use analyze::axis::{AxisFindings, AxisLevel, Median, value_cell, value_words};
-use record::units::{format_nanos, format_si, grouped};
+use analyze::zones::percent;
+use record::units::{format_nanos, format_si};
 use record::{Axis, Point, RunDir, Sweep, names};
 
 /// A line of a chart.
@@ -103,7 +104,7 @@ pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
         Axis::Rate | Axis::PacketRate => Scale::linear(values(), format_si),
         Axis::Delay | Axis::SlowDown => Scale::linear(values(), format_nanos),
         _ if low > 0.0 && high / low >= 8.0 => Scale::doublings(values()),
-        _ => Scale::linear(values(), grouped),
+        _ => Scale::linear(values(), number),
     }
 }
 
@@ -228,8 +229,7 @@ fn cpu(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
         figure: names::SERVER_CPU,
         dots: &analyze::zones::cpu_us,
     };
-    let chart =
-        chart(run, axis, "CPU per request", "server CPU, us per request", Some(|us| format!("{us:.1}")), &[line])?;
+    let chart = chart(run, axis, "CPU per request", "server CPU, us per request", Some(number), &[line])?;
     Some(figure("CPU time per request", " The server group's CPU and the softirq time of its CPUs.", chart))
 }
 
@@ -265,13 +265,6 @@ fn conforming(run: &RunDir, axis: &AxisFindings) -> Option<Figure> {
         figure: names::CONFORMING,
         dots: &|point| point.value(names::CONFORMING),
     };
-    let chart = chart(
-        run,
-        axis,
-        "Conforming connections",
-        "share of connections",
-        Some(|share| format!("{:.0} %", share * 100.0)),
-        &[line],
-    )?;
+    let chart = chart(run, axis, "Conforming connections", "share of connections", Some(percent), &[line])?;
     Some(figure("Conforming connections", " A connection conforms when it got the bandwidth demanded.", chart))
 }

@@ -4,7 +4,7 @@ use super::charts::{self, Figure};
 use super::tables::Table;
 use super::{Section, draw, loads};
 use crate::chart::{Chart, Limit, Mark, Scale, Series};
-use crate::text::unbroken;
+use crate::text::{number, unbroken};
 use analyze::compare::{self, Comparison, Difference, Price, server_words};
 use analyze::verdict;
 use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
@@ -87,7 +87,6 @@ type OfLevel = fn(&Level) -> Option<Spread>;
 
 /// Both curves of a sweep, with the zones of each in lanes above.
 pub(super) fn figures(of: [&'static str; 2], runs: &[(&RunDir, &SweepFindings); 2]) -> Vec<Figure> {
-    let us = |us: f64| format!("{us:.1}");
     let throughput: (OfLevel, Value) = (|level| level.throughput_per_sec, |point| point.value(names::THROUGHPUT));
     let p50: (OfLevel, Value) = (|level| level.response_p50_us, |point| point.value(names::RESPONSE_P50));
     let p99: (OfLevel, Value) = (|level| level.response_p99_us, |point| point.value(names::RESPONSE_P99));
@@ -106,7 +105,7 @@ pub(super) fn figures(of: [&'static str; 2], runs: &[(&RunDir, &SweepFindings); 
         ),
         figure((of, runs), ("Median response time", logarithmic, "us"), names::RESPONSE_P50, p50, times),
         figure((of, runs), ("Response time, p99", logarithmic, "us"), names::RESPONSE_P99, p99, times),
-        figure((of, runs), ("CPU time per request", server, "us/request"), names::SERVER_CPU, cpu, linear(us)),
+        figure((of, runs), ("CPU time per request", server, "us/request"), names::SERVER_CPU, cpu, linear(number)),
     ]
     .into_iter()
     .flatten()

@@ -2,6 +2,7 @@
 
 use super::{axis, loads};
 use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
+use crate::text::number;
 use analyze::axis::Median;
 use analyze::growth::LAYERS;
 use analyze::zones::unloading::{Unloading, UnloadingLevel};
@@ -123,7 +124,7 @@ fn bands(sweep: &SweepFindings) -> Vec<Band> {
     for (at, (name, class, from)) in starts.iter().enumerate() {
         let to = starts[at + 1..].iter().map(|(.., next)| *next).fold(end, f64::min);
         if to > *from {
-            bands.push(Band { name, class, range: (*from, to) });
+            bands.push(Band { name, class, range: (*from, to), least_px: 0.0 });
         }
     }
     bands
@@ -267,7 +268,7 @@ fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
         return None;
     }
     let measured = dots(points, names::SERVER_CPU, cpu_us);
-    let y = Scale::linear(measured.iter().chain(&total).map(|mark| mark.y), |us| format!("{us:.1}"));
+    let y = Scale::linear(measured.iter().chain(&total).map(|mark| mark.y), number);
     let mut chart = frame(sweep, "CPU time per request", "server CPU, us per request", y);
     (chart.unit, chart.layers) = ("us/request", layers(sweep));
     let name = if chart.layers.is_empty() { "total".to_string() } else { String::new() };
@@ -322,7 +323,7 @@ fn stack_layers(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     if layers.iter().all(|layer| layer.edges.is_empty()) {
         return None;
     }
-    let y = Scale::linear(tops(&layers), |us| format!("{us:.1}"));
+    let y = Scale::linear(tops(&layers), number);
     let mut chart = frame(sweep, "CPU time by layer", "server CPU, us per request", y);
     (chart.layers, chart.unit, chart.origin) = (layers, "us/request", "sampled, median of points");
     let caption =

@@ -63,9 +63,7 @@ pub fn html(a: &RunDir, b: &RunDir, comparison: &Comparison) -> String {
         Err(why) => (String::new(), format!("No flame graph: {}.", plain(why, 600))),
     };
     let mut sentences = vec![headline(comparison)];
-    if comparison.unmatched > 0 {
-        sentences.push(format!("{} loads were measured in one run only and are left out.", comparison.unmatched));
-    }
+    sentences.extend(crate::compare::left_out(comparison).map(|said| said + "."));
     let run = |letter, run: &RunDir, findings: &Findings| Run {
         letter,
         place: plain(&format!("{} ({})", run.path.display(), run.record.scenario.url()), 300),

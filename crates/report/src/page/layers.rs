@@ -5,7 +5,7 @@ use super::charts::Figure;
 use super::tables::Table;
 use crate::chart::{Chart, Scale, Series, tops};
 use crate::run::layers;
-use crate::text::unbroken;
+use crate::text::{number, unbroken};
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
 use analyze::axis::{AxisFindings, Median};
 use record::units::format_si;
@@ -59,11 +59,10 @@ pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
             figures.extend(stacked(axis, found, title, unit, format_si, &read));
         }
     }
-    let us = |us: f64| format!("{us:.1}");
-    figures.extend(stacked(axis, found, "CPU time per packet by layer", "us per packet sent", us, &|cost| {
+    figures.extend(stacked(axis, found, "CPU time per packet by layer", "us per packet sent", number, &|cost| {
         cost.us_per_packet
     }));
-    figures.extend(lines(axis, found, "CPU time per packet, with intervals", "us per packet sent", us, &|cost| {
+    figures.extend(lines(axis, found, "CPU time per packet, with intervals", "us per packet sent", number, &|cost| {
         cost.us_per_packet
     }));
     for (name, title, unit) in [
@@ -72,7 +71,7 @@ pub(super) fn figures(axis: &AxisFindings, found: &AxisLayers) -> Vec<Figure> {
     ] {
         if let Some(index) = event(name) {
             let read = |cost: &LayerCost| cost.events_per_packet.get(index).copied().flatten();
-            figures.extend(lines(axis, found, title, unit, |misses| format!("{misses:.1}"), &read));
+            figures.extend(lines(axis, found, title, unit, number, &read));
         }
     }
     figures

@@ -45,8 +45,10 @@
   const field = (cell) => {
     const exact = cell.dataset.exact;
     let text = (exact ?? cell.textContent).replace(/\s+/g, " ").trim();
-    // A spreadsheet would compute a text that begins so.
-    if (exact === undefined && /^[=+\-@]/.test(text) && !/^[+-]?[\d.,]+$/.test(text)) text = `'${text}`;
+    // Not measured.
+    if (text === "-" || text === "\u2013") return "";
+    // A spreadsheet would compute a text that begins so, but for a number with its unit.
+    if (exact === undefined && /^[=+\-@]/.test(text) && !/^[+-]?[\d.,]+( ?[a-zA-Z%]+)?$/.test(text)) text = `'${text}`;
     return /[",]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   const csv = (table) => {

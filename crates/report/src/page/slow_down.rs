@@ -5,11 +5,11 @@ use super::tables::Table;
 use super::{DrawnFigure, NARROW, Section, WIDE, axis, draw};
 use crate::chart::{self, Bar, Cell, Chart, Row, Scale, Series};
 use crate::run::slow_down::{COLUMNS, TITLE, of};
-use crate::text::unbroken;
+use crate::text::{number, unbroken};
 use analyze::axis::slow_down::CHEAPER_RATIO;
 use analyze::axis::{AxisFindings, Median, effect_words, slowed_words};
 use analyze::zones::percent;
-use record::units::format_si;
+use record::units::{count, format_si};
 use record::{Point, RunDir, names};
 
 /// Colours of the lines, one for each place.
@@ -60,7 +60,7 @@ fn gains(slowed: &[&AxisFindings], counter: &mut usize) -> Option<DrawnFigure> {
         y: cell(gain.median),
         low: gain.low.map(cell),
         high: gain.high.map(cell),
-        n: format!("{} repeats", gain.n),
+        n: count(gain.n, "repeat"),
         origin: "read backwards from slow-downs".into(),
         link: String::new(),
     };
@@ -133,8 +133,7 @@ fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<Figure> {
         return None;
     }
     let xs = series.iter().flat_map(|series| series.line.iter().map(|mark| mark.x));
-    let (x, y) =
-        (Scale::linear(xs, |us| format!("{us:.1}")), Scale::linear(series.iter().flat_map(Series::ys), format_si));
+    let (x, y) = (Scale::linear(xs, number), Scale::linear(series.iter().flat_map(Series::ys), format_si));
     let chart = Chart {
         origin: "median of points",
         interval_name: "95 % interval",

@@ -1,11 +1,11 @@
 //! The tables of the report, formatted: levels, points with every figure, criteria, facts.
 
 use crate::doubt;
-use crate::text::{not_measured, number};
+use crate::text::{TOO_FEW, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
 use record::text::plain;
-use record::units::{format_bytes, format_nanos, format_si, grouped};
-use record::{Criteria, LoadPlan, Pace, Point, RunDir, names};
+use record::units::{exact_percent, format_bytes, format_nanos, format_si, grouped};
+use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, names};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -34,13 +34,13 @@ fn level_row(level: &Level) -> Value {
         |spread: Option<Spread>, words: &dyn Fn(f64) -> String| spread.map_or("\u{2013}".into(), |s| words(s.median));
     let us = |us: f64| format!("{us:.1}");
     json!({
-        "load": grouped(level.load),
+        "load": number(level.load),
         "zone": level.zone.word(),
-        "rate": cell(level.throughput_per_sec, &grouped),
+        "rate": cell(level.throughput_per_sec, &number),
         "range": level
             .throughput_per_sec
             .filter(|spread| spread.n > 1)
-            .map(|spread| format!("{}\u{2013}{}", grouped(spread.min), grouped(spread.max)))
+            .map(|spread| format!("{}\u{2013}{}", number(spread.min), number(spread.max)))
             .unwrap_or_default(),
         "p50": cell(level.response_p50_us, &|us| format_nanos(us * 1e3)),
         "p99": cell(level.response_p99_us, &|us| format_nanos(us * 1e3)),
@@ -53,6 +53,11 @@ fn level_row(level: &Level) -> Value {
         "failing": if level.failing > 0 { format!("{} of {}", level.failing, level.points) } else { String::new() },
         "n": level.points,
     })
+}
+
+fn p99(figure: Option<&Figure>) -> String {
+    let words = figure.and_then(|figure| percentile(figure, 0.99));
+    words.filter(|words| words != TOO_FEW).unwrap_or("\u{2013}".into())
 }
 
 /// The most classes listed for a point.
@@ -79,7 +84,7 @@ pub(super) fn classes(point: &Point) -> Vec<Value> {
                 "mean": time(&class.response_mean_us),
                 "p50": time(&class.response_p50_us),
                 "p90": time(&class.response_p90_us),
-                "p99": time(&class.response_p99_us),
+                "p99": p99(Some(&class.response_p99_us)),
                 "max": time(&class.response_max_us),
                 "n": class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
             })
@@ -117,9 +122,9 @@ fn point_row(point: &Point) -> Value {
         "window": format_nanos(point.duration_ns as f64),
         "sent": grouped(outcomes.requests() as f64),
         "failed": grouped(outcomes.failed() as f64),
-        "rate": value(names::THROUGHPUT, &grouped),
+        "rate": value(names::THROUGHPUT, &number),
         "p50": value(names::RESPONSE_P50, &time),
-        "p99": value(names::RESPONSE_P99, &time),
+        "p99": p99(point.figures.get(names::RESPONSE_P99)),
         "cpu": value(names::SERVER_CPU, &|us| format!("{us:.1}")),
         "doubts": point.doubts.len(),
         "figures": figures(point),
@@ -153,19 +158,19 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
     vec![
         (
             "elastic gain",
-            percent(criteria.elastic_gain_ratio),
+            exact_percent(criteria.elastic_gain_ratio),
             "closed loop: it yields where doubling the connections raises throughput by less than this",
         ),
         (
             "saturation",
-            percent(criteria.saturation_ratio),
+            exact_percent(criteria.saturation_ratio),
             "a thread or the CPUs of the server are saturated from here; open loop: where elastic ends",
         ),
-        ("efficiency loss", percent(criteria.efficiency_loss_ratio), "CPU time of a request above its lowest"),
-        ("failed requests", percent(criteria.error_ratio), "failure: more than this, errors and non-2xx"),
+        ("efficiency loss", exact_percent(criteria.efficiency_loss_ratio), "CPU time of a request above its lowest"),
+        ("failed requests", exact_percent(criteria.error_ratio), "failure: more than this, errors and non-2xx"),
         (
             "goodput",
-            percent(criteria.goodput_ratio),
+            exact_percent(criteria.goodput_ratio),
             "failure: less than this of the offered load was answered in the window",
         ),
         (
@@ -173,13 +178,13 @@ pub(super) fn criteria(criteria: &Criteria) -> Vec<(&'static str, String, &'stat
             format_nanos(criteria.p99_limit_ns as f64),
             "failure: the 99th percentile of the response time is above",
         ),
-        ("bracket", percent(criteria.bracket_ratio), "the search over rate narrows the failure point to this"),
+        ("bracket", exact_percent(criteria.bracket_ratio), "the search over rate narrows the failure point to this"),
         (
             "yield interval",
-            percent(criteria.yield_interval_ratio),
+            exact_percent(criteria.yield_interval_ratio),
             "repeats end when the yield point's interval is this narrow",
         ),
-        ("confidence", percent(criteria.confidence_ratio), "of every interval (bootstrap over repeats)"),
+        ("confidence", exact_percent(criteria.confidence_ratio), "of every interval (bootstrap over repeats)"),
     ]
 }
 
@@ -272,4 +277,16 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
 
 fn cpus(list: &[usize]) -> String {
     list.iter().take(64).map(usize::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn criteria_are_shown_as_they_were_typed() {
+        let set = Criteria { goodput_ratio: 0.985, error_ratio: 0.000_001, ..Criteria::default() };
+        let shown: Vec<String> = criteria(&set).into_iter().map(|(_, value, _)| value).collect();
+        assert!(shown.contains(&"98.5 %".to_string()) && shown.contains(&"0.0001 %".to_string()), "{shown:?}");
+    }
 }

@@ -4,7 +4,7 @@ use super::charts::{Figure, frame, loads};
 use super::tables::Table;
 use crate::chart::{Scale, stacked, tops};
 use crate::run::watched::load_words;
-use crate::text::unbroken;
+use crate::text::{number, unbroken};
 use analyze::watched::{CLASS_COLUMNS, COLUMNS, Column, Row, ServerSide};
 use analyze::zones::SweepFindings;
 use record::units::format_nanos;
@@ -19,7 +19,7 @@ pub(super) fn figures(run: &RunDir, sweep: &SweepFindings) -> Vec<Figure> {
         phases(sweep, &side, elapsed, "Phases of a request, elapsed", "elapsed time of a request", |us| {
             format_nanos(us * 1e3)
         }),
-        phases(sweep, &side, cpu, "Phases of a request, CPU time", "CPU time, us per request", |us| format!("{us:.1}")),
+        phases(sweep, &side, cpu, "Phases of a request, CPU time", "CPU time, us per request", number),
     ]
     .into_iter()
     .flatten()

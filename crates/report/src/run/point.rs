@@ -2,16 +2,14 @@
 
 use crate::doubt;
 use crate::text::table::Table;
-use crate::text::{not_measured, wrap};
+use crate::text::{self, TOO_FEW, not_measured, wrap};
 use analyze::zones::percent;
 use record::text::plain;
-use record::units::{format_bytes, format_nanos, format_si, grouped};
+use record::units::{self, format_bytes, format_nanos, format_si, grouped};
 use record::{Arrival, Figure, Latency, Pace, Point, names};
 
 const QUANTILES: &[(&str, f64)] =
     &[("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
-/// A percentile that rests on fewer samples beyond it than this is not printed.
-const SAMPLES_BEYOND: f64 = 10.0;
 
 /// The table of a point: outcomes, throughput, percentiles side by side, the server's CPU, doubts with remedies.
 /// `latencies` are the point's histograms by tag (`response`, `service`, `lag`, `first-byte`, `connect`, `reap`), as
@@ -74,7 +72,7 @@ pub(crate) fn heading(point: &Point) -> String {
 }
 
 pub(super) fn connections(count: u64) -> String {
-    if count == 1 { "1 connection".into() } else { format!("{} connections", grouped(count as f64)) }
+    units::count(count, "connection")
 }
 
 fn outcomes(point: &Point) -> String {
@@ -111,7 +109,7 @@ fn rates(point: &Point) -> String {
         row("goodput", names::GOODPUT, |value| format!("{}/s", format_si(value)));
     }
     if point.value(names::SILENT).is_some_and(|count| count > 0.0) {
-        row("never answered", names::SILENT, |count| format!("{} connections", grouped(count)));
+        row("never answered", names::SILENT, |count| connections(count as u64));
     }
     // Where it was measured it is a column of the times.
     if point.figures.get(names::REAP_P99).is_some_and(|figure| figure.value.is_none()) {
@@ -218,7 +216,8 @@ fn cell(point: &Point, latencies: &[(String, Latency)], column: TimeColumn, labe
         Some((_, latency)) => from_histogram(latency, label),
         None => {
             let name = figures.iter().find(|(known, _)| *known == label).map(|(_, name)| *name);
-            name.and_then(|name| point.value(name)).map(|us| format_nanos(us * 1e3))
+            let quantile = QUANTILES.iter().find(|(known, _)| *known == label).map_or(0.0, |(_, quantile)| *quantile);
+            text::percentile(point.figures.get(name?)?, quantile)
         }
     }
 }
@@ -228,9 +227,6 @@ pub(super) fn percentile(point: &Point, latencies: &[(String, Latency)], heading
     let column = TIMES.iter().find(|(known, ..)| *known == heading)?;
     cell(point, latencies, *column, label)
 }
-
-/// Instead of a percentile that rests on too few samples.
-const TOO_FEW: &str = "-";
 
 fn from_histogram(latency: &Latency, label: &str) -> Option<String> {
     if latency.is_empty() {
@@ -242,7 +238,7 @@ fn from_histogram(latency: &Latency, label: &str) -> Option<String> {
         "n" => return Some(grouped(latency.len() as f64)),
         _ => {
             let (_, quantile) = QUANTILES.iter().find(|(known, _)| *known == label)?;
-            if latency.len() as f64 * (1.0 - quantile) < SAMPLES_BEYOND && *quantile > 0.9 {
+            if text::rests_on_few(latency.len(), *quantile) {
                 return Some(TOO_FEW.into());
             }
             latency.quantile_ns(*quantile)? as f64

@@ -7,7 +7,7 @@ use crate::text::{not_measured, wrap};
 use analyze::zones::percent;
 use record::protocol::Protocol;
 use record::text::plain;
-use record::units::{format_bytes, format_si, grouped};
+use record::units::{count, format_bytes, format_si, grouped};
 use record::workload::Grouping;
 use record::{Doubt, Latency, Point, Severity, names};
 use std::collections::BTreeMap;
@@ -79,8 +79,7 @@ pub fn summary(point: &Point, latencies: &[(String, Latency)], answers: &Answers
     };
     let doubts = match more {
         0 => String::new(),
-        1 => "1 more doubt, ".into(),
-        more => format!("{} more doubts, ", grouped(more as f64)),
+        more => format!("{}, ", count(more, "more doubt")),
     };
     out.push_str(&format!("{doubts}all figures, their origin and sample counts: --full\n"));
     out

@@ -1,17 +1,15 @@
 //! Results by class, and what was replayed.
 
 use crate::text::table::Table;
-use crate::text::wrap;
+use crate::text::{TOO_FEW, percentile, wrap};
 use analyze::zones::percent;
 use record::Figure;
 use record::text::plain;
-use record::units::{format_bytes, format_nanos, grouped};
+use record::units::{count, format_bytes, format_nanos, grouped};
 use record::workload::{ClassResult, Grouping, ReplayResult, WorkloadResult};
 
 /// The most classes listed: a point may come from a file that anyone wrote.
 const LISTED: usize = 40;
-/// A percentile that rests on fewer samples beyond it than this is not printed.
-const SAMPLES_BEYOND: f64 = 10.0;
 
 /// The tables of a workload's results; empty where there are none.
 pub(super) fn workload(result: &WorkloadResult) -> String {
@@ -27,14 +25,12 @@ pub(super) fn workload(result: &WorkloadResult) -> String {
 }
 
 fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) -> String {
-    let classes: Vec<&ClassResult> = classes.take(LISTED).collect();
+    let classes: Vec<&ClassResult> = classes.collect();
     let all: u64 = classes.iter().fold(0, |sum, class| sum.saturating_add(class.requests));
     let header = [heading, "requests", "share", "asked", "failed", "bodies", "mean", "p50", "p90", "p99", "max"];
     let mut table = Table::new(&header, 1);
-    for class in classes {
+    for class in classes.iter().take(LISTED) {
         let time = |figure: &Figure| figure.value.map(|us| format_nanos(us * 1e3)).unwrap_or_default();
-        let p99 = &class.response_p99_us;
-        let has_tail = p99.n.is_some_and(|n| n as f64 * 0.01 >= SAMPLES_BEYOND);
         table.row(vec![
             plain(&class.label, 40),
             grouped(class.requests as f64),
@@ -45,11 +41,15 @@ fn classes<'a>(classes: impl Iterator<Item = &'a ClassResult>, heading: &str) ->
             time(&class.response_mean_us),
             time(&class.response_p50_us),
             time(&class.response_p90_us),
-            if has_tail || p99.value.is_none() { time(p99) } else { "-".into() },
+            percentile(&class.response_p99_us, 0.99).unwrap_or_default(),
             time(&class.response_max_us),
         ]);
     }
-    if table.is_empty() { String::new() } else { format!("\n{}", table.lines()) }
+    let more = match classes.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!("  {more} more\n"),
+    };
+    if table.is_empty() { String::new() } else { format!("\n{}{more}", table.lines()) }
 }
 
 /// A class in one line: `to 64.0 KiB: 1,200 requests, p50 1.20 ms, p99 5.00 ms`.
@@ -57,13 +57,13 @@ pub(super) fn class_words(class: &ClassResult) -> String {
     let time = |word: &str, figure: &Figure| {
         figure.value.map_or(String::new(), |us| format!(", {word} {}", format_nanos(us * 1e3)))
     };
-    let has_tail = class.response_p99_us.n.is_some_and(|n| n as f64 * 0.01 >= SAMPLES_BEYOND);
-    let tail = if has_tail { time("p99", &class.response_p99_us) } else { String::new() };
+    let p99 = percentile(&class.response_p99_us, 0.99).filter(|words| words != TOO_FEW);
+    let tail = p99.map_or(String::new(), |words| format!(", p99 {words}"));
     let failed = if class.failed == 0 { String::new() } else { format!(", {} failed", grouped(class.failed as f64)) };
     format!(
-        "{}: {} requests{}{tail}{failed}",
+        "{}: {}{}{tail}{failed}",
         plain(&class.label, 40),
-        grouped(class.requests as f64),
+        count(class.requests, "request"),
         time("p50", &class.response_p50_us)
     )
 }
@@ -151,6 +151,17 @@ fn replay(replay: &ReplayResult) -> String {
 mod tests {
     use super::*;
     use record::Latency;
+
+    #[test]
+    fn the_shares_are_of_all_classes_and_those_not_listed_are_counted() {
+        let mut response = Latency::new();
+        (1..=10).for_each(|n| response.record_ns(n * 1000));
+        let class = |n: u32| ClassResult { requests: 10, ..ClassResult::new(Grouping::Size, n.to_string(), &response) };
+        let text = workload(&WorkloadResult { classes: (0..50).map(class).collect(), replay: None });
+        assert_eq!(text.matches(" 2 % ").count(), 40, "{text}");
+        assert!(text.contains("10 more"), "{text}");
+        assert!(text.lines().nth(2).unwrap().contains(" - "), "p99 of 10 requests: {text}");
+    }
 
     #[test]
     fn a_class_and_a_log_are_told_in_words() {

@@ -3,9 +3,10 @@
 use super::shown;
 use crate::chart::{Chart, Layer, Mark, Marker, Scale, Series};
 use crate::page::Figure;
+use crate::text::number;
 use analyze::index::Row;
 use record::Sweep;
-use record::units::{format_nanos, format_si, grouped};
+use record::units::{format_nanos, format_si};
 
 const MINUTE_MS: f64 = 60e3;
 const HOUR_MS: f64 = 60.0 * MINUTE_MS;
@@ -68,7 +69,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
                 let found = row.yield_point.as_ref()?;
                 Some(Value { value: found.estimate?, interval: found.low.zip(found.high) })
             },
-            words: if is_rate { format_si } else { grouped },
+            words: if is_rate { format_si } else { number },
         },
         Line {
             title: "Peak throughput",
@@ -95,7 +96,7 @@ pub(super) fn figures(runs: &[&Row]) -> Vec<Figure> {
             class: "s3",
             area: "spread3",
             of: |row| row.cpu_us_per_request.map(|value| Value { value, interval: None }),
-            words: |us| format!("{us:.1}"),
+            words: number,
         },
     ];
     let time = Time::of(runs);
@@ -115,10 +116,7 @@ fn figure(runs: &[&Row], time: &Time, line: &Line) -> Option<Figure> {
     let marks: Vec<Mark> = found.iter().map(mark).collect();
     let highest = edges.iter().map(|(.., high)| *high).chain(marks.iter().map(|mark| mark.y));
     let y = Scale::linear(highest, line.words);
-    let x = Scale::linear(runs.iter().map(|row| time.at(row)), |value| match value.fract() == 0.0 {
-        true => grouped(value),
-        false => format!("{value:.2}").trim_end_matches('0').to_string(),
-    });
+    let x = Scale::linear(runs.iter().map(|row| time.at(row)), number);
     let began = super::began(runs[0]);
     let x_name = format!("{} since {began} UTC", time.unit);
     let mut chart = Chart::empty(&format!("{} over time", line.title), &x_name, line.y_name, x, y);
@@ -157,7 +155,8 @@ fn markers(runs: &[&Row], time: &Time) -> Vec<Marker> {
         let label = words.collect::<Vec<_>>().join(", ");
         (!label.is_empty()).then_some(Marker { label, at, interval: (Some(at), Some(at)) })
     };
-    marked.into_iter().filter_map(marker).take(4 * MOST_MARKERS).collect()
+    let markers: Vec<Marker> = marked.into_iter().filter_map(marker).collect();
+    markers[markers.len().saturating_sub(4 * MOST_MARKERS)..].to_vec()
 }
 
 /// The first version that is not that of the run before: `kernel 6.12`.

@@ -2,10 +2,11 @@
 
 use crate::chart::{self, Chart, Scale, Series};
 use crate::page::Figure;
+use crate::text::number;
 use analyze::simulated::{along, per_packet, size};
 use record::layers::Layer;
 use record::simulation::{Counts, Point, Simulation};
-use record::units::format_si;
+use record::units::{count, format_si};
 
 const CLASSES: [&str; 6] = ["n2", "n3", "n4", "n5", "n6", "n7"];
 const LINES: [&str; 4] = ["s1", "s2", "s3", "s4"];
@@ -46,7 +47,7 @@ const AXES: [Axis; 3] = [
         misses: "L2 misses for a packet against the delay",
         number: "Figure 6",
         value: |point| point.delay_us,
-        scale: |values| Scale::linear(values.iter().copied(), |ms| format!("{ms} ms")),
+        scale: |values| Scale::linear(values.iter().copied(), |ms| format!("{} ms", number(ms))),
         unit: 1e-3,
     },
 ];
@@ -78,7 +79,7 @@ fn constant(group: &[&Point], axis: &Axis) -> String {
     let Some(point) = group.first() else { return String::new() };
     let mut words = Vec::new();
     if axis.number != "Figure 5" {
-        words.push(format!("{} connections", point.connections));
+        words.push(count(point.connections, "connection"));
     }
     if axis.number != "Figure 4" {
         words.push(match point.rate_per_sec {
@@ -110,22 +111,18 @@ fn stacked(
         (layer.word(), class, group.iter().map(of).collect())
     });
     let layers = chart::stacked(&loads, parts);
-    let (x_scale, y_scale) = ((axis.scale)(&loads), Scale::linear(chart::tops(&layers), short));
+    let (x_scale, y_scale) = ((axis.scale)(&loads), Scale::linear(chart::tops(&layers), number));
     let description = format!("Layers of the network stack, simulated; {caption}");
     let empty = Chart::empty(title, axis.name, &format!("{what} a packet"), x_scale, y_scale);
     let chart = Chart { description, layers, origin: "simulated", ..empty };
     Figure { title, caption: format!("Simulated; {caption}. After Kim and Rixner (2005), {}.", axis.number), chart }
 }
 
-fn short(value: f64) -> String {
-    if value >= 1000.0 || value == 0.0 { format_si(value) } else { format!("{value}") }
-}
-
 fn lines(title: &'static str, group: &[&Point], x: impl Fn(&Point) -> f64, named: Vec<(String, Vec<f64>)>) -> Chart {
     let loads: Vec<f64> = group.iter().map(|point| x(point)).collect();
     let scale = Scale::doublings(loads.iter().copied());
     let high = named.iter().flat_map(|(_, values)| values.iter().copied());
-    let mut chart = Chart::empty(title, "connections", "misses a packet", scale, Scale::linear(high, short));
+    let mut chart = Chart::empty(title, "connections", "misses a packet", scale, Scale::linear(high, number));
     chart.origin = "simulated";
     for ((name, values), class) in named.into_iter().zip(LINES) {
         let line = loads.iter().copied().zip(values).map(chart::Mark::from).collect();

@@ -4,14 +4,15 @@ use crate::text::wrap;
 use analyze::simulated::sentences;
 use record::simulation::Simulation;
 use record::text::plain;
+use record::units::count;
 
 /// The subject of the simulation.
 pub(super) fn headline(simulation: &Simulation) -> String {
     format!(
-        "Simulated, nothing measured: Linux {} in {}, {} points",
+        "Simulated, nothing measured: Linux {} in {}, {}",
         plain(&simulation.kernel, 80),
         plain(&simulation.qemu, 120),
-        simulation.points.len()
+        count(simulation.points.len(), "point")
     )
 }
 

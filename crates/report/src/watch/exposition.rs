@@ -1,8 +1,9 @@
 //! A reading as metrics.
 
+use super::Screen;
 use crate::metrics::{Buckets, Family, Metrics, Value};
 use record::Doubt;
-use record::watch::{Counter, Headroom, Log2Histogram, Reading, Watching, bucket_end_ns};
+use record::watch::{Counter, Log2Histogram, Reading, Watching, bucket_end_ns};
 
 /// The distribution of times that the programs counted. Below a microsecond and above half a minute no separate bucket
 /// is needed.
@@ -28,19 +29,21 @@ fn state_word(state: &str) -> String {
     }
 }
 
-/// The metrics of one reading. Label values are this program's own text.
-pub fn metrics(reading: &Reading, watch: &Watching, headroom: &Headroom, doubts: &[Doubt]) -> Metrics {
-    let at_unix_ns = reading.unix_ms.saturating_mul(1_000_000);
+/// The metrics of a watch at its last reading. Label values are this program's own text.
+pub fn metrics(frame: &Screen<'_>) -> Metrics {
+    let Screen { first, now: reading, watch, .. } = *frame;
+    let unix_ns = |reading: &Reading| reading.unix_ms.saturating_mul(1_000_000);
     let mut metrics = Metrics {
-        since_unix_ns: at_unix_ns.saturating_sub(reading.elapsed_ns),
-        at_unix_ns,
+        // Of the first reading: the clock may be set while watching.
+        since_unix_ns: unix_ns(first).saturating_sub(first.elapsed_ns),
+        at_unix_ns: unix_ns(reading),
         labels: vec![("server.port", watch.port.to_string())],
         families: Vec::new(),
     };
     of_requests(&mut metrics, reading, watch);
     of_connections(&mut metrics, reading);
-    of_processes(&mut metrics, reading, doubts);
-    super::headroom::add(&mut metrics, headroom);
+    of_processes(&mut metrics, reading, frame.doubts);
+    super::headroom::add(&mut metrics, frame.headroom);
     metrics
 }
 
@@ -133,7 +136,8 @@ fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
             ("between", charged.between_ns),
             ("elsewhere", charged.elsewhere_ns),
         ];
-        let family = Family::counter("straingauge.cpu", "s", help);
+        // CPU time moves from one part to another when it is known whose it was, and the rest can be below 0.
+        let family = Family::up_down("straingauge.cpu", "s", help);
         metrics.add(parts.iter().fold(family, |family, (part, ns)| family.with(&[("part", part)], *ns as f64 / 1e9)));
     }
     if let Some(cpu) = &reading.cpu {
@@ -158,8 +162,26 @@ fn of_processes(metrics: &mut Metrics, reading: &Reading, doubts: &[Doubt]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Kind;
     use crate::metrics::text::{Format, page};
-    use record::watch::{ClassTotals, SizeClass};
+    use record::watch::{ChargedCpu, ClassTotals, CpuTotals, Headroom, Rates, SizeClass};
+
+    fn frame<T>(watch: &Watching, [first, now]: [&Reading; 2], of: fn(&Screen<'_>) -> T) -> T {
+        let (rates, headroom) = (Rates::default(), Headroom::default());
+        let (rates, headroom) = (&rates, &headroom);
+        of(&Screen { watch, first, now, rates, demands: &[], utilisation: None, headroom, doubts: &[] })
+    }
+
+    /// Another start means to a collector that the series began again.
+    #[test]
+    fn the_counters_of_a_watch_have_one_start() {
+        let at = |unix_ms, elapsed_ns| Reading { unix_ms, elapsed_ns, ..Reading::default() };
+        let (first, now, stepped) = (at(5000, 1_000), at(6000, 1_000_300_000), at(3000, 3_000_000_000));
+        for now in [&first, &now, &stepped] {
+            let metrics = frame(&Watching::default(), [&first, now], metrics);
+            assert_eq!((metrics.since_unix_ns, metrics.at_unix_ns), (4_999_999_000, now.unix_ms * 1_000_000));
+        }
+    }
 
     #[test]
     fn a_page_has_one_type_line_per_family_and_numbers_only() {
@@ -168,7 +190,7 @@ mod tests {
         let mut class = ClassTotals { requests: 3, timed: 3, elapsed_ns: 3000, ..ClassTotals::default() };
         class.elapsed.0[5] = 3;
         let reading = Reading { classes: vec![class; 2], ..Reading::default() };
-        let text = page(&metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
+        let text = page(&frame(&watch, [&reading; 2], metrics), Format::Prometheus);
         let mut types = std::collections::HashSet::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -186,11 +208,32 @@ mod tests {
         }
     }
 
+    /// Prometheus takes a counter that falls for one that began again, and adds all of it once more.
+    #[test]
+    fn no_counter_falls_or_is_negative() {
+        let at = |seconds: u64, [requests_ns, between_ns, elsewhere_ns]: [i64; 3]| {
+            let charged = ChargedCpu { requests_ns, connect_ns: 5, between_ns, elsewhere_ns };
+            let cpu = CpuTotals { group_ns: 1000 * seconds, charged: Some(charged), ..CpuTotals::default() };
+            Reading { cpu: Some(cpu), ..Reading::default() }
+        };
+        let counters = |reading: &Reading| -> Vec<f64> {
+            let metrics = frame(&Watching::default(), [reading; 2], metrics);
+            let counters = metrics.families.into_iter().filter(|family| family.kind == Kind::Counter);
+            let samples = counters.flat_map(|family| family.samples);
+            samples.map(|sample| if let Value::Number(number) = sample.value { number } else { 0.0 }).collect()
+        };
+        let (earlier, now) = (counters(&at(1, [200, 100, 695])), counters(&at(2, [190, 80, -10])));
+        assert!(!earlier.is_empty() && earlier.len() == now.len());
+        assert!(
+            earlier.iter().zip(&now).all(|(earlier, now)| 0.0 <= *earlier && earlier <= now),
+            "{earlier:?} {now:?}"
+        );
+    }
+
     #[test]
     fn what_is_not_measured_has_no_sample() {
-        let metrics =
-            metrics(&Reading::default(), &Watching { port: 80, ..Watching::default() }, &Headroom::default(), &[]);
-        let text = page(&metrics, Format::Prometheus);
+        let watch = Watching { port: 80, ..Watching::default() };
+        let text = page(&frame(&watch, [&Reading::default(); 2], metrics), Format::Prometheus);
         let measured: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(measured.len(), 2, "{text}");
         assert!(measured[0].starts_with("straingauge_watch_own_cpu_seconds_total"), "{text}");

@@ -2,7 +2,7 @@
 //! interval.
 
 use super::processes::{shortened, who};
-use super::screen::{NOT_MEASURED, mode_words, number, states};
+use super::screen::{NOT_MEASURED, mode_words, number, size, states};
 use super::{Screen, headroom};
 use crate::doubt;
 use record::Outside;
@@ -106,13 +106,7 @@ fn server(out: &mut String, frame: &Screen<'_>) {
     };
     let of_requests =
         frame.rates.request_cpus.map_or(String::new(), |requests| format!(", of them {requests:.2} for requests"));
-    let _ = writeln!(
-        out,
-        "server  {cpus:.2} CPUs{of_requests}  {} processes, {} threads, {}",
-        cpu.processes,
-        cpu.threads,
-        format_bytes(cpu.resident_bytes as f64),
-    );
+    let _ = writeln!(out, "server  {cpus:.2} CPUs{of_requests}  {}", size(cpu),);
 }
 
 fn connections(out: &mut String, frame: &Screen<'_>) {

@@ -5,11 +5,12 @@ use crate::chart::{Band, Chart, Mark, Scale, Series};
 use crate::page::Figure;
 use crate::page::frame::render;
 use crate::page::plain::{Ended, Plain};
+use crate::text::number;
 use analyze::predict::regression::Line;
 use analyze::watch::lines::{self, Window};
 use analyze::watch::{Recording, WatchFindings, sentences, stalls};
 use record::RunDir;
-use record::units::format_si;
+use record::units::{format_si, grouped};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -24,9 +25,7 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
     sentences.extend(findings.lines.as_ref().err().map(|why| format!("CPU against rate: {why}.")));
     sentences.extend(findings.stalls.as_ref().err().map(|why| format!("Stalls: {why}.")));
     sentences.extend(findings.headroom.iter().flat_map(super::headroom::sentences));
-    if let Some(first) = &findings.first_unreadable {
-        sentences.push(format!("{} lines of watch.jsonl could not be read; {first}.", findings.unreadable_lines));
-    }
+    sentences.extend(text::unreadable(findings).map(|said| said + "."));
     let figures = [rates(findings), against_rate(findings), states(recording)].into_iter().flatten().collect();
     let said = (text::headline(run, findings), sentences);
     let tables = findings.tables.tables.iter().map(text::titled).collect();
@@ -35,8 +34,9 @@ pub fn html(run: &RunDir, recording: &Recording, findings: &WatchFindings) -> St
     render("watch.html", &page, || text::run(run, findings))
 }
 
-fn seconds(value: f64) -> String {
-    if value >= 7200.0 { format!("{:.1} h", value / 3600.0) } else { format!("{value:.0} s") }
+/// The unit of time since the watch began, in seconds, and the axis's name in it.
+fn since_begin(seconds: f64) -> (f64, &'static str) {
+    if seconds >= 7200.0 { (3600.0, "hours since the watch began") } else { (1.0, "seconds since the watch began") }
 }
 
 /// Averages neighbours until few enough points are left.
@@ -50,30 +50,34 @@ fn rates(findings: &WatchFindings) -> Option<Figure> {
     let mut points = thinned(&found.rates);
     // A rate is drawn at the beginning of its interval: the last one lasts until the end.
     points.extend(points.last().map(|(_, rate)| (findings.seconds, *rate)));
-    let ends = points.iter().map(|(x, _)| *x);
+    let (unit_s, x_name) = since_begin(findings.seconds);
+    points.iter_mut().for_each(|(x, _)| *x /= unit_s);
     let mut chart = Chart::empty(
         "requests per second over time",
-        "time since the watch began",
+        x_name,
         "requests per second",
-        Scale::linear(ends, seconds),
+        Scale::linear(points.iter().map(|(x, _)| *x), number),
         Scale::linear(points.iter().map(|(_, y)| *y), format_si),
     );
     chart.description = stalls::sentences(found).join(" ");
-    chart.bands = found
-        .stalls
-        .iter()
-        .take(MOST_BANDS)
-        .map(|stall| Band { name: "", class: "failure", range: (stall.at_s, stall.at_s + stall.length_s) })
-        .collect();
+    let shaded = |stall: &stalls::Stall| {
+        let range = (stall.at_s / unit_s, (stall.at_s + stall.length_s) / unit_s);
+        Band { name: "", class: "failure", range, least_px: 1.0 }
+    };
+    chart.bands = found.stalls.iter().take(MOST_BANDS).map(shaded).collect();
     (chart.unit, chart.origin) = ("1/s", "counted");
     chart.series.push(Series { class: "s1", line: points.into_iter().map(Mark::from).collect(), ..Series::default() });
     let caption = match found.rates.len().div_ceil(MOST_POINTS) {
         0 | 1 => "Counted, each reading".to_string(),
         size => format!("Counted; means of {size} readings"),
     };
+    let of = match found.stalls.len() {
+        n if n > MOST_BANDS => format!("the first {MOST_BANDS} of {} stalls", grouped(n as f64)),
+        _ => "stalls".into(),
+    };
     Some(Figure {
         title: "Requests per second",
-        caption: format!("{caption}. Shaded: stalls. After Banga and Mogul (1998), Figure 11."),
+        caption: format!("{caption}. Shaded: {of}. After Banga and Mogul (1998), Figure 11."),
         chart,
     })
 }
@@ -88,7 +92,7 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
         "requests per second",
         "CPUs",
         Scale::linear(windows.iter().map(|window| window.rate_per_sec), format_si),
-        Scale::linear(values, |cpus| format!("{cpus:.2}")),
+        Scale::linear(values, number),
     );
     chart.description = lines::sentences(lines).join(" ");
     (chart.unit, chart.origin) = ("CPUs", "least squares");
@@ -126,6 +130,7 @@ fn states(recording: &Recording) -> Option<Figure> {
     let wanted = ["ESTABLISHED", "TIME_WAIT", "SYN_RECV", "CLOSE_WAIT"];
     let samples: Vec<_> =
         recording.samples.iter().filter_map(|sample| Some((sample.seconds, sample.states.as_ref()?))).collect();
+    let (unit_s, x_name) = since_begin(samples.last().map_or(0.0, |(seconds, _)| *seconds));
     let has = |name: &str| samples.iter().any(|(_, states)| states.keys().any(|key| is_state(key, name)));
     let series: Vec<Series> = wanted
         .iter()
@@ -135,7 +140,8 @@ fn states(recording: &Recording) -> Option<Figure> {
             let count = |states: &BTreeMap<Cow<'static, str>, u64>| {
                 states.iter().filter(|(key, _)| is_state(key, name)).map(|(_, n)| *n as f64).sum()
             };
-            let points: Vec<(f64, f64)> = samples.iter().map(|(seconds, states)| (*seconds, count(states))).collect();
+            let points: Vec<(f64, f64)> =
+                samples.iter().map(|(seconds, states)| (*seconds / unit_s, count(states))).collect();
             let line = thinned(&points).into_iter().map(Mark::from).collect();
             Series { name: name.to_lowercase().replace('_', " "), class, line, ..Series::default() }
         })
@@ -146,9 +152,9 @@ fn states(recording: &Recording) -> Option<Figure> {
     let all = || series.iter().flat_map(|series| series.line.iter());
     let mut chart = Chart::empty(
         "connections by state over time",
-        "time since the watch began",
+        x_name,
         "sockets",
-        Scale::linear(all().map(|mark| mark.x), seconds),
+        Scale::linear(all().map(|mark| mark.x), number),
         Scale::linear(all().map(|mark| mark.y), format_si),
     );
     (chart.series, chart.unit, chart.origin) = (series, "sockets", "counted");
@@ -176,15 +182,14 @@ mod tests {
         {"pid":42,"name":"nginx","processes":1,"cpu_ns":1000000000,"requests":100,"bytes_in":10000,"bytes_out":100000,"timed":0,
         "elapsed_ns":[null,null,null],"phase_cpu_ns":[null,null,null]}]"#;
 
-    fn page() -> String {
+    fn recorded() -> (RunDir, Recording, WatchFindings) {
         let reading = |elapsed_ns: u64, requests: u64| {
             format!(
                 r#"{{"kind":"reading","totals":{{"elapsed_ns":{elapsed_ns},"at_ns":{elapsed_ns},"classes":[{{"requests":{requests}}}],"cpu":{{"group_ns":4000000000}},"processes":{}}}}}"#,
                 PROCESSES.replace('\n', "")
             )
         };
-        let folder = std::env::temp_dir().join(format!("straingauge-watch-page-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap().keep();
         let text = format!("{HEAD}\n{}\n{}\n", reading(1_000_000_000, 0), reading(3_000_000_000, 400));
         std::fs::write(folder.join("watch.jsonl"), text).unwrap();
         let recording = Recording::open(&folder).unwrap();
@@ -193,14 +198,53 @@ mod tests {
             serde_json::from_str(include_str!("../../../analyze/tests/recorded/haproxy-poll/run.json")).unwrap();
         let run = RunDir { path: folder, record, points: Vec::new(), reading_doubts: Vec::new() };
         let findings = analyze::watch::find(&recording);
-        let words = text::run(&run, &findings);
-        assert!(words.contains("By process") && words.contains("42 nginx"), "{words}");
-        html(&run, &recording, &findings)
+        (run, recording, findings)
+    }
+
+    /// Findings of a watch of so many seconds, with a stall each second of its first 300.
+    fn stalled(seconds: f64) -> WatchFindings {
+        let stall = |at: u32| stalls::Stall { at_s: f64::from(at), length_s: 0.05 };
+        let stalls = stalls::Stalls {
+            rates: vec![(0.0, 9.0), (seconds / 2.0, 9.0)],
+            silent_before_s: 0.0,
+            silent_after_s: 0.0,
+            interval_s: 0.05,
+            usual_per_sec: 9.0,
+            stalls: (0..300).map(stall).collect(),
+            stalled_ratio: 0.05,
+            period: None,
+        };
+        WatchFindings { seconds, stalls: Ok(stalls), ..recorded().2 }
+    }
+
+    #[test]
+    fn time_is_in_the_unit_of_its_whole_span() {
+        let axis = |seconds: f64| {
+            let chart = rates(&stalled(seconds)).unwrap().chart;
+            let ticks = chart.x.ticks(6).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+            (chart.x_name, ticks.join(" "))
+        };
+        assert_eq!(axis(2.0), ("seconds since the watch began".into(), "0 0.5 1 1.5 2".into()));
+        assert_eq!(axis(7100.0), ("seconds since the watch began".into(), "0 2,000 4,000 6,000".into()));
+        assert_eq!(axis(14_400.0), ("hours since the watch began".into(), "0 1 2 3 4".into()));
+    }
+
+    /// A stall of 50 ms is a twentieth of a pixel in a watch of ten minutes.
+    #[test]
+    fn each_stall_of_a_long_watch_is_seen() {
+        let figure = rates(&stalled(600.0)).unwrap();
+        let drawn = figure.chart.svg("c", 540.0, 300.0, figure.chart.rooms(300.0));
+        assert_eq!(drawn.matches("class=\"zone failure\"").count(), 200);
+        assert!(!drawn.contains("width=\"0."), "{drawn}");
+        assert!(figure.caption.contains("Shaded: the first 200 of 300 stalls."), "{}", figure.caption);
     }
 
     #[test]
     fn the_page_has_the_work_of_each_process_escaped_with_counts_and_units() {
-        let page = page();
+        let (run, recording, findings) = recorded();
+        let words = text::run(&run, &findings);
+        assert!(words.contains("By process") && words.contains("42 nginx"), "{words}");
+        let page = html(&run, &recording, &findings);
         let table = page.split("<h2>By process</h2>").nth(1).expect("the table").split("</section>").next().unwrap();
         let cells = |from: &str, tag: &str| -> Vec<String> {
             let row = table.split("<tr").find(|row| row.contains(from)).expect("a row");

@@ -6,9 +6,9 @@ use crate::text::estimate;
 use crate::text::table::Table;
 use crate::text::wrap;
 use record::text::plain;
-use record::units::{format_bytes, format_nanos, format_si};
+use record::units::{count, format_bytes, format_nanos, format_si};
 use record::watch::counters::Row;
-use record::watch::{ConnectionTotals, Counter, Mean, Mode, PhaseTotals, Reading};
+use record::watch::{ConnectionTotals, Counter, CpuTotals, Mean, Mode, PhaseTotals, Reading};
 use std::fmt::Write;
 
 /// In place of a number.
@@ -41,6 +41,12 @@ pub fn line(frame: &Screen<'_>) -> String {
     }
     out.push('\n');
     out
+}
+
+/// `2 processes, 8 threads, 64.0 MiB`.
+pub(super) fn size(cpu: &CpuTotals) -> String {
+    let resident = format_bytes(cpu.resident_bytes as f64);
+    format!("{}, {}, {resident}", count(cpu.processes, "process"), count(cpu.threads, "thread"))
 }
 
 pub(super) fn states(reading: &Reading) -> String {
@@ -83,9 +89,7 @@ pub fn tables(frame: &Screen<'_>, span: &str) -> String {
 fn head(out: &mut String, frame: &Screen<'_>) {
     let (now, rates, watch) = (frame.now, frame.rates, frame.watch);
     let server = match &now.cpu {
-        Some(cpu) => {
-            format!("{} processes, {} threads, {}", cpu.processes, cpu.threads, format_bytes(cpu.resident_bytes as f64))
-        }
+        Some(cpu) => size(cpu),
         None => format!("processes {NOT_MEASURED}: not seen"),
     };
     let how = mode_words(watch.mode, now);

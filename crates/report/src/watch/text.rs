@@ -6,7 +6,7 @@ use crate::text::wrap;
 use analyze::watch::tables::{Cell, Table};
 use analyze::watch::{WatchFindings, sentences};
 use record::RunDir;
-use std::fmt::Write as _;
+use record::units::count;
 
 /// Sentences, tables, doubts.
 pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
@@ -30,11 +30,15 @@ pub fn run(run: &RunDir, findings: &WatchFindings) -> String {
         out.push('\n');
         out.push_str(&titled(table).text(true));
     }
-    if let Some(first) = &findings.first_unreadable {
-        let _ = writeln!(out, "\n{} lines of watch.jsonl could not be read; {first}", findings.unreadable_lines);
-    }
+    out.extend(unreadable(findings).map(|said| format!("\n{said}\n")));
     out.push_str(&doubt::text(&run.record.doubts));
     out
+}
+
+/// Lines that could not be read, and the first of them.
+pub(super) fn unreadable(findings: &WatchFindings) -> Option<String> {
+    let lines = count(findings.unreadable_lines, "line");
+    findings.first_unreadable.as_ref().map(|first| format!("{lines} of watch.jsonl could not be read; {first}"))
 }
 
 /// The subject of the watch, its length, and its number of requests.
@@ -48,10 +52,10 @@ pub(super) fn headline(run: &RunDir, findings: &WatchFindings) -> String {
         .get("program")
         .map_or(String::new(), |program| format!(", {}", record::text::plain(program, 60)));
     format!(
-        "{}{program}: {rate} over {:.0} s, {} readings",
+        "{}{program}: {rate} over {:.0} s, {}",
         record::text::plain(&run.record.scenario.url(), 60),
         findings.seconds,
-        findings.readings
+        count(findings.readings, "reading")
     )
 }
 

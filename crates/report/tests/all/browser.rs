@@ -216,6 +216,16 @@ fn what_is_copied_is_the_table_and_its_text_cannot_be_computed() {
         assert_eq!(person.reads(&format!("{}.textContent", of(title, ".told"))), format!("Copied {rows} rows."));
     }
     assert_eq!(person.sees("document.querySelectorAll('main img, main script, .parts b, .load i').length"), 0);
+    // What is not measured is an empty field, and a number with its unit is no text.
+    let rows = of("Throughput", "tbody");
+    person.sees(&format!(
+        "(['-', '\u{2013}', '-3.2 us', '-1+cmd'].forEach((text, at) => {{ {rows}.rows[at].cells[0].textContent = text }}), 1)"
+    ));
+    let at = person.finds(&button("Throughput", "Copy as CSV"));
+    person.clicks(at);
+    let copied = person.reads("navigator.clipboard.readText()");
+    let first: Vec<&str> = copied.lines().skip(1).take(4).filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(first, ["", "", "-3.2 us", "'-1+cmd"]);
     assert_eq!(person.complaints(), Vec::<String>::new());
 }
 

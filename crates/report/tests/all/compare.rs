@@ -36,6 +36,43 @@ fn a_comparison_says_its_headline_and_every_doubt_in_both_forms() {
     assert_eq!(json["comparison"]["doubts"], serde_json::json!(found.doubts));
 }
 
+#[test]
+fn one_is_said_in_the_singular() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = fixture::write(folder.path(), fixture::record(), &fixture::points());
+    let mut b = a.clone();
+    b.points.retain(|point| point.sweep == record::Sweep::Rate || point.connections > 1);
+    let found = analyze::compare::runs(&a, &b, 0.05).unwrap();
+    assert_eq!(found.unmatched, 1);
+    let left_out = "1 load was measured in one run only and is left out";
+    let forms =
+        [compare::text(&found), page::compare::html(&a, &b, &found), report::markdown::comparison(["a", "b"], &found)];
+    assert!(forms.iter().all(|form| form.contains(left_out)), "{}", forms[0]);
+    let mut point = a.points[0].clone();
+    point.figures.set(names::SILENT, Figure::new(1.0, "count", 1, Origin::Counted));
+    assert!(report::run::point(&point, &[]).contains("1 connection "), "{}", report::run::point(&point, &[]));
+    assert_eq!(text_of_a_watch().matches("1 process, 1 thread,").count(), 2);
+}
+
+/// Both screens of a watch of a server with one process.
+fn text_of_a_watch() -> String {
+    use record::watch::{CpuTotals, Headroom, Rates, Reading, Watching};
+    let cpu = CpuTotals { processes: 1, threads: 1, ..CpuTotals::default() };
+    let now = Reading { cpu: Some(cpu), ..Reading::default() };
+    let rates = Rates { server_cpus: Some(0.5), ..Rates::default() };
+    let frame = report::watch::Screen {
+        watch: &Watching::default(),
+        first: &now,
+        now: &now,
+        rates: &rates,
+        demands: &[],
+        utilisation: None,
+        headroom: &Headroom::default(),
+        doubts: &[],
+    };
+    report::watch::screen::tables(&frame, "") + &report::watch::live::screen(&frame, &now.system)
+}
+
 /// What the functions of the server cost a request, nanoseconds. Names are as bad as they can be.
 fn stacks(requests: u64, costs: &[(&str, Layer, u64)]) -> Stacks {
     let stack = |(at, (_, layer, ns)): (usize, &(&str, Layer, u64))| Stack {

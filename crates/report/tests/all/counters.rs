@@ -46,7 +46,6 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
     ]
     .map(|line| line.text());
     let json: serde_json::Value = serde_json::from_str(&lines[1]).unwrap();
-    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
     let frame = Screen {
         watch: &watch,
         first: &reading,
@@ -57,6 +56,7 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
         utilisation: None,
         doubts: &[],
     };
+    let metrics = metrics_page(&exposition::metrics(&frame), Format::Prometheus);
     let screen = screen::tables(&frame, "so far");
     let folder = tempfile::tempdir().unwrap();
     let run = fixture::write(folder.path(), fixture::record(), &[]);
@@ -93,7 +93,7 @@ fn a_counter_that_is_not_measured_is_no_zero() {
     let is_there = |counter: Counter| counter == Counter::Accepted;
     reading.connections.counted = Counts::of(|counter| is_there(counter).then_some(3));
     let watch = Watching { port: 80, ..Watching::default() };
-    let metrics = metrics_page(&exposition::metrics(&reading, &watch, &Headroom::default(), &[]), Format::Prometheus);
+    let metrics = metrics_page(&crate::metrics::of(&reading, &watch, &[]), Format::Prometheus);
     for counter in Counter::ALL {
         assert_eq!(metrics.contains(counter.declaration().metric), is_there(counter), "{metrics}");
     }

@@ -1,12 +1,20 @@
 //! Metrics of a watch in both formats, and the dashboard that asks for them.
 
-use record::DoubtKind;
 use record::watch::{
-    AddedCost, ChargedCpu, ClassTotals, Counter, Counts, CpuTotals, Headroom, Mean, OpenTotals, PhaseTotals, Reading,
-    SizeClass, Watching,
+    AddedCost, ChargedCpu, ClassTotals, Counter, Counts, CpuTotals, Headroom, Mean, OpenTotals, PhaseTotals, Rates,
+    Reading, SizeClass, Watching,
 };
+use record::{Doubt, DoubtKind};
+use report::metrics::Metrics;
 use report::metrics::text::{Format, page};
-use report::watch::exposition;
+use report::watch::{Screen, exposition};
+
+/// The metrics of a watch with one reading.
+pub fn of(reading: &Reading, watch: &Watching, doubts: &[Doubt]) -> Metrics {
+    let (rates, headroom) = (&Rates::default(), &Headroom::default());
+    let (first, now) = (reading, reading);
+    exposition::metrics(&Screen { watch, first, now, rates, demands: &[], utilisation: None, headroom, doubts })
+}
 
 /// A reading in which everything is measured.
 fn pages() -> [String; 2] {
@@ -53,7 +61,7 @@ fn pages() -> [String; 2] {
     connections.counted = Counts::of(|counter| (!counter.is_loss()).then(|| 700 + counter as u64));
     reading.losses = Counts::of(|counter: Counter| counter.is_loss().then(|| 700 + counter as u64));
     let doubt = DoubtKind::LostEvents.note("some", "none");
-    let metrics = exposition::metrics(&reading, &watch, &Headroom::default(), &[doubt]);
+    let metrics = of(&reading, &watch, &[doubt]);
     [Format::Prometheus, Format::OpenMetrics].map(|format| page(&metrics, format))
 }
 

@@ -3,8 +3,8 @@
 use crate::fixture;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
-use record::{Axis, DoubtKind, Figure, Origin, RunDir, RunRecord, Status, names};
-use report::{json, page, run, text};
+use record::{Arrival, Axis, DoubtKind, Figure, Origin, Pace, Point, RunDir, RunRecord, Status, Sweep, names};
+use report::{json, markdown, page, run, text};
 use std::fs;
 
 const HOSTILE: &str = "</title></style></pre><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{ 123457*3 }}";
@@ -126,6 +126,37 @@ fn a_single_point_has_a_report_of_its_own() {
     let page = page::html(&run);
     assert!(page.contains("<svg"));
     assert!(summary(&run).contains("at 1 connection, response time p99"), "{}", summary(&run));
+}
+
+#[test]
+fn a_percentile_of_few_requests_is_printed_nowhere() {
+    let of = |n: u64| {
+        let mut point = Point::of(Sweep::Single, 0, 1, Pace::Closed);
+        point.figures.set(names::RESPONSE_P99, Figure::new(77_700.0, "us", n, Origin::Timed));
+        let mut record = fixture::record();
+        record.scenario.kind = record::RunKind::Load(fixture::loaded(&mut record).clone());
+        let (_folder, run) = written(record, &[point]);
+        let (markdown, text) = (markdown::point("u", &run.points[0], &[]), run::point(&run.points[0], &[]));
+        let page = page::html(&run);
+        let row = page.lines().find(|line| line.contains("<tr><th>000</th>")).unwrap();
+        [markdown, text, row.to_string()].map(|form| form.contains("77.7 ms"))
+    };
+    assert_eq!((of(999), of(1000)), ([false; 3], [true; 3]));
+}
+
+#[test]
+fn a_slow_rate_is_not_rounded_to_none() {
+    let mut points: Vec<_> = fixture::points().into_iter().filter(|point| point.sweep == Sweep::Rate).take(3).collect();
+    for (point, rate_per_sec) in points.iter_mut().zip([0.4, 12.5, 72_651.0]) {
+        point.pace = Pace::Open { rate_per_sec, arrival: Arrival::Poisson };
+        point.figures.set(names::THROUGHPUT, Figure::new(rate_per_sec, "1/s", 100, Origin::Counted));
+    }
+    let (_folder, run) = written(fixture::record(), &points);
+    let page = page::html(&run);
+    for rate in ["0.4000", "12.50", "72,651"] {
+        let (of_level, of_point) = (format!("<tr><th>{rate}</th>"), format!("<td>0</td><td>{rate}</td>"));
+        assert!(page.contains(&of_level) && page.contains(&of_point), "{rate}\n{page}");
+    }
 }
 
 #[test]

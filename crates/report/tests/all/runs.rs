@@ -136,7 +136,7 @@ fn the_index_is_filtered_by_keys_read_aloud_and_leads_to_a_report() {
     assert_eq!((count("columnheader"), count("rowheader"), count("searchbox")), (11, 5, 1), "{parts:?}");
     assert!(is_there("searchbox", "Show only runs with these words") && is_there("region", "All runs"), "{parts:?}");
     assert!(
-        is_there("status", "") && is_there("application", "Yield point over time. 2025-11-21 20:36 12; "),
+        is_there("status", "") && is_there("application", "Yield point over time. 2025-11-21 20:36 11.55; "),
         "{parts:?}"
     );
     person.keeps(&artefacts.join("runs.png"), 4000.0);

@@ -14,12 +14,11 @@ use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;
 use analyze::sweep::{AxisSweep, Capacity, ConnectionSweep, RateSearch, Turns, capacity, least_ns};
-use analyze::zones::percent;
 use anyhow::Result;
 use live::Live;
 use record::run::RunWriter;
 use record::scenario::SweepPlan;
-use record::units::format_nanos;
+use record::units::{exact_percent, format_nanos};
 use record::{Arrival, Axis, names};
 use search::{Ended, Search};
 use second::What;
@@ -179,7 +178,7 @@ fn announced(plan: &SearchPlan) -> Vec<String> {
         let least_ns = least_ns(sweep, plan.which != SweepWord::Rate, plan.which != SweepWord::Connections);
         said.push(format!(
             "until intervals are at most {} wide: about {} if three repeats are enough, at most {}",
-            percent(width),
+            exact_percent(width),
             format_nanos(least_ns.min(sweep.budget_ns) as f64),
             format_nanos(sweep.budget_ns as f64)
         ));

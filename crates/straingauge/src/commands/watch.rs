@@ -82,7 +82,6 @@ fn watch_until_end(
         let headroom = estimator.headroom();
         let rates = Rates::between(&earlier, &now);
         let doubts = watcher.doubts();
-        outlets.publish(|| exposition::metrics(&now, watch, &headroom, &doubts));
         if let Some(recording) = &mut recording {
             recording.add(&now, &rates, &headroom, watcher)?;
         }
@@ -96,6 +95,7 @@ fn watch_until_end(
             headroom: &headroom,
             doubts: &doubts,
         };
+        outlets.publish(|| exposition::metrics(&screen));
         view.show(&screen, is_last)?;
         if is_last {
             return Ok(stop.is_set() && ends_ns.is_some());

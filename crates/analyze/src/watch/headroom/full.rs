@@ -53,7 +53,7 @@ pub fn now(uses: &[Use]) -> Use {
 /// Why it cannot be told, in words that follow the resource's name.
 pub fn full_at(uses: &[Use], most: f64) -> Result<Range, String> {
     if uses.len() < FEWEST {
-        return Err(format!("{} readings so far, at least {FEWEST} are needed", uses.len()));
+        return Err(format!("{} so far, at least {FEWEST} are needed", record::units::count(uses.len(), "reading")));
     }
     let now = now(uses);
     let rates: Vec<f64> = uses.iter().map(|at| at.rate).collect();

@@ -1,0 +1,100 @@
+//! Estimates and events as vertical lines, with their labels above the plot.
+
+use super::svg::{Svg, text_width};
+use super::{Chart, Frame, TEXT_PX};
+
+/// The most rows of labels of markers, which take their height from the plot.
+const MARKER_ROWS: usize = 3;
+
+/// A vertical line at an estimate with its interval.
+#[derive(Debug, Clone)]
+pub struct Marker {
+    /// Written above the plot.
+    pub label: String,
+    /// The estimate, in x.
+    pub at: f64,
+    /// Its interval; `None` on a side = not bounded by what was measured.
+    pub interval: (Option<f64>, Option<f64>),
+}
+
+/// Where a label stands.
+pub(super) struct PlacedMarker {
+    x: f64,
+    anchor: &'static str,
+    /// From above; none: the label is left out.
+    pub(super) row: Option<usize>,
+}
+
+impl Chart {
+    pub(super) fn markers(&self, svg: &mut Svg, frame: Frame, placed: &[PlacedMarker]) {
+        for (marker, place) in self.markers.iter().zip(placed) {
+            let Some(x) = self.x_px(frame, self.x.clamp(marker.at)) else { continue };
+            let label_y = place.row.map(|row| 20.0 + 15.0 * row as f64 + 11.0);
+            svg.line(x, label_y.map_or(frame.top, |y| y + 3.0), x, frame.bottom, "marker");
+            let whisker_y = frame.top + 7.0;
+            let low = self.x_px(frame, self.x.clamp(marker.interval.0.unwrap_or(f64::MIN_POSITIVE))).unwrap_or(x);
+            let high = self.x_px(frame, self.x.clamp(marker.interval.1.unwrap_or(f64::MAX))).unwrap_or(x);
+            svg.rect(low, frame.top, (high - low).max(0.0), frame.bottom - frame.top, "interval", "");
+            svg.line(low, whisker_y, high, whisker_y, "whisker");
+            for (end, bound) in [(low, marker.interval.0), (high, marker.interval.1)] {
+                if bound.is_some() {
+                    svg.line(end, whisker_y - 4.0, end, whisker_y + 4.0, "whisker");
+                }
+            }
+            svg.circle(x, whisker_y, 3.0, "whisker-dot");
+            if let Some(y) = label_y {
+                svg.text(place.x, y, place.anchor, "marker-name halo", &marker.label);
+            }
+        }
+    }
+
+    /// Labels of markers beside their lines, in another row where they would touch; none where no row has room.
+    pub(super) fn place_markers(&self, left: f64, right: f64) -> Vec<PlacedMarker> {
+        let frame = Frame { left, right, top: 0.0, bottom: 1.0 };
+        let mut taken: Vec<(usize, f64, f64)> = Vec::new();
+        let mut placed = Vec::new();
+        for marker in &self.markers {
+            let x = self.x_px(frame, self.x.clamp(marker.at)).unwrap_or(left);
+            let wide = text_width(&marker.label, TEXT_PX);
+            let fits_right = x + 4.0 + wide <= right + 8.0;
+            let fits_left = x - 4.0 - wide >= 0.0;
+            let (anchor, x, from) = match (fits_right, fits_left) {
+                (true, _) => ("start", x - 1.0, x),
+                (false, true) => ("end", x + 1.0, x - wide),
+                (false, false) => ("start", (right - wide).max(0.0), (right - wide).max(0.0)),
+            };
+            let range = (from, from + wide + 8.0);
+            let is_free = |row: &usize| taken.iter().all(|(r, a, b)| r != row || range.1 < *a || range.0 > *b);
+            let row = (0..MARKER_ROWS).find(is_free);
+            taken.extend(row.map(|row| (row, range.0, range.1)));
+            placed.push(PlacedMarker { x, anchor, row });
+        }
+        placed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Scale;
+    use super::*;
+
+    #[test]
+    fn many_markers_leave_the_plot_its_height() {
+        let words: fn(f64) -> String = |value| format!("{value}");
+        let mut chart = Chart::empty(
+            "t",
+            "x",
+            "y",
+            Scale::linear([1.0].into_iter(), words),
+            Scale::linear([1.0].into_iter(), words),
+        );
+        let marker =
+            |n: u32| Marker { label: "worse, kernel 6.12.0".into(), at: f64::from(n) / 48.0, interval: (None, None) };
+        chart.markers = (0..48).map(marker).collect();
+        let svg = chart.svg("c", 540.0, 300.0, chart.rooms(300.0));
+        let plot = svg.split("data-plot=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let ends: Vec<f64> = plot.split(' ').map(|end| end.parse().unwrap()).collect();
+        assert!(ends[3] - ends[1] > 150.0, "{plot}");
+        assert_eq!(svg.matches("class=\"marker\"").count(), 48, "each has its line");
+    }
+}
