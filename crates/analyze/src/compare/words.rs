@@ -30,7 +30,7 @@ pub fn headline(comparison: &Comparison) -> String {
             format!("No regression: in all {tests} tests B is worse by no more than {limit}.")
         }
         Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
-        Conclusion::CouldNotTell if count(Outcome::Unclear) + untested == 0 => format!(
+        Conclusion::CouldNotTell if number(Outcome::Unclear) + untested == 0 => format!(
             "Could not tell: at some loads one of the runs sent no request; in the {tests} tests at others B is worse by no more than {}.",
             limit_words(comparison.differences.iter())
         ),
