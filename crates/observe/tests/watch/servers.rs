@@ -12,12 +12,13 @@ fn check(test: &str, name: &str, paths: &'static [&'static str], least_cpu_share
     check_server(test, &server, paths, least_cpu_share);
 }
 
-/// A server of one thread: all of its CPU time is explained, but for 1 % and a millisecond, as it has timers and signals of its own.
+/// A server of one thread: all of its CPU time is explained, but for 1 % and 3 ms, as it has timers and signals of its own: more of them
+/// on a slow machine.
 fn check_one_thread(test: &str, name: &str, paths: &'static [&'static str]) {
     let Some(server) = Server::start(test, name) else { return };
     let Some(cpu) = check_server(test, &server, paths, 0.5) else { return };
     let elsewhere_ns = cpu.charged.unwrap().elsewhere_ns as f64;
-    assert!(elsewhere_ns < 0.01 * cpu.group_ns as f64 + 1e6, "CPU time is missing: {cpu:?}");
+    assert!(elsewhere_ns < 0.01 * cpu.group_ns as f64 + 3e6, "CPU time is missing: {cpu:?}");
 }
 
 fn check_server(
