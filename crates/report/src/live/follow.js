@@ -15,15 +15,17 @@
     isStale = isLoading;
     if (isLoading) return;
     isLoading = true;
-    // Without a document the last load failed, and so there is nothing to keep.
-    kept = report.contentDocument && { top: report.contentWindow.scrollY, open: details().filter((one) => one.open).map(named) };
     report.contentWindow.location.reload();
   };
+  // At the last moment: the reader goes on reading until the next report has come.
+  const keep = () => { kept = { top: report.contentWindow.scrollY, open: details().filter((one) => one.open).map(named) }; };
   const loaded = () => {
     isLoading = false;
-    if (kept && report.contentDocument) {
-      details().forEach((one) => { one.open ||= kept.open.includes(named(one)); });
-      report.contentWindow.scrollTo(0, kept.top);
+    // Without a document the load failed.
+    if (report.contentDocument) {
+      details().forEach((one) => { one.open ||= kept?.open.includes(named(one)); });
+      if (kept) report.contentWindow.scrollTo(0, kept.top);
+      report.contentWindow.addEventListener("pagehide", keep);
     }
     if (isStale) {
       reload();
