@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.program, pytest.mark.long, pytest.mark.skipif(WHY_NOT 
 #: Of each node: more than a worker's, so that several bundles of a worker's size would fit on one.
 CPUS = 2
 MOST = 3
-HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 
 
 class AutoscalingCluster:
@@ -31,7 +30,7 @@ class AutoscalingCluster:
     Not ray.cluster_utils.AutoscalingCluster: that one ends every Ray of this machine when it starts and when it ends.
     """
 
-    def __init__(self, version: int) -> None:
+    def __init__(self) -> None:
         port = free_port()
         # Short: sockets lie in it.
         folder = Path(tempfile.mkdtemp(prefix="sg-auto-"))
@@ -42,7 +41,7 @@ class AutoscalingCluster:
             # Nodes of one machine have one address.
             "provider": {
                 "type": "fake_multinode", "gcs_address": self.address, "use_node_id_as_ip": True, "disable_node_updaters": True,
-                "disable_launch_config_check": True, **({"launch_multiple": True, "head_node_id": HEAD_ID} if version == 2 else {}),
+                "disable_launch_config_check": True,
             },
             "auth": {}, "docker": {}, "file_mounts": {}, "cluster_synced_files": [], "file_mounts_sync_continuously": False,
             "initialization_commands": [], "setup_commands": [], "head_setup_commands": [], "worker_setup_commands": [],
@@ -61,9 +60,6 @@ class AutoscalingCluster:
             "--node-ip-address=127.0.0.1", "--disable-usage-stats",
         ]
         environment = {**os.environ, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_TMPDIR": str(folder)}
-        # The second version knows a node by its cloud's name, which here is the name that the node is given.
-        newer = {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID}
-        environment.update(newer if version == 2 else {})
         done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             self.close()
@@ -86,10 +82,9 @@ class AutoscalingCluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[AutoscalingCluster]:
-    """With the first version of Ray's autoscaler, and with the second, which KubeRay and Anyscale use."""
-    made = AutoscalingCluster(request.param)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[AutoscalingCluster]:
+    made = AutoscalingCluster()
     yield made
     made.close()
 
