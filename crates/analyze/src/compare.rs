@@ -237,7 +237,8 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
             _ => None,
         };
         let at = zones::load_words(key.1, key.0);
-        asked_once.extend(without.map(|run| format!("{run} sent no request at {at}")));
+        let what = |run| format!("{run} sent no request at {at}, and the other run did: nothing is compared there");
+        asked_once.extend(without.map(what));
         matched += usize::from(differences.len() > before || without.is_some());
     }
     if points_a.is_empty() {
@@ -246,7 +247,7 @@ fn compared(a: &RunDir, b: &RunDir, threshold_ratio: f64, is_paired: bool) -> Re
     }
     judge(&mut differences, confidence, threshold_ratio);
     let mut doubts = doubts(a, b, &differences);
-    doubts.extend(asked_once.iter().map(|what| format!("{what}, and the other run did: nothing is compared there")));
+    doubts.extend(asked_once.iter().cloned());
     doubts.extend(doubts_of_points((a, points_a), (b, points_b)));
     if !is_paired {
         // Two servers in turn differ on purpose, and got the same requests.

@@ -109,9 +109,9 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the server filled a thread, its limit of CPU time, a process whose threads run one at a time, or itself most of its CPUs,
-    /// in most of the points; `None` if none was measured. CPUs that are full of other work are not the server's limit: on a quiet machine the limit would be
-    /// another.
+    /// Whether the server filled a thread, its limit of CPU time, a process whose threads run one at a time, or itself most of its
+    /// CPUs, in most of the points; `None` if none was measured. CPUs that are full of other work are not the server's limit: on a
+    /// quiet machine the limit would be another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
         if super::one_at_a_time::held(self).is_some_and(|held| held.is_proven) {
             return Some(true);
@@ -152,13 +152,12 @@ impl<'a> Evidence<'a> {
     /// Whether the server's backend filled the CPUs of both in most of the points, and not a thread or a limit of the server.
     pub fn is_filled_by_backend(&self, points: &[&Point]) -> bool {
         let limit = self.criteria().saturation_ratio;
-        let is_filled = |point: &&&Point| {
+        let is_filled = |point: &&Point| {
             own_limit(point).is_none_or(|share| share < limit)
-                && point.value(names::SERVER_CPU_BUSY).is_some_and(|busy| busy >= limit)
-                && self.is_own_work(point)
+                && self.is_cpu_full(point) == Some(true)
                 && self.own_share(point).is_some_and(|own| own < self.backend_share(point))
         };
-        2 * points.iter().filter(is_filled).count() > points.len()
+        most(points.iter().map(is_filled)) == Some(true)
     }
 
     /// Shares of full CPUs that the server and its backend took, where neither other work nor the server filled them.
