@@ -106,7 +106,7 @@ fn server(out: &mut String, frame: &Screen<'_>) {
     };
     let of_requests =
         frame.rates.request_cpus.map_or(String::new(), |requests| format!(", of them {requests:.2} for requests"));
-    let _ = writeln!(out, "server  {cpus:.2} CPUs{of_requests}  {}", size(cpu),);
+    let _ = writeln!(out, "server  {cpus:.2} CPUs{of_requests}  {}", size(cpu));
 }
 
 fn connections(out: &mut String, frame: &Screen<'_>) {

@@ -20,6 +20,9 @@ pub enum Method {
     Calibrated,
 }
 
+/// What only a measurement of a server uses.
+const OF_A_MEASUREMENT: [&str; 7] = ["port", "export", "duration", "burst", "frequency", "netns_of", "group"];
+
 /// `straingauge profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
@@ -56,10 +59,10 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
     /// Compare two files of --export folded=FILE and measure nothing
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["port", "export", "duration", "burst", "frequency", "netns_of", "group"], help_heading = "Comparison")]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = OF_A_MEASUREMENT, help_heading = "Comparison")]
     pub diff: Option<Vec<PathBuf>>,
     /// Measure what select, poll, epoll_wait, accept and descriptors cost on this kernel; needs no server
-    #[arg(long, conflicts_with_all = ["port", "export", "flame", "against", "diff", "duration", "burst", "frequency", "netns_of", "group"], help_heading = "Measurement")]
+    #[arg(long, conflicts_with_all = OF_A_MEASUREMENT, conflicts_with_all = ["flame", "against", "diff"], help_heading = "Measurement")]
     pub kernel_scaling: bool,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
