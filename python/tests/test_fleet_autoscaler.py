@@ -22,26 +22,30 @@ pytestmark = [pytest.mark.program, pytest.mark.long, pytest.mark.skipif(WHY_NOT 
 #: Of each node: more than a worker's, so that several bundles of a worker's size would fit on one.
 CPUS = 2
 MOST = 3
+#: That the cluster may have beside its head.
+ADDED = 3
+HEAD_ID = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"
 
 
 class AutoscalingCluster:
-    """A head with room for a worker, and an autoscaler that adds at most five nodes and removes those that idle for six seconds.
+    """A head with room for a worker, and an autoscaler that adds at most three nodes and removes those that idle for six seconds.
 
     Not ray.cluster_utils.AutoscalingCluster: that one ends every Ray of this machine when it starts and when it ends.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, version: int) -> None:
         port = free_port()
         # Short: sockets lie in it.
         folder = Path(tempfile.mkdtemp(prefix="sg-auto-"))
         self.address, self._folder = f"127.0.0.1:{port}", folder
         size = {"CPU": CPUS, "object_store_memory": 80 << 20}
         config = {
-            "cluster_name": "fake", "max_workers": 5, "idle_timeout_minutes": 0.1, "upscaling_speed": 1.0,
-            # Nodes of one machine have one address.
+            "cluster_name": "fake", "max_workers": ADDED, "idle_timeout_minutes": 0.1, "upscaling_speed": 1.0,
+            # Nodes of one machine have one address. By its module: what Ray reads for it by name, not all of Ray's packages have.
             "provider": {
-                "type": "fake_multinode", "gcs_address": self.address, "use_node_id_as_ip": True, "disable_node_updaters": True,
-                "disable_launch_config_check": True,
+                "type": "external", "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
+                "gcs_address": self.address, "use_node_id_as_ip": True, "disable_node_updaters": True,
+                "disable_launch_config_check": True, **({"launch_multiple": True, "head_node_id": HEAD_ID} if version == 2 else {}),
             },
             "auth": {}, "docker": {}, "file_mounts": {}, "cluster_synced_files": [], "file_mounts_sync_continuously": False,
             "initialization_commands": [], "setup_commands": [], "head_setup_commands": [], "worker_setup_commands": [],
@@ -49,7 +53,7 @@ class AutoscalingCluster:
             "head_node_type": "ray.head.default",
             "available_node_types": {
                 "ray.head.default": {"resources": {"CPU": CPUS}, "node_config": {}, "max_workers": 0},
-                "client": {"resources": size, "node_config": {}, "min_workers": 0, "max_workers": 5},
+                "client": {"resources": size, "node_config": {}, "min_workers": 0, "max_workers": ADDED},
             },
         }
         (folder / "config.json").write_text(json.dumps(config))
@@ -60,6 +64,9 @@ class AutoscalingCluster:
             "--node-ip-address=127.0.0.1", "--disable-usage-stats",
         ]
         environment = {**os.environ, "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_TMPDIR": str(folder)}
+        # The second version knows a node by its cloud's name, which here is the name that the node is given.
+        newer = {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID, "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID}
+        environment.update(newer if version == 2 else {})
         done = subprocess.run(start, env=environment, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             self.close()
@@ -82,9 +89,10 @@ class AutoscalingCluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[AutoscalingCluster]:
-    made = AutoscalingCluster()
+@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[AutoscalingCluster]:
+    """With the first version of Ray's autoscaler, and with the second, which KubeRay and Anyscale use."""
+    made = AutoscalingCluster(request.param)
     yield made
     made.close()
 
@@ -92,8 +100,10 @@ def cluster() -> Iterator[AutoscalingCluster]:
 def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_and_gives_it_back(
         cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
     wait_until("the head is the only node", lambda: cluster.nodes() == 1, 60)
-    kept, everyone = fleet.folder / "run", set(range(1, MOST + 1))
-    child = fleet.start([*find(nginx.url(), kept, "300s"), "--repeats", "100"], ["--workers", f"1..{MOST}"])
+    kept, everyone = fleet.folder / "run", set(range(1, 1 + ADDED + 1))
+    # More than it may have, of which the second version adds none.
+    # Long enough for all to come.
+    child = fleet.start([*find(nginx.url(), kept, "900s", "5s"), "--repeats", "100"], ["--workers", "1..20"])
     wait_until("a point is kept", lambda: (kept / "points").is_dir() and any((kept / "points").iterdir()), 120)
     wait_until("all send load", lambda: workers_by_point(kept)[-1:] == [everyone], 120)
     child.send_signal(signal.SIGINT)
@@ -109,7 +119,7 @@ def test_a_fleet_of_more_nodes_than_there_are_waits_for_the_autoscaler(
 
 
 def test_a_helper_that_is_killed_leaves_no_request(cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
-    what = [*find(nginx.url(), fleet.folder / "run", "300s"), "--repeats", "100"]
+    what = [*find(nginx.url(), fleet.folder / "run", "900s", "5s"), "--repeats", "100"]
     child = fleet.start(what, ["--workers", f"1..{MOST}"])
     wait_until("the autoscaler has added nodes", lambda: cluster.nodes() == MOST, 120)
     lines = dict(command_lines())

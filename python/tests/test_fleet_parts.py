@@ -423,6 +423,21 @@ def test_an_autoscaler_is_asked_for_whole_nodes_and_for_as_many_as_are_lacking()
     assert growth.bundles([], 1, 2.0, {"load": 0.5}) == [{"CPU": 2, "load": 1}], "Ray takes whole numbers"
 
 
+def test_an_autoscaler_that_refuses_what_it_cannot_add_whole_adds_all_that_it_may() -> None:
+    for most in range(1, 25):
+        for room in range(1, 25):
+            size, there, refused = growth.Size(most), 1, 0
+            for _ in range(20):
+                asked = size.next(there, refused)
+                assert there <= asked <= max(most, there)
+                # As version 2 of Ray's does.
+                refused = asked if asked > room else 0
+                there = there if refused else max(there, asked)
+            assert there == min(most, room), (most, room)
+    waiting = growth.Size(9)
+    assert [waiting.next(1, 0), waiting.next(2, 0), waiting.next(2, 5)] == [9, 9, 9], "nodes take their time, and others' requests are refused"
+
+
 CLUSTERS = Path(__file__).parent.parent.parent / "docs" / "cluster"
 
 

@@ -162,8 +162,8 @@ def test_find_works_over_a_fleet_as_it_does_alone(fleet: Fleet, nginx: Nginx) ->
     assert "fleet" in str(run.record.scenario["repeat_command"])
 
 
-def find(url: str, kept: Path, budget: str) -> List[str]:
-    return ["find", url, "--sweep", "connections", "--duration", "300ms", "--warmup", "0s", "--min-connections", "4", "--max-connections",
+def find(url: str, kept: Path, budget: str, duration: str = "300ms") -> List[str]:
+    return ["find", url, "--sweep", "connections", "--duration", duration, "--warmup", "0s", "--min-connections", "4", "--max-connections",
             "16", "--budget", budget, "--profile", "never", "--quiet", "--json", "--out", str(kept)]
 
 

@@ -60,6 +60,7 @@ class Cluster:
         self._ray = _ray()
         self._group: Optional[Any] = None
         self._request = growth.Request()
+        self._size = growth.Size(order.most_workers or 0)
         self._actor: Any = None
         self._program: Tuple[str, List[Any]] = ("", [])
         #: Workers that were ever started: the name of one that has just been killed may still be taken.
@@ -203,9 +204,9 @@ class Cluster:
         """Has an autoscaler add nodes until there are as many as may take part."""
         order = self._order
         if order.most_workers is not None:
-            address = str(self._ray.get_runtime_context().gcs_address)
-            wanted = growth.bundles(self._able(), order.most_workers, order.worker_cpus, order.resources)
-            self._request.ask(wanted, order.labels, address)
+            address, able = str(self._ray.get_runtime_context().gcs_address), self._able()
+            count = self._size.next(len(able), growth.refused(address))
+            self._request.ask(growth.bundles(able, count, order.worker_cpus, order.resources), order.labels, address)
 
     def _able(self) -> List[Dict[str, Any]]:
         return [one for one in self._alive() if self._order.fits(one)]

@@ -42,6 +42,42 @@ def bundles(able: List[Dict[str, Any]], most: int, worker_cpus: float, resources
     return [{"CPU": count, **others} for count in there + [alike[-1]] * (most - len(there))]
 
 
+def refused(address: str) -> int:
+    """How many bundles a request has that version 2 of the autoscaler cannot meet, and for which it adds no node at all; 0 if it can.
+
+    Ray tells this to its own tools only.
+    """
+    try:
+        from ray._raylet import GcsClient
+        from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
+
+        reply = GetClusterStatusReply()
+        reply.ParseFromString(GcsClient(address=address).get_cluster_status())
+        constraints = reply.autoscaling_state.infeasible_cluster_resource_constraints
+        return sum(int(request.count) for constraint in constraints for request in constraint.resource_requests)
+    except Exception:  # version 1 adds what it can, and earlier versions of Ray cannot be asked
+        return 0
+
+
+class Size:
+    """How many nodes to ask for: as many as may take part or, where the autoscaler may not have so many, the most that it may have."""
+
+    def __init__(self, most: int) -> None:
+        self._most = self._asked = most
+        #: The fewest that were refused.
+        self._refused = most + 1
+
+    def next(self, there: int, refused_now: int) -> int:
+        """`there`: the nodes that have come; `refused_now`: how many a request has that is refused, or 0."""
+        if self._asked > there:
+            if refused_now != self._asked:
+                return self._asked
+            self._refused = self._asked
+        # As many again are tried once these have come.
+        self._asked = min(self._most, max(there, (there + self._refused) // 2))
+        return self._asked
+
+
 class Request:
     """The request of one fleet."""
 
