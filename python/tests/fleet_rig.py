@@ -223,6 +223,8 @@ class Fleet:
         self.spoken.mkdir()
         # Short: sockets lie in it.
         self.temporary = Path(tempfile.mkdtemp(prefix="sg-"))
+        #: Words before the command.
+        self.inside: List[str] = []
 
     def command(self, what: List[str], options: Optional[List[str]] = None, inside: str = "") -> List[str]:
         # What each worker says is kept: its histograms as they were sent, its process.
@@ -231,7 +233,7 @@ class Fleet:
         # Ray starts its first workers in more than a minute on a machine that is full of other tests.
         patience = [] if "--node-timeout" in (options or []) else ["--node-timeout", "240s"]
         return [
-            str(program.straingauge_path()), "fleet", "--python", sys.executable, "--address", self.address, "--worker-prefix", prefix,
+            *self.inside, str(program.straingauge_path()), "fleet", "--python", sys.executable, "--address", self.address, "--worker-prefix", prefix,
             *patience, *(options or []), *what,
         ]
 

@@ -222,7 +222,8 @@ class Cluster:
         try:
             stopped = [member.stop(STOP_S) for member in self.members]
             if stopped:
-                ray.wait(stopped, num_returns=len(stopped), timeout=2 * STOP_S)
+                # One that is cut off does not answer. Its worker has ended with the driver's lease.
+                ray.wait(stopped, num_returns=len(stopped), timeout=STOP_S + 1)
             for member in self.members:
                 member.kill(ray)
             self._request.withdraw()

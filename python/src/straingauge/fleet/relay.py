@@ -58,7 +58,10 @@ class Relay:
 
 
 async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Carries bytes until one side ends; the worker ends then, and the driver gets the reason if it still reads."""
+    """Carries bytes until one side ends; the worker ends then, and the driver gets the reason if it still reads.
+
+    Who cancels this ends the workers himself, all at once.
+    """
     ways = [asyncio.ensure_future(_to_worker(member, reader)), asyncio.ensure_future(_from_worker(member, writer))]
     try:
         done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -67,13 +70,14 @@ async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.St
             with contextlib.suppress(OSError):
                 writer.write(json.dumps({"type": "gone", "why": why}).encode() + b"\n")
                 await writer.drain()
+        writer.close()
+        with contextlib.suppress(Exception):
+            await member.stop(STOP_S)
     finally:
         for way in ways:
             way.cancel()
         with contextlib.suppress(Exception):
             writer.close()
-        with contextlib.suppress(Exception):
-            await member.stop(STOP_S)
 
 
 async def _to_worker(member: Member, reader: asyncio.StreamReader) -> str:
