@@ -7,6 +7,7 @@ Ray keeps it until it is replaced, whoever made it is gone: so a process of its 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import subprocess
 import sys
@@ -48,11 +49,10 @@ def refused(address: str) -> int:
     Ray tells this to its own tools only.
     """
     try:
-        from ray._raylet import GcsClient
-        from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
-
-        reply = GetClusterStatusReply()
-        reply.ParseFromString(GcsClient(address=address).get_cluster_status())
+        raylet: Any = importlib.import_module("ray._raylet")
+        messages: Any = importlib.import_module("ray.core.generated.autoscaler_pb2")
+        reply = messages.GetClusterStatusReply()
+        reply.ParseFromString(raylet.GcsClient(address=address).get_cluster_status())
         constraints = reply.autoscaling_state.infeasible_cluster_resource_constraints
         return sum(int(request.count) for constraint in constraints for request in constraint.resource_requests)
     except Exception:  # version 1 adds what it can, and earlier versions of Ray cannot be asked
