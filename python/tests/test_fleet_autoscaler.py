@@ -41,7 +41,7 @@ class AutoscalingCluster:
         port = 6379 if IS_OLD else free_port()
         # Short: sockets lie in it.
         folder = Path(tempfile.mkdtemp(prefix="sg-auto-"))
-        self.address, self._folder = f"127.0.0.1:{port}", folder
+        self.address, self.autoscaler, self._folder = f"127.0.0.1:{port}", autoscaler, folder
         size = {"CPU": CPUS, "object_store_memory": 80 << 20}
         config = {
             "cluster_name": "fake", "max_workers": ADDED, "idle_timeout_minutes": 0.1, "upscaling_speed": 1.0,
@@ -57,7 +57,9 @@ class AutoscalingCluster:
             "head_node_type": "ray.head.default",
             "available_node_types": {
                 "ray.head.default": {"resources": {"CPU": CPUS}, "node_config": {}, "max_workers": 0},
-                "client": {"resources": size, "node_config": {}, "min_workers": 0, "max_workers": ADDED},
+                "client": {
+                    "resources": {**size, "load": 1}, "labels": {"zone": "b"}, "node_config": {}, "min_workers": 0, "max_workers": ADDED,
+                },
             },
         }
         (folder / "config.json").write_text(json.dumps(config))
@@ -112,7 +114,7 @@ def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_
     # More than it may have, of which the second version adds none.
     # Long enough for all to come.
     child = fleet.start([*find(nginx.url(), kept, "900s", "5s"), "--repeats", "100"], ["--workers", "1..20"])
-    wait_until("a point is kept", lambda: (kept / "points").is_dir() and any((kept / "points").iterdir()), 120)
+    wait_until("a point is kept", lambda: any(kept.glob("points/*")), 120)
     wait_until("all send load", lambda: workers_by_point(kept)[-1:] == [everyone], 120)
     child.send_signal(signal.SIGINT)
     finish(child).exits_with(130)
@@ -124,6 +126,20 @@ def test_a_fleet_of_more_nodes_than_there_are_waits_for_the_autoscaler(
         cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
     fleet.run(load(nginx.url(), "500ms"), ["--workers", "2"]).exits_with(0)
     assert cluster.nodes() >= 2
+
+
+@pytest.mark.parametrize("place", [["--worker-resource", "load=1"], ["--worker-label", "zone=b"]], ids=["resource", "label"])
+def test_nodes_are_added_that_have_what_workers_need(
+        cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx, place: List[str]) -> None:
+    if "--worker-label" in place and (IS_OLD or cluster.autoscaler == 1):
+        pytest.skip("the first autoscaler does not look at labels")
+    wait_until("the head, which has neither, is the only node", lambda: cluster.nodes() == 1, 120)
+    kept = fleet.folder / "run"
+    child = fleet.start([*find(nginx.url(), kept, "900s", "5s"), "--repeats", "100"], ["--workers", "1..20", *place])
+    wait_until("all that can send load do", lambda: any(kept.glob("points/*")) and workers_by_point(kept)[-1:] == [set(range(1, ADDED + 1))], 240)
+    child.send_signal(signal.SIGINT)
+    finish(child).exits_with(130)
+    assert cluster.nodes() == 1 + ADDED
 
 
 def test_a_helper_that_is_killed_leaves_no_request(cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
