@@ -58,7 +58,7 @@ pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, choose_address, run, run_supplied};
 pub use error::LoadError;
 pub use merge::SeriesSum;
-pub use probe::{ProbeResponse, connect_once, is_redirect, probe};
+pub use probe::{ProbeResponse, check_opening, connect_once, is_redirect, probe};
 pub use replay::doubts as replay_doubts;
 pub use result::LoadResult;
 pub use series::HEADER as SERIES_HEADER;

@@ -47,6 +47,14 @@ pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError>
     first_connection(plan, timeout, false).map(drop)
 }
 
+/// [`connect_once`] where to open a connection is more than to connect; within the time that the plan gives a connection.
+pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
+    if plan.clients.tls.is_none() && plan.protocol.is_http_1() {
+        return Ok(());
+    }
+    connect_once(plan, Duration::from_nanos(plan.connect_timeout_ns))
+}
+
 /// Connects to each address in turn until one accepts, opens the connection as the protocol demands, and may send a request.
 fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Option<ProbeResponse>, LoadError> {
     check(plan)?;

@@ -33,6 +33,7 @@ fn obey(
     orders: &Receiver<Order>,
 ) -> Result<()> {
     let mut cold = Cold::new(out.clone());
+    let mut is_first = true;
     loop {
         match orders.recv() {
             Ok(Ok(ToWorker::ColdAsk(message))) => {
@@ -55,7 +56,8 @@ fn obey(
                 let _ = out.send(line(&answer));
             }
             Ok(Ok(ToWorker::Plan(message))) => {
-                let answer = match drive(*message, sources, inputs.supply(), lease, out, orders) {
+                let is_first = std::mem::replace(&mut is_first, false);
+                let answer = match drive(*message, is_first, sources, inputs.supply(), lease, out, orders) {
                     Ok(result) => FromWorker::Result(Box::new(result)),
                     Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
                 };
@@ -76,6 +78,7 @@ fn obey(
 
 fn drive(
     message: PlanMessage,
+    is_first: bool,
     sources: &Sources,
     supply: &dyn Supply,
     lease: &Lease,
@@ -85,6 +88,10 @@ fn drive(
     let mut plan = message.into_plan()?;
     sources.complete(&mut plan)?;
     load::check(&plan)?;
+    if is_first {
+        // What the server has against this machine is one sentence then, and no count of failures.
+        load::check_opening(&plan)?;
+    }
     let mut events = Reporting { lease, out, orders, started_late_ns: 0 };
     let result = load::run_supplied(&plan, supply, &lease.stop, &mut events)?;
     Ok(WireResult::new(result, events.started_late_ns)?)

@@ -2,6 +2,7 @@
 
 use crate::rig::{Said, free_port, member, needs_server, open_dir, program, run, skip_unless, straingauge};
 use crate::server::{Kind, Server};
+use crate::workers::worker;
 use serde_json::Value;
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
@@ -346,6 +347,34 @@ fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
     load(&plain.url("128.bin").replace("http", "https"), &["--tls-insecure"])
         .exits_with(1)
         .complains_of(&["TLS", "plain http"]);
+}
+
+#[test]
+fn a_worker_says_what_it_and_the_server_have_against_each_other() {
+    needs_tls!();
+    let (server, other) = (SecureServer::start("127.0.0.1"), SecureServer::start("example.test"));
+    let from_worker = |url: &str, more: &[&str]| {
+        let client = worker();
+        run(straingauge(["load", url, "--client", &client, "--duration", "50ms", "--warmup", "0s", "--quiet"])
+            .args(more))
+    };
+    let strange = ["--tls-ca", other.ca().to_str().expect("temporary paths are text")].map(str::to_string);
+    let strange: Vec<&str> = strange.iter().map(String::as_str).collect();
+    from_worker(&server.url(), &strange).exits_with(1).complains_of(&["client 1", "certificate", "--tls-ca"]);
+    // Under TLS 1.3 the client has ended the handshake when it is refused.
+    let (port, dir) = (free_port(), server.state.path());
+    let mut wants = Command::new("openssl");
+    wants.args(["s_server", "-accept", &port.to_string(), "-cert", "cert.pem", "-key", "key.pem", "-tls1_3", "-quiet"]);
+    wants.args(["-Verify", "1", "-verify_return_error"]).current_dir(dir).stdin(Stdio::null());
+    let mut child = wants.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("openssl starts");
+    let started = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() && started.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let said = from_worker(&format!("https://127.0.0.1:{port}"), &["--connect-only", "--tls-insecure"]);
+    let _ = child.kill();
+    let _ = child.wait();
+    said.exits_with(1).complains_of(&["client 1", "it wants a certificate of the client"]);
 }
 
 #[test]

@@ -45,7 +45,8 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     session.runner.metrics = metrics;
     if !session.runner.has_clients() {
         check_that_it_listens(&session)?;
-        check_opening(&session)?;
+        // A bad certificate or a wrong password is one sentence, not a count of failures.
+        load::check_opening(&session.plan).map_err(anyhow::Error::from)?;
     }
     let mut writer = match &output.out {
         Some(path) => {
@@ -207,16 +208,6 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
             "the server answered every request with an error (mostly status {status}): check path, host and headers"
         ),
     })
-}
-
-/// One TLS handshake and what else opens a connection, so that a bad certificate or a wrong password is reported in one
-/// sentence, not as a count of failures.
-fn check_opening(session: &Session) -> Result<()> {
-    if session.plan.clients.tls.is_none() && session.plan.protocol.is_http_1() {
-        return Ok(());
-    }
-    let timeout = Duration::from_nanos(session.plan.connect_timeout_ns);
-    load::connect_once(&session.plan, timeout).map_err(anyhow::Error::from)
 }
 
 /// Connects once and sends nothing, so that a closed port costs no measuring time and no line in the server's log.
