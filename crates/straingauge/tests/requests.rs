@@ -160,9 +160,12 @@ fn every_point_of_find_has_the_servers_side_and_the_report_shows_it() {
         assert_eq!(why_not(point), None);
         assert_counts_agree(point);
         assert_eq!(point["watched"]["mode"], "default");
-        let is_idle = value(point, "watch.requests") == Some(0.0);
-        assert!(is_idle || value(point, "watch.cost_ratio") > Some(0.0), "the cost is measured: {point:#}");
+        let cost = &point["figures"]["watch.cost_ratio"];
+        // On a machine that stands still a point may have a handful of requests.
+        let has_no_tick = cost["not_measured"].as_str().is_some_and(|why| why.contains("counted no CPU time"));
+        assert!(has_no_tick || cost["value"].as_f64() > Some(0.0), "the cost is measured: {point:#}");
     }
+    assert!(measured.iter().any(|point| value(point, "watch.cost_ratio").is_some()), "no point has a cost");
     let timed = measured.iter().filter(|point| value(point, "watch.parse_us") > Some(0.0)).count();
     assert!(timed > 0, "no point of {} has phases", measured.len());
     assert!(said.flat().contains("from the server's side"), "{}", said.out);

@@ -87,12 +87,13 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let user = user_share(begin, end);
     let figures = &mut seen.figures;
     class_figures(figures, &all, span_ns, user);
-    let group_ns = group_between(begin, end);
+    let group_ns = group_between(begin, end).filter(|ns| *ns > 0.0);
+    let unseen = if group_between(begin, end).is_some() { NO_TICK } else { UNSEEN };
     let added = |reading: &Reading| reading.cost.added.map_or(0.0, |added| added.added_ns);
     let added_ns = added(counted) - added(begin);
     let cost = group_ns.filter(|_| added_ns > 0.0 || all.receives == 0).map(|group_ns| added_ns / group_ns);
     let hidden = "other work hid what an event costs when that was calibrated";
-    let why_not = group_ns.map_or(UNSEEN, |_| hidden);
+    let why_not = group_ns.map_or(unseen, |_| hidden);
     figures.found(names::WATCH_COST, cost, (all.receives, Origin::Modelled), why_not);
     figures.measured(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
     figures.measured(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
@@ -100,8 +101,10 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
         reading.charged().map(|charged| charged.requests_ns + charged.connect_ns + charged.between_ns)
     };
     let explained_ns = explained(counted).zip(explained(begin)).map(|(after, before)| (after - before) as f64);
-    let share = explained_ns.zip(group_between(begin, counted)).map(|(explained_ns, group_ns)| explained_ns / group_ns);
-    figures.found(names::WATCH_EXPLAINED, share, (all.requests, Origin::Timed), UNSEEN);
+    let share = explained_ns
+        .zip(group_between(begin, counted).filter(|ns| *ns > 0.0))
+        .map(|(explained_ns, group_ns)| explained_ns / group_ns);
+    figures.found(names::WATCH_EXPLAINED, share, (all.requests, Origin::Timed), unseen);
     against_client(seen, readings, client, &all, counted_ratio);
     in_flight(&mut seen.figures, readings);
     phases::of_all(&mut seen.figures, readings, &classes);
@@ -121,6 +124,9 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     }
     doubts(&mut seen.doubts, readings, &all, lost);
 }
+
+/// Why nothing is divided by the CPU time of the server: the kernel's clock ticks a hundred to a thousand times a second.
+const NO_TICK: &str = "the kernel counted no CPU time of the server in this window";
 
 /// Why there is no CPU time of the server.
 const UNSEEN: &str = "the server's processes may not be looked into";
@@ -374,6 +380,18 @@ mod tests {
         let seen = seen(&readings, &SizeClasses::default(), &client(1000), None);
         let cost = seen.figures.get(names::WATCH_COST).unwrap();
         assert!(cost.value.is_none() && cost.not_measured.as_ref().unwrap().contains("calibrated"), "{cost:?}");
+    }
+
+    #[test]
+    fn a_server_without_a_tick_of_cpu_time_costs_no_share_of_it() {
+        let mut readings = readings(2_000_000_000, 1);
+        for reading in [&mut readings.counted, &mut readings.end] {
+            reading.cpu = readings.begin.cpu;
+        }
+        let seen = seen(&readings, &SizeClasses::default(), &client(1), None);
+        for name in [names::WATCH_COST, names::WATCH_EXPLAINED] {
+            assert_eq!(seen.figures.get(name).unwrap().not_measured.as_deref(), Some(NO_TICK), "{name}");
+        }
     }
 
     #[test]
