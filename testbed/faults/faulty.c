@@ -392,6 +392,9 @@ static void run_epoll(int listener, int workers) {
         for (int i = 0; i < count; i++) {
             int fd = events[i].data.fd;
             if (fd != listener) {
+                /* Closed: until whoever looks at its descriptor, as in /proc, lets go of it, epoll still reports it. */
+                if (!connections[fd])
+                    continue;
                 if (workers) {
                     work_queue_put(fd);
                 } else if (!serve(fd)) {
