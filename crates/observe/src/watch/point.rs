@@ -87,13 +87,12 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     let user = user_share(begin, end);
     let figures = &mut seen.figures;
     class_figures(figures, &all, span_ns, user);
-    let group_ns = group_between(begin, end).filter(|ns| *ns > 0.0);
-    let unseen = if group_between(begin, end).is_some() { NO_TICK } else { UNSEEN };
+    let group_ns = group_between(begin, end);
     let added = |reading: &Reading| reading.cost.added.map_or(0.0, |added| added.added_ns);
     let added_ns = added(counted) - added(begin);
-    let cost = group_ns.filter(|_| added_ns > 0.0 || all.receives == 0).map(|group_ns| added_ns / group_ns);
+    let cost = group_ns.ok().filter(|_| added_ns > 0.0 || all.receives == 0).map(|group_ns| added_ns / group_ns);
     let hidden = "other work hid what an event costs when that was calibrated";
-    let why_not = group_ns.map_or(unseen, |_| hidden);
+    let why_not = group_ns.err().unwrap_or(hidden);
     figures.found(names::WATCH_COST, cost, (all.receives, Origin::Modelled), why_not);
     figures.measured(names::WATCH_COUNTED, counted_ratio, 1, Origin::Timed);
     figures.measured(names::WATCH_TIMED_RATIO, readings.timed_ns as f64 / window_ns as f64, 1, Origin::Timed);
@@ -101,10 +100,10 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
         reading.charged().map(|charged| charged.requests_ns + charged.connect_ns + charged.between_ns)
     };
     let explained_ns = explained(counted).zip(explained(begin)).map(|(after, before)| (after - before) as f64);
-    let share = explained_ns
-        .zip(group_between(begin, counted).filter(|ns| *ns > 0.0))
-        .map(|(explained_ns, group_ns)| explained_ns / group_ns);
-    figures.found(names::WATCH_EXPLAINED, share, (all.requests, Origin::Timed), unseen);
+    let counted_group_ns = group_between(begin, counted);
+    let share = explained_ns.zip(counted_group_ns.ok()).map(|(explained_ns, group_ns)| explained_ns / group_ns);
+    let why_not = counted_group_ns.err().unwrap_or(UNSEEN);
+    figures.found(names::WATCH_EXPLAINED, share, (all.requests, Origin::Timed), why_not);
     against_client(seen, readings, client, &all, counted_ratio);
     in_flight(&mut seen.figures, readings);
     phases::of_all(&mut seen.figures, readings, &classes);
@@ -132,15 +131,17 @@ const NO_TICK: &str = "the kernel counted no CPU time of the server in this wind
 const UNSEEN: &str = "the server's processes may not be looked into";
 
 /// CPU time of the server between two readings.
-fn group_between(begin: &Reading, end: &Reading) -> Option<f64> {
-    Some(end.group_ns()?.saturating_sub(begin.group_ns()?) as f64)
+fn group_between(begin: &Reading, end: &Reading) -> Result<f64, &'static str> {
+    let (after, before) = end.group_ns().zip(begin.group_ns()).ok_or(UNSEEN)?;
+    let group_ns = after.saturating_sub(before);
+    if group_ns > 0 { Ok(group_ns as f64) } else { Err(NO_TICK) }
 }
 
 fn user_share(begin: &Reading, end: &Reading) -> Option<f64> {
     let user_ns = |reading: &Reading| Some(reading.cpu?.user_ratio? * reading.group_ns()? as f64);
-    let whole_ns = group_between(begin, end)?;
+    let whole_ns = group_between(begin, end).ok()?;
     let share = (user_ns(end)? - user_ns(begin).unwrap_or(0.0)) / whole_ns;
-    (whole_ns > 0.0).then_some(share.clamp(0.0, 1.0))
+    Some(share.clamp(0.0, 1.0))
 }
 
 /// What is counted of a class, or of all of them.

@@ -70,14 +70,13 @@ async def carry(member: Member, reader: asyncio.StreamReader, writer: asyncio.St
             with contextlib.suppress(OSError):
                 writer.write(json.dumps({"type": "gone", "why": why}).encode() + b"\n")
                 await writer.drain()
-        writer.close()
-        with contextlib.suppress(Exception):
-            await member.stop(STOP_S)
     finally:
         for way in ways:
             way.cancel()
         with contextlib.suppress(Exception):
             writer.close()
+    with contextlib.suppress(Exception):
+        await member.stop(STOP_S)
 
 
 async def _to_worker(member: Member, reader: asyncio.StreamReader) -> str:
