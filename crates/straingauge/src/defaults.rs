@@ -157,6 +157,8 @@ defaults! {
 
     /// Time between readings of `watch`.
     INTERVAL: Duration = seconds(1);
+    /// Time between its readings of the machine's counters.
+    SYSTEM_INTERVAL: Duration = observe::watch::intervals::DEFAULT;
 
     /// Window of `profile`.
     PROFILE_DURATION: Duration = seconds(10);

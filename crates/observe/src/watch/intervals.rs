@@ -6,6 +6,9 @@ use record::units::{UnitError, parse_duration};
 use record::watch::system::{KINDS, Kind};
 use std::time::Duration;
 
+/// The interval of each kind that has no other.
+pub const DEFAULT: Duration = Duration::from_secs(1);
+
 /// An interval for each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals([Duration; KINDS]);
@@ -29,7 +32,7 @@ pub enum IntervalError {
 
 impl Default for Intervals {
     fn default() -> Self {
-        Intervals::all(Duration::from_secs(1))
+        Intervals::all(DEFAULT)
     }
 }
 

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 pub struct DriveArgs {
     /// Read options from a TOML file
     ///
-    /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The command line wins. Only
-    /// a file can hold connect-rate (section load) and elastic-gain, saturation, efficiency-loss, bracket, conforming-share (section find).
+    /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The command line wins.
+    /// Sections predict (find answers its questions) and simulate may stand there, too. Only a file can hold connect-rate (section load) and
+    /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share (section find).
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -77,7 +78,9 @@ pub struct OutputOptions {
     pub quiet: bool,
     #[command(flatten)]
     pub metrics: MetricsOptions,
-    /// Measure answers that are not 2xx too (redirects, errors), instead of refusing to start
+    /// Measure answers that are not 2xx too (redirects, errors)
+    ///
+    /// Without it find does not start where the server answers so, and load ends with exit code 1 where all answers were so.
     #[arg(long)]
     pub any_status: bool,
     #[command(flatten)]

@@ -22,7 +22,7 @@ pub struct FleetOptions {
     #[arg(long, value_enum)]
     pub on_worker_loss: Option<WorkerLossWord>,
     /// Host that may be loaded although it is on a public network (repeatable); several clients need it for every host but
-    /// loopback
+    /// loopback. A server that straingauge starts on this machine (-- SERVER) never needs it
     #[arg(long = "allow-target", value_name = "HOST")]
     pub allow_target: Vec<String>,
     /// Watch the server with this command, as in 'ssh server straingauge watch --worker :80'

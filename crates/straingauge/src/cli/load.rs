@@ -59,7 +59,10 @@ pub struct LoadOptions {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub warmup: Option<Time>,
-    /// Threads [default: one a CPU of the client]
+    /// Threads [default: one a CPU; loopback: half as many]
+    ///
+    /// Of the CPUs in --cpus, or of the client's half where a server is started. A client that is not pinned has one for each CPU of the
+    /// machine, or for half of them where the URL is on loopback.
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
     /// Cold connections beside the load [default: none]

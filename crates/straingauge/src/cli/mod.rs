@@ -175,9 +175,10 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
     };
     let is_find = command.get_name() == "find";
     command = command.mut_args(|argument| {
-        let (mut help, long) = (filled(argument.get_help()), filled(argument.get_long_help()));
+        let (mut help, mut long) = (filled(argument.get_help()), filled(argument.get_long_help()));
         if is_find && ["connections", "rate"].iter().any(|id| argument.get_id() == id) {
-            help = help.map(|help| format!("{help}; only beside an --axis"));
+            help = help.map(|help| format!("{help}; with --axis only"));
+            long = long.map(|long| format!("{long}\n\nWith --axis only."));
         }
         let argument = match help {
             Some(help) => argument.help(help),
