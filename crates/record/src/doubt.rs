@@ -130,3 +130,25 @@ impl DoubtKind {
         Doubt::new(self, Severity::Invalid, what, remedy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::DoubtKind;
+    use crate::documentation;
+
+    #[test]
+    fn the_pages_list_every_kind_and_no_other() {
+        let (files, troubles) = (documentation("run-directory.md"), documentation("troubleshooting.md"));
+        let (_, after) = files.split_once("Kinds, each with its meaning").expect("the list of kinds");
+        let list =
+            after.split_once("): ").and_then(|(_, list)| list.split_once("Take one")).expect("the list of kinds").0;
+        let listed: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        for (kind, _) in DoubtKind::KNOWN {
+            let json = serde_json::to_value(kind).expect("a word");
+            let word = json.as_str().expect("a word");
+            assert!(listed.contains(&word), "docs/run-directory.md lacks {word}");
+            assert!(troubles.contains(&format!("\n| `{word}` |")), "docs/troubleshooting.md lacks {word}");
+        }
+        assert_eq!(listed.len(), DoubtKind::KNOWN.len(), "docs/run-directory.md has a kind that is none: {listed:?}");
+    }
+}
