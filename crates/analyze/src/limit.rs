@@ -4,8 +4,8 @@
 //! check that silently passes because nothing was measured is worse than none.
 
 use crate::point::lost_ratio;
-use crate::shown::{nanos_against, percent, percent_against};
-use record::units::{self, exact_percent, format_nanos, format_si};
+use crate::shown::{nanos_against, percent_against};
+use record::units::{self, exact_percent, format_nanos, format_si, percent};
 use record::{Figures, Outcomes, Point, names};
 use std::fmt;
 

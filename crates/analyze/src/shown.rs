@@ -1,7 +1,7 @@
 //! Numbers as tables show them. Sentences name, compare and divide these, so that they can be checked against the
 //! table.
 
-use record::units::{exact_percent, format_si};
+use record::units::{exact_percent, format_si, percent};
 
 /// Reads back a printed number.
 fn read_back(printed: &str) -> f64 {
@@ -22,27 +22,6 @@ pub(crate) fn rate(per_sec: f64) -> f64 {
 /// A time for a request as tables show it, in microseconds with one decimal.
 pub(crate) fn cost_us(us: f64) -> f64 {
     read_back(&format!("{us:.1}"))
-}
-
-/// A share as a percentage, with decimals where it is small: `98 %`, `1.5 %`, `0.05 %`. Some never reads like none, nor
-/// most like all.
-pub fn percent(ratio: f64) -> String {
-    let percent = ratio * 100.0;
-    let size = percent.abs();
-    let decimals = match size {
-        0.0 => 0,
-        size if size < 0.095 => 2,
-        size if size < 9.95 && percent.fract().abs() > 1e-9 => 1,
-        _ => 0,
-    };
-    // A half is rounded up.
-    let rounded = |decimals: usize| (percent * 10f64.powi(decimals as i32)).round() / 10f64.powi(decimals as i32);
-    let is_like_all = |decimals: usize| size < 100.0 - 1e-9 && rounded(decimals).abs() >= 100.0;
-    match (decimals..=2).find(|decimals| !is_like_all(*decimals)) {
-        None => ">99.99 %".into(),
-        Some(2) if percent > 0.0 && rounded(2) == 0.0 => "<0.01 %".into(),
-        Some(decimals) => format!("{:.decimals$} %", rounded(decimals)),
-    }
 }
 
 /// A share and its limit. The limit is as it was typed; the share has as many decimals as are needed to see on which side
@@ -90,13 +69,6 @@ mod tests {
         assert_eq!(nanos_against(100.04e6, 100e6), ("100,040 us".into(), "100 ms".into()));
     }
 
-    #[test]
-    fn some_do_not_read_like_none_nor_most_like_all() {
-        let words = [0.9996, 0.999_999, 1.0 - 1e-12, 1.0, 1.003, 0.994, 0.125, 0.00004, 1e-6, 0.0].map(percent);
-        let read = ["99.96 %", ">99.99 %", "100 %", "100 %", "100 %", "99 %", "13 %", "<0.01 %", "<0.01 %", "0 %"];
-        assert_eq!(words, read.map(String::from));
-    }
-
     proptest! {
         #[test]
         fn a_share_and_its_limit_read_as_they_lie(share in 0.0f64..2.0, ten_thousandths in 0u32..10_000) {
@@ -107,11 +79,6 @@ mod tests {
             prop_assert!((number(&limit_words) - limit * 100.0).abs() < 1e-9, "{limit_words}");
             prop_assert_eq!(number(&share_words) < number(&limit_words), share < limit, "{} {}", share_words, limit_words);
             prop_assert_ne!(number(&share_words), number(&limit_words));
-        }
-
-        #[test]
-        fn a_share_between_none_and_all_reads_like_neither(share in 1e-9f64..0.999_999_999) {
-            prop_assert!(!["0 %", "0.0 %", "0.00 %", "100 %"].contains(&percent(share).as_str()), "{}", percent(share));
         }
 
         #[test]

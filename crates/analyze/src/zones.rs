@@ -25,12 +25,12 @@ mod words;
 
 pub use crate::point::{client_is_saturated, cpu_us, server_is_saturated};
 pub(crate) use crate::point::{client_limited, softirq_beside_us};
-pub use crate::shown::percent;
 pub use failure::{crossed, fails};
 pub(crate) use failure::{recovery, unserved};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
 pub(crate) use knee::{knee_of, speaks_for};
+pub use record::units::percent;
 pub use words::{estimate_number, estimate_words, interval, load_words};
 
 use record::{Criteria, Doubt, Sweep};

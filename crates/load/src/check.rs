@@ -12,6 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Descriptors that the engine needs besides its connections: one epoll instance a thread, and some for the caller.
 const SPARE_DESCRIPTORS: u64 = 64;
+/// The most connections of one engine.
+pub const MOST_CONNECTIONS: u64 = 1_000_000;
 /// Fields that the engine writes itself.
 const OWNED_FIELDS: [&str; 5] = ["host", "content-length", "connection", "transfer-encoding", "expect"];
 /// More than a billion requests per second is a typing error, and would be more than the schedule's nanoseconds hold.
@@ -47,8 +49,11 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
     if plan.connections == 0 {
         return Err(wrong("0 connections make no load: ask for at least 1"));
     }
-    if plan.connections > u64::from(u32::MAX / 2) {
-        return Err(wrong(format!("{} connections are more than an IP address has: ask for fewer", plan.connections)));
+    if plan.connections > MOST_CONNECTIONS {
+        return Err(wrong(format!(
+            "{} connections are more than the {MOST_CONNECTIONS} that one client holds: ask for fewer, or use more clients (--client)",
+            plan.connections
+        )));
     }
     if plan.threads == 0 {
         return Err(wrong("0 threads make no load: ask for at least 1"));
@@ -339,7 +344,8 @@ mod tests {
 
     #[test]
     fn more_connections_than_descriptors_say_how_many_fit() {
-        let text = refused(|plan| plan.connections = 2_000_000_000);
+        assert!(refused(|plan| plan.connections = 1_000_001).contains("more clients"));
+        let text = refused(|plan| plan.connections = 1_000_000);
         assert!(text.contains("connections fit") && text.contains("ulimit -n"), "{text}");
     }
 

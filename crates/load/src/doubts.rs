@@ -2,7 +2,7 @@
 
 use crate::replay::dominant_client_ratio;
 use crate::result::LoadResult;
-use record::units::{format_nanos, format_si};
+use record::units::{format_nanos, format_si, percent};
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity};
 
 /// A thread busier than this is the bottleneck, or about to be.
@@ -62,10 +62,6 @@ pub(crate) fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
     doubts
 }
 
-fn percent(ratio: f64) -> String {
-    format!("{:.0} %", ratio * 100.0)
-}
-
 fn saturated(result: &LoadResult) -> Option<Doubt> {
     let ratio = result.engine.busiest_thread_ratio;
     (ratio > SATURATED_RATIO).then(|| {
@@ -87,7 +83,7 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
                 "a client thread was ready to run but had no CPU for {} of the window: something else ran there",
                 percent(ratio)
             ),
-            "pin the client to CPUs that nothing else uses (--cpus)",
+            "pin the client to CPUs that nothing else uses (--cpus; one elsewhere: taskset)",
         )
     })
 }
@@ -337,7 +333,7 @@ fn server_errors(result: &LoadResult) -> Option<Doubt> {
     Some(Doubt::new(
         DoubtKind::ServerErrors,
         if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
-        format!("{:.1} % of the finished requests failed ({})", ratio * 100.0, kinds.join(", ")),
+        format!("{} of the finished requests failed ({})", percent(ratio), kinds.join(", ")),
         "look at the server's error log; the figures describe its error path, too",
     ))
 }

@@ -51,7 +51,7 @@ pub mod time_wait;
 mod tls;
 mod worker;
 
-pub use check::check;
+pub use check::{MOST_CONNECTIONS, check};
 pub use classes::ClassCounts;
 pub use cold::LEFTOVERS;
 pub use cost::EngineCost;

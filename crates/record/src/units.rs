@@ -210,6 +210,27 @@ pub fn exact_percent(ratio: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// A share as a percentage, with decimals where it is small: `98 %`, `1.5 %`, `0.05 %`. Some never reads like none, nor
+/// most like all.
+pub fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    let size = percent.abs();
+    let decimals = match size {
+        0.0 => 0,
+        size if size < 0.095 => 2,
+        size if size < 9.95 && percent.fract().abs() > 1e-9 => 1,
+        _ => 0,
+    };
+    // A half is rounded up.
+    let rounded = |decimals: usize| (percent * 10f64.powi(decimals as i32)).round() / 10f64.powi(decimals as i32);
+    let is_like_all = |decimals: usize| size < 100.0 - 1e-9 && rounded(decimals).abs() >= 100.0;
+    match (decimals..=2).find(|decimals| !is_like_all(*decimals)) {
+        None => ">99.99 %".into(),
+        Some(2) if percent > 0.0 && rounded(2) == 0.0 => "<0.01 %".into(),
+        Some(decimals) => format!("{:.decimals$} %", rounded(decimals)),
+    }
+}
+
 /// Prints nanoseconds in the unit a person would choose: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
 pub fn format_nanos(nanos: f64) -> String {
     if !nanos.is_finite() {
@@ -256,6 +277,13 @@ pub fn format_bytes(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_do_not_read_like_none_nor_most_like_all() {
+        let words = [0.9996, 0.999_999, 1.0 - 1e-12, 1.0, 1.003, 0.994, 0.125, 0.00004, 1e-6, 0.0].map(percent);
+        let read = ["99.96 %", ">99.99 %", "100 %", "100 %", "100 %", "99 %", "13 %", "<0.01 %", "<0.01 %", "0 %"];
+        assert_eq!(words, read.map(String::from));
+    }
 
     #[test]
     fn things_are_counted_in_words() {
@@ -321,6 +349,11 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_share_between_none_and_all_reads_like_neither(share in 1e-9f64..0.999_999_999) {
+            prop_assert!(!["0 %", "0.0 %", "0.00 %", "100 %"].contains(&percent(share).as_str()), "{}", percent(share));
+        }
+
         #[test]
         fn no_text_panics_a_parser(text in "\\PC{0,60}") {
             let _ = parse_count(&text);

@@ -1,7 +1,7 @@
 //! Which part of a load each worker gets: by what its machine can do.
 
 use crate::protocol::{Capacity, MOST_PARTS};
-use load::LoadResult;
+use load::{LoadResult, MOST_CONNECTIONS};
 use record::{DoubtKind, Share};
 
 /// Parts differ in steps of this part of the smallest one. So machines whose speeds differ by less than an eighth are alike: a
@@ -30,11 +30,11 @@ pub fn relieved(worth: f64) -> f64 {
 }
 
 /// Parts in proportion to the capacities, in their order; equal ones where a capacity is not known, or where a worker would have
-/// no connection.
+/// no connection or more than it holds.
 pub fn divide(capacities: &[Option<f64>], connections: u64) -> Vec<Share> {
     let by_capacity = weights(capacities).map(|weights| Share::by_weight(&weights));
     by_capacity
-        .filter(|shares| shares.iter().all(|share| share.part(connections) > 0))
+        .filter(|shares| shares.iter().all(|share| (1..=MOST_CONNECTIONS).contains(&share.part(connections))))
         .unwrap_or_else(|| Share::by_weight(&vec![1; capacities.len()]))
 }
 
@@ -93,6 +93,8 @@ mod tests {
         // The second one's part has the first connections only from four on.
         assert_eq!(fractions(&[3e9, 1e9], 2), [0.5, 0.5]);
         assert_eq!(fractions(&[3e9, 1e9], 4), [0.75, 0.25]);
+        assert_eq!(fractions(&[3e9, 1e9], 1_300_000), [0.75, 0.25]);
+        assert_eq!(fractions(&[3e9, 1e9], 1_400_000), [0.5, 0.5], "one client holds a million");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::failure::wrong_usage;
 use crate::progress::Progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
+use load::MOST_CONNECTIONS;
 use record::{LoadPlan, machine};
 use remote::{Fleet, NoRoom, Nodes, OnLoss, RayPlan, RemoteError, Source};
 use std::net::IpAddr;
@@ -43,9 +44,7 @@ pub fn connect(
         return Err(wrong_usage("--cpus applies to this machine: it does not work with clients on others"));
     }
     // How many nodes a cluster has shows later: one or several.
-    let wanted = clients.ray.as_ref().map_or(clients.client.len() as u64, |ray| {
-        ray.workers.map_or(2, |workers| workers.most.unwrap_or(workers.least))
-    });
+    let wanted = most_clients(clients).unwrap_or(2);
     let least = match &clients.ray {
         None => Some(wanted),
         Some(ray) => ray.workers.map(|workers| workers.least),
@@ -53,6 +52,7 @@ pub fn connect(
     if let Some(least) = least {
         remote::can_be_split(plan, least).map_err(as_usage)?;
     }
+    can_hold(clients, plan.connections)?;
     match plan.addresses.iter().find(|address| !machine::has_address(address.ip())) {
         // A server that is started here is one's own.
         None if starts_server => {}
@@ -82,6 +82,22 @@ pub fn connect(
         plan_cold(&mut fleet, plan, cold.0, stop)?;
     }
     Ok(Some(fleet))
+}
+
+/// The most clients that there can be, where that is known.
+fn most_clients(clients: &FleetOptions) -> Option<u64> {
+    let Some(ray) = &clients.ray else { return Some(clients.client.len() as u64) };
+    ray.workers.map(|workers| workers.most.unwrap_or(workers.least))
+}
+
+/// Refuses more connections than these clients can hold, where their number is known.
+pub fn can_hold(clients: &FleetOptions, connections: u64) -> Result<()> {
+    match most_clients(clients) {
+        Some(count) if connections > count.saturating_mul(MOST_CONNECTIONS) => Err(wrong_usage(format!(
+            "{connections} connections are more than {count} clients hold, each at most {MOST_CONNECTIONS}: use more clients"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Plans cold connections over the clients, of which none is opened; refused with a table of what they have.

@@ -3,9 +3,7 @@
 use super::layers::{LayersAt, OVERALL};
 use super::slow_down::{CHEAPER_RATIO, Effect};
 use super::{AxisFindings, Change};
-use crate::shown::percent;
-use record::units::grouped;
-use record::units::{format_bytes, format_nanos, format_si};
+use record::units::{format_bytes, format_nanos, format_si, grouped, percent};
 use record::{Axis, AxisPlace, SlowPlace};
 
 /// Changes smaller than this, or with an interval around none, are reported as none.

@@ -10,7 +10,7 @@ use super::open_points;
 use super::readings::{PredictError, Reading, Readings};
 use super::server::{Form, Server, State, first};
 use crate::statistics::Interval;
-use record::units::format_si;
+use record::units::{format_si, percent};
 use serde::Serialize;
 
 /// No rate is predicted beyond this multiple of the highest measured, for each CPU.
@@ -440,13 +440,13 @@ fn bottleneck(situation: &Situation<'_>, server: &Server) -> String {
     let full = situation.readings.criteria.saturation_ratio;
     if changed.is_limited(cold) && rate >= full * capacity {
         format!(
-            "a limit of {}/s other than the CPU (threads, a pool, a lock, a rate limit, the client, other work): {what} {:.0} % busy",
+            "a limit of {}/s other than the CPU (threads, a pool, a lock, a rate limit, the client, other work): {what} {} busy",
             format_si(capacity),
-            busy * 100.0
+            percent(busy)
         )
     } else if busy >= full {
-        format!("{what}: {:.0} % busy", busy * 100.0)
+        format!("{what}: {} busy", percent(busy))
     } else {
-        format!("none: {what} would be {:.0} % busy; the path bounds a single connection", busy * 100.0)
+        format!("none: {what} would be {} busy; the path bounds a single connection", percent(busy))
     }
 }

@@ -304,7 +304,7 @@ pub(super) fn repeats_at(trials: &[Trial], bracket: Bracket) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shown::percent;
+    use record::units::percent;
 
     fn trial(load: f64, repeat: u32, failed: bool) -> Trial {
         Trial { load, repeat, judged: Judged::of(failed), weight: 1.0, random_requests: None }

@@ -7,9 +7,9 @@ use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepF
 use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
 use crate::point::{costs_are_of_answers, cpu_us};
-use crate::shown::{cost_us, percent, rate};
+use crate::shown::{cost_us, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
-use record::units::exact_percent;
+use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
 /// The points of a load.

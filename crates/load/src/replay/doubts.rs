@@ -1,7 +1,7 @@
 //! Reasons to doubt that what was sent is what the log has and what was asked for. They are of a whole load, of all machines.
 
 use crate::result::LoadResult;
-use record::units::format_si;
+use record::units::{format_si, percent};
 use record::workload::ReplayResult;
 use record::{Doubt, DoubtKind, LoadPlan, Pace, Severity, other_rate_ratio};
 
@@ -24,10 +24,6 @@ pub fn doubts(result: &LoadResult, plan: &LoadPlan) -> Vec<Doubt> {
         doubts.extend(other_rate(result, plan));
     }
     doubts
-}
-
-fn percent(ratio: f64) -> String {
-    format!("{:.0} %", ratio * 100.0)
 }
 
 /// A client's share of the requests, if it has most of them.
@@ -67,9 +63,9 @@ fn moved_up(replay: &ReplayResult) -> Option<Doubt> {
             DoubtKind::ReplayInexact,
             if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
             format!(
-                "{:.1} % of the log's lines are more than a minute older than a line above them (by up to {}): they are sent in \
+                "{} of the log's lines are more than a minute older than a line above them (by up to {}): they are sent in \
                  bursts and not at their times",
-                ratio * 100.0,
+                percent(ratio),
                 period(replay.back_max_ns)
             ),
             "sort the log by time (join files in the order of their dates), and leave out lines of a wrong clock",

@@ -4,6 +4,7 @@
 
 use super::samples::Interrupts;
 use record::profile::{Arrivals, CpuCheck};
+use record::units::percent;
 use record::{Doubt, DoubtKind};
 
 /// The difference between sampled and scheduled CPU time that is not mentioned.
@@ -40,7 +41,6 @@ pub fn doubt(check: &CpuCheck, samples: u64, period_ns: u64) -> Option<Doubt> {
 fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static str) {
     let arrivals = &check.arrivals;
     let steal = check.steal_ratio.unwrap_or(0.0);
-    let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
     if difference > 0.0 {
         return if steal >= NOTABLE {
             (

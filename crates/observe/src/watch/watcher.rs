@@ -18,6 +18,7 @@ use crate::namespace::needs_hosts_process_ids;
 use crate::processes::{Origin, in_control_group};
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
+use record::units::percent;
 use record::watch::system::{ControlGroupTotals, GroupIo, Kind, SystemTotals};
 use record::watch::{
     ChargedCpu, ConnectTotals, ConnectionTotals, Counter, Counts, CpuTotals, LimitTotals, Mode, Reading,
@@ -455,7 +456,7 @@ impl Watcher {
         let missing = -charged.elsewhere_ns as f64 / group_ns.max(1) as f64;
         if group_ns > 100_000_000 && missing > 0.01 {
             doubts.push(DoubtKind::SourcesDisagree.warning(
-                format!("CPU time charged to requests exceeds the scheduler's account by {:.1} %", missing * 100.0),
+                format!("CPU time charged to requests exceeds the scheduler's account by {}", percent(missing)),
                 "part of the server runs outside the watched process group: name its port's owner",
             ));
         }

@@ -5,6 +5,7 @@ use super::neighbours::Neighbours;
 use crate::group::clock_ticks_per_sec;
 use record::Outside;
 use record::doubt::{Doubt, DoubtKind, Severity};
+use record::units::percent;
 
 /// More than this share of CPU time taken by the hypervisor is a doubt.
 const STEAL_LIMIT_RATIO: f64 = 0.02;
@@ -30,10 +31,6 @@ pub(crate) fn of(window: &Window) -> Vec<Doubt> {
     not_watched(window, &mut doubts);
     sources(window, &mut doubts);
     doubts
-}
-
-fn percent(ratio: f64) -> String {
-    format!("{:.1} %", ratio * 100.0)
 }
 
 fn steal(window: &Window) -> Option<Doubt> {

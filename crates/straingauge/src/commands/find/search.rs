@@ -248,7 +248,9 @@ impl<'a> Search<'a> {
         let mut session = Session::open(&run, kind)?;
         session.runner.metrics = self.metrics.clone();
         let connections = most_connections(plan, &session.plan);
-        if !session.runner.has_clients() {
+        if session.runner.has_clients() {
+            crate::fleet::can_hold(&run.options.fleet, connections)?;
+        } else {
             load::check(&LoadPlan { connections, ..session.plan.clone() }).map_err(anyhow::Error::from)?;
         }
         if let Some(axis) = &plan.sweep.axis {

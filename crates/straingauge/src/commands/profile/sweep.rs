@@ -15,6 +15,7 @@ use crate::plan::{RunOptions, axis as places};
 use crate::quantity::{Count, Rate, Time};
 use crate::url::Target;
 use anyhow::Result;
+use load::MOST_CONNECTIONS;
 use load::microbenchmark::PORT;
 use record::scenario::SweepPlan;
 use record::{Arrival, Axis, AxisPlan, Criteria};
@@ -25,7 +26,6 @@ const SHORTEST_POINT: Duration = Duration::from_millis(200);
 const SHORTEST_BUDGET: Duration = Duration::from_secs(1);
 /// The highest rate: a sender with a dedicated CPU sends less.
 const MOST_RATE: f64 = 1e7;
-const MOST_CONNECTIONS: u64 = 1_000_000;
 
 /// Runs the command.
 pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
