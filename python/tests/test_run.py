@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,8 @@ import pytest
 
 import straingauge
 from conftest import RunWriter, figure
+
+from straingauge import owner
 
 
 def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -> None:
@@ -109,6 +115,78 @@ def test_a_run_is_followed_while_it_is_written(tmp_path: Path) -> None:
     writer.record("complete")
     assert [point.index for point in follower.new_points()] == [1]
     assert follower.is_over
+
+
+def test_an_unreadable_point_is_said_once_and_the_points_around_it_come(writer: RunWriter) -> None:
+    follower = straingauge.RunFollower(writer.path)
+    for _ in range(3):
+        writer.point()
+    (writer.path / "points" / "001" / "point.json").write_text("{")
+    assert [point.index for point in follower.new_points()] == [0, 2]
+    with pytest.raises(straingauge.RunError, match="001/point.json, line 1: it is not JSON"):
+        follower.new_points()
+    assert follower.new_points() == []
+    writer.point(doubts=5)
+    with pytest.raises(straingauge.RunError, match="003/point.json, line .*: doubts is not a list"):
+        follower.new_points()
+    writer.point()
+    assert [point.index for point in follower.new_points()] == [4]
+    assert follower.run is not None and [point.index for point in follower.run.points] == [0, 2, 4]
+    assert [doubt.kind for doubt in follower.run.reading_doubts] == ["unreadable"] * 2
+
+
+def written_by(writer: RunWriter, **changes: int) -> straingauge.Run:
+    """The run, with another process as its writer."""
+    writer.writer["writer"].update(changes)
+    writer.record("running")
+    return straingauge.open_run(writer.path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_a_run_is_abandoned_where_its_writer_ran_and_has_ended(writer: RunWriter) -> None:
+    ticks, place = writer.writer["writer"]["start_ticks"], writer.writer["writer"]["place"]
+    assert not straingauge.open_run(writer.path).is_abandoned
+    follower = straingauge.RunFollower(writer.path)
+    assert follower.new_points() == [] and not follower.is_over
+    assert written_by(writer, start_ticks=ticks + 1).is_abandoned, "the same number given to another process"
+    assert follower.new_points() == [] and follower.is_over, "a run that was killed goes on no more"
+    assert not written_by(writer, place=place ^ 1).is_abandoned, "nothing is known of another machine's processes"
+    writer.record("interrupted")
+    assert not straingauge.open_run(writer.path).is_abandoned
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_a_process_that_has_ended_but_is_not_yet_awaited_writes_no_run(writer: RunWriter) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        ticks = owner.start_ticks(child.pid)
+        assert ticks is not None
+        assert not written_by(writer, pid=child.pid, start_ticks=ticks).is_abandoned
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert written_by(writer, pid=child.pid, start_ticks=ticks).is_abandoned
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_an_older_run_is_abandoned_where_no_process_of_that_number_began_before_it(writer: RunWriter) -> None:
+    del writer.writer["writer"]
+    content = {}
+    for started_unix_ms, pid, is_abandoned in [(time.time_ns() // 10**6, os.getpid(), False), (1_000, os.getpid(), True),
+                                               (time.time_ns() // 10**6, 4_194_305, True)]:
+        writer.writer["writer_pid"] = pid
+        writer.record("running")
+        content = {**json.loads((writer.path / "run.json").read_text()), "started_unix_ms": started_unix_ms}
+        (writer.path / "run.json").write_text(json.dumps(content))
+        assert straingauge.open_run(writer.path).is_abandoned == is_abandoned
+
+
+@pytest.mark.parametrize("word", ["raise", "leave-out", "leave_out", ""])
+def test_how_to_treat_damage_is_one_of_two_words(writer: RunWriter, word: Any) -> None:
+    with pytest.raises(ValueError, match="damaged is 'refuse' or 'leave out', not '"):
+        straingauge.open_run(writer.path, damaged=word)
 
 
 def test_a_torn_last_line_is_kept_for_later(tmp_path: Path) -> None:

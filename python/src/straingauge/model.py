@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .bounded import JsonFile, Key
+from .owner import Owner
 
 #: The newest schema that is read. From 2 on a run that loaded no server (watch, simulate) has no URL and no load plan.
 SCHEMA = 2
@@ -87,6 +88,8 @@ class RunRecord:
     server_facts: Mapping[str, str] = field(repr=False)
     doubts: Sequence[Doubt]
     ended_by: Optional[str]
+    #: the process that writes it; None in older runs, which have its number only
+    writer: Optional[Owner] = None
 
 
 class _Fields:
@@ -174,6 +177,7 @@ def read_record(path: Path) -> RunRecord:
     file = JsonFile(path)
     top = _Fields(file, (), file.value)
     schema = top.schema()
+    writer = top.fields("writer") if top.value.get("writer") is not None else None
     scenario, facts = top.fields("scenario"), top.fields("server_facts", False)
     status = top.text("status")
     if status not in ("running", "complete", "interrupted"):
@@ -183,6 +187,7 @@ def read_record(path: Path) -> RunRecord:
         name=scenario.text("name"), url=_url(scenario), scenario=scenario.value,
         machine=top.fields("machine").value, server_facts={key: facts.text(key) for key in facts.value},
         doubts=top.doubts(), ended_by=top.text_or_none("ended_by"),
+        writer=None if writer is None else Owner(writer.count("pid"), writer.count("start_ticks"), writer.count("place")),
     )
 
 

@@ -6,13 +6,14 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Sequence, Tuple, Union, overload
 
 from . import executable, frames, histogram
 from .bounded import MAX_POINTS, MAX_SERIES_BYTES, read_text
 from .errors import RunError, printable
 from .frames import Column
 from .model import Doubt, Point, RunRecord, read_point, read_record
+from .owner import has_ended_by_number
 
 if TYPE_CHECKING:
     import pandas
@@ -41,10 +42,14 @@ class Run:
 
     @property
     def is_abandoned(self) -> bool:
-        """The record says "running", but its writer does not run on this machine. None of Linux's pids: never true."""
-        proc = Path("/proc")
-        return (self.record.status == "running" and (proc / "self").exists()
-                and not (proc / str(self.record.writer_pid)).exists())
+        """The record says "running", but its writer has ended: it was killed. False where that cannot be known, as of a
+        run on another machine, in another container or before a restart, and without Linux's /proc."""
+        record = self.record
+        if record.status != "running":
+            return False
+        if record.writer is None:
+            return has_ended_by_number(record.writer_pid, record.started_unix_ms)
+        return record.writer.has_ended()
 
     @property
     def doubts(self) -> "List[Tuple[int | None, Doubt]]":
@@ -157,20 +162,35 @@ def open_run(
     latency.hlog is cut has a doubt of that kind in any case, as its histograms are fewer. Points whose index is in `skip`
     are passed over.
     """
+    if damaged not in ("refuse", "leave out"):
+        raise ValueError(f"damaged is 'refuse' or 'leave out', not {damaged!r}")
     folder = Path(path)
     record = read_record(folder / "run.json")
     points: List[Point] = []
     doubts: List[Doubt] = []
-    for index in _point_indices(folder):
-        if index in skip:
-            continue
-        try:
-            points.append(_read_point(folder / "points" / f"{index:03}", index))
-        except RunError as error:
-            if damaged == "refuse":
-                raise
-            doubts.append(Doubt("unreadable", "warning", f"a point was left out: {error}", "measure that point again"))
+    for _, point in read_points(folder, skip):
+        if isinstance(point, Point):
+            points.append(point)
+        elif damaged == "refuse":
+            raise point
+        else:
+            doubts.append(left_out(point))
     return Run(folder, record, points, doubts)
+
+
+def read_points(folder: Path, skip: Collection[int]) -> "Iterator[Tuple[int, Point | RunError]]":
+    """The points by their index, ascending; for one that cannot be read, the reason."""
+    for index in _point_indices(folder):
+        if index not in skip:
+            try:
+                yield index, _read_point(folder / "points" / f"{index:03}", index)
+            except RunError as error:
+                yield index, error
+
+
+def left_out(why: RunError) -> Doubt:
+    """The doubt of a run of which a point cannot be read."""
+    return Doubt("unreadable", "warning", f"a point was left out: {why}", "measure that point again")
 
 
 def _read_point(folder: Path, index: int) -> Point:
