@@ -224,17 +224,6 @@ def test_a_bad_line_loses_no_other_and_counts_as_one(tmp_path: Path) -> None:
     assert tail.lines() == []
 
 
-def test_readings_of_a_watch_leave_a_torn_line_for_later(writer: RunWriter) -> None:
-    reading = {"kind": "reading", "totals": {"elapsed_ns": 5}, "rates": {"all": {"requests_per_sec": 2.5}}, "doubts": []}
-    path = writer.path / "watch.jsonl"
-    path.write_text(json.dumps({"kind": "watch", "schema": 1}) + "\n" + json.dumps(reading) + "\n" + '{"kind": "rea')
-    run = straingauge.open_run(writer.path)
-    assert len(run.watch_readings()) == 2
-    frame = run.watch_frame("polars")
-    assert frame.columns == ["rates.all.requests_per_sec", "totals.elapsed_ns"]
-    assert frame.row(0) == (2.5, 5.0)
-
-
 def test_a_run_that_loaded_no_server_has_no_url_and_no_load_plan(writer: RunWriter) -> None:
     record = json.loads((writer.path / "run.json").read_text())
     for scenario, url in [

@@ -21,7 +21,7 @@ else:
 
 @dataclass(frozen=True)
 class Column:
-    """A named column; None is a missing value."""
+    """A named column; None is a missing value, and so is NaN."""
 
     name: str
     kind: Kind
@@ -123,20 +123,6 @@ def buckets(of: Sequence[Tuple[int, int]]) -> List[Column]:
     ]
 
 
-def flattened(of: Sequence[Mapping[str, Any]]) -> List[Column]:
-    """One row an object: a column for each number in it, named by its place (`rates.all.requests_per_sec`)."""
-    found: "Dict[str, List[Optional[float]]]" = {}
-    for row, entry in enumerate(of):
-        waiting: "List[Tuple[str, Any]]" = [("", entry)]
-        while waiting:
-            place, value = waiting.pop()
-            if isinstance(value, dict):
-                waiting += [(f"{place}.{key}" if place else str(key), inner) for key, inner in value.items()]
-            elif isinstance(value, (int, float)) and not isinstance(value, bool) and len(found) < 1000:
-                found.setdefault(place, [None] * len(of))[row] = float(value)
-    return [Column(name, "f64", values) for name, values in sorted(found.items())]
-
-
 def build(columns: Sequence[Column], library: Library) -> Any:
     """A data frame of the chosen library."""
     if library == "pandas":
@@ -162,4 +148,6 @@ def _polars(columns: Sequence[Column]) -> Any:
     except ImportError as error:
         raise MissingLibraryError("polars", "polars") from error
     types: Dict[str, Any] = {"u64": polars.UInt64, "f64": polars.Float64, "str": polars.String}
-    return polars.DataFrame([polars.Series(one.name, list(one.values), dtype=types[one.kind]) for one in columns])
+    # NaN is a value in polars, unlike in pandas.
+    return polars.DataFrame([
+        polars.Series(one.name, [None if value != value else value for value in one.values], dtype=types[one.kind]) for one in columns])

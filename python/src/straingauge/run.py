@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Sequence, Tuple, Union, overload
 
-from . import executable, frames, histogram
+from . import executable, frames, histogram, watch
 from .bounded import MAX_POINTS, MAX_SERIES_BYTES, read_text
 from .errors import RunError, printable
 from .frames import Column
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pandas
     import polars
     from typing_extensions import Literal
-
-_MAX_LINE_CHARS = 1 << 20
 
 
 class Run:
@@ -136,19 +134,24 @@ class Run:
         path = self.point_path(index) / "series.csv"
         return frames.build(read_series(path) if path.exists() else [], library)
 
-    def watch_readings(self) -> "List[Mapping[str, Any]]":
-        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then a reading each; empty without one."""
-        path = self.path / "watch.jsonl"
-        return read_json_lines(path) if path.exists() else []
+    def watch_readings(self) -> "Iterator[Mapping[str, Any]]":
+        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then a reading each, read when the iteration
+        reaches it; none without that file. Lines that cannot be read are left out with one `RunWarning` at the end."""
+        return watch.lines(self.path / "watch.jsonl")
 
     @overload
     def watch_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
     @overload
     def watch_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
     def watch_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a reading of a watch: every number of its totals and rates, named by its place."""
-        readings = [reading for reading in self.watch_readings() if reading.get("kind") == "reading"]
-        return frames.build(frames.flattened(readings), library)
+        """One row a reading of a watch: a column for every number of its totals, rates and headroom, named by its place.
+
+        Items of a list are named by their class, phase or process (`totals.processes.nginx-1234.requests`), or else by
+        their position from 0. Histograms are left out: `watch_readings` has them. Of more than 16,777,216 numbers every
+        second reading is left out, as often as needed, but not the last; counts are cumulative, so only resolution is
+        lost. Of more than 4,000 columns the others are left out with a `RunWarning`.
+        """
+        return frames.build(watch.columns(self.path / "watch.jsonl"), library)
 
 
 def open_run(
@@ -241,25 +244,10 @@ def read_series(path: Path) -> List[Column]:
                 # float() would take 'nan', 'inf' and '1_0' too.
                 if cell.strip("0123456789.-+e"):
                     raise ValueError
-                column.append(float(cell) if cell else None)
+                value = float(cell) if cell else None
+                if value is not None and not math.isfinite(value):
+                    raise ValueError
+                column.append(value)
             except ValueError:
                 raise RunError(path, f"'{printable(cell, 20)}' is not a number", number) from None
     return [Column(name, "f64", values) for name, values in zip(names, columns)]
-
-
-def read_json_lines(path: Path) -> "List[Mapping[str, Any]]":
-    """A file of one JSON object a line. A last line without its end is being written still, and left for later."""
-    found: "List[Mapping[str, Any]]" = []
-    for number, line in histogram.complete_lines(read_text(path, MAX_SERIES_BYTES)):
-        if len(line) > _MAX_LINE_CHARS:
-            raise RunError(path, f"it has more than {_MAX_LINE_CHARS} characters", number)
-        try:
-            value = json.loads(line)
-        except RecursionError:
-            raise RunError(path, "it is nested too deeply", number) from None
-        except ValueError as error:
-            raise RunError(path, f"it is not JSON: {printable(str(error))}", number) from None
-        if not isinstance(value, dict):
-            raise RunError(path, "it is not a JSON object", number)
-        found.append(value)
-    return found
