@@ -61,6 +61,9 @@ def test_a_run_json_that_is_not_one_is_refused(writer: RunWriter, content: bytes
 
 @pytest.mark.parametrize("changes, words", [
     ({"schema": 0}, "schema is 0"),
+    ({"schema": 2}, "schema is 2, this package reads up to 1"),
+    ({"axis": 5}, "axis is not an object"),
+    ({"axis": {"axis": "delay", "value": "long"}}, "axis.value is not a number"),
     ({"index": 7}, "index is 7, but the folder's number is 0"),
     ({"outcomes": {"ok": -4}}, "outcomes.ok is outside the 64-bit range"),
     ({"outcomes": {"ok": "many"}}, "outcomes.ok is not a whole number"),

@@ -17,7 +17,12 @@ import pytest
 import straingauge
 from conftest import RunWriter, figure
 
-from straingauge import owner
+from straingauge import model, owner
+
+SCHEMA = Path(__file__).parent.parent.parent / "docs" / "schemas" / "point.schema.json"
+#: How a request ends (docs/run-directory.md): each in exactly one of these.
+ENDS = ("ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early", "malformed", "local_limit",
+        "tls_failed", "other_error", "unfinished")
 
 
 def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -> None:
@@ -28,9 +33,15 @@ def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -
     assert {sweep: len(run.sweep(sweep)) for sweep in ("connections", "rate", "yardstick")} == {"connections": 4, "rate": 3, "yardstick": 1}
     for point in run.points:
         counts = dict(point.outcomes)
-        for name in ("connects", "connects_slow", "connects_failed", "connections_used", "connections_silent"):
-            del counts[name]
-        assert counts.pop("sent") + counts.pop("carried_in") == sum(counts.values())
+        assert counts["sent"] + counts["carried_in"] == sum(counts[name] for name in ENDS) > 0
+
+
+def test_the_outcomes_are_those_of_the_schema() -> None:
+    properties = json.loads(SCHEMA.read_text())["$defs"]["Outcomes"]["properties"]
+    assert set(model.OUTCOMES) == set(properties)
+    of_connections = {name for name in properties if name.startswith("connect") and name != "connect_timed_out"}
+    # One that is new is a way in which a request ends, or is named here.
+    assert set(properties) - of_connections - {"sent", "carried_in", "closed_unused"} == set(ENDS)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -245,5 +256,34 @@ def test_an_absent_library_is_named_with_the_way_to_install_it(writer: RunWriter
 def test_the_two_libraries_hold_the_same(sample: Path) -> None:
     run = straingauge.open_run(sample)
     one, other = run.points_frame("pandas"), run.points_frame("polars")
-    assert list(one.columns) == other.columns
     assert isinstance(one, pandas.DataFrame) and isinstance(other, polars.DataFrame)
+    values = {name: [None if pandas.isna(value) else value for value in one[name]] for name in one.columns}
+    assert values == other.to_dict(as_series=False) and list(values) == other.columns
+    assert any(None in column for column in values.values())
+
+
+def test_points_of_an_axis_have_its_value(writer: RunWriter) -> None:
+    writer.point(sweep="axis", axis={"axis": "delay", "value": 2e6})
+    writer.point()
+    run = straingauge.open_run(writer.path)
+    assert [(point.axis, point.axis_value) for point in run.points] == [("delay", 2e6), (None, None)]
+    frame = run.points_frame("polars")
+    assert frame["axis"].to_list() == ["delay", None] and frame["axis_value"].to_list() == [2e6, None]
+    assert run.figures_frame("pandas")["axis_value"].dropna().unique().tolist() == [2e6]
+    with pytest.raises(ValueError, match="only sweeps over connections and rate are drawn, .* this run has axis$"):
+        straingauge.plot.find(straingauge.open_run(writer.path, skip=[1]))
+
+
+def test_what_is_asked_for_and_not_there_is_named_with_what_is(sample: Path, writer: RunWriter) -> None:
+    run = straingauge.open_run(sample)
+    with pytest.raises(KeyError, match="no sweep 'conections'; it has connections, rate, yardstick"):
+        run.merged_histogram("response", sweep="conections")
+    with pytest.raises(KeyError, match="no point has a histogram of 'respone'; there are response, service"):
+        run.merged_histogram("respone")
+    with pytest.raises(KeyError, match="this run has no point 77; it has 0, 1, 2, 3, 4, 5, 6, 7"):
+        run.histogram_frame(77, "response")
+    with pytest.raises(KeyError, match="point 0 has no histogram of 'respone'; it has response, service"):
+        run.histogram_frame(0, "respone")
+    writer.point()
+    with pytest.raises(KeyError, match="point 0 has no histogram of 'response'; it has none"):
+        straingauge.open_run(writer.path).histogram_frame(0, "response")

@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Sequence, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple, Union, overload
 
 from . import executable, frames, histogram, watch
 from .bounded import MAX_POINTS, MAX_SERIES_BYTES, read_text
@@ -25,7 +25,7 @@ class Run:
     """A run directory: its record, its points, and the files beside them, read when they are used.
 
     Every `..._frame` takes "pandas" or "polars" and names units in its columns; a number that was not measured is a
-    missing value, never 0.
+    missing value, never 0. Only an outcome that an older straingauge did not count is 0.
     """
 
     def __init__(self, path: Path, record: RunRecord, points: Sequence[Point], reading_doubts: Sequence[Doubt]) -> None:
@@ -58,7 +58,7 @@ class Run:
         return found
 
     def sweep(self, name: str) -> List[Point]:
-        """The points of one sweep: single, connections, unloading, rate or yardstick."""
+        """The points of one sweep: single, connections, unloading, rate, axis or yardstick."""
         return [point for point in self.points if point.sweep == name]
 
     def point_path(self, index: int) -> Path:
@@ -71,17 +71,23 @@ class Run:
         return histogram.read_log(path) if path.exists() else {}
 
     def merged_histogram(self, tag: str, sweep: "str | None" = None) -> Any:
-        """One tag's histogram over all points, or those of one sweep; counts are added, nothing is lost."""
+        """One tag's histogram over all points, or those of one sweep; counts are added, nothing is lost. KeyError where
+        there is no such sweep or tag, with those that there are."""
         merged: Any = None
-        for point in self.points:
-            if sweep is None or point.sweep == sweep:
-                found = self.histograms(point.index).get(tag)
-                if found is not None and merged is None:
-                    merged = found
-                elif found is not None:
-                    merged.add(found)
+        tags: "Dict[str, None]" = {}
+        points = [point for point in self.points if sweep is None or point.sweep == sweep]
+        if not points and sweep is not None:
+            raise KeyError(f"this run has no sweep {sweep!r}; it has {_words(point.sweep for point in self.points)}")
+        for point in points:
+            histograms = self.histograms(point.index)
+            tags.update(dict.fromkeys(histograms))
+            found = histograms.get(tag)
+            if found is not None and merged is None:
+                merged = found
+            elif found is not None:
+                merged.add(found)
         if merged is None:
-            raise KeyError(f"no point of this run has a histogram of {tag!r}")
+            raise KeyError(f"no point has a histogram of {tag!r}; there are {_words(tags)}")
         return merged
 
     def findings(self) -> "Mapping[str, Any]":
@@ -97,7 +103,10 @@ class Run:
     @overload
     def points_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
     def points_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a point: its load, its outcomes (`outcome.ok_count`), its figures and connection states."""
+        """One row a point: its load, its outcomes (`outcome.ok_count`), its figures and connection states.
+
+        `axis` and `axis_value` (in the axis's own unit) are those of `--axis`, missing in other runs.
+        """
         return frames.build(frames.points(self.points), library)
 
     @overload
@@ -121,9 +130,14 @@ class Run:
     @overload
     def histogram_frame(self, index: int, tag: str, library: "Literal['polars']") -> "polars.DataFrame": ...
     def histogram_frame(self, index: int, tag: str, library: frames.Library = "pandas") -> Any:
-        """A histogram's recorded buckets: `value_ns` (upper end), `count`, `cumulative_ratio`."""
-        found = self.histograms(index).get(tag)
-        return frames.build(frames.buckets([] if found is None else histogram.buckets(found)), library)
+        """A histogram's recorded buckets: `value_ns` (upper end), `count`, `cumulative_ratio`. KeyError where there is no
+        such point or tag, with those that there are."""
+        if all(point.index != index for point in self.points):
+            raise KeyError(f"this run has no point {index}; it has {_words(str(point.index) for point in self.points)}")
+        found = self.histograms(index)
+        if tag not in found:
+            raise KeyError(f"point {index} has no histogram of {tag!r}; it has {_words(found)}")
+        return frames.build(frames.buckets(histogram.buckets(found[tag])), library)
 
     @overload
     def series_frame(self, index: int, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
@@ -152,6 +166,11 @@ class Run:
         lost. Of more than 4,000 columns the others are left out with a `RunWarning`.
         """
         return frames.build(watch.columns(self.path / "watch.jsonl"), library)
+
+
+def _words(names: Iterable[str]) -> str:
+    """Each once, for a message."""
+    return printable(", ".join(dict.fromkeys(names))) or "none"
 
 
 def open_run(
