@@ -19,6 +19,9 @@ from straingauge import owner
 matplotlib.use("Agg")
 
 SAMPLE = Path(__file__).parent.parent / "examples" / "find-nginx"
+#: How a request ends (docs/run-directory.md): each in exactly one of these.
+ENDS = ("ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early", "malformed", "local_limit",
+        "tls_failed", "other_error", "unfinished")
 
 
 @pytest.fixture

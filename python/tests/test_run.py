@@ -15,14 +15,10 @@ import polars
 import pytest
 
 import straingauge
-from conftest import RunWriter, figure
-
+from conftest import ENDS, RunWriter, figure
 from straingauge import model, owner
 
 SCHEMA = Path(__file__).parent.parent.parent / "docs" / "schemas" / "point.schema.json"
-#: How a request ends (docs/run-directory.md): each in exactly one of these.
-ENDS = ("ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early", "malformed", "local_limit",
-        "tls_failed", "other_error", "unfinished")
 
 
 def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -> None:
