@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -13,9 +14,14 @@ import matplotlib
 import pytest
 from fleet_rig import Fleet, Nginx
 
+from straingauge import owner
+
 matplotlib.use("Agg")
 
 SAMPLE = Path(__file__).parent.parent / "examples" / "find-nginx"
+#: How a request ends (docs/run-directory.md): each in exactly one of these.
+ENDS = ("ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early", "malformed", "local_limit",
+        "tls_failed", "other_error", "unfinished")
 
 
 @pytest.fixture
@@ -52,12 +58,16 @@ class RunWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.count = 0
+        # This process, so that the run goes on.
+        pid = os.getpid()
+        self.writer: Dict[str, Any] = {
+            "writer_pid": pid, "writer": {"pid": pid, "start_ticks": owner.start_ticks(pid) or 0, "place": owner.this_place()}}
         (path / "points").mkdir(parents=True)
         self.record("running")
 
     def record(self, status: str) -> None:
         content = {
-            "schema": 1, "status": status, "started_unix_ms": 1_795_000_000_000, "writer_pid": 4_194_305,
+            "schema": 1, "status": status, "started_unix_ms": 1_795_000_000_000, **self.writer,
             "scenario": {"command": "find", "name": "written", "url": "http://127.0.0.1:8080/", "load": {}},
             "machine": {"kernel": "6.18"}, "server_facts": {"program": "nginx"},
             "doubts": [{"kind": "drift", "severity": "note", "what": "5 % slower", "remedy": "repeat"}],

@@ -38,6 +38,7 @@ def test_an_order_is_read_and_the_prefix_names_the_worker() -> None:
     ("", "started by straingauge fleet"), ("hello", "started by straingauge fleet"), ("[1]", "not an object"),
     (json.dumps({**ORDER, "binary": None}), "'binary'"), (json.dumps({**ORDER, "workers": "all"}), "'workers'"),
     (json.dumps({**ORDER, "prefix": "a 'b"}), "--worker-prefix"),
+    (json.dumps({**ORDER, "taints": {}}), "unknown 'taints'; are straingauge and its Python package of one version"),
 ])
 def test_what_is_no_order_is_one_sentence(line: str, words: str) -> None:
     with pytest.raises(FleetError, match=words):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Iterator, List, Optional
 
 import pytest
+from conftest import ENDS
 from fleet_rig import (
     MARK, NODES, Fleet, Namespaces, Nginx, RayCluster, command_lines, finish, free_port, is_v2, missing, wait_until
 )
@@ -298,7 +299,11 @@ def test_whoever_is_killed_and_whenever_the_load_ends_and_what_was_measured_is_k
         fleet.close()
         if (kept / "run.json").exists():
             run = straingauge.open_run(kept)
-            assert all(point.outcomes["ok"] >= 0 for point in run.points), case
+            for point in run.points:
+                counts, times = point.outcomes, run.histograms(point.index)["response"]
+                assert counts["sent"] + counts["carried_in"] == sum(counts[end] for end in ENDS), f"{case}: {counts}"
+                assert times.get_total_count() == counts["ok"] + counts["non_2xx"], f"{case}: {counts}"
+            assert is_find or said.code != 0 or run.points[0].outcomes["ok"] > 0, case
             assert (run.record.status == "complete") <= (said.code == 0), case
         if victim == "raylet":
             cluster.cluster.remove_node(next(iter(cluster.cluster.worker_nodes)), allow_graceful=False)

@@ -70,6 +70,27 @@ def test_an_empty_histogram_is_there_and_empty(tmp_path: Path) -> None:
     assert empty.get_total_count() == 0 and histogram.quantile_ns(empty, 0.5) is None and histogram.buckets(empty) == []
 
 
+def test_the_quantile_0_is_the_lower_end_of_the_first_bucket() -> None:
+    one = HdrHistogram(1, histogram.MAX_NS, 3)
+    for value in (1_000_000, 2_000_000):
+        one.record_value(value)
+    lower = straingauge.quantile_ns(one, 0)
+    upper = straingauge.quantile_ns(one, 1e-9)
+    assert lower is not None and upper is not None and lower <= 1_000_000 <= upper and lower < upper
+    longest = straingauge.quantile_ns(one, 1)
+    assert longest is not None and longest >= 2_000_000
+
+
+@pytest.mark.parametrize("quantile", [99, -1, 1.001, float("nan"), float("inf")])
+def test_a_quantile_is_between_0_and_1(quantile: float) -> None:
+    for values in ([], [5]):
+        one = HdrHistogram(1, histogram.MAX_NS, 3)
+        for value in values:
+            one.record_value(value)
+        with pytest.raises(ValueError, match=f"between 0 and 1, as 0.99; this is {quantile}"):
+            straingauge.quantile_ns(one, quantile)
+
+
 def bomb() -> str:
     compressed = zlib.compress(b"\0" * (200 << 20))
     return base64.b64encode(struct.pack(">II", 0x1C849314, len(compressed)) + compressed).decode()

@@ -37,7 +37,10 @@ def test_a_find_run_is_drawn_with_both_sweeps_and_its_zones(sample: Path) -> Non
     assert len(picture.axes) == 6
     labels = {text for panel in picture.axes for text in panel.get_legend_handles_labels()[1]}
     assert {"throughput", "median", "99 %", "system"} <= labels
-    assert {"yield point", "failure point"} <= labels
+    assert {"yield point", "failure point", "failure point: beyond this", "yield point: below this"} <= labels
+    of_connections = picture.axes[0]
+    (end,) = (line for line in of_connections.get_lines() if line.get_label() == "failure point: beyond this")
+    assert end.get_xdata()[0] == findings["findings"]["connections"]["failure_point"]["low"] == 16.0
     pyplot.close(picture)
 
 
@@ -68,7 +71,7 @@ def test_quantiles_are_drawn_to_the_longest_time(sample: Path) -> None:
 
 
 def test_a_run_without_a_sweep_is_not_drawn_as_one(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no points of a sweep"):
+    with pytest.raises(ValueError, match="this run has no points yet"):
         straingauge.plot.find(straingauge.open_run(RunWriter(tmp_path / "run").path))
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,10 @@ import polars
 import pytest
 
 import straingauge
-from conftest import RunWriter, figure
+from conftest import ENDS, RunWriter, figure
+from straingauge import model, owner
+
+SCHEMA = Path(__file__).parent.parent.parent / "docs" / "schemas" / "point.schema.json"
 
 
 def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -> None:
@@ -22,9 +29,15 @@ def test_a_run_of_find_opens_with_its_points_and_outcomes_add_up(sample: Path) -
     assert {sweep: len(run.sweep(sweep)) for sweep in ("connections", "rate", "yardstick")} == {"connections": 4, "rate": 3, "yardstick": 1}
     for point in run.points:
         counts = dict(point.outcomes)
-        for name in ("connects", "connects_slow", "connects_failed", "connections_used", "connections_silent"):
-            del counts[name]
-        assert counts.pop("sent") + counts.pop("carried_in") == sum(counts.values())
+        assert counts["sent"] + counts["carried_in"] == sum(counts[name] for name in ENDS) > 0
+
+
+def test_the_outcomes_are_those_of_the_schema() -> None:
+    properties = json.loads(SCHEMA.read_text())["$defs"]["Outcomes"]["properties"]
+    assert set(model.OUTCOMES) == set(properties)
+    of_connections = {name for name in properties if name.startswith("connect") and name != "connect_timed_out"}
+    # One that is new is a way in which a request ends, or is named here.
+    assert set(properties) - of_connections - {"sent", "carried_in", "closed_unused"} == set(ENDS)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -111,6 +124,78 @@ def test_a_run_is_followed_while_it_is_written(tmp_path: Path) -> None:
     assert follower.is_over
 
 
+def test_an_unreadable_point_is_said_once_and_the_points_around_it_come(writer: RunWriter) -> None:
+    follower = straingauge.RunFollower(writer.path)
+    for _ in range(3):
+        writer.point()
+    (writer.path / "points" / "001" / "point.json").write_text("{")
+    assert [point.index for point in follower.new_points()] == [0, 2]
+    with pytest.raises(straingauge.RunError, match="001/point.json, line 1: it is not JSON"):
+        follower.new_points()
+    assert follower.new_points() == []
+    writer.point(doubts=5)
+    with pytest.raises(straingauge.RunError, match="003/point.json, line .*: doubts is not a list"):
+        follower.new_points()
+    writer.point()
+    assert [point.index for point in follower.new_points()] == [4]
+    assert follower.run is not None and [point.index for point in follower.run.points] == [0, 2, 4]
+    assert [doubt.kind for doubt in follower.run.reading_doubts] == ["unreadable"] * 2
+
+
+def written_by(writer: RunWriter, **changes: int) -> straingauge.Run:
+    """The run, with another process as its writer."""
+    writer.writer["writer"].update(changes)
+    writer.record("running")
+    return straingauge.open_run(writer.path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_a_run_is_abandoned_where_its_writer_ran_and_has_ended(writer: RunWriter) -> None:
+    ticks, place = writer.writer["writer"]["start_ticks"], writer.writer["writer"]["place"]
+    assert not straingauge.open_run(writer.path).is_abandoned
+    follower = straingauge.RunFollower(writer.path)
+    assert follower.new_points() == [] and not follower.is_over
+    assert written_by(writer, start_ticks=ticks + 1).is_abandoned, "the same number given to another process"
+    assert follower.new_points() == [] and follower.is_over, "a run that was killed goes on no more"
+    assert not written_by(writer, place=place ^ 1).is_abandoned, "nothing is known of another machine's processes"
+    writer.record("interrupted")
+    assert not straingauge.open_run(writer.path).is_abandoned
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_a_process_that_has_ended_but_is_not_yet_awaited_writes_no_run(writer: RunWriter) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        ticks = owner.start_ticks(child.pid)
+        assert ticks is not None
+        assert not written_by(writer, pid=child.pid, start_ticks=ticks).is_abandoned
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert written_by(writer, pid=child.pid, start_ticks=ticks).is_abandoned
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_an_older_run_is_abandoned_where_no_process_of_that_number_began_before_it(writer: RunWriter) -> None:
+    del writer.writer["writer"]
+    content = {}
+    for started_unix_ms, pid, is_abandoned in [(time.time_ns() // 10**6, os.getpid(), False), (1_000, os.getpid(), True),
+                                               (time.time_ns() // 10**6, 4_194_305, True)]:
+        writer.writer["writer_pid"] = pid
+        writer.record("running")
+        content = {**json.loads((writer.path / "run.json").read_text()), "started_unix_ms": started_unix_ms}
+        (writer.path / "run.json").write_text(json.dumps(content))
+        assert straingauge.open_run(writer.path).is_abandoned == is_abandoned
+
+
+@pytest.mark.parametrize("word", ["raise", "leave-out", "leave_out", ""])
+def test_how_to_treat_damage_is_one_of_two_words(writer: RunWriter, word: Any) -> None:
+    with pytest.raises(ValueError, match="damaged is 'refuse' or 'leave out', not '"):
+        straingauge.open_run(writer.path, damaged=word)
+
+
 def test_a_torn_last_line_is_kept_for_later(tmp_path: Path) -> None:
     tail = straingauge.LineTail(tmp_path / "watch.jsonl")
     assert tail.lines() == []
@@ -146,17 +231,6 @@ def test_a_bad_line_loses_no_other_and_counts_as_one(tmp_path: Path) -> None:
     assert tail.lines() == []
 
 
-def test_readings_of_a_watch_leave_a_torn_line_for_later(writer: RunWriter) -> None:
-    reading = {"kind": "reading", "totals": {"elapsed_ns": 5}, "rates": {"all": {"requests_per_sec": 2.5}}, "doubts": []}
-    path = writer.path / "watch.jsonl"
-    path.write_text(json.dumps({"kind": "watch", "schema": 1}) + "\n" + json.dumps(reading) + "\n" + '{"kind": "rea')
-    run = straingauge.open_run(writer.path)
-    assert len(run.watch_readings()) == 2
-    frame = run.watch_frame("polars")
-    assert frame.columns == ["rates.all.requests_per_sec", "totals.elapsed_ns"]
-    assert frame.row(0) == (2.5, 5.0)
-
-
 def test_a_run_that_loaded_no_server_has_no_url_and_no_load_plan(writer: RunWriter) -> None:
     record = json.loads((writer.path / "run.json").read_text())
     for scenario, url in [
@@ -178,5 +252,34 @@ def test_an_absent_library_is_named_with_the_way_to_install_it(writer: RunWriter
 def test_the_two_libraries_hold_the_same(sample: Path) -> None:
     run = straingauge.open_run(sample)
     one, other = run.points_frame("pandas"), run.points_frame("polars")
-    assert list(one.columns) == other.columns
     assert isinstance(one, pandas.DataFrame) and isinstance(other, polars.DataFrame)
+    values = {name: [None if pandas.isna(value) else value for value in one[name]] for name in one.columns}
+    assert values == other.to_dict(as_series=False) and list(values) == other.columns
+    assert any(None in column for column in values.values())
+
+
+def test_points_of_an_axis_have_its_value(writer: RunWriter) -> None:
+    writer.point(sweep="axis", axis={"axis": "delay", "value": 2e6})
+    writer.point()
+    run = straingauge.open_run(writer.path)
+    assert [(point.axis, point.axis_value) for point in run.points] == [("delay", 2e6), (None, None)]
+    frame = run.points_frame("polars")
+    assert frame["axis"].to_list() == ["delay", None] and frame["axis_value"].to_list() == [2e6, None]
+    assert run.figures_frame("pandas")["axis_value"].dropna().unique().tolist() == [2e6]
+    with pytest.raises(ValueError, match="only sweeps over connections and rate are drawn, .* this run has axis$"):
+        straingauge.plot.find(straingauge.open_run(writer.path, skip=[1]))
+
+
+def test_what_is_asked_for_and_not_there_is_named_with_what_is(sample: Path, writer: RunWriter) -> None:
+    run = straingauge.open_run(sample)
+    with pytest.raises(KeyError, match="no sweep 'conections'; it has connections, rate, yardstick"):
+        run.merged_histogram("response", sweep="conections")
+    with pytest.raises(KeyError, match="no point has a histogram of 'respone'; there are response, service"):
+        run.merged_histogram("respone")
+    with pytest.raises(KeyError, match="this run has no point 77; it has 0, 1, 2, 3, 4, 5, 6, 7"):
+        run.histogram_frame(77, "response")
+    with pytest.raises(KeyError, match="point 0 has no histogram of 'respone'; it has response, service"):
+        run.histogram_frame(0, "respone")
+    writer.point()
+    with pytest.raises(KeyError, match="point 0 has no histogram of 'response'; it has none"):
+        straingauge.open_run(writer.path).histogram_frame(0, "response")

@@ -41,6 +41,7 @@ fn what_the_workers_of_a_fleet_cannot_ask_of_nodes_is_said_with_the_option() {
         (&["--worker-resource", "load=1", "--worker-resource", "load=2"], ["--worker-resource", "'load' twice"]),
         (&["--worker-label", "zone=!b"], ["--worker-label", "letters and digits"]),
         (&["--worker-label", "zone=a", "--worker-label", "zone=b"], ["--worker-label", "'zone' twice"]),
+        (&["--workers", "3..20"], ["--workers 3..20 is for find", "name one number"]),
     ] {
         fleet(options).exits_with(2).complains_of(&words);
     }

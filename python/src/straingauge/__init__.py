@@ -15,9 +15,10 @@ from . import plot
 from .errors import MissingLibraryError, MissingProgramError, RunError, RunWarning
 from .executable import program
 from .folder import runs
-from .follow import LineTail, RunFollower
+from .follow import RunFollower
 from .frames import Library
 from .histogram import quantile_ns
+from .lines import LineTail
 from .model import Doubt, Figure, Point, RunRecord
 from .run import Run, open_run
 

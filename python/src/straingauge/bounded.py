@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Tuple, Union
@@ -89,6 +90,75 @@ def _object(pairs: "List[Tuple[str, Json]]") -> "dict[str, Json]":
     return found
 
 
+class NotJson(ValueError):
+    """Why a text is not a JSON object as straingauge writes it, and the line in it where that is known."""
+
+    def __init__(self, why: str, line: Optional[int] = None) -> None:
+        super().__init__(why)
+        self.line = line
+
+
+def parse(text: str) -> "dict[str, Json]":
+    """A JSON object of numbers that fit, without NaN, doubled fields and halves of characters; NotJson otherwise."""
+    try:
+        value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_constant, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise NotJson(f"it is not JSON: {error.msg} (column {error.colno})", error.lineno) from None
+    except _Refused as error:
+        raise NotJson(f"it is not readable as a run: {error}", _line_of_refused(text, str(error))) from None
+    except RecursionError:
+        raise NotJson("it is nested too deeply to be a run", 1) from None
+    half = next((found.start() for found in _SURROGATES.finditer(text) if len(found.group()) == _HALF), None)
+    if half is not None:
+        raise NotJson("it has half of a character (a lone surrogate)", text.count("\n", 0, half) + 1)
+    if not isinstance(value, dict):
+        raise NotJson("it is not a JSON object", 1)
+    return value
+
+
+#: Escapes of UTF-16's surrogates, in pairs or alone; other escapes are matched so that none begins in their middle.
+_SURROGATES = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][89a-fA-F]..|\\.")
+_HALF = len(r"\ud800")
+
+
+def _line_of_refused(text: str, why: str) -> Optional[int]:
+    for word in why.split():
+        if any(char.isdigit() for char in word) or word in ("NaN", "Infinity", "-Infinity"):
+            found = text.find(word.rstrip("."))
+            return text.count("\n", 0, found) + 1 if found >= 0 else None
+    return None
+
+
+_SKIP = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
+
+
+def _member(text: str, at: int, key: Key) -> "Optional[Tuple[int, int]]":
+    """Where a member of the JSON object or list at `at` begins, and where its value; None where it has none."""
+    is_object = text[at] == "{"
+    if not is_object and text[at] != "[":
+        return None
+    at, position = _after_space(text, at + 1), 0
+    while text[at] not in "}]":
+        begin: int = at
+        name: Key = position
+        if is_object:
+            name, at = _SKIP.raw_decode(text, at)
+            at = _after_space(text, _after_space(text, at) + 1)
+        if name == key:
+            return begin, at
+        at = _after_space(text, _SKIP.raw_decode(text, at)[1])
+        if text[at] == ",":
+            at = _after_space(text, at + 1)
+        position += 1
+    return None
+
+
 class JsonFile:
     """A JSON object from a file, with the place of its fields for messages."""
 
@@ -96,17 +166,9 @@ class JsonFile:
         self.path = path
         self.text = read_text(path, MAX_JSON_BYTES)
         try:
-            value = json.loads(self.text, parse_int=_integer, parse_float=_number, parse_constant=_constant,
-                               object_pairs_hook=_object)
-        except json.JSONDecodeError as error:
-            raise RunError(path, f"it is not JSON: {error.msg} (column {error.colno})", error.lineno) from None
-        except _Refused as error:
-            raise RunError(path, f"it is not readable as a run: {error}", self._line_of_refused(str(error))) from None
-        except RecursionError:
-            raise RunError(path, "it is nested too deeply to be a run", 1) from None
-        if not isinstance(value, dict):
-            raise RunError(path, "it is not a JSON object", 1)
-        self.value: "dict[str, Json]" = value
+            self.value = parse(self.text)
+        except NotJson as error:
+            raise RunError(path, str(error), error.line) from None
 
     def refuse(self, keys: Sequence[Key], why: str) -> RunError:
         """The error for the field at `keys`, with the line of that field."""
@@ -114,16 +176,11 @@ class JsonFile:
         return RunError(self.path, f"{printable(name)} {why}", self.line_of(keys))
 
     def line_of(self, keys: Sequence[Key]) -> int:
-        """The line on which the field's last key that exists is found, looking for one key after the other."""
-        position = 0
+        """The line of the field at `keys`, or of the last one on the way to it that exists."""
+        begin = at = _after_space(self.text, 0)
         for key in keys:
-            found = self.text.find(json.dumps(key), position) if isinstance(key, str) else -1
-            position = found if found >= 0 else position
-        return self.text.count("\n", 0, position) + 1
-
-    def _line_of_refused(self, why: str) -> Optional[int]:
-        for word in why.split():
-            if any(char.isdigit() for char in word) or word in ("NaN", "Infinity", "-Infinity"):
-                found = self.text.find(word.rstrip("."))
-                return self.text.count("\n", 0, found) + 1 if found >= 0 else None
-        return None
+            found = _member(self.text, at, key)
+            if found is None:
+                break
+            begin, at = found
+        return self.text.count("\n", 0, begin) + 1

@@ -32,7 +32,7 @@ class MissingProgramError(FileNotFoundError):
 
 
 class RunWarning(UserWarning):
-    """A folder of runs has one that cannot be read."""
+    """Something cannot be read and was left out: a run of a folder, lines or columns of a watch."""
 
 
 def printable(text: str, limit: int = 200) -> str:

@@ -21,7 +21,7 @@ else:
 
 @dataclass(frozen=True)
 class Column:
-    """A named column; None is a missing value."""
+    """A named column; None is a missing value, and so is NaN."""
 
     name: str
     kind: Kind
@@ -47,6 +47,8 @@ def points(of: Sequence[Point]) -> List[Column]:
         _of(of, "repeat", "u64", lambda point: point.repeat),
         _of(of, "connections", "u64", lambda point: point.connections),
         _of(of, "offered_per_sec", "f64", lambda point: point.offered_per_sec),
+        _of(of, "axis", "str", lambda point: point.axis),
+        _of(of, "axis_value", "f64", lambda point: point.axis_value),
         _of(of, "started_unix_ms", "u64", lambda point: point.started_unix_ms),
         _of(of, "warmup_ns", "u64", lambda point: point.warmup_ns),
         _of(of, "duration_ns", "u64", lambda point: point.duration_ns),
@@ -89,6 +91,8 @@ def figures(of: Sequence[Point]) -> List[Column]:
         Column("repeat", "u64", [point.repeat for point, _, _ in rows]),
         Column("connections", "u64", [point.connections for point, _, _ in rows]),
         Column("offered_per_sec", "f64", [point.offered_per_sec for point, _, _ in rows]),
+        Column("axis", "str", [point.axis for point, _, _ in rows]),
+        Column("axis_value", "f64", [point.axis_value for point, _, _ in rows]),
         Column("name", "str", [name for _, name, _ in rows]),
         Column("value", "f64", [figure.value for _, _, figure in rows]),
         Column("unit", "str", [figure.unit for _, _, figure in rows]),
@@ -123,20 +127,6 @@ def buckets(of: Sequence[Tuple[int, int]]) -> List[Column]:
     ]
 
 
-def flattened(of: Sequence[Mapping[str, Any]]) -> List[Column]:
-    """One row an object: a column for each number in it, named by its place (`rates.all.requests_per_sec`)."""
-    found: "Dict[str, List[Optional[float]]]" = {}
-    for row, entry in enumerate(of):
-        waiting: "List[Tuple[str, Any]]" = [("", entry)]
-        while waiting:
-            place, value = waiting.pop()
-            if isinstance(value, dict):
-                waiting += [(f"{place}.{key}" if place else str(key), inner) for key, inner in value.items()]
-            elif isinstance(value, (int, float)) and not isinstance(value, bool) and len(found) < 1000:
-                found.setdefault(place, [None] * len(of))[row] = float(value)
-    return [Column(name, "f64", values) for name, values in sorted(found.items())]
-
-
 def build(columns: Sequence[Column], library: Library) -> Any:
     """A data frame of the chosen library."""
     if library == "pandas":
@@ -162,4 +152,6 @@ def _polars(columns: Sequence[Column]) -> Any:
     except ImportError as error:
         raise MissingLibraryError("polars", "polars") from error
     types: Dict[str, Any] = {"u64": polars.UInt64, "f64": polars.Float64, "str": polars.String}
-    return polars.DataFrame([polars.Series(one.name, list(one.values), dtype=types[one.kind]) for one in columns])
+    # NaN is a value in polars, unlike in pandas.
+    return polars.DataFrame([
+        polars.Series(one.name, [None if value != value else value for value in one.values], dtype=types[one.kind]) for one in columns])

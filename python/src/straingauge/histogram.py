@@ -182,15 +182,17 @@ def buckets(histogram: Any) -> "List[Tuple[int, int]]":
 
 
 def quantile_ns(histogram: Any, quantile: float) -> Optional[int]:
-    """The value at a quantile between 0 and 1 in nanoseconds (its bucket's upper end); None when empty.
+    """The value at a quantile between 0 and 1 in nanoseconds (its bucket's upper end, at 0 the lower); None when empty.
 
     The smallest bucket that at least this share of the values does not exceed, as straingauge quotes it. The library's
     own `get_value_at_percentile` rounds the rank instead, and may take the bucket before.
     """
+    if not 0 <= quantile <= 1:
+        raise ValueError(f"a quantile is between 0 and 1, as 0.99; this is {quantile}")
     rank = max(1, math.ceil(quantile * int(histogram.get_total_count())))
     seen = 0
     for value, count in buckets(histogram):
         seen += count
         if seen >= rank:
-            return value
+            return value if quantile > 0 else int(histogram.get_lowest_equivalent_value(value))
     return None

@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .bounded import JsonFile, Key
+from .owner import Owner
 
-#: The newest schema that is read. From 2 on a run that loaded no server (watch, simulate) has no URL and no load plan.
-SCHEMA = 2
+#: The newest schema of run.json that is read. From 2 on a run that loaded no server (watch, simulate) has no URL and no
+#: load plan.
+RECORD_SCHEMA = 2
+#: The newest schema of point.json.
+POINT_SCHEMA = 1
 #: The outcomes of a request, and the counts of connections (docs/run-directory.md).
 OUTCOMES = (
     "sent", "carried_in", "ok", "non_2xx", "refused", "reset", "timed_out", "connect_timed_out", "truncated", "closed_early",
     "malformed", "local_limit", "tls_failed", "other_error", "unfinished", "connects", "connects_slow", "connects_failed",
-    "connections_used", "connections_silent",
+    "connections_used", "connections_silent", "closed_unused",
 )
 _U64 = 1 << 64
 
@@ -46,10 +50,10 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Point:
-    """One load point (points/NNN/point.json)."""
+    """One load point (points/NNN/point.json). Of `outcomes`, a count that an older straingauge did not keep is 0."""
 
     index: int
-    #: single, connections, unloading, rate or yardstick
+    #: single, connections, unloading, rate, axis or yardstick
     sweep: str
     repeat: int
     connections: int
@@ -62,6 +66,10 @@ class Point:
     figures: Mapping[str, Figure]
     connection_states: Mapping[str, Figure]
     doubts: Sequence[Doubt]
+    #: the varied quantity of `find --axis` and `profile --axis`, as `in-flight`; None in other runs
+    axis: Optional[str] = None
+    #: its value, in requests, connections, sockets, 1/s or (delay, slow-down) ns
+    axis_value: Optional[float] = None
     raw: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     def value(self, name: str) -> Optional[float]:
@@ -87,6 +95,8 @@ class RunRecord:
     server_facts: Mapping[str, str] = field(repr=False)
     doubts: Sequence[Doubt]
     ended_by: Optional[str]
+    #: the process that writes it; None in older runs, which have its number only
+    writer: Optional[Owner] = None
 
 
 class _Fields:
@@ -150,11 +160,11 @@ class _Fields:
         return Figure(self.number_or_none("value"), self.text("unit"), self.count_or_none("n"),
                       self.text_or_none("origin"), self.text_or_none("not_measured"))
 
-    def schema(self) -> int:
+    def schema(self, newest: int) -> int:
         found = self.count("schema")
-        if found > SCHEMA:
+        if found > newest:
             raise self.file.refuse((*self.keys, "schema"),
-                                   f"is {found}, this package reads up to {SCHEMA}; install a newer straingauge")
+                                   f"is {found}, this package reads up to {newest}; install a newer straingauge")
         if found < 1:
             raise self.file.refuse((*self.keys, "schema"), "is 0; straingauge's schemas begin with 1")
         return found
@@ -173,7 +183,8 @@ def read_record(path: Path) -> RunRecord:
     """Reads run.json."""
     file = JsonFile(path)
     top = _Fields(file, (), file.value)
-    schema = top.schema()
+    schema = top.schema(RECORD_SCHEMA)
+    writer = top.fields("writer") if top.value.get("writer") is not None else None
     scenario, facts = top.fields("scenario"), top.fields("server_facts", False)
     status = top.text("status")
     if status not in ("running", "complete", "interrupted"):
@@ -183,6 +194,7 @@ def read_record(path: Path) -> RunRecord:
         name=scenario.text("name"), url=_url(scenario), scenario=scenario.value,
         machine=top.fields("machine").value, server_facts={key: facts.text(key) for key in facts.value},
         doubts=top.doubts(), ended_by=top.text_or_none("ended_by"),
+        writer=None if writer is None else Owner(writer.count("pid"), writer.count("start_ticks"), writer.count("place")),
     )
 
 
@@ -190,7 +202,7 @@ def read_point(path: Path, index: int) -> Point:
     """Reads point.json of the folder with this index."""
     file = JsonFile(path)
     top = _Fields(file, (), file.value)
-    top.schema()
+    top.schema(POINT_SCHEMA)
     if top.count("index") != index:
         raise file.refuse(("index",), f"is {top.count('index')}, but the folder's number is {index}")
     pace = top.fields("pace")
@@ -200,12 +212,12 @@ def read_point(path: Path, index: int) -> Point:
     offered = pace.number_or_none("rate_per_sec") if loop == "open" else None
     if loop == "open" and offered is None:
         raise file.refuse(("pace", "rate_per_sec"), "is missing")
-    outcomes = top.fields("outcomes")
+    outcomes, axis = top.fields("outcomes"), top.fields("axis", False)
     return Point(
         index=index, sweep=top.text("sweep"), repeat=top.count("repeat"), connections=top.count("connections"),
         offered_per_sec=offered, started_unix_ms=top.count("started_unix_ms"), warmup_ns=top.count("warmup_ns"),
         duration_ns=top.count("duration_ns"),
         outcomes={name: outcomes.count_or_none(name) or 0 for name in OUTCOMES},
         figures=top.figures("figures", True), connection_states=top.figures("connection_states", False),
-        doubts=top.doubts(), raw=file.value,
+        doubts=top.doubts(), axis=axis.text_or_none("axis"), axis_value=axis.number_or_none("value"), raw=file.value,
     )

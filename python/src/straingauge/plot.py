@@ -6,7 +6,7 @@ from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from .errors import MissingLibraryError
+from .errors import MissingLibraryError, printable
 from .histogram import buckets
 from .model import Point
 
@@ -34,12 +34,13 @@ def find(run: "Run", findings: Optional[Mapping[str, Any]] = None) -> "Figure":
     """A find run: throughput, response time and the server's CPU per request, against connections and offered load.
 
     `findings` is `run.findings()`, or what `straingauge report RUN --json` printed; with it the yield and failure points
-    are drawn with their intervals.
+    are drawn with their intervals. Of one that was not reached, the end of the loads measured is drawn dotted.
     """
     pyplot = _pyplot()
     sweeps = [name for name in _AXES if run.sweep(name)]
     if not sweeps:
-        raise ValueError("this run has no points of a sweep: it is not one of straingauge find, or has just begun")
+        found = printable(", ".join(dict.fromkeys(point.sweep for point in run.points))) or "no points yet"
+        raise ValueError(f"only sweeps over {' and '.join(_AXES)} are drawn, as straingauge find makes them; this run has {found}")
     figure, axes = pyplot.subplots(len(_ROWS), len(sweeps), figsize=(5.5 * len(sweeps), 9), sharex="col", squeeze=False)
     for column, sweep in enumerate(sweeps):
         label, position = _AXES[sweep]
@@ -89,16 +90,20 @@ def _sweep_findings(findings: Optional[Mapping[str, Any]], sweep: str) -> Mappin
 def _mark(panel: Any, found: Mapping[str, Any]) -> None:
     for name, words, color in (("yield_point", "yield point", "tab:orange"), ("failure_point", "failure point", "tab:red")):
         point = found.get(name)
-        if not isinstance(point, Mapping) or not isinstance(point.get("estimate"), (int, float)):
+        if not isinstance(point, Mapping):
             continue
-        panel.axvline(point["estimate"], color=color, linestyle="--", linewidth=1, label=words)
-        low, high = point.get("low"), point.get("high")
-        if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        estimate, low, high = (value if isinstance(value, (int, float)) else None for value in map(point.get, ("estimate", "low", "high")))
+        if estimate is not None:
+            panel.axvline(estimate, color=color, linestyle="--", linewidth=1, label=words)
+        if low is not None and high is not None:
             panel.axvspan(low, high, color=color, alpha=0.1)
+        elif low is not None or high is not None:
+            end, where = (low, "beyond") if high is None else (high, "below")
+            panel.axvline(end, color=color, linestyle=":", linewidth=1, label=f"{words}: {where} this" if estimate is None else None)
 
 
 def response_times(run: "Run", indices: "Optional[List[int]]" = None, tag: str = "response") -> "Figure":
-    """Quantiles of a time over points: from the median out, on a scale that gives each further nine the same room."""
+    """Quantiles of a time over points, from the shortest on, on a scale that gives each further nine the same room."""
     pyplot = _pyplot()
     figure, panel = pyplot.subplots(figsize=(7, 4.5))
     for point in run.points:

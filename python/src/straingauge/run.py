@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Sequence, Tuple, Union, overload
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple, Union, overload
 
-from . import executable, frames, histogram
+from . import executable, frames, histogram, watch
 from .bounded import MAX_POINTS, MAX_SERIES_BYTES, read_text
 from .errors import RunError, printable
 from .frames import Column
 from .model import Doubt, Point, RunRecord, read_point, read_record
+from .owner import has_ended_by_number
 
 if TYPE_CHECKING:
     import pandas
     import polars
     from typing_extensions import Literal
 
-_MAX_LINE_CHARS = 1 << 20
-
 
 class Run:
     """A run directory: its record, its points, and the files beside them, read when they are used.
 
     Every `..._frame` takes "pandas" or "polars" and names units in its columns; a number that was not measured is a
-    missing value, never 0.
+    missing value, never 0. Only an outcome that an older straingauge did not count is 0.
     """
 
     def __init__(self, path: Path, record: RunRecord, points: Sequence[Point], reading_doubts: Sequence[Doubt]) -> None:
@@ -41,10 +40,14 @@ class Run:
 
     @property
     def is_abandoned(self) -> bool:
-        """The record says "running", but its writer does not run on this machine. None of Linux's pids: never true."""
-        proc = Path("/proc")
-        return (self.record.status == "running" and (proc / "self").exists()
-                and not (proc / str(self.record.writer_pid)).exists())
+        """The record says "running", but its writer has ended: it was killed. False where that cannot be known, as of a
+        run on another machine, in another container or before a restart, and without Linux's /proc."""
+        record = self.record
+        if record.status != "running":
+            return False
+        if record.writer is None:
+            return has_ended_by_number(record.writer_pid, record.started_unix_ms)
+        return record.writer.has_ended()
 
     @property
     def doubts(self) -> "List[Tuple[int | None, Doubt]]":
@@ -55,7 +58,7 @@ class Run:
         return found
 
     def sweep(self, name: str) -> List[Point]:
-        """The points of one sweep: single, connections, unloading, rate or yardstick."""
+        """The points of one sweep: single, connections, unloading, rate, axis or yardstick."""
         return [point for point in self.points if point.sweep == name]
 
     def point_path(self, index: int) -> Path:
@@ -68,17 +71,23 @@ class Run:
         return histogram.read_log(path) if path.exists() else {}
 
     def merged_histogram(self, tag: str, sweep: "str | None" = None) -> Any:
-        """One tag's histogram over all points, or those of one sweep; counts are added, nothing is lost."""
+        """One tag's histogram over all points, or those of one sweep; counts are added, nothing is lost. KeyError where
+        there is no such sweep or tag, with those that there are."""
         merged: Any = None
-        for point in self.points:
-            if sweep is None or point.sweep == sweep:
-                found = self.histograms(point.index).get(tag)
-                if found is not None and merged is None:
-                    merged = found
-                elif found is not None:
-                    merged.add(found)
+        tags: "Dict[str, None]" = {}
+        points = [point for point in self.points if sweep is None or point.sweep == sweep]
+        if not points and sweep is not None:
+            raise KeyError(f"this run has no sweep {sweep!r}; it has {_words(point.sweep for point in self.points)}")
+        for point in points:
+            histograms = self.histograms(point.index)
+            tags.update(dict.fromkeys(histograms))
+            found = histograms.get(tag)
+            if found is not None and merged is None:
+                merged = found
+            elif found is not None:
+                merged.add(found)
         if merged is None:
-            raise KeyError(f"no point of this run has a histogram of {tag!r}")
+            raise KeyError(f"no point has a histogram of {tag!r}; there are {_words(tags)}")
         return merged
 
     def findings(self) -> "Mapping[str, Any]":
@@ -94,7 +103,10 @@ class Run:
     @overload
     def points_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
     def points_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a point: its load, its outcomes (`outcome.ok_count`), its figures and connection states."""
+        """One row a point: its load, its outcomes (`outcome.ok_count`), its figures and connection states.
+
+        `axis` and `axis_value` (in the axis's own unit) are those of `--axis`, missing in other runs.
+        """
         return frames.build(frames.points(self.points), library)
 
     @overload
@@ -118,9 +130,14 @@ class Run:
     @overload
     def histogram_frame(self, index: int, tag: str, library: "Literal['polars']") -> "polars.DataFrame": ...
     def histogram_frame(self, index: int, tag: str, library: frames.Library = "pandas") -> Any:
-        """A histogram's recorded buckets: `value_ns` (upper end), `count`, `cumulative_ratio`."""
-        found = self.histograms(index).get(tag)
-        return frames.build(frames.buckets([] if found is None else histogram.buckets(found)), library)
+        """A histogram's recorded buckets: `value_ns` (upper end), `count`, `cumulative_ratio`. KeyError where there is no
+        such point or tag, with those that there are."""
+        if all(point.index != index for point in self.points):
+            raise KeyError(f"this run has no point {index}; it has {_words(str(point.index) for point in self.points)}")
+        found = self.histograms(index)
+        if tag not in found:
+            raise KeyError(f"point {index} has no histogram of {tag!r}; it has {_words(found)}")
+        return frames.build(frames.buckets(histogram.buckets(found[tag])), library)
 
     @overload
     def series_frame(self, index: int, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
@@ -131,19 +148,29 @@ class Run:
         path = self.point_path(index) / "series.csv"
         return frames.build(read_series(path) if path.exists() else [], library)
 
-    def watch_readings(self) -> "List[Mapping[str, Any]]":
-        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then a reading each; empty without one."""
-        path = self.path / "watch.jsonl"
-        return read_json_lines(path) if path.exists() else []
+    def watch_readings(self) -> "Iterator[Mapping[str, Any]]":
+        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then a reading each, read when the iteration
+        reaches it; none without that file. Lines that cannot be read are left out with one `RunWarning` at the end."""
+        return watch.lines(self.path / "watch.jsonl")
 
     @overload
     def watch_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
     @overload
     def watch_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
     def watch_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a reading of a watch: every number of its totals and rates, named by its place."""
-        readings = [reading for reading in self.watch_readings() if reading.get("kind") == "reading"]
-        return frames.build(frames.flattened(readings), library)
+        """One row a reading of a watch: a column for every number of its totals, rates and headroom, named by its place.
+
+        Items of a list are named by their class, phase or process (`totals.processes.nginx-1234.requests`), or else by
+        their position from 0. Histograms are left out: `watch_readings` has them. Of more than 16,777,216 numbers every
+        second reading is left out, as often as needed, but not the last; counts are cumulative, so only resolution is
+        lost. Of more than 4,000 columns the others are left out with a `RunWarning`.
+        """
+        return frames.build(watch.columns(self.path / "watch.jsonl"), library)
+
+
+def _words(names: Iterable[str]) -> str:
+    """Each once, for a message."""
+    return printable(", ".join(dict.fromkeys(names))) or "none"
 
 
 def open_run(
@@ -157,20 +184,35 @@ def open_run(
     latency.hlog is cut has a doubt of that kind in any case, as its histograms are fewer. Points whose index is in `skip`
     are passed over.
     """
+    if damaged not in ("refuse", "leave out"):
+        raise ValueError(f"damaged is 'refuse' or 'leave out', not {damaged!r}")
     folder = Path(path)
     record = read_record(folder / "run.json")
     points: List[Point] = []
     doubts: List[Doubt] = []
-    for index in _point_indices(folder):
-        if index in skip:
-            continue
-        try:
-            points.append(_read_point(folder / "points" / f"{index:03}", index))
-        except RunError as error:
-            if damaged == "refuse":
-                raise
-            doubts.append(Doubt("unreadable", "warning", f"a point was left out: {error}", "measure that point again"))
+    for _, point in read_points(folder, skip):
+        if isinstance(point, Point):
+            points.append(point)
+        elif damaged == "refuse":
+            raise point
+        else:
+            doubts.append(left_out(point))
     return Run(folder, record, points, doubts)
+
+
+def read_points(folder: Path, skip: Collection[int]) -> "Iterator[Tuple[int, Point | RunError]]":
+    """The points by their index, ascending; for one that cannot be read, the reason."""
+    for index in _point_indices(folder):
+        if index not in skip:
+            try:
+                yield index, _read_point(folder / "points" / f"{index:03}", index)
+            except RunError as error:
+                yield index, error
+
+
+def left_out(why: RunError) -> Doubt:
+    """The doubt of a run of which a point cannot be read."""
+    return Doubt("unreadable", "warning", f"a point was left out: {why}", "measure that point again")
 
 
 def _read_point(folder: Path, index: int) -> Point:
@@ -221,25 +263,10 @@ def read_series(path: Path) -> List[Column]:
                 # float() would take 'nan', 'inf' and '1_0' too.
                 if cell.strip("0123456789.-+e"):
                     raise ValueError
-                column.append(float(cell) if cell else None)
+                value = float(cell) if cell else None
+                if value is not None and not math.isfinite(value):
+                    raise ValueError
+                column.append(value)
             except ValueError:
                 raise RunError(path, f"'{printable(cell, 20)}' is not a number", number) from None
     return [Column(name, "f64", values) for name, values in zip(names, columns)]
-
-
-def read_json_lines(path: Path) -> "List[Mapping[str, Any]]":
-    """A file of one JSON object a line. A last line without its end is being written still, and left for later."""
-    found: "List[Mapping[str, Any]]" = []
-    for number, line in histogram.complete_lines(read_text(path, MAX_SERIES_BYTES)):
-        if len(line) > _MAX_LINE_CHARS:
-            raise RunError(path, f"it has more than {_MAX_LINE_CHARS} characters", number)
-        try:
-            value = json.loads(line)
-        except RecursionError:
-            raise RunError(path, "it is nested too deeply", number) from None
-        except ValueError as error:
-            raise RunError(path, f"it is not JSON: {printable(str(error))}", number) from None
-        if not isinstance(value, dict):
-            raise RunError(path, "it is not a JSON object", number)
-        found.append(value)
-    return found

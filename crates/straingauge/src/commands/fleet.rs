@@ -23,6 +23,11 @@ pub fn run(args: FleetArgs) -> Result<ExitCode> {
             Err(wrong_usage("fleet starts the workers itself: leave --worker out"))
         }
         FleetCommand::Load(mut load) => {
+            if let Some((least, most)) = ray.workers.and_then(|workers| Some((workers.least, workers.most?))) {
+                return Err(wrong_usage(format!(
+                    "--workers {least}..{most} is for find: load has one point, so name one number"
+                )));
+            }
             load.drive.options.fleet.ray = Some(ray);
             super::load::run(*load)
         }

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Dict, List, Optional
+
+from ..errors import printable
+
+_ONE_VERSION = "are straingauge and its Python package of one version?"
 
 
 class FleetError(Exception):
@@ -50,6 +54,9 @@ class Order:
             prefix = shlex.split(_member(content, "prefix", str, "") or "")
         except ValueError as why:
             raise FleetError(f"--worker-prefix is not a list of words: {why}") from None
+        unknown = sorted(set(content) - {one.name for one in fields(Order)})
+        if unknown:
+            raise FleetError(f"the helper's order has an unknown '{printable(unknown[0], 40)}'; {_ONE_VERSION}")
         workers, most = content.get("workers"), content.get("most_workers")
         return Order(
             binary=_member(content, "binary", str),
@@ -90,5 +97,5 @@ def _member(content: Any, name: str, kind: Any, absent: Any = None) -> Any:
     value = content.get(name)
     value = absent if value is None else value
     if not isinstance(value, kind):
-        raise FleetError(f"the helper's order has no usable '{name}'; are straingauge and its Python package of one version?")
+        raise FleetError(f"the helper's order has no usable '{name}'; {_ONE_VERSION}")
     return value
