@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn each_cause_has_its_own_words() {
         for (check, words) in [
-            (check(-0.4, 3_800, 6_200, 0.3), "while a hypervisor took 30.0 %"),
+            (check(-0.4, 3_800, 6_200, 0.3), "while a hypervisor took 30 %"),
             (check(-0.4, 3_800, 6_200, 0.01), "without notice"),
-            (check(-0.4, 100, 6_200, 0.0), "37.0 % of the machine's samples never came"),
+            (check(-0.4, 100, 6_200, 0.0), "37 % of the machine's samples never came"),
             (check(-0.4, 100, 9_900, 0.0), "fell on the server less often"),
             (check(0.1, 0, 10_000, 0.08), "which samples count"),
             (check(0.1, 0, 10_000, 0.0), "in step with a timer"),
