@@ -10,6 +10,7 @@ mod sure;
 mod turns;
 
 use record::scenario::SweepPlan;
+use record::units::count;
 use record::{AxisPlace, Criteria, Point, Sweep};
 use std::collections::BTreeMap;
 
@@ -19,6 +20,15 @@ pub use connections::ConnectionSweep;
 pub use rate::RateSearch;
 pub use sure::least_ns;
 pub use turns::Turns;
+
+/// That all repeats, or blocks, were measured.
+fn all_measured(number: u32, what: &str) -> String {
+    if number == 1 {
+        format!("the one {what} was measured")
+    } else {
+        format!("all {} were measured", count(number, what))
+    }
+}
 
 /// Chooses the next measurement from the previous ones. The same points and times give the same steps: random choices
 /// come from the run's seed.

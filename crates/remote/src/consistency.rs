@@ -93,7 +93,15 @@ pub fn contradiction(result: &LoadResult) -> Option<String> {
         &result.counts.times.lag,
         &result.counts.times.connection_wait,
     ];
-    let others = [&times.own_lag, &times.connect, &times.unfinished_age, &times.reap, &times.sampled, &times.arrived];
+    let others = [
+        &times.own_lag,
+        &times.connect,
+        &times.unfinished_age,
+        &times.reap,
+        &times.sampled,
+        &times.arrived,
+        &times.part_gap,
+    ];
     let is_beyond = |latency: &&Latency| latency.clamped() > latency.len();
     if histograms.iter().chain(&others).copied().any(|latency| is_beyond(&latency)) {
         return Some("a histogram has more values beyond its range than values".into());

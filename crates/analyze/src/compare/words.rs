@@ -20,23 +20,27 @@ pub fn headline(comparison: &Comparison) -> String {
     };
     let mut words = match comparison.conclusion {
         Conclusion::Regression => format!(
-            "B is worse than A by more than {} in {} of {tests} tests{}.",
+            "B is worse than A by more than {} in {} of {}{}.",
             limit(Outcome::Regression),
             number(Outcome::Regression),
+            count(tests as u64, "test"),
             most(Outcome::Regression)
         ),
         Conclusion::NoRegression => {
             let limit = limit_words(comparison.differences.iter());
-            format!("No regression: in all {tests} tests B is worse by no more than {limit}.")
+            let where_ = if tests == 1 { "the one test".into() } else { format!("all {tests} tests") };
+            format!("No regression: in {where_} B is worse by no more than {limit}.")
         }
         Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
         Conclusion::CouldNotTell if number(Outcome::Unclear) + untested == 0 => format!(
-            "Could not tell: at some loads one of the runs sent no request; in the {tests} tests at others B is worse by no more than {}.",
+            "Could not tell: at some loads one of the runs sent no request; in the {} at others B is worse by no more than {}.",
+            count(tests as u64, "test"),
             limit_words(comparison.differences.iter())
         ),
         Conclusion::CouldNotTell => format!(
-            "Could not tell: {} of {tests} tests neither show nor exclude that B is worse by more than {}.",
+            "Could not tell: {} of {} neither show nor exclude that B is worse by more than {}.",
             number(Outcome::Unclear),
+            count(tests as u64, "test"),
             limit(Outcome::Unclear)
         ),
     };

@@ -136,30 +136,33 @@ fn closed(readings: &Readings, extrapolation: &Extrapolation, server: &Server, f
 fn open(readings: &Readings, server: &Server, findings: &Findings) -> Vec<Checked> {
     let Some(sweep) = &findings.rate else { return Vec::new() };
     let criteria = &readings.criteria;
-    let capacity = server.capacity_per_sec(0.0);
+    let all = typicals(&readings.open);
+    let cold = all.first().map_or(0.0, |level| level.cold);
+    // A knee of levels with different numbers of cold connections would be of neither.
+    let is_of_one = all.iter().all(|level| level.cold == cold);
+    let capacity = server.capacity_per_sec(cold);
     let mut numbers = Vec::new();
-    if let Some(measured) = sweep.yield_point.estimate {
+    if let Some(measured) = sweep.yield_point.estimate.filter(|_| is_of_one) {
         let predicted = Some(criteria.saturation_ratio * capacity);
         numbers.push(checked(("yield rate", "open", "1/s"), None, measured, predicted, RATE_ERROR));
     }
-    if let Some(measured) = sweep.failure_point.estimate {
+    if let Some(measured) = sweep.failure_point.estimate.filter(|_| is_of_one) {
         let predicted = Some(capacity / criteria.goodput_ratio);
         numbers.push(checked(("failure rate", "open", "1/s"), None, measured, predicted, RATE_ERROR));
     }
     let yields = sweep.yield_point.estimate.unwrap_or(criteria.saturation_ratio * capacity);
     let fails = sweep.failure_point.estimate.unwrap_or(f64::INFINITY);
-    let all = typicals(&readings.open);
     let beside: Vec<f64> = all
         .iter()
         .filter(|level| level.load <= yields / 2.0)
-        .filter_map(|level| Some(level.p50_s? - server.open_queue(level.load, 0.0)?.wait_quantile_s(0.5)))
+        .filter_map(|level| Some(level.p50_s? - server.open_queue(level.load, level.cold)?.wait_quantile_s(0.5)))
         .collect();
     let Some(beside) = median(&beside).filter(|beside| *beside > 0.0) else { return numbers };
     // Close to the capacity a window is too short for the queue to settle: its length decides the value.
     let is_steady =
         |level: &&Reading| level.load > yields / 2.0 && level.load < 0.9 * fails.min(capacity) && !level.failed;
     for level in all.iter().filter(is_steady) {
-        let (Some(measured), Some(queue)) = (level.p50_s, server.open_queue(level.load, 0.0)) else { continue };
+        let (Some(measured), Some(queue)) = (level.p50_s, server.open_queue(level.load, level.cold)) else { continue };
         let predicted = Some(beside + queue.wait_quantile_s(0.5));
         numbers.push(checked(("p50", "open", "s"), Some(level.load), measured, predicted, TIME_ERROR));
     }

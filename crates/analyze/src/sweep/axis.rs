@@ -2,7 +2,7 @@
 //! affect all values alike. Conforming connections are searched first: by doubling, then by bisection.
 
 use super::schedule::Schedule;
-use super::{Again, Load, Planner, Step, ladder};
+use super::{Again, Load, Planner, Step, all_measured, ladder};
 use crate::axis::conforms;
 use crate::disturbance::quiet_first;
 use crate::point::cpu_us;
@@ -194,7 +194,7 @@ impl Planner for AxisSweep {
             return self.end("there is no value to measure".into());
         }
         if self.repeat >= self.repeats {
-            return self.end(format!("all {} repeats were measured", self.repeats));
+            return self.end(all_measured(self.repeats, "repeat"));
         }
         let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.places.len() as u64);
         // A repeat is measured as a whole or not at all, so that its values can be compared.

@@ -3,7 +3,7 @@
 //! repeat goes up in order and down again, without a restart of the server.
 
 use super::schedule::Schedule;
-use super::{Again, Load, MIN_REPEATS, Planner, Step, failed_twice, ladder, sure};
+use super::{Again, Load, MIN_REPEATS, Planner, Step, all_measured, failed_twice, ladder, sure};
 use crate::statistics::random;
 use crate::zones::{self, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -208,7 +208,7 @@ impl ConnectionSweep {
                 ));
             }
         }
-        (self.repeat >= self.repeats()).then(|| format!("all {} repeats were measured", self.repeat))
+        (self.repeat >= self.repeats()).then(|| all_measured(self.repeat, "repeat"))
     }
 }
 

@@ -5,7 +5,7 @@
 //! All rates lie on one grid, so that a rate that is measured again is exactly the same: [`Grid`].
 
 use super::schedule::Schedule;
-use super::{Again, Load, MIN_REPEATS, Planner, Step, sure};
+use super::{Again, Load, MIN_REPEATS, Planner, Step, all_measured, sure};
 use crate::statistics::random;
 use crate::zones::{self, PointFinding, SweepFindings, percent};
 use rand::seq::SliceRandom;
@@ -167,8 +167,8 @@ impl RateSearch {
         }
         if self.repeat >= self.blocks() {
             return self.finish(format!(
-                "all {} blocks were measured; failure is bracketed within {}",
-                self.repeat,
+                "{}; failure is bracketed within {}",
+                all_measured(self.repeat, "block"),
                 percent(width)
             ));
         }
