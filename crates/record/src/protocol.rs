@@ -135,7 +135,7 @@ pub enum Expect {
 }
 
 /// Error replies of Redis that have a number of their own, from [`FIRST_ERROR`] on. The first stands for all others.
-const REDIS_ERRORS: [&str; 24] = [
+const REDIS_ERRORS: [&str; 25] = [
     "other error",
     "ERR",
     "WRONGTYPE",
@@ -160,6 +160,7 @@ const REDIS_ERRORS: [&str; 24] = [
     "BUSYGROUP",
     "BUSYKEY",
     "INPROG",
+    "DENIED",
 ];
 /// The statuses of gRPC but OK, by their number.
 const GRPC_ERRORS: [&str; 17] = [
@@ -354,7 +355,7 @@ mod tests {
     #[test]
     fn an_error_reply_has_its_number_and_its_word() {
         let redis = Protocol::Redis(RedisPlan::default());
-        for (code, words) in [("ERR", "-ERR"), ("MOVED", "-MOVED"), ("INPROG", "-INPROG"), ("MADEUP", "other error")] {
+        for (code, words) in [("ERR", "-ERR"), ("MOVED", "-MOVED"), ("DENIED", "-DENIED"), ("MADEUP", "other error")] {
             let status = redis_error(code.as_bytes());
             assert!(status >= FIRST_ERROR);
             assert_eq!(redis.status_words(status), words);

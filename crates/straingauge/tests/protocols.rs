@@ -36,6 +36,20 @@ fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
 }
 
 #[test]
+fn redis_in_protected_mode_is_told_from_another_server() {
+    let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
+    if let Err(why) = wan::is_permitted() {
+        return skipped(&why.to_string());
+    }
+    let port = free_port().to_string();
+    for command in ["load", "find"] {
+        let mut asked = straingauge([command, &format!("redis://127.0.0.1:{port}"), "--duration", "100ms", "--"]);
+        asked.arg(&redis).args(["--port", &port, "--save", ""]);
+        run(&mut asked).exits_with(1).complains_of(&["--protected-mode no"]);
+    }
+}
+
+#[test]
 fn a_wrong_password_is_reported_before_any_load() {
     let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
     let port = free_port().to_string();

@@ -166,7 +166,7 @@ fn finish(
     }
     let statuses = &result.counts.status_counts;
     if let Some(why) = useless_answers(statuses, &session.plan.protocol).filter(|_| !any_status) {
-        let unreached = statuses.keys().find_map(|status| session.out_of_reach(*status));
+        let unreached = statuses.keys().find_map(|status| session.why_isolated(*status));
         bail!("{why}{}, or pass --any-status", unreached.map(|unreached| format!("; {unreached}")).unwrap_or_default());
     }
     let mut is_crossed = false;

@@ -22,6 +22,7 @@ use observe::slow_down::SlowDown;
 use observe::{Group, Observer};
 use record::machine::{self, INHERITED_DESCRIPTORS};
 use record::profile::NOT_SAMPLED;
+use record::protocol::{Protocol, redis_error};
 use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{Fleet, Place, STATES_INTERVAL, Watcher};
@@ -164,13 +165,20 @@ impl Session {
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }
 
-    /// Why the server may not reach what it needs to answer with this status; nothing where it should.
-    pub fn out_of_reach(&self, status: u16) -> Option<&'static str> {
-        let is_isolated = self.server.as_ref().is_some_and(Server::is_isolated);
-        let is_of_gateway = matches!(status, 502..=504);
-        (is_isolated && is_of_gateway).then_some(
-            "it runs in a network namespace of its own, from which it reaches no backend: pass --isolate never",
-        )
+    /// What this status may come from where the server runs in a network namespace of its own.
+    pub fn why_isolated(&self, status: u16) -> Option<&'static str> {
+        if !self.server.as_ref().is_some_and(Server::is_isolated) {
+            return None;
+        }
+        match &self.plan.protocol {
+            Protocol::Redis(_) if status == redis_error(b"DENIED") => Some(
+                "in a network namespace of its own, its clients come from another address: start redis-server with --protected-mode no",
+            ),
+            protocol if protocol.has_status_codes() && matches!(status, 502..=504) => Some(
+                "it runs in a network namespace of its own, from which it reaches no backend: pass --isolate never",
+            ),
+            _ => None,
+        }
     }
 
     /// A process in the server's network namespace, if that is not this one; or why the server's layers cannot be sampled here.

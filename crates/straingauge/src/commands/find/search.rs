@@ -496,7 +496,10 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
     }
     match answer.status {
         status if !session.plan.protocol.has_status_codes() => match answer.error {
-            Some(error) => bail!("the server answers '{error}': check what is asked, or pass --any-status"),
+            Some(error) => {
+                let why = session.why_isolated(status).unwrap_or("check what is asked");
+                bail!("the server answers '{error}': {why}, or pass --any-status")
+            }
             None if (200..400).contains(&status) => Ok(()),
             None => bail!("the server answers with an error: check what is asked, or pass --any-status"),
         },
@@ -506,7 +509,7 @@ fn check_answer(session: &Session, any_status: bool) -> Result<()> {
             bail!("the server answers with a redirect (status {status}){to}: name the final URL, or pass --any-status")
         }
         status if !(200..400).contains(&status) => {
-            let why = session.out_of_reach(status).unwrap_or("check the path");
+            let why = session.why_isolated(status).unwrap_or("check the path");
             bail!(
                 "the server answers {} with status {status}: {why}, or pass --any-status",
                 session.plan.targets[0].path
