@@ -20,9 +20,11 @@ pub fn of_server(run: &RunDir) -> String {
 
 /// The server's process, or `PID`.
 pub fn server_pid(run: &RunDir) -> String {
-    let pid = run.record.server_facts.get("pid").filter(|pid| pid.chars().all(|c| c.is_ascii_digit()));
-    // A server that was started for the run ended with it.
-    pid.filter(|_| run.record.scenario.server().is_none()).cloned().unwrap_or_else(|| "PID".into())
+    let fact = |name: &str| run.record.server_facts.get(name);
+    let pid = fact("pid").filter(|pid| pid.chars().all(|c| c.is_ascii_digit()));
+    // A server that was started for the run ended with it, and the first of several processes mostly only starts the others.
+    let is_it = run.record.scenario.server().is_none() && fact("processes").is_none_or(|count| count == "1");
+    pid.filter(|_| is_it).cloned().unwrap_or_else(|| "PID".into())
 }
 
 /// How to raise the server's limit of descriptors at the place where it is set.
@@ -98,7 +100,24 @@ pub fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::set_limit;
+    use super::{server_pid, set_limit};
+    use record::{RunDir, RunRecord};
+
+    #[test]
+    fn a_debugger_is_not_sent_to_the_first_of_several_processes() {
+        let text = include_str!("../../tests/recorded/haproxy-poll/run.json");
+        let mut run: serde_json::Value = serde_json::from_str(text).unwrap();
+        run["scenario"]["server"] = serde_json::Value::Null;
+        let mut record: RunRecord = serde_json::from_value(run).unwrap();
+        let mut pid = |processes: &str| {
+            for (name, value) in [("pid", "41"), ("processes", processes)] {
+                record.server_facts.insert(name.into(), value.into());
+            }
+            let record = record.clone();
+            server_pid(&RunDir { path: Default::default(), record, points: Vec::new(), reading_doubts: Vec::new() })
+        };
+        assert_eq!((pid("1"), pid("3")), ("41".to_string(), "PID".to_string()));
+    }
 
     #[test]
     fn a_limit_is_found_where_a_command_sets_it() {
