@@ -160,7 +160,7 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     }
 }
 
-static __attribute__((noinline)) int run_counted(struct sp_call *c, struct pollfd *fds, nfds_t count) {
+static int run_counted(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     struct sp_thread *t = c->t;
     uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
     int result = run(c, fds, count);
@@ -169,20 +169,6 @@ static __attribute__((noinline)) int run_counted(struct sp_call *c, struct pollf
         SP_COUNT(t, selecting, count);
         sp_account(t, count, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
     }
-    return result;
-}
-
-static void cancelled(void *call) {
-    sp_leave(call);
-}
-
-/* ppoll is a cancellation point: a thread that ends there must leave the call first. In a separate frame, because the
- * cleanup is a setjmp. */
-static __attribute__((noinline)) int run_cancellable(struct sp_call *c, struct pollfd *fds, nfds_t count) {
-    int result;
-    pthread_cleanup_push(cancelled, c);
-    result = run_counted(c, fds, count);
-    pthread_cleanup_pop(0);
     return result;
 }
 
@@ -201,10 +187,11 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
         (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
         !sp_memory_is_writable(fds, count * sizeof *fds))
         return sp_pass_other();
+    pthread_testcancel(); /* here rather than with signals blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
         return SP_PASS;
-    int result = count <= (nfds_t)t->capacity ? run_cancellable(&c, fds, count) : SP_PASS;
+    int result = count <= (nfds_t)t->capacity ? run_counted(&c, fds, count) : SP_PASS;
     sp_leave(&c);
     return result;
 }

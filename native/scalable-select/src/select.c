@@ -198,7 +198,7 @@ static int run(struct sp_call *c, const struct sets *s) {
     }
 }
 
-static __attribute__((noinline)) int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecting) {
+static int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecting) {
     struct sp_thread *t = c->t;
     uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
     int result = run(c, s);
@@ -207,20 +207,6 @@ static __attribute__((noinline)) int run_counted(struct sp_call *c, const struct
         SP_COUNT(t, selecting, selecting);
         sp_account(t, selecting, t->counts.examined - examined, t->counts.added + t->counts.modified - changes);
     }
-    return result;
-}
-
-static void cancelled(void *call) {
-    sp_leave(call);
-}
-
-/* ppoll is a cancellation point: a thread that ends there must leave the call first. In a separate frame, because the
- * cleanup is a setjmp. */
-static __attribute__((noinline)) int run_cancellable(struct sp_call *c, const struct sets *s, uint64_t selecting) {
-    int result;
-    pthread_cleanup_push(cancelled, c);
-    result = run_counted(c, s, selecting);
-    pthread_cleanup_pop(0);
     return result;
 }
 
@@ -245,10 +231,11 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
         return SP_PASS;
     if (!t->is_busy && sp_should_pass(t, selecting))
         return SP_PASS_JUDGED;
+    pthread_testcancel(); /* here rather than with signals blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
         return SP_PASS;
-    int result = s.words * SP_WORD <= t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
+    int result = s.words * SP_WORD <= t->capacity ? run_counted(&c, &s, selecting) : SP_PASS;
     sp_leave(&c);
     return result;
 }

@@ -276,10 +276,6 @@ void sp_memory_start(void);
 extern bool sp_memory_can_check; /* else all memory passes as writable */
 bool sp_memory_is_writable(const void *start, size_t bytes);
 
-/* What <pthread.h> makes of pthread_cleanup_push. Other C libraries lack them; nothing calls them there. */
-#pragma weak __pthread_register_cancel
-#pragma weak __pthread_unregister_cancel
-
 /* --- poll.c, select.c: SP_PASS means: nothing was touched, call the kernel with the same arguments. */
 #define SP_PASS (-2)
 #define SP_PASS_JUDGED (-3) /* the same; what the kernel answers goes to sp_account_passed */

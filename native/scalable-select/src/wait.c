@@ -5,7 +5,11 @@
  * unnoticed. So all signals are blocked from the first sleep to the end of the call, and the caller's mask is in force
  * exactly while ppoll sleeps; and from where a call begins to register many descriptors, which takes as long as a
  * sleep. A handler that runs before that might as well have run before the call. The sleep is ppoll, not epoll_wait,
- * since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go on. */
+ * since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go on.
+ *
+ * Cancellation. A thread that is cancelled in ppoll leaves its state busy, as a longjmp out of a handler does: the
+ * program's cleanup handlers get the kernel's own calls, and the thread's end releases the state. The call registers no
+ * cleanup handler itself: after a longjmp the C library would run it in a frame that is gone. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
