@@ -142,6 +142,8 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
         int ready = collect(t, fds, count, bad);
         if (ready > 0)
             return ready;
+        if (!sp_in_control(c))
+            return finish_in_kernel(c, fds, count);
         if (wait == SP_TIMED_OUT) {
             /* The kernel looks at every descriptor once more when time is up, and so sees which were closed. */
             if (was_last_look || atomic_load(&t->stale_any) == 0)

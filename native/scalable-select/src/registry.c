@@ -45,6 +45,7 @@ static _Thread_local struct sp_thread *own __attribute__((tls_model("initial-exe
 enum { KICK = SP_THREADS_MAX };
 static _Atomic int inherited[SP_THREADS_MAX + 1];
 static _Thread_local bool forks_at_home __attribute__((tls_model("initial-exec")));
+static _Thread_local int forks_in_call __attribute__((tls_model("initial-exec"))); /* capacity; 0: not in a call */
 
 /* In a child that was forked past the handlers (_Fork, clone) these values are its parent's. */
 static void forget_parent(void) {
@@ -443,6 +444,7 @@ static void fork_prepare(void) {
     if (!registry->is_made)
         forget_parent();
     forks_at_home = sp_is_at_home();
+    forks_in_call = own != NULL && atomic_load(&own->is_live) && own->is_busy ? own->capacity : 0;
 }
 
 /* In a child of a thread that left the table these numbers are the program's. */
@@ -457,6 +459,11 @@ static void fork_child(void) {
         close_inherited(i, "[eventpoll]");
     close_inherited(KICK, "[eventfd]");
     atomic_store(&sp_slots_used, 0);
+    /* A signal handler forked, and the call that it interrupted goes on here until it finds that it has lost control. */
+    if (forks_in_call != 0) {
+        lay_out(own, (char *)own, (size_t)forks_in_call);
+        atomic_store(&own->epfd, -1);
+    }
     own = NULL;
     if (!atomic_load(&sp_is_sandboxed))
         sp_table_start();

@@ -177,7 +177,7 @@ static int run(struct sp_call *c, const struct sets *s) {
         if (wait == SP_FAILED)
             return -1;
         ready = collect(t, s, ready, is_first);
-        if (ready == SCAN_FAILED)
+        if (ready == SCAN_FAILED || !sp_in_control(c))
             return finish_in_kernel(c, s);
         if (ready > 0)
             return report(t, s, ready);

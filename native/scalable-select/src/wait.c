@@ -136,7 +136,8 @@ void sp_leave(struct sp_call *c) {
     errno = saved;
 }
 
-/* False if another call took the state over, which is_abandoned misjudged (stacks switched in a signal handler). */
+/* False if another call took the state over, which is_abandoned misjudged (stacks switched in a signal handler); in a
+ * child that a handler forked during the call; and after a handler in which the thread left the descriptor table. */
 bool sp_in_control(const struct sp_call *c) {
     return c->t->ticket == c->ticket;
 }
@@ -196,13 +197,14 @@ enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
     t->examine[0] = (struct pollfd){.fd = atomic_load_explicit(&t->epfd, memory_order_relaxed), .events = POLLIN};
     SP_COUNT(t, examined, t->examine_count);
     int ready = sp_real.ppoll(t->examine, (nfds_t)t->examine_count + 1, limit, must_not_sleep ? NULL : c->mask);
+    /* Whatever else the handler did: it may have forked, and this be the child, or have left the table. */
+    if (ready < 0 && errno == EINTR && !must_not_sleep)
+        return SP_FAILED;
     if (!sp_in_control(c))
         return SP_LOST_CONTROL;
     if (ready < 0) {
         if (errno != EINTR)
             return lose(t);
-        if (!must_not_sleep)
-            return SP_FAILED;
         for (int i = 0; i <= t->examine_count; i++)
             t->examine[i].revents = 0;
         return SP_WOKEN;

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -745,6 +746,107 @@ static void handler_may_poll_while_its_thread_sleeps_in_poll(void) {
     close_pair(handler_pipe);
 }
 
+static volatile pid_t forked;
+
+static void forking_handler(int number) {
+    (void)number;
+    forked = fork();
+    if (forked == 0)
+        setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+}
+
+/* Stops the timer and waits for what was forked: the status of the last child, or 0 if no child had another. */
+static int status_of_forked(void) {
+    int status = 0, worst = 0;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+    while (waitpid(-1, &status, 0) > 0)
+        if (status != 0)
+            worst = status;
+    return worst;
+}
+
+static void sleep_in_which_a_handler_forks_ends_in_the_child_too(void) {
+    int p[2];
+    CHECK_EQ(pipe(p), 0);
+    for (int i = 0; i < 4; i++) {
+        install(SIGALRM, forking_handler, 0);
+        forked = -1;
+        setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 20000}}, NULL);
+        int result = i % 2 ? select_one(p[0], 0, 3000000) : wait_for(p[0], POLLIN, 3000);
+        bool is_interrupted = result == -1 && errno == EINTR;
+        if (forked == 0)
+            _exit(!is_interrupted);
+        CHECK(is_interrupted);
+        CHECK_EQ(status_of_forked(), 0);
+    }
+    install(SIGALRM, check_hung, 0);
+    alarm(CHECK_HANG_S);
+    close_pair(p);
+}
+
+static void handler_may_fork_at_any_moment_of_a_call(void) {
+    enum { ENTRIES = 1000 };
+    static struct pollfd set[ENTRIES];
+    int p[2], forks = 0;
+    CHECK_EQ(pipe(p), 0);
+    CHECK_EQ(write(p[1], "x", 1), 1);
+    int ready = dup(p[0]);
+    CHECK_EQ(pipe(p), 0);
+    for (int i = 0; i < ENTRIES; i++)
+        set[i] = (struct pollfd){i == ENTRIES / 2 ? ready : p[0], POLLIN, 0};
+    install(SIGALRM, forking_handler, 0);
+    forked = -1;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 2000}, {0, 2000}}, NULL);
+    for (int i = 0; forks < 100; i++) {
+        int result = i % 2 ? poll(set, ENTRIES - 1, 0) : select_one(ready, 0, 0);
+        if (forked == 0)
+            _exit(result != 1);
+        CHECK_EQ(result, 1);
+        forks += forked > 0;
+        forked = -1;
+    }
+    CHECK_EQ(status_of_forked(), 0);
+    install(SIGALRM, check_hung, 0);
+    alarm(CHECK_HANG_S);
+    close_pair(p);
+    close(ready);
+}
+
+static void leaving_handler(int number) {
+    (void)number;
+    handled = unshare(CLONE_FILES) == 0;
+}
+
+static void *sleeping_until_it_leaves(void *context) {
+    sigset_t signal;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &signal, NULL);
+    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 20000}}, NULL);
+    errno = 0;
+    return wait_for(*(int *)context, POLLIN, 3000) == -1 && errno == EINTR ? context : NULL;
+}
+
+static void sleep_in_which_a_handler_leaves_the_descriptor_table_ends(void) {
+    int p[2];
+    pthread_t thread;
+    void *result = NULL;
+    sigset_t signal, before;
+    CHECK_EQ(pipe(p), 0);
+    install(SIGALRM, leaving_handler, 0);
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &signal, &before);
+    start(&thread, sleeping_until_it_leaves, &p[0]);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == &p[0]);
+    CHECK_EQ(handled, 1);
+    install(SIGALRM, check_hung, 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    alarm(CHECK_HANG_S);
+    close_pair(p);
+}
+
 static sigjmp_buf back;
 
 static void jumping_handler(int number) {
@@ -1244,6 +1346,8 @@ int main(void) {
     RUN(mask_lets_a_pending_signal_in_only_if_nothing_is_ready);
     RUN(stop_and_continue_do_not_end_a_sleep);
     RUN(handler_may_poll_while_its_thread_sleeps_in_poll);
+    RUN(sleep_in_which_a_handler_forks_ends_in_the_child_too);
+    RUN(handler_may_fork_at_any_moment_of_a_call);
     RUN(jump_out_of_a_sleep_leaves_select_usable);
 #ifdef UNDER_SANITIZER
     puts("not run: thread_that_jumped_out_of_a_sleep_can_end: the sanitizer does not follow a forced unwinding");
@@ -1265,6 +1369,7 @@ int main(void) {
     RUN(thread_that_never_sleeps_can_be_cancelled);
 #endif
     RUN(threads_that_end_leave_no_descriptor_behind);
+    RUN(sleep_in_which_a_handler_leaves_the_descriptor_table_ends); /* from then on tables are compared */
     RUN(fortified_forms_work_and_abort_on_overflow);
     return check_end();
 }
