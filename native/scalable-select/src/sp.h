@@ -162,6 +162,8 @@ bool sp_move_epoll_off(int fd);          /* the program wants this number: false
 bool sp_is_own(const struct sp_thread *t);
 struct sp_thread *sp_current(void); /* what sp_own returned last */
 void sp_release_own(void);
+void sp_fork_prepare(void); /* around a fork */
+void sp_fork_child(void);
 void *sp_map_wiped_on_fork(size_t bytes);
 int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
 int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */

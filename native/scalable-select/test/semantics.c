@@ -746,11 +746,14 @@ static void handler_may_poll_while_its_thread_sleeps_in_poll(void) {
     close_pair(handler_pipe);
 }
 
+#if !__GLIBC_PREREQ(2, 34)
+#define _Fork fork
+#endif
 static volatile pid_t forked;
 
 static void forking_handler(int number) {
     (void)number;
-    forked = fork();
+    forked = handled++ % 2 ? _Fork() : fork();
     if (forked == 0)
         setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
 }
