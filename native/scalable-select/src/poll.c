@@ -176,10 +176,10 @@ static int run_counted(struct sp_call *c, struct pollfd *fds, nfds_t count) {
 
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
-        return sp_pass_small();
+        return sp_pass_other();
     struct sp_thread *t = sp_own();
     if (t == NULL)
-        return SP_PASS;
+        return sp_pass_without_state();
     if (!t->is_busy && sp_should_pass(t, count))
         return SP_PASS_JUDGED;
     if (count > (nfds_t)sp_descriptor_limit()) /* another process may have raised it (prlimit) */
@@ -192,8 +192,8 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
     pthread_testcancel(); /* here rather than with signals blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
-        return SP_PASS;
-    int result = count <= (nfds_t)t->capacity ? run_counted(&c, fds, count) : SP_PASS;
+        return sp_pass_other();
+    int result = count <= (nfds_t)t->capacity ? run_counted(&c, fds, count) : sp_pass_other();
     sp_leave(&c);
     return result;
 }

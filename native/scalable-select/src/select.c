@@ -211,8 +211,10 @@ static int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecti
 }
 
 int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask) {
-    if (n <= sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+    if (n <= sp_options.min_set)
         return sp_pass_small();
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+        return sp_pass_other();
     struct sets s = {.n = n, .words = (n - 1) / SP_WORD + 1, .set = {(word_t *)in, (word_t *)out, (word_t *)ex}};
     s.last_mask = n % SP_WORD != 0 ? (UINT64_C(1) << (n % SP_WORD)) - 1 : UINT64_MAX;
     size_t bytes = (size_t)s.words * sizeof(word_t);
@@ -228,14 +230,14 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
         return sp_pass_small();
     struct sp_thread *t = sp_own();
     if (t == NULL)
-        return SP_PASS;
+        return sp_pass_without_state();
     if (!t->is_busy && sp_should_pass(t, selecting))
         return SP_PASS_JUDGED;
     pthread_testcancel(); /* here rather than with signals blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
-        return SP_PASS;
-    int result = s.words * SP_WORD <= t->capacity ? run_counted(&c, &s, selecting) : SP_PASS;
+        return sp_pass_other();
+    int result = s.words * SP_WORD <= t->capacity ? run_counted(&c, &s, selecting) : sp_pass_other();
     sp_leave(&c);
     return result;
 }

@@ -746,7 +746,7 @@ static void handler_may_poll_while_its_thread_sleeps_in_poll(void) {
     close_pair(handler_pipe);
 }
 
-#if !__GLIBC_PREREQ(2, 34)
+#if !__GLIBC_PREREQ(2, 34) || defined(UNDER_SANITIZER) /* which leaves interpose_process.c out */
 #define _Fork fork
 #endif
 static volatile pid_t forked;
