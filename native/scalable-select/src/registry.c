@@ -464,7 +464,7 @@ void sp_fork_child(void) {
     close_inherited(KICK, "[eventfd]");
     atomic_store(&sp_slots_used, 0);
     sp_stats_fork_child();
-    /* A signal handler forked, and the call that it interrupted goes on here until it finds that it has lost control. */
+    /* A signal handler forked: the call that it interrupted goes on here until it finds that it has lost control. */
     if (forks_in_call != 0) {
         lay_out(own, (char *)own, (size_t)forks_in_call);
         atomic_store(&own->epfd, -1);

@@ -290,7 +290,7 @@ void sp_stats_report(void); /* once in a process */
 struct sp_counts sp_stats_sum(void);
 extern bool sp_has_report; /* someone wants to know what was passed on */
 int sp_count_small(void);
-int sp_pass_other(void); /* count the call, and answer SP_PASS */
+int sp_pass_other(void);         /* count the call, and answer SP_PASS */
 int sp_pass_without_state(void); /* the same, unless the task is another process in this memory */
 void sp_stats_fork_child(void);
 static inline int sp_pass_small(void) {

@@ -243,7 +243,8 @@ static int after_a_child_of_vfork(void) {
     if (child == 0) {
         struct rlimit limit = {PIPES / 2, PIPES / 2};
         struct pollfd one = {pipes[0][0], POLLIN, 0};
-        _exit(poll(&one, 1, 0) != 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0);
+        _exit(poll(&one, 1, 0) != 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+              prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0);
     }
     int status = -1;
     waitpid(child, &status, 0);

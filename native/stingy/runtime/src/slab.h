@@ -65,7 +65,7 @@ struct object_counters {
 struct region_state {
     char *base;
     uint16_t *free;
-    uint64_t *live; /* pool: a bit a slot; frame: a word a slot, a bit a place */
+    uint64_t *live;     /* pool: a bit a slot; frame: a word a slot, a bit a place */
     uint64_t *returned; /* as `live`: freed by another thread, and not taken back yet */
     uint32_t free_count;
 };
