@@ -49,6 +49,23 @@ SP_EXPORT int unshare(int what) {
     return result;
 }
 
+/* fork for signal handlers: it runs no handlers of pthread_atfork. */
+SP_EXPORT pid_t _Fork(void);
+SP_EXPORT pid_t _Fork(void) {
+    SP_STARTED();
+    if (sp_real._Fork == NULL)
+        sp_find_late();
+    if (sp_real._Fork == NULL) {
+        errno = ENOSYS;
+        return -1;
+    }
+    sp_fork_prepare();
+    pid_t child = sp_real._Fork();
+    if (child == 0)
+        sp_fork_child();
+    return child;
+}
+
 /* A filter may kill for a call that the program never makes and this library does. From here on the library makes none,
  * not even at exit. */
 static void enter_sandbox(void) {

@@ -142,6 +142,8 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
         int ready = collect(t, fds, count, bad);
         if (ready > 0)
             return ready;
+        if (!sp_in_control(c))
+            return finish_in_kernel(c, fds, count);
         if (wait == SP_TIMED_OUT) {
             /* The kernel looks at every descriptor once more when time is up, and so sees which were closed. */
             if (was_last_look || atomic_load(&t->stale_any) == 0)
@@ -160,7 +162,7 @@ static int run(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     }
 }
 
-static __attribute__((noinline)) int run_counted(struct sp_call *c, struct pollfd *fds, nfds_t count) {
+static int run_counted(struct sp_call *c, struct pollfd *fds, nfds_t count) {
     struct sp_thread *t = c->t;
     uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
     int result = run(c, fds, count);
@@ -172,26 +174,12 @@ static __attribute__((noinline)) int run_counted(struct sp_call *c, struct pollf
     return result;
 }
 
-static void cancelled(void *call) {
-    sp_leave(call);
-}
-
-/* ppoll is a cancellation point: a thread that ends there must leave the call first. In a separate frame, because the
- * cleanup is a setjmp. */
-static __attribute__((noinline)) int run_cancellable(struct sp_call *c, struct pollfd *fds, nfds_t count) {
-    int result;
-    pthread_cleanup_push(cancelled, c);
-    result = run_counted(c, fds, count);
-    pthread_cleanup_pop(0);
-    return result;
-}
-
 int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
-        return sp_pass_small();
+        return sp_pass_other();
     struct sp_thread *t = sp_own();
     if (t == NULL)
-        return SP_PASS;
+        return sp_pass_without_state();
     if (!t->is_busy && sp_should_pass(t, count))
         return SP_PASS_JUDGED;
     if (count > (nfds_t)sp_descriptor_limit()) /* another process may have raised it (prlimit) */
@@ -201,10 +189,11 @@ int sp_poll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, co
         (timeout != NULL && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec >= 1000000000)) ||
         !sp_memory_is_writable(fds, count * sizeof *fds))
         return sp_pass_other();
+    pthread_testcancel(); /* here rather than with signals blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
-        return SP_PASS;
-    int result = count <= (nfds_t)t->capacity ? run_cancellable(&c, fds, count) : SP_PASS;
+        return sp_pass_other();
+    int result = count <= (nfds_t)t->capacity ? run_counted(&c, fds, count) : sp_pass_other();
     sp_leave(&c);
     return result;
 }

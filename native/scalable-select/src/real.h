@@ -64,6 +64,7 @@
 #define SP_LATE_FUNCTIONS(X)                                            \
     X(int, close_range, (unsigned, unsigned, int))                      \
     X(void, closefrom, (int))                                           \
+    X(pid_t, _Fork, (void))                                             \
     X(int, openpty, (int *, int *, char *, const void *, const void *)) \
     X(int, seccomp_load, (void *))
 

@@ -41,12 +41,13 @@ static pthread_key_t at_thread_end;
 static bool is_usable;
 static _Thread_local struct sp_thread *own __attribute__((tls_model("initial-exec")));
 
-/* Numbers + 1 of the epoll instances, in memory that a child inherits: it closes them (fork_child). */
+/* Numbers + 1 of the epoll instances, in memory that a child inherits: it closes them (sp_fork_child). */
 enum { KICK = SP_THREADS_MAX };
 static _Atomic int inherited[SP_THREADS_MAX + 1];
 static _Thread_local bool forks_at_home __attribute__((tls_model("initial-exec")));
+static _Thread_local int forks_in_call __attribute__((tls_model("initial-exec"))); /* capacity; 0: not in a call */
 
-/* In a child that was forked past the handlers (_Fork, clone) these values are its parent's. */
+/* In a child that was forked past the handlers (clone) these values are its parent's. */
 static void forget_parent(void) {
     for (int i = 0; i <= KICK; i++)
         atomic_store_explicit(&inherited[i], 0, memory_order_relaxed);
@@ -439,10 +440,13 @@ void sp_each_thread_counts(void (*visit)(const struct sp_counts *, void *), void
     }
 }
 
-static void fork_prepare(void) {
+void sp_fork_prepare(void) {
+    if (!is_usable)
+        return;
     if (!registry->is_made)
         forget_parent();
     forks_at_home = sp_is_at_home();
+    forks_in_call = own != NULL && atomic_load(&own->is_live) && own->is_busy ? own->capacity : 0;
 }
 
 /* In a child of a thread that left the table these numbers are the program's. */
@@ -452,11 +456,19 @@ static void close_inherited(int i, const char *kind) {
         sp_real.syscall(SYS_close, fd);
 }
 
-static void fork_child(void) {
+void sp_fork_child(void) {
+    if (!is_usable)
+        return;
     for (int i = 0, used = atomic_load(&sp_slots_used); i < used; i++)
         close_inherited(i, "[eventpoll]");
     close_inherited(KICK, "[eventfd]");
     atomic_store(&sp_slots_used, 0);
+    sp_stats_fork_child();
+    /* A signal handler forked: the call that it interrupted goes on here until it finds that it has lost control. */
+    if (forks_in_call != 0) {
+        lay_out(own, (char *)own, (size_t)forks_in_call);
+        atomic_store(&own->epfd, -1);
+    }
     own = NULL;
     if (!atomic_load(&sp_is_sandboxed))
         sp_table_start();
@@ -475,5 +487,5 @@ void sp_registry_start(void) {
     is_usable = registry != NULL && sp_generation != NULL && sp_table_start() &&
                 lowest_free_bytes(SP_THREADS_MAX) <= sizeof registry->slots_memory &&
                 pthread_key_create(&at_thread_end, end_thread) == 0 &&
-                __register_atfork(fork_prepare, NULL, fork_child, __dso_handle) == 0;
+                __register_atfork(sp_fork_prepare, NULL, sp_fork_child, __dso_handle) == 0;
 }

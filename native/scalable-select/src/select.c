@@ -177,7 +177,7 @@ static int run(struct sp_call *c, const struct sets *s) {
         if (wait == SP_FAILED)
             return -1;
         ready = collect(t, s, ready, is_first);
-        if (ready == SCAN_FAILED)
+        if (ready == SCAN_FAILED || !sp_in_control(c))
             return finish_in_kernel(c, s);
         if (ready > 0)
             return report(t, s, ready);
@@ -198,7 +198,7 @@ static int run(struct sp_call *c, const struct sets *s) {
     }
 }
 
-static __attribute__((noinline)) int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecting) {
+static int run_counted(struct sp_call *c, const struct sets *s, uint64_t selecting) {
     struct sp_thread *t = c->t;
     uint64_t examined = t->counts.examined, changes = t->counts.added + t->counts.modified;
     int result = run(c, s);
@@ -210,23 +210,11 @@ static __attribute__((noinline)) int run_counted(struct sp_call *c, const struct
     return result;
 }
 
-static void cancelled(void *call) {
-    sp_leave(call);
-}
-
-/* ppoll is a cancellation point: a thread that ends there must leave the call first. In a separate frame, because the
- * cleanup is a setjmp. */
-static __attribute__((noinline)) int run_cancellable(struct sp_call *c, const struct sets *s, uint64_t selecting) {
-    int result;
-    pthread_cleanup_push(cancelled, c);
-    result = run_counted(c, s, selecting);
-    pthread_cleanup_pop(0);
-    return result;
-}
-
 int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec *timeout, const sigset_t *mask) {
-    if (n <= sp_options.min_set || atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+    if (n <= sp_options.min_set)
         return sp_pass_small();
+    if (atomic_load_explicit(&sp_is_sandboxed, memory_order_relaxed))
+        return sp_pass_other();
     struct sets s = {.n = n, .words = (n - 1) / SP_WORD + 1, .set = {(word_t *)in, (word_t *)out, (word_t *)ex}};
     s.last_mask = n % SP_WORD != 0 ? (UINT64_C(1) << (n % SP_WORD)) - 1 : UINT64_MAX;
     size_t bytes = (size_t)s.words * sizeof(word_t);
@@ -242,13 +230,14 @@ int sp_select(int n, fd_set *in, fd_set *out, fd_set *ex, const struct timespec 
         return sp_pass_small();
     struct sp_thread *t = sp_own();
     if (t == NULL)
-        return SP_PASS;
+        return sp_pass_without_state();
     if (!t->is_busy && sp_should_pass(t, selecting))
         return SP_PASS_JUDGED;
+    pthread_testcancel(); /* here rather than with signals blocked */
     struct sp_call c;
     if (!sp_enter(&c, t, timeout, mask, __builtin_frame_address(0)))
-        return SP_PASS;
-    int result = s.words * SP_WORD <= t->capacity ? run_cancellable(&c, &s, selecting) : SP_PASS;
+        return sp_pass_other();
+    int result = s.words * SP_WORD <= t->capacity ? run_counted(&c, &s, selecting) : sp_pass_other();
     sp_leave(&c);
     return result;
 }

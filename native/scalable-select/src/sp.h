@@ -162,6 +162,8 @@ bool sp_move_epoll_off(int fd);          /* the program wants this number: false
 bool sp_is_own(const struct sp_thread *t);
 struct sp_thread *sp_current(void); /* what sp_own returned last */
 void sp_release_own(void);
+void sp_fork_prepare(void); /* around a fork */
+void sp_fork_child(void);
 void *sp_map_wiped_on_fork(size_t bytes);
 int sp_status_number(const char *name); /* of /proc/thread-self/status, by its line's beginning; 0 if not there */
 int sp_kick_descriptor(void);           /* an eventfd that is always readable, made at first need; -1 if it cannot be */
@@ -276,10 +278,6 @@ void sp_memory_start(void);
 extern bool sp_memory_can_check; /* else all memory passes as writable */
 bool sp_memory_is_writable(const void *start, size_t bytes);
 
-/* What <pthread.h> makes of pthread_cleanup_push. Other C libraries lack them; nothing calls them there. */
-#pragma weak __pthread_register_cancel
-#pragma weak __pthread_unregister_cancel
-
 /* --- poll.c, select.c: SP_PASS means: nothing was touched, call the kernel with the same arguments. */
 #define SP_PASS (-2)
 #define SP_PASS_JUDGED (-3) /* the same; what the kernel answers goes to sp_account_passed */
@@ -292,7 +290,9 @@ void sp_stats_report(void); /* once in a process */
 struct sp_counts sp_stats_sum(void);
 extern bool sp_has_report; /* someone wants to know what was passed on */
 int sp_count_small(void);
-int sp_pass_other(void); /* count the call, and answer SP_PASS */
+int sp_pass_other(void);         /* count the call, and answer SP_PASS */
+int sp_pass_without_state(void); /* the same, unless the task is another process in this memory */
+void sp_stats_fork_child(void);
 static inline int sp_pass_small(void) {
     return __builtin_expect(sp_has_report, 0) ? sp_count_small() : SP_PASS;
 }

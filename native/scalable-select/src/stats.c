@@ -44,6 +44,17 @@ int sp_pass_other(void) {
     return SP_PASS;
 }
 
+int sp_pass_without_state(void) {
+    return __builtin_expect(sp_has_report, 0) && !sp_is_other_process() ? sp_pass_other() : SP_PASS;
+}
+
+/* What a thread counted is wiped in the child already. */
+void sp_stats_fork_child(void) {
+    memset(passed, 0, sizeof passed);
+    atomic_store(&sp_missed_closes, 0);
+    atomic_store(&sp_removed, 0);
+}
+
 static void add(const struct sp_counts *from, void *context) {
     uint64_t *into = context;
     const uint64_t *each = (const uint64_t *)(const void *)from;

@@ -5,7 +5,11 @@
  * unnoticed. So all signals are blocked from the first sleep to the end of the call, and the caller's mask is in force
  * exactly while ppoll sleeps; and from where a call begins to register many descriptors, which takes as long as a
  * sleep. A handler that runs before that might as well have run before the call. The sleep is ppoll, not epoll_wait,
- * since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go on. */
+ * since epoll_wait ends with EINTR after SIGSTOP and SIGCONT where select and poll go on.
+ *
+ * Cancellation. A thread that is cancelled in ppoll leaves its state busy, as a longjmp out of a handler does: the
+ * program's cleanup handlers get the kernel's own calls, and the thread's end releases the state. The call registers no
+ * cleanup handler itself: after a longjmp the C library would run it in a frame that is gone. */
 #define _GNU_SOURCE
 #include "real.h"
 #include "sp.h"
@@ -132,7 +136,8 @@ void sp_leave(struct sp_call *c) {
     errno = saved;
 }
 
-/* False if another call took the state over, which is_abandoned misjudged (stacks switched in a signal handler). */
+/* False if another call took the state over, which is_abandoned misjudged (stacks switched in a signal handler); in a
+ * child that a handler forked during the call; and after a handler in which the thread left the descriptor table. */
 bool sp_in_control(const struct sp_call *c) {
     return c->t->ticket == c->ticket;
 }
@@ -192,13 +197,14 @@ enum sp_wait sp_wait(struct sp_call *c, bool must_not_sleep) {
     t->examine[0] = (struct pollfd){.fd = atomic_load_explicit(&t->epfd, memory_order_relaxed), .events = POLLIN};
     SP_COUNT(t, examined, t->examine_count);
     int ready = sp_real.ppoll(t->examine, (nfds_t)t->examine_count + 1, limit, must_not_sleep ? NULL : c->mask);
+    /* Whatever else the handler did: it may have forked, and this be the child, or have left the table. */
+    if (ready < 0 && errno == EINTR && !must_not_sleep)
+        return SP_FAILED;
     if (!sp_in_control(c))
         return SP_LOST_CONTROL;
     if (ready < 0) {
         if (errno != EINTR)
             return lose(t);
-        if (!must_not_sleep)
-            return SP_FAILED;
         for (int i = 0; i <= t->examine_count; i++)
             t->examine[i].revents = 0;
         return SP_WOKEN;

@@ -242,11 +242,25 @@ static int after_a_child_of_vfork(void) {
     pid_t child = vfork();
     if (child == 0) {
         struct rlimit limit = {PIPES / 2, PIPES / 2};
-        _exit(setrlimit(RLIMIT_NOFILE, &limit) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0);
+        struct pollfd one = {pipes[0][0], POLLIN, 0};
+        _exit(poll(&one, 1, 0) != 0 || setrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+              prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == 0);
     }
     int status = -1;
     waitpid(child, &status, 0);
     return result != 0 || status != 0 ? 90 : select_and_poll_are_right();
+}
+
+/* Both count 300 calls and 10 closes; only the parent has polled nothing. */
+static int in_parent_and_child(void) {
+    int result = select_and_poll_are_right(), status = -1;
+    for (int i = 0; i < 100; i++)
+        poll(NULL, 0, 0);
+    pid_t child = fork();
+    if (child == 0)
+        exit(select_and_poll_are_right());
+    waitpid(child, &status, 0);
+    return result != 0 ? result : status;
 }
 
 static int low_limit(void) {
@@ -401,6 +415,10 @@ int main(int argc, char **argv) {
         return right_after_a_thread_has_left();
     if (argc > 1 && strcmp(argv[1], "--sandbox") == 0)
         return kill_for_what_exit_needs_not();
+    if (argc > 1 && strcmp(argv[1], "--fork") == 0)
+        return in_parent_and_child();
+    if (argc > 1 && strcmp(argv[1], "--exhausted") == 0)
+        return descriptors_exhausted();
     if (argc > 1 && strcmp(argv[1], "--vfork") == 0)
         return after_a_child_of_vfork();
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -745,6 +746,113 @@ static void handler_may_poll_while_its_thread_sleeps_in_poll(void) {
     close_pair(handler_pipe);
 }
 
+#if !__GLIBC_PREREQ(2, 34) || defined(UNDER_SANITIZER) /* which leaves interpose_process.c out */
+#define _Fork fork
+#endif
+static volatile pid_t forked;
+
+static void forking_handler(int number) {
+    (void)number;
+    forked = handled++ % 2 ? _Fork() : fork();
+    if (forked == 0)
+        setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+}
+
+/* Stops the timer and waits for what was forked: the status of the last child, or 0 if no child had another. */
+static int status_of_forked(void) {
+    int status = 0, worst = 0;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
+    while (waitpid(-1, &status, 0) > 0)
+        if (status != 0)
+            worst = status;
+    return worst;
+}
+
+static void sleep_in_which_a_handler_forks_ends_in_the_child_too(void) {
+    int p[2];
+    CHECK_EQ(pipe(p), 0);
+    for (int i = 0; i < 4; i++) {
+        install(SIGALRM, forking_handler, 0);
+        forked = -1;
+        setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 20000}}, NULL);
+        int result = i % 2 ? select_one(p[0], 0, 3000000) : wait_for(p[0], POLLIN, 3000);
+        bool is_interrupted = result == -1 && errno == EINTR;
+        if (forked == 0)
+            _exit(!is_interrupted);
+        CHECK(is_interrupted);
+        CHECK_EQ(status_of_forked(), 0);
+    }
+    install(SIGALRM, check_hung, 0);
+    alarm(CHECK_HANG_S);
+    close_pair(p);
+}
+
+static void handler_may_fork_at_any_moment_of_a_call(void) {
+    enum { ENTRIES = 1000 };
+    static struct pollfd set[ENTRIES];
+    int p[2];
+    CHECK_EQ(pipe(p), 0);
+    CHECK_EQ(write(p[1], "x", 1), 1);
+    int ready = dup(p[0]);
+    CHECK_EQ(pipe(p), 0);
+    for (int i = 0; i < ENTRIES; i++)
+        set[i] = (struct pollfd){i == ENTRIES / 2 ? ready : p[0], POLLIN, 0};
+    install(SIGALRM, forking_handler, 0);
+    for (int i = 0; i < 100; i++) {
+        forked = -1;
+        /* Once: a fork may take longer than any period. */
+        setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 100 + i * 7}}, NULL);
+        for (int j = 0; forked < 0; j++) {
+            int result = j % 2 ? poll(set, ENTRIES - 1, 0) : select_one(ready, 0, 0);
+            if (forked == 0)
+                _exit(result != 1);
+            CHECK_EQ(result, 1);
+        }
+        if (forked == 0)
+            _exit(0);
+    }
+    CHECK_EQ(status_of_forked(), 0);
+    install(SIGALRM, check_hung, 0);
+    alarm(CHECK_HANG_S);
+    close_pair(p);
+    close(ready);
+}
+
+static void leaving_handler(int number) {
+    (void)number;
+    handled = unshare(CLONE_FILES) == 0;
+}
+
+static void *sleeping_until_it_leaves(void *context) {
+    sigset_t signal;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &signal, NULL);
+    setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 20000}}, NULL);
+    errno = 0;
+    return wait_for(*(int *)context, POLLIN, 3000) == -1 && errno == EINTR ? context : NULL;
+}
+
+static void sleep_in_which_a_handler_leaves_the_descriptor_table_ends(void) {
+    int p[2];
+    pthread_t thread;
+    void *result = NULL;
+    sigset_t signal, before;
+    CHECK_EQ(pipe(p), 0);
+    install(SIGALRM, leaving_handler, 0);
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &signal, &before);
+    start(&thread, sleeping_until_it_leaves, &p[0]);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == &p[0]);
+    CHECK_EQ(handled, 1);
+    install(SIGALRM, check_hung, 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    alarm(CHECK_HANG_S);
+    close_pair(p);
+}
+
 static sigjmp_buf back;
 
 static void jumping_handler(int number) {
@@ -773,6 +881,62 @@ static void jump_out_of_a_sleep_leaves_select_usable(void) {
         drain(p[0]);
     }
     install(SIGALRM, check_hung, 0);
+    alarm(CHECK_HANG_S);
+    close_pair(p);
+}
+
+static void jump_out_of_a_sleep(int fd, bool by_select) {
+    if (sigsetjmp(back, 1) == 0) {
+        setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {0, 3000}}, NULL);
+        for (;;)
+            by_select ? select_one(fd, 0, 100000000) : wait_for(fd, POLLIN, -1);
+    }
+}
+
+/* What the call that was left had on the stack is gone. */
+static __attribute__((noinline)) void write_over_the_stack(void) {
+    volatile char stack[65536];
+    memset((char *)stack, 0x41, sizeof stack);
+}
+
+static struct {
+    int fd;
+    bool by_select, by_cancel;
+} jumper;
+
+__attribute__((unused)) static void *jumping_and_ending(void *context) {
+    sigset_t signal;
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &signal, NULL);
+    jump_out_of_a_sleep(jumper.fd, jumper.by_select);
+    write_over_the_stack();
+    if (jumper.by_cancel) {
+        pthread_cancel(pthread_self());
+        pthread_testcancel();
+    }
+    pthread_exit(context);
+}
+
+__attribute__((unused)) static void thread_that_jumped_out_of_a_sleep_can_end(void) {
+    int p[2];
+    sigset_t signal, before;
+    CHECK_EQ(pipe(p), 0);
+    install(SIGALRM, jumping_handler, 0);
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &signal, &before);
+    jumper.fd = p[0];
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        void *result = NULL;
+        jumper.by_select = i % 2, jumper.by_cancel = i / 2;
+        start(&thread, jumping_and_ending, p);
+        CHECK_EQ(pthread_join(thread, &result), 0);
+        CHECK(result == (jumper.by_cancel ? PTHREAD_CANCELED : p));
+    }
+    install(SIGALRM, check_hung, 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     alarm(CHECK_HANG_S);
     close_pair(p);
 }
@@ -999,6 +1163,69 @@ __attribute__((unused)) static void *sleeping_for_ever(void *context) {
     return NULL;
 }
 
+static struct {
+    int fd, seen;
+    bool is_blocked;
+} after_cancel;
+
+static void polling_cleanup(void *context) {
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    after_cancel.is_blocked = sigismember(&mask, SIGUSR1);
+    after_cancel.seen = wait_for(*(int *)context, POLLIN, 10000);
+}
+
+__attribute__((unused)) static void *sleeping_with_a_cleanup(void *context) {
+    pthread_cleanup_push(polling_cleanup, &after_cancel.fd);
+    wait_for(*(int *)context, POLLIN, -1);
+    pthread_cleanup_pop(0);
+    return NULL;
+}
+
+__attribute__((unused)) static void cleanup_handler_of_a_cancelled_sleep_may_poll(void) {
+    int p[2], ready[2];
+    CHECK_EQ(pipe(p), 0);
+    CHECK_EQ(pipe(ready), 0);
+    CHECK_EQ(write(ready[1], "x", 1), 1);
+    after_cancel.fd = ready[0];
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        void *result = NULL;
+        after_cancel.seen = 0;
+        start(&thread, sleeping_with_a_cleanup, &p[0]);
+        if (i % 2)
+            nap();
+        pthread_cancel(thread);
+        CHECK_EQ(pthread_join(thread, &result), 0);
+        CHECK(result == PTHREAD_CANCELED);
+        if (i % 2) { /* else it may have ended before it had the handler */
+            CHECK_EQ(after_cancel.seen, POLLIN);
+            CHECK(!after_cancel.is_blocked);
+        }
+    }
+    close_pair(p);
+    close_pair(ready);
+}
+
+__attribute__((unused)) static void *polling_for_ever(void *context) {
+    for (;;)
+        wait_for(*(int *)context, POLLIN, 0);
+    return NULL;
+}
+
+__attribute__((unused)) static void thread_that_never_sleeps_can_be_cancelled(void) {
+    int p[2];
+    pthread_t thread;
+    void *result = NULL;
+    CHECK_EQ(pipe(p), 0);
+    start(&thread, polling_for_ever, &p[0]);
+    nap();
+    pthread_cancel(thread);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(result == PTHREAD_CANCELED);
+    close_pair(p);
+}
+
 __attribute__((unused)) static void sleeping_thread_can_be_cancelled(void) {
     int p[2];
     CHECK_EQ(pipe(p), 0);
@@ -1125,7 +1352,14 @@ int main(void) {
     RUN(mask_lets_a_pending_signal_in_only_if_nothing_is_ready);
     RUN(stop_and_continue_do_not_end_a_sleep);
     RUN(handler_may_poll_while_its_thread_sleeps_in_poll);
+    RUN(sleep_in_which_a_handler_forks_ends_in_the_child_too);
+    RUN(handler_may_fork_at_any_moment_of_a_call);
     RUN(jump_out_of_a_sleep_leaves_select_usable);
+#ifdef UNDER_SANITIZER
+    puts("not run: thread_that_jumped_out_of_a_sleep_can_end: the sanitizer does not follow a forced unwinding");
+#else
+    RUN(thread_that_jumped_out_of_a_sleep_can_end);
+#endif
     RUN(new_file_under_an_old_number_is_a_new_file);
     RUN(descriptors_received_over_a_socket_are_new_files);
     RUN(child_and_parent_wait_each_for_themselves);
@@ -1137,8 +1371,11 @@ int main(void) {
     puts("not run: sleeping_thread_can_be_cancelled: the sanitizer does not follow a forced unwinding");
 #else
     RUN(sleeping_thread_can_be_cancelled);
+    RUN(cleanup_handler_of_a_cancelled_sleep_may_poll);
+    RUN(thread_that_never_sleeps_can_be_cancelled);
 #endif
     RUN(threads_that_end_leave_no_descriptor_behind);
+    RUN(sleep_in_which_a_handler_leaves_the_descriptor_table_ends); /* from then on tables are compared */
     RUN(fortified_forms_work_and_abort_on_overflow);
     return check_end();
 }

@@ -28,11 +28,6 @@ size_t object_number(const Program &program, const std::string &id) {
     throw Refusal("there is no object " + id);
 }
 
-bool lets_in(const Program &program, const Stage &stage) {
-    return std::any_of(stage.allocates.begin(), stage.allocates.end(),
-                       [&](const std::string &id) { return program.objects[object_number(program, id)].is_request; });
-}
-
 // Slots of each region that one more request at this stage takes.
 std::map<size_t, uint32_t> needs(const Program &program, const Layout &layout, const Options &options,
                                  const Stage &stage) {
@@ -109,7 +104,7 @@ void emit_room(std::ostringstream &out, const Program &program, const Layout &la
 
 void emit_stages(std::ostringstream &out, const Program &program) {
     for (const Stage &stage : program.stages) {
-        out << "static const uint16_t " << stage_word(stage) << "_allocates[] = { ";
+        out << "static const uint16_t allocates_" << stage_word(stage) << "[] = { ";
         for (const std::string &id : stage.allocates)
             for (uint32_t n = 0; n < program.objects[object_number(program, id)].per_request; n++)
                 out << "STINGY_OBJ_" << id << ", ";
@@ -117,12 +112,17 @@ void emit_stages(std::ostringstream &out, const Program &program) {
     }
     out << "\nconst struct stingy_gen_stage stingy_gen_stages[STINGY_STAGES] = {\n";
     for (const Stage &stage : program.stages)
-        out << "\t[STINGY_STAGE_" << stage_word(stage) << "] = { " << quoted(stage.name) << ", " << stage_word(stage)
-            << "_allocates, " << (lets_in(program, stage) ? "true" : "false") << " },\n";
+        out << "\t[STINGY_STAGE_" << stage_word(stage) << "] = { " << quoted(stage.name) << ", allocates_"
+            << stage_word(stage) << ", " << (lets_in(program, stage) ? "true" : "false") << " },\n";
     out << "};\n\n";
 }
 
 } // namespace
+
+bool lets_in(const Program &program, const Stage &stage) {
+    return std::any_of(stage.allocates.begin(), stage.allocates.end(),
+                       [&](const std::string &id) { return program.objects[object_number(program, id)].is_request; });
+}
 
 std::string stage_word(const Stage &stage) {
     std::string out;

@@ -21,7 +21,8 @@ const char USAGE[] =
     "stingy_room().\n"
     "  --l2 SIZE         the cache (default: this machine's L2); --share: the part of it for the cache slab\n"
     "  --layout          pool: a region for each group of objects; frame: one block a request\n"
-    "  --profile FILE    sizes as measured (STINGY_PROFILE=FILE): an object's p95 instead of its analysed size\n"
+    "  --profile FILE    sizes as measured (STINGY_PROFILE=FILE): an object's p95 instead of its analysed size;\n"
+    "                    for a request structure of unknown size its largest\n"
     "  --object ID=B[xN] the size of one, and how many a request holds\n"
     "  --slots ID=N      pool: slots of an object that few requests need; they do not limit who is let in\n"
     "  --without ID      left to malloc: an object that is not one request's, or that never fits\n"
@@ -59,6 +60,12 @@ uint64_t number(const std::string &text, const char *suffixes, const char *optio
 
 uint64_t size(const std::string &text, const char *option) {
     return number(text, "KkM", option);
+}
+
+uint64_t above_zero(uint64_t n, const std::string &value, const char *option) {
+    if (n == 0)
+        wrong(std::string(option) + " " + value + ": not 1 or more");
+    return n;
 }
 
 std::pair<std::string, std::string> assignment(const std::string &text, const char *option) {
@@ -115,7 +122,7 @@ Options parse(int argc, char **argv) {
         if (code == 'o')
             options.output = value;
         else if (name == "l2")
-            options.l2_bytes = size(value, "--l2");
+            options.l2_bytes = above_zero(size(value, "--l2"), value, "--l2");
         else if (name == "share") {
             uint64_t percent =
                 number(value.substr(0, value.size() - (!value.empty() && value.back() == '%')), "", "--share");
@@ -132,9 +139,10 @@ Options parse(int argc, char **argv) {
             auto [id, text] = assignment(value, "--object");
             size_t x = text.find('x');
             SizeOption &object = options.sizes[id];
-            object.bytes = size(text.substr(0, x), "--object");
+            object.bytes = above_zero(size(text.substr(0, x), "--object"), value, "--object");
             if (x != std::string::npos)
-                object.per_request = (uint32_t)number(text.substr(x + 1), "", "--object");
+                object.per_request =
+                    (uint32_t)above_zero(number(text.substr(x + 1), "", "--object"), value, "--object");
         } else if (name == "without")
             options.without.insert(value);
         else if (name == "slots") {
@@ -144,9 +152,9 @@ Options parse(int argc, char **argv) {
                 wrong("--slots " + value + ": not from 1 to 65535");
             options.slots[id] = (uint32_t)slots;
         } else if (name == "default-bytes")
-            options.default_bytes = size(value, "--default-bytes");
+            options.default_bytes = above_zero(size(value, "--default-bytes"), value, "--default-bytes");
         else if (name == "requests")
-            options.requests = (uint32_t)number(value, "", "--requests");
+            options.requests = (uint32_t)above_zero(number(value, "", "--requests"), value, "--requests");
         else if (name == "stack") {
             options.is_stack_auto = value == "auto";
             options.stack_bytes = options.is_stack_auto ? 0 : size(value, "--stack");
@@ -169,6 +177,10 @@ Options parse(int argc, char **argv) {
         wrong("an input and -o DIR are needed; see --help");
     if (!options.without_globals.empty() && !options.has_globals)
         wrong("--without-global leaves a global out of --globals, which is not given");
+    for (const std::string &id : options.without)
+        if (options.sizes.count(id) || options.slots.count(id))
+            wrong("--without " + id + " leaves it to malloc, and --" + (options.sizes.count(id) ? "object" : "slots") +
+                  " " + id + " is for what is in the map");
     if (options.l2_bytes == 0)
         options.l2_bytes = own_l2();
     return options;
@@ -228,6 +240,10 @@ int main(int argc, char **argv) {
             place_stack(program, options);
         std::vector<Global> left, globals = choose_globals(program, options, left);
         Layout layout = place(program, options);
+        if (options.requests > layout.requests)
+            program.warnings.push_back("--requests " + std::to_string(options.requests) + ": only " +
+                                       std::to_string(layout.requests) +
+                                       " fit; raise --l2 or --share, or lower sizes (--object, --profile)");
         std::error_code error;
         std::filesystem::create_directories(options.output, error);
         if (error)

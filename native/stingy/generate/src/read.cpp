@@ -149,14 +149,22 @@ void check_names(const Program &program) {
 
 void take_profile(Program &program, const Options &options) {
     json profile = parse_file(options.profile);
-    if (profile.value("stingy_profile", 0) != 1)
-        throw Refusal(options.profile + ": not a profile of sizes; run the server with STINGY_PROFILE=FILE");
-    for (const json &entry : profile.at("objects"))
-        for (Object &object : program.objects)
-            if (entry.at("id") == object.id && entry.at("count").get<uint64_t>() > 0 && !object.is_request) {
-                object.bytes = size_field(entry, "p95_bytes", options.profile);
+    try {
+        if (!profile.is_object() || profile.value("stingy_profile", 0) != 1)
+            throw Refusal(options.profile + ": not a profile of sizes; run the server with STINGY_PROFILE=FILE");
+        for (const json &entry : profile.at("objects"))
+            for (Object &object : program.objects) {
+                if (entry.at("id") != object.id || entry.at("count").get<uint64_t>() == 0)
+                    continue;
+                // A request that exceeds its place gets none of the others, so its place is never smaller than it.
+                if (object.is_request && object.bytes > 0)
+                    continue;
+                object.bytes = size_field(entry, object.is_request ? "max_bytes" : "p95_bytes", options.profile);
                 object.bytes_from = "profile";
             }
+    } catch (const json::exception &error) {
+        throw Refusal(options.profile + ": not a profile as STINGY_PROFILE=FILE writes it: " + error.what());
+    }
 }
 
 void take_options(Program &program, const Options &options) {
@@ -235,11 +243,16 @@ Program read_program(const Options &options) {
             throw Refusal(options.input + ": more than 1024 stages or objects");
         order_stages(program, input.at("edges"));
         check_names(program);
-        if (!options.profile.empty())
-            take_profile(program, options);
     } catch (const json::exception &error) {
         throw Refusal(options.input + ": not as memwalk.schema.json has it: " + error.what());
     }
+    if (!options.profile.empty())
+        take_profile(program, options);
     take_options(program, options);
+    if (std::none_of(program.stages.begin(), program.stages.end(),
+                     [&](const Stage &stage) { return lets_in(program, stage); }))
+        program.warnings.push_back(
+            "no stage allocates a request structure: stingy_room() lets requests in without "
+            "limit; name the structure under requests in stingy.toml, or leave out --without for it");
     return program;
 }

@@ -101,7 +101,9 @@ std::string emit_linker_script(const std::vector<Global> &globals, const Options
 Program read_program(const Options &options);
 bool lives_with(const Object &a, const Object &b);
 Layout place(const Program &program, const Options &options);
-// Name of a stage as a part of a C identifier.
+// Whether it allocates a request structure.
+bool lets_in(const Program &program, const Stage &stage);
+// Name of a stage as a part of a C identifier, which it does not begin: the first sign may be a digit.
 std::string stage_word(const Stage &stage);
 std::string emit_header(const Program &program, const Layout &layout, const Options &options);
 std::string emit_source(const Program &program, const Layout &layout, const Options &options, bool has_section);

@@ -52,8 +52,11 @@ struct stingy_loop_config {
     void (*turn)(void *context, uint64_t now_ms);
     /* The generated stingy_room; NULL: always room. */
     uint32_t (*room)(unsigned stage);
-    uint32_t admission_stage;  /* requests are admitted while it has room: the stage in which `begin` allocates */
-    uint32_t most_requests;    /* at once; 0: as many as there is room for */
+    uint32_t admission_stage; /* requests are admitted while it has room: the stage in which `begin` allocates */
+    /* So many at once leave no room for others; 0: as many as the slab has room for. No hard limit: slow clients must
+     * not keep the others out, so a connection that has been ready for 200 ms gets a request regardless of room
+     * (stingy/gate.h). The hard limit is most_connections. */
+    uint32_t most_requests;
     uint32_t most_connections; /* 0: 1,000,000 */
     uint32_t resume_room;      /* with so much room the listener is watched again; 0: 1 */
     uint32_t idle_ms,

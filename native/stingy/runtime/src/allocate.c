@@ -13,9 +13,9 @@ static void take_back(struct slab *slab) {
     while (block) {
         void *next = *(void **)block;
         if (slab_is_cache(slab, block))
-            slot_give(slab, STINGY_ANY, block);
+            slot_take_back(slab, block);
         else
-            spill_give(slab, block);
+            spill_take_back(slab, block);
         block = next;
     }
 }
@@ -101,6 +101,11 @@ void stingy_free(unsigned object, void *block) {
             count(&own->foreign_frees);
         free(block);
     } else if (slab != own) {
+        /* A wrong block must not be written to, nor come to its owner. */
+        if (slab_is_cache(slab, block))
+            slot_return(slab, object, block);
+        else
+            spill_return(block);
         SLAB_UNPOISON(block, sizeof(void *));
         void *head = atomic_load_explicit(&slab->remote, memory_order_relaxed);
         do
@@ -110,6 +115,8 @@ void stingy_free(unsigned object, void *block) {
         /* Any thread counts here. */
         atomic_fetch_add_explicit(&slab->remote_frees, 1, memory_order_relaxed);
     } else if (slab_is_cache(slab, block)) {
+        if (has_returns(slab))
+            slot_check_returned(slab, object, block);
         slot_give(slab, object, block);
     } else {
         spill_give(slab, block);
@@ -137,24 +144,19 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes) {
         stingy_free(object, block);
         return NULL;
     }
-    if (atomic_load_explicit(&profile_is_on, memory_order_relaxed))
-        profile_note(object, bytes);
-    if (!slab_is_cache(slab, block)) {
-        size_t room = spill_bytes(block);
-        if (bytes > room)
-            return moved(object, block, room, bytes);
-        spill_resized(block, bytes);
-        return block;
-    }
-    uint32_t room;
-    unsigned found = object;
-    if (slab == slab_mine_if_any())
-        found = slot_find(slab, object, block, &room);
-    else
-        room = slot_bytes_elsewhere(slab, block);
+    bool is_in_cache_slab = slab_is_cache(slab, block);
+    uint32_t place_bytes = 0;
+    unsigned found = is_in_cache_slab ? slot_find(slab, object, block, &place_bytes) : object;
+    size_t room = is_in_cache_slab ? place_bytes : spill_bytes(block);
     if (bytes > room)
         return moved(object < stingy_world.map->object_count ? object : found, block, room, bytes);
-    slot_resized(block, bytes, room);
+    /* A block that moves is noted as it is allocated. */
+    if (atomic_load_explicit(&profile_is_on, memory_order_relaxed))
+        profile_note(object, bytes);
+    if (is_in_cache_slab)
+        slot_resized(block, bytes, room);
+    else
+        spill_resized(block, bytes);
     return block;
 }
 

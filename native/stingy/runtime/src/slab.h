@@ -5,8 +5,9 @@
  *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one, or so many pages
  *                                         after it that its part for globals meets their section (map.h)
  *
- * Only the owning thread uses a slab, except for three things: `remote` (a stack to which other threads push blocks
- * that they free), the counters (others read them), and `is_idle`, which the world's lock protects. */
+ * Only the owning thread uses a slab, except for: `remote` (a stack to which other threads push blocks that they free)
+ * and the marks of such blocks (`returned`, SPILL_RETURNED); `live` and the counters (others read them); and `is_idle`,
+ * which the world's lock protects. */
 #ifndef STINGY_SLAB_H
 #define STINGY_SLAB_H
 
@@ -64,7 +65,8 @@ struct object_counters {
 struct region_state {
     char *base;
     uint16_t *free;
-    uint64_t *live; /* pool: a bit a slot; frame: a word a slot, a bit a place */
+    uint64_t *live;     /* pool: a bit a slot; frame: a word a slot, a bit a place */
+    uint64_t *returned; /* as `live`: freed by another thread, and not taken back yet */
     uint32_t free_count;
 };
 
@@ -117,11 +119,14 @@ enum slot_why { SLOT_TAKEN, SLOT_FULL, SLOT_ALONE };
 void slot_start(struct slab *slab);
 void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why *why);
 void slot_give(struct slab *slab, unsigned object, void *block);
+/* Another thread frees a block; the owner takes it back. */
+void slot_return(struct slab *slab, unsigned object, const void *block);
+void slot_take_back(struct slab *slab, void *block);
+/* Ends the program if another thread has freed this block. */
+void slot_check_returned(const struct slab *slab, unsigned object, const void *block);
 /* The object that lives at this address and the bytes of its place; ends the program for anything but a
- * live beginning. */
-unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes);
-/* Bytes of the place of a live block in another thread's slab, whose owner may be running. */
-uint32_t slot_bytes_elsewhere(const struct slab *slab, const void *block);
+ * live beginning. Also in another thread's slab, whose owner may be running. */
+unsigned slot_find(const struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes);
 /* A block has changed its size in its place. */
 void slot_resized(void *block, size_t bytes, size_t place_bytes);
 void slot_enter(struct slab *slab, const void *request);
@@ -129,6 +134,9 @@ void slot_enter(struct slab *slab, const void *request);
 /* spill.c: the high slab, and malloc after it. */
 void *spill_take(struct slab *slab, unsigned object, size_t bytes);
 void spill_give(struct slab *slab, void *block);
+/* Another thread frees a block; the owner takes it back. */
+void spill_return(const void *block);
+void spill_take_back(struct slab *slab, void *block);
 size_t spill_bytes(const void *block);
 /* A block has changed its size. */
 void spill_resized(void *block, size_t bytes);

@@ -39,19 +39,19 @@ static void given(char *block, size_t place_bytes) {
     SLAB_POISON(block, place_bytes);
 }
 
+/* Other threads read it for blocks that they hold, whose bit stays while the owner changes others. */
+static void set_live(uint64_t *word, uint64_t live) {
+    __atomic_store_n(word, live, __ATOMIC_RELAXED);
+}
+
 static void *pool_take(struct slab *slab, const struct stingy_object *object, size_t bytes) {
     struct region_state *region = &slab->regions[object->region];
     if (region->free_count == 0)
         return NULL;
     uint32_t slot = region->free[--region->free_count];
-    region->live[slot / 64] |= UINT64_C(1) << (slot % 64);
+    set_live(&region->live[slot / 64], region->live[slot / 64] | UINT64_C(1) << (slot % 64));
     uint32_t slot_bytes = stingy_world.map->regions[object->region].slot_bytes;
     return taken(region->base + (size_t)slot * slot_bytes, bytes, slot_bytes);
-}
-
-/* Other threads read it for blocks of theirs (slot_bytes_elsewhere). */
-static void set_live(uint64_t *word, uint64_t live) {
-    __atomic_store_n(word, live, __ATOMIC_RELAXED);
 }
 
 /* A place is free when neither it nor any place that shares a byte with it is used. If the analysis was wrong about
@@ -143,26 +143,26 @@ static unsigned object_of_region(unsigned object, unsigned region) {
 }
 
 /* The spot of a live block, and for frames its place. */
-static struct spot held(struct slab *slab, unsigned object, const void *block, int *place) {
+static struct spot held(const struct slab *slab, unsigned object, const void *block, int *place) {
     struct spot spot;
     if (!spot_of(slab, object, block, &spot))
         stingy_die("is in the cache slab, but in no region", object, block);
-    const struct region_state *region = &slab->regions[spot.region];
+    const uint64_t *live = slab->regions[spot.region].live;
     if (stingy_world.map->layout == STINGY_POOL) {
         *place = -1;
         if (spot.offset != 0)
             stingy_die("is not the beginning of a block", object, block);
-        if (!(region->live[spot.slot / 64] >> (spot.slot % 64) & 1))
+        if (!(__atomic_load_n(&live[spot.slot / 64], __ATOMIC_RELAXED) >> (spot.slot % 64) & 1))
             stingy_die("was freed before", object, block);
     } else {
-        *place = place_at(region->live[spot.slot], spot.offset);
+        *place = place_at(__atomic_load_n(&live[spot.slot], __ATOMIC_RELAXED), spot.offset);
         if (*place < 0)
             stingy_die("was freed before, or is not the beginning of a block", object, block);
     }
     return spot;
 }
 
-unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes) {
+unsigned slot_find(const struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes) {
     int place;
     struct spot spot = held(slab, object, block, &place);
     if (place < 0) {
@@ -174,28 +174,12 @@ unsigned slot_find(struct slab *slab, unsigned object, const void *block, uint32
     return found;
 }
 
-uint32_t slot_bytes_elsewhere(const struct slab *slab, const void *block) {
+static void give(struct slab *slab, unsigned object, void *block, struct spot spot, int place) {
     const struct stingy_map *map = stingy_world.map;
-    struct spot spot;
-    if (!spot_of(slab, STINGY_ANY, block, &spot))
-        stingy_die("is in the cache slab, but in no region", STINGY_ANY, block);
-    if (map->layout == STINGY_POOL)
-        return map->regions[spot.region].slot_bytes;
-    /* The owner may change other bits of the word; that of a block that the caller holds stays. */
-    int place = place_at(__atomic_load_n(&slab->regions[0].live[spot.slot], __ATOMIC_RELAXED), spot.offset);
-    if (place < 0)
-        stingy_die("was freed before, or is not the beginning of a block", STINGY_ANY, block);
-    return map->objects[object_of_place((unsigned)place)].place_bytes;
-}
-
-void slot_give(struct slab *slab, unsigned object, void *block) {
-    const struct stingy_map *map = stingy_world.map;
-    int place;
-    struct spot spot = held(slab, object, block, &place);
     struct region_state *region = &slab->regions[spot.region];
     if (place < 0) {
         object = object_of_region(object, spot.region);
-        region->live[spot.slot / 64] &= ~(UINT64_C(1) << (spot.slot % 64));
+        set_live(&region->live[spot.slot / 64], region->live[spot.slot / 64] & ~(UINT64_C(1) << (spot.slot % 64)));
         given(block, map->regions[spot.region].slot_bytes);
         region->free[region->free_count++] = (uint16_t)spot.slot;
     } else {
@@ -209,6 +193,43 @@ void slot_give(struct slab *slab, unsigned object, void *block) {
         }
     }
     count(&slab->objects[object].freed);
+}
+
+void slot_give(struct slab *slab, unsigned object, void *block) {
+    int place;
+    struct spot spot = held(slab, object, block, &place);
+    give(slab, object, block, spot, place);
+}
+
+/* The word and the bit of a block's mark. */
+static uint64_t *mark_of(const struct slab *slab, struct spot spot, int place, uint64_t *bit) {
+    *bit = UINT64_C(1) << (place < 0 ? spot.slot % 64 : (unsigned)place);
+    return &slab->regions[spot.region].returned[place < 0 ? spot.slot / 64 : spot.slot];
+}
+
+void slot_return(struct slab *slab, unsigned object, const void *block) {
+    int place;
+    struct spot spot = held(slab, object, block, &place);
+    uint64_t bit, *mark = mark_of(slab, spot, place, &bit);
+    if (__atomic_fetch_or(mark, bit, __ATOMIC_RELAXED) & bit)
+        stingy_die("was freed before", object, block);
+}
+
+/* First free, then without its mark: at no moment can it be freed once more. */
+void slot_take_back(struct slab *slab, void *block) {
+    int place;
+    struct spot spot = held(slab, STINGY_ANY, block, &place);
+    uint64_t bit, *mark = mark_of(slab, spot, place, &bit);
+    give(slab, STINGY_ANY, block, spot, place);
+    __atomic_fetch_and(mark, ~bit, __ATOMIC_RELAXED);
+}
+
+void slot_check_returned(const struct slab *slab, unsigned object, const void *block) {
+    int place;
+    struct spot spot = held(slab, object, block, &place);
+    uint64_t bit, *mark = mark_of(slab, spot, place, &bit);
+    if (__atomic_load_n(mark, __ATOMIC_RELAXED) & bit)
+        stingy_die("was freed before", object, block);
 }
 
 void slot_enter(struct slab *slab, const void *request) {

@@ -11,11 +11,11 @@
 
 /* Precedes every block of the high slab. 16 bytes, so that blocks are aligned as malloc's. */
 struct spill_header {
-    uint32_t size_class, is_live;
+    uint32_t size_class, state;
     uint64_t object;
 };
 _Static_assert(sizeof(struct spill_header) == 16, "keeps blocks aligned");
-enum { SPILL_LIVE = 0x57a9e1, SPILL_DEAD = 0xdead };
+enum { SPILL_LIVE = 0x57a9e1, SPILL_RETURNED = 0x57a9e2 /* freed by another thread */, SPILL_DEAD = 0xdead };
 
 /* Follows a block, poisoned, so that a write beyond its end never reaches the next one's header. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -75,24 +75,40 @@ void *spill_take(struct slab *slab, unsigned object, size_t bytes) {
     return header + 1;
 }
 
-static struct spill_header *live_header(const void *block) {
-    struct spill_header *header = header_of(block);
-    if (header->is_live == SPILL_DEAD)
+static struct spill_header *checked_header(const void *block, uint32_t found, uint32_t wanted) {
+    if (found != wanted && (found == SPILL_DEAD || found == SPILL_RETURNED))
         stingy_die("was freed before", STINGY_ANY, block);
-    if (header->is_live != SPILL_LIVE || header->size_class >= SPILL_CLASSES)
+    if (found != wanted || header_of(block)->size_class >= SPILL_CLASSES)
         stingy_die("is not the beginning of a block", STINGY_ANY, block);
-    return header;
+    return header_of(block);
 }
 
-void spill_give(struct slab *slab, void *block) {
+static struct spill_header *live_header(const void *block) {
+    return checked_header(block, __atomic_load_n(&header_of(block)->state, __ATOMIC_RELAXED), SPILL_LIVE);
+}
+
+void spill_return(const void *block) {
     struct spill_header *header = live_header(block);
-    header->is_live = SPILL_DEAD;
+    checked_header(block, __atomic_exchange_n(&header->state, SPILL_RETURNED, __ATOMIC_RELAXED), SPILL_LIVE);
+}
+
+static void give(struct slab *slab, struct spill_header *header, void *block) {
+    __atomic_store_n(&header->state, SPILL_DEAD, __ATOMIC_RELAXED);
     if (stingy_world.is_dirty)
         spill_resized(block, 0);
     SLAB_UNPOISON(block, sizeof(void *));
     *(void **)block = slab->spill_free[header->size_class];
     slab->spill_free[header->size_class] = header;
     SLAB_POISON(block, class_bytes(header->size_class) - sizeof *header);
+}
+
+void spill_give(struct slab *slab, void *block) {
+    give(slab, live_header(block), block);
+}
+
+void spill_take_back(struct slab *slab, void *block) {
+    uint32_t found = __atomic_load_n(&header_of(block)->state, __ATOMIC_RELAXED);
+    give(slab, checked_header(block, found, SPILL_RETURNED), block);
 }
 
 size_t spill_bytes(const void *block) {

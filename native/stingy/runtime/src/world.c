@@ -41,6 +41,9 @@ static size_t lay_control(char *at) {
             slab->regions[r].live = (uint64_t *)(at + bytes);
         bytes = round_up(bytes + words * sizeof(uint64_t), 64);
         if (at)
+            slab->regions[r].returned = (uint64_t *)(at + bytes);
+        bytes = round_up(bytes + words * sizeof(uint64_t), 64);
+        if (at)
             slab->regions[r].free = (uint16_t *)(at + bytes);
         bytes = round_up(bytes + slots * sizeof(uint16_t), 64);
     }
@@ -83,6 +86,7 @@ static struct slab *slab_take_over(void) {
     if (found) {
         found->is_idle = false;
         found->frame = NO_FRAME;
+        found->is_on_own_stack = false; /* the last owner may have ended there */
     } else if (threads < w->max_threads && (found = slab_make(threads))) {
         atomic_store(&w->threads, threads + 1);
     }

@@ -4,6 +4,7 @@
 #include "maps.h"
 #include "slab.h" /* which sanitizer this is */
 
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -346,6 +347,88 @@ static void free_the_stack(void) {
     stingy_free(0, (char *)block - 8192 + 128);
 }
 
+static void *free_it(void *block) {
+    stingy_free(STINGY_ANY, block);
+    return NULL;
+}
+static void free_elsewhere(void *block) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, free_it, block);
+    pthread_join(thread, NULL);
+}
+static void free_slot_twice_elsewhere(void) {
+    void *block = stingy_alloc(0);
+    free_elsewhere(block);
+    free_elsewhere(block);
+}
+static void free_slot_elsewhere_and_here(void) {
+    void *block = stingy_alloc(0);
+    free_elsewhere(block);
+    stingy_free(0, block);
+}
+static void free_slot_here_and_elsewhere(void) {
+    void *block = stingy_alloc(0);
+    stingy_free(0, block);
+    free_elsewhere(block);
+}
+static void free_inside_elsewhere(void) {
+    free_elsewhere((char *)stingy_alloc(0) + 16);
+}
+static void *shrink_it(void *block) {
+    return stingy_realloc(0, block, 8);
+}
+static void shrink_inside_elsewhere(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, shrink_it, (char *)stingy_alloc(0) + 16);
+    pthread_join(thread, NULL);
+}
+static void free_spilled_twice_elsewhere(void) {
+    void *block = stingy_alloc_var(1, 300);
+    free_elsewhere(block);
+    free_elsewhere(block);
+}
+static void free_spilled_elsewhere_and_here(void) {
+    void *block = stingy_alloc_var(1, 300);
+    free_elsewhere(block);
+    stingy_free(1, block);
+}
+static void free_inside_spilled_elsewhere(void) {
+    char *block = stingy_alloc_var(1, 300);
+    memset(block, 'x', 300);
+    free_elsewhere(block + 32);
+}
+static void free_place_twice_elsewhere(void) {
+    stingy_alloc(0);
+    void *block = stingy_alloc(1);
+    free_elsewhere(block);
+    free_elsewhere(block);
+}
+
+/* Memory that is wrong must be left as it is: the message comes before another thread's block is written to. */
+static void misuse_in_another_thread_ends_the_program_with_a_reason(void) {
+    small_pool();
+    CHECK(dies_saying(free_slot_twice_elsewhere, "was freed before"));
+    CHECK(dies_saying(free_slot_elsewhere_and_here, "was freed before"));
+    CHECK(dies_saying(free_slot_here_and_elsewhere, "was freed before"));
+    CHECK(dies_saying(free_inside_elsewhere, "is not the beginning of a block"));
+    CHECK(dies_saying(shrink_inside_elsewhere, "is not the beginning of a block"));
+    CHECK(dies_saying(free_spilled_twice_elsewhere, "was freed before"));
+    CHECK(dies_saying(free_spilled_elsewhere_and_here, "was freed before"));
+    CHECK(dies_saying(free_inside_spilled_elsewhere, "is not the beginning of a block"));
+    for (unsigned i = 0; i < 100; i++) { /* and a slot that comes home again and again is no misuse */
+        free_elsewhere(stingy_alloc(0));
+        free_elsewhere(stingy_alloc_var(1, 300));
+    }
+    CHECK_EQ(stats().spilled_full, 0);
+    stingy_end();
+    small_frame();
+    CHECK(dies_saying(free_place_twice_elsewhere, "was freed before"));
+    for (unsigned i = 0; i < 100; i++)
+        free_elsewhere(stingy_alloc(0));
+    CHECK_EQ(stats().spilled_full, 0);
+    stingy_end();
+}
+
 static void misuse_ends_the_program_with_a_reason(void) {
     small_pool();
     CHECK(dies_saying(free_slot_twice, "object request, was freed before"));
@@ -466,6 +549,30 @@ static void the_stack_can_lie_in_the_cache_slab_and_grow_into_the_low_slab(void)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static void end_the_thread(void *unused) {
+    pthread_exit(unused);
+}
+static void *ends_on_the_stack(void *unused) {
+    stingy_call_on_stack(end_the_thread, unused);
+    return unused;
+}
+static void *looks_at_the_stack(void *out) {
+    stingy_call_on_stack(look_at_the_stack, out);
+    return out;
+}
+static void the_stack_of_a_thread_that_ended_on_it_is_the_next_ones(void) {
+    small_pool();
+    bool is_inside = false;
+    pthread_t thread;
+    pthread_create(&thread, NULL, ends_on_the_stack, NULL);
+    pthread_join(thread, NULL);
+    pthread_create(&thread, NULL, looks_at_the_stack, &is_inside);
+    pthread_join(thread, NULL);
+    CHECK_EQ(stats().threads, 1);
+    CHECK(is_inside);
+    stingy_end();
+}
+
 enum { LIMIT = 256 << 20 };
 static bool takes_little(void) {
     small_pool();
@@ -553,6 +660,31 @@ static void report_and_profile_say_what_happened(void) {
     unlink(profile_path);
 }
 
+static void the_profile_notes_each_size_once_also_of_a_block_that_moves(void) {
+    char path[] = "/tmp/stingy-test-XXXXXX", text[4096];
+    close(mkstemp(path));
+    setenv("STINGY_PROFILE", path, 1);
+    small_pool();
+    unsetenv("STINGY_PROFILE");
+    for (unsigned i = 0; i < 100; i++) {
+        void *block = stingy_alloc_var(1, 40);
+        /* To another place, within its place, and to the high slab and within that. */
+        if (i < 4)
+            block = stingy_realloc(1, block, i < 2 ? 3000 : 100);
+        if (i < 1)
+            block = stingy_realloc(1, block, 2000);
+        stingy_free(1, block);
+    }
+    stingy_end();
+    FILE *out = fopen(path, "r");
+    bool found = false;
+    while (fgets(text, sizeof text, out))
+        found |= strstr(text, "{\"id\":\"line\",\"count\":105,\"p50_bytes\":48,\"p95_bytes\":48,") != NULL;
+    CHECK(found);
+    fclose(out);
+    unlink(path);
+}
+
 int main(void) {
     RUN(before_init_blocks_come_from_malloc);
     RUN(objects_of_a_region_share_its_slots_and_the_next_one_spills);
@@ -571,12 +703,15 @@ int main(void) {
     RUN(objects_that_should_never_meet_but_do_are_kept_apart);
     RUN(outside_of_a_request_frames_give_nothing);
     RUN(misuse_ends_the_program_with_a_reason);
+    RUN(misuse_in_another_thread_ends_the_program_with_a_reason);
     RUN(off_hands_everything_to_malloc);
     RUN(maps_that_break_an_invariant_are_refused);
     RUN(the_cache_slab_covers_each_set_of_the_cache_equally);
     RUN(the_stack_can_lie_in_the_cache_slab_and_grow_into_the_low_slab);
     RUN(report_and_profile_say_what_happened);
+    RUN(the_profile_notes_each_size_once_also_of_a_block_that_moves);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    RUN(the_stack_of_a_thread_that_ended_on_it_is_the_next_ones);
     RUN(a_limited_address_space_is_left_to_the_program);
     RUN(without_memory_for_the_slabs_malloc_is_used);
 #endif

@@ -93,30 +93,30 @@ uint32_t stingy_room(unsigned stage)
 	return room;
 }
 
-static const uint16_t accept_requests_allocates[] = { STINGY_OBJ_tux_request, STINGY_ANY };
-static const uint16_t parse_request_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_host, STINGY_OBJ_tux_request_input, STINGY_OBJ_tux_request_none_match, STINGY_OBJ_tux_request_target, STINGY_ANY };
-static const uint16_t http_lookup_vhost_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_path, STINGY_ANY };
-static const uint16_t http_send_header_allocates[] = { STINGY_OBJ_tux_request_header, STINGY_ANY };
-static const uint16_t flush_request_allocates[] = { STINGY_ANY };
-static const uint16_t http_process_message_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_location, STINGY_ANY };
-static const uint16_t http_send_body_allocates[] = { STINGY_ANY };
-static const uint16_t http_dirlist_head_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
-static const uint16_t linger_request_allocates[] = { STINGY_ANY };
-static const uint16_t list_directory_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
-static const uint16_t http_dirlist_tail_allocates[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
+static const uint16_t allocates_accept_requests[] = { STINGY_OBJ_tux_request, STINGY_ANY };
+static const uint16_t allocates_parse_request[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_host, STINGY_OBJ_tux_request_input, STINGY_OBJ_tux_request_none_match, STINGY_OBJ_tux_request_target, STINGY_ANY };
+static const uint16_t allocates_http_lookup_vhost[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_path, STINGY_ANY };
+static const uint16_t allocates_http_send_header[] = { STINGY_OBJ_tux_request_header, STINGY_ANY };
+static const uint16_t allocates_flush_request[] = { STINGY_ANY };
+static const uint16_t allocates_http_process_message[] = { STINGY_OBJ_tux_request_body, STINGY_OBJ_tux_request_location, STINGY_ANY };
+static const uint16_t allocates_http_send_body[] = { STINGY_ANY };
+static const uint16_t allocates_http_dirlist_head[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
+static const uint16_t allocates_linger_request[] = { STINGY_ANY };
+static const uint16_t allocates_list_directory[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
+static const uint16_t allocates_http_dirlist_tail[] = { STINGY_OBJ_tux_request_body, STINGY_ANY };
 
 const struct stingy_gen_stage stingy_gen_stages[STINGY_STAGES] = {
-	[STINGY_STAGE_accept_requests] = { "accept_requests", accept_requests_allocates, true },
-	[STINGY_STAGE_parse_request] = { "parse_request", parse_request_allocates, false },
-	[STINGY_STAGE_http_lookup_vhost] = { "http_lookup_vhost", http_lookup_vhost_allocates, false },
-	[STINGY_STAGE_http_send_header] = { "http_send_header", http_send_header_allocates, false },
-	[STINGY_STAGE_flush_request] = { "flush_request", flush_request_allocates, false },
-	[STINGY_STAGE_http_process_message] = { "http_process_message", http_process_message_allocates, false },
-	[STINGY_STAGE_http_send_body] = { "http_send_body", http_send_body_allocates, false },
-	[STINGY_STAGE_http_dirlist_head] = { "http_dirlist_head", http_dirlist_head_allocates, false },
-	[STINGY_STAGE_linger_request] = { "linger_request", linger_request_allocates, false },
-	[STINGY_STAGE_list_directory] = { "list_directory", list_directory_allocates, false },
-	[STINGY_STAGE_http_dirlist_tail] = { "http_dirlist_tail", http_dirlist_tail_allocates, false },
+	[STINGY_STAGE_accept_requests] = { "accept_requests", allocates_accept_requests, true },
+	[STINGY_STAGE_parse_request] = { "parse_request", allocates_parse_request, false },
+	[STINGY_STAGE_http_lookup_vhost] = { "http_lookup_vhost", allocates_http_lookup_vhost, false },
+	[STINGY_STAGE_http_send_header] = { "http_send_header", allocates_http_send_header, false },
+	[STINGY_STAGE_flush_request] = { "flush_request", allocates_flush_request, false },
+	[STINGY_STAGE_http_process_message] = { "http_process_message", allocates_http_process_message, false },
+	[STINGY_STAGE_http_send_body] = { "http_send_body", allocates_http_send_body, false },
+	[STINGY_STAGE_http_dirlist_head] = { "http_dirlist_head", allocates_http_dirlist_head, false },
+	[STINGY_STAGE_linger_request] = { "linger_request", allocates_linger_request, false },
+	[STINGY_STAGE_list_directory] = { "list_directory", allocates_list_directory, false },
+	[STINGY_STAGE_http_dirlist_tail] = { "http_dirlist_tail", allocates_http_dirlist_tail, false },
 };
 
 /* Before main, so that no allocation of the server comes earlier. */

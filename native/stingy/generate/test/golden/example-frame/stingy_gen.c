@@ -60,14 +60,14 @@ uint32_t stingy_room(unsigned stage)
 	return room;
 }
 
-static const uint16_t accept_conn_allocates[] = { STINGY_OBJ_conn, STINGY_ANY };
-static const uint16_t READ_REQUEST_allocates[] = { STINGY_OBJ_request_line, STINGY_OBJ_headers, STINGY_ANY };
-static const uint16_t SEND_BODY_allocates[] = { STINGY_OBJ_file_chunk, STINGY_ANY };
+static const uint16_t allocates_accept_conn[] = { STINGY_OBJ_conn, STINGY_ANY };
+static const uint16_t allocates_READ_REQUEST[] = { STINGY_OBJ_request_line, STINGY_OBJ_headers, STINGY_ANY };
+static const uint16_t allocates_SEND_BODY[] = { STINGY_OBJ_file_chunk, STINGY_ANY };
 
 const struct stingy_gen_stage stingy_gen_stages[STINGY_STAGES] = {
-	[STINGY_STAGE_accept_conn] = { "accept_conn", accept_conn_allocates, true },
-	[STINGY_STAGE_READ_REQUEST] = { "READ_REQUEST", READ_REQUEST_allocates, false },
-	[STINGY_STAGE_SEND_BODY] = { "SEND_BODY", SEND_BODY_allocates, false },
+	[STINGY_STAGE_accept_conn] = { "accept_conn", allocates_accept_conn, true },
+	[STINGY_STAGE_READ_REQUEST] = { "READ_REQUEST", allocates_READ_REQUEST, false },
+	[STINGY_STAGE_SEND_BODY] = { "SEND_BODY", allocates_SEND_BODY, false },
 };
 
 /* Before main, so that no allocation of the server comes earlier. */

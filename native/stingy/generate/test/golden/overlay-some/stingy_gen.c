@@ -68,18 +68,18 @@ uint32_t stingy_room(unsigned stage)
 	return room;
 }
 
-static const uint16_t accept_allocates[] = { STINGY_OBJ_request, STINGY_ANY };
-static const uint16_t parse_allocates[] = { STINGY_OBJ_line, STINGY_OBJ_field, STINGY_OBJ_field, STINGY_OBJ_field, STINGY_ANY };
-static const uint16_t a_list_allocates[] = { STINGY_OBJ_listing, STINGY_ANY };
-static const uint16_t send_allocates[] = { STINGY_OBJ_header, STINGY_OBJ_tiny, STINGY_ANY };
-static const uint16_t flush_allocates[] = { STINGY_OBJ_log_line, STINGY_ANY };
+static const uint16_t allocates_accept[] = { STINGY_OBJ_request, STINGY_ANY };
+static const uint16_t allocates_parse[] = { STINGY_OBJ_line, STINGY_OBJ_field, STINGY_OBJ_field, STINGY_OBJ_field, STINGY_ANY };
+static const uint16_t allocates_a_list[] = { STINGY_OBJ_listing, STINGY_ANY };
+static const uint16_t allocates_send[] = { STINGY_OBJ_header, STINGY_OBJ_tiny, STINGY_ANY };
+static const uint16_t allocates_flush[] = { STINGY_OBJ_log_line, STINGY_ANY };
 
 const struct stingy_gen_stage stingy_gen_stages[STINGY_STAGES] = {
-	[STINGY_STAGE_accept] = { "accept", accept_allocates, true },
-	[STINGY_STAGE_parse] = { "parse", parse_allocates, false },
-	[STINGY_STAGE_a_list] = { "a list", a_list_allocates, false },
-	[STINGY_STAGE_send] = { "send", send_allocates, false },
-	[STINGY_STAGE_flush] = { "flush", flush_allocates, false },
+	[STINGY_STAGE_accept] = { "accept", allocates_accept, true },
+	[STINGY_STAGE_parse] = { "parse", allocates_parse, false },
+	[STINGY_STAGE_a_list] = { "a list", allocates_a_list, false },
+	[STINGY_STAGE_send] = { "send", allocates_send, false },
+	[STINGY_STAGE_flush] = { "flush", allocates_flush, false },
 };
 
 /* Before main, so that no allocation of the server comes earlier. */
