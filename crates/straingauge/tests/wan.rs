@@ -216,6 +216,36 @@ fn load_over_a_path_waits_for_it_and_says_so() {
 }
 
 #[test]
+fn load_over_a_long_path_waits_as_long_as_the_path_takes() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Nginx);
+    // The warm-up of 100 ms is a part of a round trip.
+    let json = nginx_behind(&["--delay", "260ms", "--connections", "4"], None).exits_with(0).json();
+    let p50_us = member(&json, "client.response_p50_us")["value"].as_f64().expect("answers");
+    assert!(p50_us >= 520_000.0, "{p50_us}");
+    assert_eq!(member(&json, "outcomes")["timeouts"].as_u64().unwrap_or(0), 0);
+}
+
+#[test]
+fn find_varies_the_delay_up_to_a_long_one() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/128.bin");
+    let mut command = straingauge(["find", &url, "--axis", "delay", "--axis-values", "0,300ms", "--connections", "4"]);
+    command.args(["--duration", "300ms", "--repeats", "1", "--out"]).arg(&out).arg("--");
+    run(command.args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"))).exits_with(0);
+    let delayed = |point: &serde_json::Value| point["axis"]["value"] == 300_000_000.0;
+    let points: Vec<serde_json::Value> = points(&out).into_iter().filter(delayed).collect();
+    assert!(!points.is_empty());
+    for point in points {
+        assert!(point["figures"]["client.response_p50_us"]["value"].as_f64() >= Some(600_000.0), "{point:#}");
+    }
+}
+
+#[test]
 fn a_scenario_file_can_name_the_path() {
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Nginx);

@@ -38,6 +38,11 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let options = args.find.over(std::mem::take(&mut drive.options.find));
     let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
+    if options.p99_limit.is_none()
+        && let Some(path) = plan::path_plan(&drive.options.path, 0)?
+    {
+        sweep.criteria.p99_limit_ns += path.full_round_trip_ns();
+    }
     let has = |figure: &str| match figure {
         _ if !figure.starts_with("find.") => Err(
             "find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others",

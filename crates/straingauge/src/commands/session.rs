@@ -262,6 +262,11 @@ impl Session {
         self.server.as_ref().and_then(Server::path_plan)
     }
 
+    /// The round trip of a full packet over the path as it is now; 0 without a path.
+    pub fn round_trip_ns(&self) -> u64 {
+        self.path_plan().map_or(0, |path| path.full_round_trip_ns())
+    }
+
     /// Why the server is gone, if it is.
     pub fn server_gone(&mut self) -> Option<String> {
         match &mut self.server {
