@@ -3,7 +3,7 @@
 #[path = "../../../../testbed/guest/boot.rs"]
 mod boot;
 
-use super::path::{bandwidth_is_exact, limited, loss_is_binomial, round_trip_is_exact};
+use super::path::{bandwidth_is_exact, limited, loss_is_binomial, reads_of_a_burst, round_trip_is_exact};
 use boot::{DONE, Guest, INSIDE};
 use record::{PathMechanism, PathPlan};
 use std::time::Duration;
@@ -48,6 +48,7 @@ fn the_path_by_netem_inside_the_guest() {
         say("netem round trip", round_trip_is_exact(&netem(delay_ms)));
     }
     say("netem bandwidth", bandwidth_is_exact(&limited(netem(10), 100_000_000)));
+    say("netem segments", reads_of_a_burst(&limited(netem(1), 1_000_000)));
     say("netem loss", loss_is_binomial(&PathPlan { loss_ratio: 0.02, ..netem(1) }, 5_000));
     let chosen = super::path::pair_with(PathPlan { mechanism: PathMechanism::Other, ..netem(1) });
     let mechanism = chosen.path().mechanism;

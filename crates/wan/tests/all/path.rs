@@ -220,6 +220,43 @@ fn packets_per_transfer(path: PathPlan) -> f64 {
     packets / (BYTES as f64 / 1448.0)
 }
 
+/// How often a client reads until it has ten segments that the server wrote at once: on a slow link they come one by one.
+pub fn reads_of_a_burst(path: &PathPlan) -> Result<String, String> {
+    const SEGMENTS: usize = 10;
+    let pair = pair_with(path.clone());
+    let listener =
+        pair.server_namespace().run_inside(|| Ok(TcpListener::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
+    let at = listener.local_addr().unwrap();
+    let sender = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&[7u8; SEGMENTS * 1448]).unwrap();
+        stream
+    });
+    let mut stream = pair.client_namespace().run_inside(|| Ok(TcpStream::connect(at).unwrap())).unwrap();
+    let mut buffer = vec![0u8; 256 << 10];
+    let (mut bytes, mut reads) = (0, 0);
+    while bytes < SEGMENTS * 1448 {
+        bytes += stream.read(&mut buffer).unwrap();
+        reads += 1;
+    }
+    drop((stream, sender.join().unwrap()));
+    pair.remove().unwrap();
+    let said = format!("{SEGMENTS} segments came in {reads} reads");
+    // A reader that waits for its CPU finds several at once.
+    if reads > 3 { Ok(said) } else { Err(said) }
+}
+
+#[test]
+fn segments_of_one_write_cross_a_slow_link_one_by_one() {
+    if !root() {
+        return;
+    }
+    match reads_of_a_burst(&limited(line(1), 1_000_000)) {
+        Ok(said) => eprintln!("{said}"),
+        Err(said) => panic!("{said}"),
+    }
+}
+
 #[test]
 fn quick_acknowledgements_answer_every_segment() {
     if !root() {
