@@ -2,7 +2,7 @@
 
 use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
-use crate::rtnetlink::{NetemCounts, Route};
+use crate::rtnetlink::{LinkDrops, NetemCounts, Route};
 use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan, names};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,9 +31,9 @@ struct Inner {
 /// Counters that only grow, from the last reading.
 #[derive(Debug, Default)]
 struct Before {
-    packets: u64,
-    dropped: u64,
     cpu_ns: u64,
+    netem: [NetemCounts; 2],
+    links: [LinkDrops; 2],
 }
 
 /// The path's work between two readings.
@@ -41,11 +41,12 @@ struct Before {
 pub struct PathTally {
     /// The plan of the path.
     pub plan: PathPlan,
-    /// Packets that crossed it, both directions. Where segments are merged (pure delay), each such packet counts once.
+    /// Packets that crossed it, both directions. Where segments are merged (pure delay), the delay line counts each such packet
+    /// once, netem its segments.
     pub packets: u64,
     /// Packets lost because the plan loses them; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,
-    /// Packets dropped because a queue was full; with netem, the lost ones too.
+    /// Packets dropped because a queue was full: the path's, or the receiver's backlog; with netem, the lost ones too.
     pub dropped: u64,
     /// From due to delivered, every packet; `None` with netem, which does not report it.
     pub lateness: Option<Latency>,
@@ -104,9 +105,9 @@ impl PathMeter {
         Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
     }
 
-    fn link_drops(&self) -> u64 {
+    fn link_drops(&self) -> Option<[LinkDrops; 2]> {
         let read = |end: &(Mutex<Route>, u32)| end.0.lock().ok()?.link_drops(end.1).ok();
-        self.0.ends.iter().filter_map(read).sum()
+        Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
     }
 
     /// The path's work since the last call, on any copy.
@@ -121,28 +122,42 @@ impl PathMeter {
             trouble: None,
         };
         let mut before = self.0.before.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut grown =
-            |now: u64, last: fn(&mut Before) -> &mut u64| now.saturating_sub(std::mem::replace(last(&mut before), now));
+        let links = self.link_drops().unwrap_or(before.links);
+        let links_before = std::mem::replace(&mut before.links, links);
+        let link = |end: usize| LinkDrops {
+            received: links[end].received.saturating_sub(links_before[end].received),
+            sent: links[end].sent.saturating_sub(links_before[end].sent),
+        };
         if let Some(line) = &self.0.line {
             let counts = line.take();
             tally.packets = counts.packets;
             tally.lost = Some(counts.lost);
-            let by_device = grown(self.link_drops(), |before| &mut before.dropped);
-            tally.dropped = counts.dropped + counts.refused + by_device;
+            let by_devices: u64 = [0, 1].into_iter().map(|end| link(end).sent + link(end).received).sum();
+            // What a device refuses it counts as dropped, too.
+            tally.dropped = counts.dropped + by_devices.max(counts.refused);
             tally.lateness = Some(counts.lateness);
-            tally.cpu_ns = line.cpu_ns().map(|now| grown(now, |before| &mut before.cpu_ns));
+            tally.cpu_ns = line.cpu_ns().map(|now| now.saturating_sub(std::mem::replace(&mut before.cpu_ns, now)));
             tally.trouble = line.trouble();
         } else if self.0.plan.mechanism == PathMechanism::Netem {
             match self.netem() {
-                Some([client, server]) => {
-                    tally.packets = grown(client.packets + server.packets, |before| &mut before.packets);
-                    tally.dropped = grown(client.dropped + server.dropped, |before| &mut before.dropped);
+                Some(netem) => {
+                    let netem_before = std::mem::replace(&mut before.netem, netem);
+                    for end in [0, 1] {
+                        tally.packets += grown(netem[end].packets, netem_before[end].packets);
+                        tally.dropped += grown(netem[end].dropped, netem_before[end].dropped);
+                        tally.dropped += link(end).sent.max(link(1 - end).received);
+                    }
                 }
                 None => tally.trouble = Some("netem's counters could not be read".into()),
             }
         }
         tally
     }
+}
+
+/// How much a counter of the kernel grew, whose 32 bits may have wrapped around.
+fn grown(now: u64, before: u64) -> u64 {
+    if now >= before { now - before } else { u64::from((now as u32).wrapping_sub(before as u32)) }
 }
 
 impl PathTally {
@@ -233,6 +248,13 @@ mod tests {
         assert_eq!(doubts[0].kind, DoubtKind::PathInexact);
         assert!(doubts[0].what.contains("1.10 ms late"), "{}", doubts[0].what);
         assert!(!tally(0, 2_000_000).doubts().is_empty(), "a path without delay is judged too");
+    }
+
+    #[test]
+    fn a_counter_of_32_bits_goes_on_after_its_end() {
+        assert_eq!(grown(7, 5), 2);
+        assert_eq!(grown(3, u64::from(u32::MAX)), 4);
+        assert_eq!(grown(u64::from(u32::MAX) + 3, u64::from(u32::MAX)), 3, "a counter of 64 bits");
     }
 
     #[test]

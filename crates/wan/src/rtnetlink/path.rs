@@ -18,6 +18,8 @@ const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
+/// The packets again, where the 32 bits of the basic counter are too few (Linux 5.5).
+const TCA_STATS_PKT64: u16 = 8;
 const TCA_NETEM_RATE: u16 = 6;
 const TCA_NETEM_RATE64: u16 = 8;
 const TCA_NETEM_LATENCY64: u16 = 10;
@@ -53,14 +55,24 @@ const RTM_NEWLINKPROP: u16 = 108;
 /// Counters of a netem.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetemCounts {
-    /// Packets that left it.
+    /// Packets that left it; segments count each. It wraps around at 32 bits on old kernels.
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
-    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them.
+    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them. It wraps around
+    /// at 32 bits.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,
+}
+
+/// Packets that an end of a link dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkDrops {
+    /// On their way in: the receiver's backlog was full.
+    pub received: u64,
+    /// On their way out. A veth counts what the other end's backlog dropped here, too.
+    pub sent: u64,
 }
 
 impl Request {
@@ -151,6 +163,8 @@ impl Route {
                                 counts.bytes = number64(payload, 0);
                                 counts.packets = u64::from(number32(payload, 8));
                             }
+                            // After the basic counters.
+                            TCA_STATS_PKT64 => counts.packets = number64(payload, 0),
                             TCA_STATS_QUEUE => counts.dropped = u64::from(number32(payload, 8)),
                             _ => {}
                         }
@@ -162,15 +176,16 @@ impl Route {
         Ok(counts)
     }
 
-    /// Packets that the link of this index dropped on their way out.
-    pub fn link_drops(&self, index: u32) -> io::Result<u64> {
+    /// Packets that the link of this index dropped.
+    pub fn link_drops(&self, index: u32) -> io::Result<LinkDrops> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link(index, 0, 0);
         let reply = self.query(request)?;
         let found = attributes(reply.get(32..).unwrap_or_default());
         let statistics = found.iter().find(|(kind, _)| *kind == IFLA_STATS64);
-        // `struct rtnl_link_stats64`: the eighth number is tx_dropped.
-        Ok(statistics.map_or(0, |(_, payload)| number64(payload, 56)))
+        // `struct rtnl_link_stats64`: the seventh number is rx_dropped, the eighth tx_dropped.
+        let number = |at| statistics.map_or(0, |(_, payload)| number64(payload, at));
+        Ok(LinkDrops { received: number(48), sent: number(56) })
     }
 
     /// Sets how many packets a device holds for its reader.

@@ -3,10 +3,7 @@
 #[path = "../../../../testbed/guest/boot.rs"]
 mod boot;
 
-use super::path::{
-    a_full_queue_counts, bandwidth_is_exact, limited, loss_is_binomial, reads_of_a_burst, round_trip_is_exact,
-    small_packets_arrive,
-};
+use super::path::*;
 use boot::{DONE, Guest, INSIDE};
 use record::{PathMechanism, PathPlan};
 use std::time::Duration;
@@ -55,6 +52,7 @@ fn the_path_by_netem_inside_the_guest() {
     // 50 ms of full packets are 1,250; those of 20 ms of the small ones are more.
     say("netem small packets", small_packets_arrive(&limited(netem(20), 100_000_000), 5_000));
     say("netem full queue", a_full_queue_counts(netem(1)));
+    say("netem full backlog", a_full_backlog_counts(netem(5)));
     say("netem loss", loss_is_binomial(&PathPlan { loss_ratio: 0.02, ..netem(1) }, 5_000));
     let chosen = super::path::pair_with(PathPlan { mechanism: PathMechanism::Other, ..netem(1) });
     let mechanism = chosen.path().mechanism;

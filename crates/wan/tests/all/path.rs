@@ -207,6 +207,22 @@ fn a_full_queue_drops_and_counts() {
     }
 }
 
+/// Whether datagrams that the receiver's backlog has no room for are counted as dropped.
+pub fn a_full_backlog_counts(path: PathPlan) -> Result<String, String> {
+    const BACKLOG: &str = "/proc/sys/net/core/netdev_max_backlog";
+    let before = std::fs::read_to_string(BACKLOG).unwrap();
+    std::fs::write(BACKLOG, "0").unwrap();
+    let pair = pair_with(path);
+    pair.path_meter().unwrap().take();
+    let arrived = datagrams_arriving(&pair, 2000);
+    let dropped = pair.path_meter().unwrap().take().dropped;
+    pair.remove().unwrap();
+    std::fs::write(BACKLOG, before).unwrap();
+    let gone = u64::from(2000 - arrived);
+    let said = format!("{gone} of 2000 gone, {dropped} dropped");
+    if gone > 0 && (gone..=gone + 10).contains(&dropped) { Ok(said) } else { Err(said) }
+}
+
 /// Packets on the path for each megabyte from server to client, with and without quick acknowledgements.
 fn packets_per_transfer(path: PathPlan) -> f64 {
     const BYTES: usize = 2 << 20;
