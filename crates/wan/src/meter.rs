@@ -13,6 +13,10 @@ const LATENESS_LIMIT_RATIO: f64 = 0.05;
 /// The limit of lateness without a delay.
 const LATENESS_LIMIT_NS: f64 = 1_000_000.0;
 
+/// Between the seeds of two changes (2^64 divided by the golden ratio). It is odd, so that none comes again, whatever the top bit,
+/// which tells the directions apart.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Reads the counters of a path, from any thread. Copies share what they have read.
 #[derive(Debug, Clone)]
 pub struct PathMeter(Arc<Inner>);
@@ -26,6 +30,8 @@ struct Inner {
     before: Mutex<Before>,
     /// The plan's delay, or the one that replaced it.
     delay_ns: AtomicU64,
+    /// How often it was replaced.
+    changes: AtomicU64,
 }
 
 /// Counters that only grow, from the last reading.
@@ -60,7 +66,7 @@ impl PathMeter {
     pub(crate) fn new(plan: PathPlan, ends: [(Route, u32); 2], line: Option<LineMeter>) -> Self {
         let ends = ends.map(|(route, index)| (Mutex::new(route), index));
         let delay_ns = AtomicU64::new(plan.delay_ns);
-        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default(), delay_ns }))
+        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default(), delay_ns, changes: AtomicU64::new(0) }))
     }
 
     /// The current path.
@@ -84,10 +90,14 @@ impl PathMeter {
                 line.set_delay(plan.delay_ns, plan.queue_bytes);
                 Ok(())
             }
-            (None, PathMechanism::Netem) => self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
-                let route = route.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                route.set_netem(*index, &plan, number).during("change the delay of a netem")
-            }),
+            (None, PathMechanism::Netem) => {
+                // A change starts netem's losses anew: with the same seed, each delay would lose the same packets.
+                let plan = reseeded(plan, 1 + self.0.changes.fetch_add(1, Ordering::Relaxed));
+                self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
+                    let route = route.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    route.set_netem(*index, &plan, number).during("change the delay of a netem")
+                })
+            }
             _ => Err(std::io::Error::from(std::io::ErrorKind::Unsupported)).during("delay a bare link"),
         });
         if changed.is_err() {
@@ -153,6 +163,11 @@ impl PathMeter {
         }
         tally
     }
+}
+
+/// The plan after this many changes of the delay.
+fn reseeded(plan: PathPlan, changes: u64) -> PathPlan {
+    PathPlan { seed: plan.seed.wrapping_add(changes.wrapping_mul(SEED_STEP)), ..plan }
 }
 
 /// How much a counter of the kernel grew, whose 32 bits may have wrapped around.
@@ -248,6 +263,14 @@ mod tests {
         assert_eq!(doubts[0].kind, DoubtKind::PathInexact);
         assert!(doubts[0].what.contains("1.10 ms late"), "{}", doubts[0].what);
         assert!(!tally(0, 2_000_000).doubts().is_empty(), "a path without delay is judged too");
+    }
+
+    #[test]
+    fn each_change_of_the_delay_and_each_direction_has_a_seed_of_its_own() {
+        let seed = |changes| reseeded(PathPlan::default(), changes).seed;
+        let seeds: std::collections::BTreeSet<u64> = (0..1000).map(|changes| seed(changes) & (u64::MAX >> 1)).collect();
+        assert_eq!(seeds.len(), 1000);
+        assert_eq!(seed(0), PathPlan::default().seed, "the path begins with the seed that was asked for");
     }
 
     #[test]

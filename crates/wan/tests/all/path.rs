@@ -128,6 +128,11 @@ fn a_bulk_transfer_fills_a_limit_of_100_mbit_and_no_more() {
 
 /// Of `count` datagrams sent slowly from client to server, how many arrived.
 pub fn datagrams_arriving(pair: &Pair, count: u32) -> u32 {
+    numbers_arriving(pair, count).len() as u32
+}
+
+/// The numbers of those that arrived.
+fn numbers_arriving(pair: &Pair, count: u32) -> Vec<u32> {
     let receiver =
         pair.server_namespace().run_inside(|| Ok(UdpSocket::bind((pair.server_addr_v4(), 0)).unwrap())).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 64 << 20).unwrap();
@@ -140,12 +145,30 @@ pub fn datagrams_arriving(pair: &Pair, count: u32) -> u32 {
         }
     }
     receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    let mut buffer = [0u8; 16];
-    let mut arrived = 0;
-    while receiver.recv(&mut buffer).is_ok() {
-        arrived += 1;
+    let mut number = [0u8; 4];
+    let mut arrived = Vec::new();
+    while receiver.recv(&mut number).is_ok() {
+        arrived.push(u32::from_be_bytes(number));
     }
     arrived
+}
+
+/// Whether a change of the delay begins another sequence of losses, the same in every run.
+pub fn losses_differ_after_a_change(path: &PathPlan) -> Result<String, String> {
+    let run = || {
+        let pair = pair_with(PathPlan { loss_ratio: 0.5, ..path.clone() });
+        let meter = pair.path_meter().unwrap();
+        let sequences = [2_000_000, 1_000_000, 2_000_000].map(|delay_ns| {
+            meter.set_delay(delay_ns).unwrap();
+            numbers_arriving(&pair, 50)
+        });
+        pair.remove().unwrap();
+        sequences
+    };
+    let [first, second, third] = run();
+    let said = format!("arrived: {first:?}, then {second:?}, then {third:?}");
+    let differ = first != second && second != third && first != third;
+    if differ && run() == [first, second, third] { Ok(said) } else { Err(said) }
 }
 
 /// Whether the losses of a path lie within four standard deviations of a binomial distribution (one run in 16,000 does
