@@ -220,6 +220,30 @@ pub fn a_full_queue_counts(path: PathPlan) -> Result<String, String> {
 }
 
 #[test]
+fn a_path_that_loses_most_packets_as_asked_is_not_doubted() {
+    if !root() {
+        return;
+    }
+    let test = |seed: u64| {
+        let path = PathPlan { loss_ratio: 0.7, seed, ..limited(line(1), 10_000_000) };
+        let pair = pair_with(path);
+        let tested = pair.self_test().unwrap();
+        pair.remove().unwrap();
+        tested
+    };
+    // A busy machine may make pings late, but not silent.
+    let silent = |what: &str| what.contains("was answered") || what.contains("did not arrive");
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..20).map(|seed| scope.spawn(move || test(seed))).collect();
+        for thread in threads {
+            let tested = thread.join().unwrap();
+            let wrong: Vec<_> = tested.doubts().into_iter().filter(|doubt| silent(&doubt.what)).collect();
+            assert!(wrong.is_empty(), "{wrong:?}");
+        }
+    });
+}
+
+#[test]
 fn a_full_queue_drops_and_counts() {
     if !root() {
         return;
