@@ -21,7 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, PathMeter, ServerCgroup};
+use wan::{Pair, PairPlan, PathMeter, ServerCgroup, WanError};
 
 /// The phase in which a signal interrupts the run.
 const STARTING: &str = "the server was starting";
@@ -149,7 +149,7 @@ impl Server {
             Err(error) => server.note_no_guardian(&error),
         }
         server.note_what_the_path_lacks();
-        server.test_path()?;
+        server.test_path(stop)?;
         server.wait_until_it_listens(plan, stop)?;
         server.choose_path(plan)?;
         server.wait_until_it_accepts(plan, stop)?;
@@ -157,9 +157,12 @@ impl Server {
     }
 
     /// Pings and sends a train of packets before the path is used; deviations become doubts.
-    fn test_path(&mut self) -> Result<()> {
+    fn test_path(&mut self, stop: &Stop) -> Result<()> {
         let Some(pair) = self.pair.as_ref().filter(|pair| pair.path().shapes_packets()) else { return Ok(()) };
-        let tested = pair.self_test().context("the path could not be tested")?;
+        let tested = match pair.self_test(&|| stop.is_set()) {
+            Err(WanError::Stopped) => return Err(interrupted(STARTING)),
+            tested => tested.context("the path could not be tested")?,
+        };
         self.doubts.extend(tested.doubts());
         self.path_test = Some(tested.words());
         Ok(())

@@ -144,22 +144,38 @@ fn wan_ends_with_everything_when_it_is_told_to() {
     }
 }
 
+#[track_caller]
+fn wait_for_words(running: &Running, words: &str) {
+    let began = Instant::now();
+    while !running.complained().contains(words) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", running.complained());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn wan_that_is_interrupted_while_it_builds_the_path_runs_no_command() {
     skip_unless!(is_root(), "network namespaces need root");
     let dir = open_dir();
     let mut command = straingauge(["wan", "--delay", "50ms", "--", "touch", "ran"]);
     let running = Running::start(command.current_dir(dir.path()));
-    let began = Instant::now();
     // Then the path is tested.
-    while !running.complained().contains("path: ") {
-        assert!(began.elapsed() < Duration::from_secs(60), "{}", running.complained());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_words(&running, "path: ");
     running.signal(libc::SIGINT);
     let said = running.wait().exits_with(130);
     assert!(said.err.contains("straingauge: interrupted while the path was built"), "{}", said.err);
     assert!(!dir.path().join("ran").exists(), "the command was run all the same");
+}
+
+#[test]
+fn wan_that_is_interrupted_in_the_self_test_cuts_it_short() {
+    skip_unless!(is_root(), "network namespaces need root");
+    let running = Running::start(&mut straingauge(["wan", "--delay", "5s", "--", "true"]));
+    wait_for_words(&running, "path: ");
+    running.signal(libc::SIGINT);
+    let said = running.wait().exits_with(130);
+    // Its pings would have taken ten seconds, and their answers been reported.
+    assert!(!said.err.contains("self-test"), "{}", said.err);
 }
 
 #[test]

@@ -38,6 +38,9 @@ pub enum WanError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The caller wanted the self-test to stop.
+    #[error("the test of the path was stopped")]
+    Stopped,
     /// The plan names CPUs that this process may not use.
     #[error("CPU {cpu} cannot be used: this process may run on CPUs {allowed}; choose from these")]
     NoSuchCpu {

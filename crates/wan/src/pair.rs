@@ -191,10 +191,11 @@ impl Pair {
     }
 
     /// Tests whether the path is as planned, with pings and, if there is a bandwidth, a train of packets. Takes about a
-    /// round trip and a quarter of a second; its packets do not count in the meter's next reading.
-    pub fn self_test(&self) -> Result<SelfTest, WanError> {
+    /// round trip and a quarter of a second, longer on slow links; its packets do not count in the meter's next reading. Ends
+    /// with [`WanError::Stopped`] soon after `should_stop` says so.
+    pub fn self_test(&self, should_stop: &(dyn Fn() -> bool + Sync)) -> Result<SelfTest, WanError> {
         let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
-        let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into())?;
+        let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into(), should_stop)?;
         if let Some(joint) = &self.joint {
             joint.meter.take();
         }

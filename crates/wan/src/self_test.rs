@@ -7,6 +7,7 @@ use record::path::MTU_BYTES;
 use record::units::{format_bits_per_sec, format_nanos};
 use record::{Doubt, DoubtKind, PathPlan};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ const LIKELY: f64 = 1e-4;
 const PING_BYTES: u64 = 84;
 /// How long answers may be late before they count as lost.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How soon a wish to stop is noticed.
+const LOOK: Duration = Duration::from_millis(50);
 const TRAIN_NS: f64 = 100e6;
 const TRAIN_PACKETS: std::ops::RangeInclusive<u64> = 8..=20_000;
 /// UDP payload that fills the MTU over IPv4.
@@ -128,26 +131,30 @@ fn gap(plan: &PathPlan) -> Duration {
     PING_GAP.max(Duration::from_nanos(2 * (plan.round_trip_ns(PING_BYTES) as u64 / 2 - plan.delay_ns)))
 }
 
-/// Tests the path between two namespaces; `server` is the server's IPv4 address.
+/// A wish to stop, asked for while the test waits.
+pub(crate) type ShouldStop<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Tests the path between two namespaces; `address` is the server's IPv4 address.
 pub(crate) fn run(
     plan: &PathPlan,
     client: &NetNamespace,
     server: &NetNamespace,
     address: IpAddr,
+    should_stop: ShouldStop<'_>,
 ) -> Result<SelfTest, WanError> {
     let pings = pings(plan);
-    let mut round_trips_ns = client.run_inside(|| ping(plan, address, pings))?;
+    let mut round_trips_ns = client.run_inside(|| ping(plan, address, pings, should_stop))?;
     round_trips_ns.sort_unstable();
     let (train_packets, bits_per_sec) = match plan.bandwidth_bits_per_sec {
         0 => (0, None),
-        _ => train(plan, client, server, address)?,
+        _ => train(plan, client, server, address, should_stop)?,
     };
     Ok(SelfTest { plan: plan.clone(), round_trips_ns, pings: u64::from(pings), train_packets, bits_per_sec })
 }
 
 /// Sends pings, a few milliseconds apart, and returns the round trips of those answered. The kernel answers, so no
 /// process of the other side is in the figure.
-fn ping(plan: &PathPlan, to: IpAddr, count: u16) -> Result<Vec<u64>, WanError> {
+fn ping(plan: &PathPlan, to: IpAddr, count: u16, should_stop: ShouldStop<'_>) -> Result<Vec<u64>, WanError> {
     let what = "ping over the path";
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::ICMP))
@@ -161,6 +168,9 @@ fn ping(plan: &PathPlan, to: IpAddr, count: u16) -> Result<Vec<u64>, WanError> {
     let mut next = 0u16;
     let mut next_at = Instant::now();
     while round_trips.len() < sent.len() && Instant::now() < end {
+        if should_stop() {
+            return Err(WanError::Stopped);
+        }
         if next < count && Instant::now() >= next_at {
             sent[usize::from(next)] = Some(Instant::now());
             rustix::net::sendto(&socket, &echo_request(identifier, next), SendFlags::empty(), &SocketAddr::new(to, 0))
@@ -172,7 +182,7 @@ fn ping(plan: &PathPlan, to: IpAddr, count: u16) -> Result<Vec<u64>, WanError> {
         rustix::net::sockopt::set_socket_timeout(
             &socket,
             rustix::net::sockopt::Timeout::Recv,
-            Some(wait.max(Duration::from_micros(1))),
+            Some(wait.clamp(Duration::from_micros(1), LOOK)),
         )
         .during(what)?;
         let mut answer = [0u8; 256];
@@ -219,6 +229,7 @@ fn train(
     client: &NetNamespace,
     server: &NetNamespace,
     address: IpAddr,
+    should_stop: ShouldStop<'_>,
 ) -> Result<(u64, Option<f64>), WanError> {
     let what = "send packets over the path";
     let bandwidth = plan.bandwidth_bits_per_sec as f64;
@@ -236,7 +247,7 @@ fn train(
     for _ in 0..packets {
         match sender.send_to(&payload, to) {
             Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             // A full queue gives ENOBUFS; the packets that passed are enough.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
             Err(error) => return Err(error).during(what),
@@ -244,25 +255,28 @@ fn train(
     }
     let longest = packets as f64 * MTU_BYTES as f64 * 8e9 / bandwidth + plan.delay_ns as f64;
     let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + PATIENCE;
+    // Once the first came, only lost ones are missing: waits no longer than a few packets take.
+    let quiet = Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
     let mut buffer = [0u8; TRAIN_PAYLOAD_BYTES];
-    let (mut received, mut first, mut last) = (0u64, None, None);
+    let (mut received, mut first, mut last, mut until) = (0u64, None, None, end);
     while received < packets {
-        let left = end.saturating_duration_since(Instant::now());
-        // Once the last came, only lost ones are missing: waits no longer than a few packets take.
-        let quiet =
-            Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
-        let wait = if received > 0 { left.min(quiet) } else { left };
+        if should_stop() {
+            return Err(WanError::Stopped);
+        }
+        let wait = until.saturating_duration_since(Instant::now());
         if wait.is_zero() {
             break;
         }
-        receiver.set_read_timeout(Some(wait)).during(what)?;
+        receiver.set_read_timeout(Some(wait.min(LOOK))).during(what)?;
         match receiver.recv(&mut buffer) {
             Ok(_) => {
                 received += 1;
                 let at = arrival_ns(&receiver);
                 first = first.or(at);
                 last = at;
+                until = end.min(Instant::now() + quiet);
             }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => break,
         }
     }

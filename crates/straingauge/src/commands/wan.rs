@@ -14,8 +14,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, PathTally, SelfTest};
+use wan::{Pair, PairPlan, PathTally, SelfTest, WanError};
 
 /// Runs the command.
 pub fn run(args: WanArgs) -> Result<ExitCode> {
@@ -33,7 +34,15 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
         say(&args, &format!("note: {note}"));
     }
     say(&args, &format!("path: {}", pair.path().words()));
-    let tested = if pair.path().shapes_packets() { Some(pair.self_test()?) } else { None };
+    let is_ended = AtomicBool::new(false);
+    let should_stop = || {
+        let is_now = signals.next_that_ends(Duration::ZERO).is_some();
+        is_ended.fetch_or(is_now, Ordering::Relaxed) || is_now
+    };
+    let tested = match pair.path().shapes_packets().then(|| pair.self_test(&should_stop)).transpose() {
+        Err(WanError::Stopped) => return Err(interrupted("the path was built")),
+        tested => tested?,
+    };
     if let Some(tested) = &tested {
         say(&args, &format!("self-test: {}", tested.words()));
         for doubt in tested.doubts() {
@@ -51,7 +60,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
         meter.take();
     }
     // It was for this process: COMMAND was not there yet.
-    if signals.next_that_ends(Duration::ZERO).is_some() {
+    if should_stop() {
         if let Some(server) = &mut server {
             process::end(server, &[]);
         }

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan};
+use wan::{Pair, PairPlan, WanError};
 
 pub fn line(delay_ms: u64) -> PathPlan {
     PathPlan { delay_ns: delay_ms * 1_000_000, mechanism: PathMechanism::TunDelayLine, ..PathPlan::default() }
@@ -43,7 +43,7 @@ pub fn round_trip_is_exact(path: &PathPlan) -> Result<String, String> {
     let asked_ms = 2.0 * path.delay_ns as f64 / 1e6;
     let limit_ms = 0.3 + 0.02 * asked_ms;
     let pair = pair_with(path.clone());
-    let own = pair.self_test().unwrap();
+    let own = pair.self_test(&|| false).unwrap();
     let by_ping = pings(&pair, 50);
     pair.remove().unwrap();
     let own_ms = own.round_trips_ns.first().map_or(0.0, |nanos| *nanos as f64 / 1e6);
@@ -101,7 +101,7 @@ pub fn bandwidth_is_exact(path: &PathPlan) -> Result<String, String> {
     let mut said = String::new();
     for _ in 0..2 {
         let pair = pair_with(path.clone());
-        let own = pair.self_test().unwrap().bits_per_sec.unwrap_or(0.0) / 1e6;
+        let own = pair.self_test(&|| false).unwrap().bits_per_sec.unwrap_or(0.0) / 1e6;
         // 1448 bytes of payload in a packet of 1500.
         let seen =
             bulk_bytes_per_sec(&pair, Duration::from_millis(700), Duration::from_secs(1)) * 8e-6 / 1448.0 * 1500.0;
@@ -220,6 +220,17 @@ pub fn a_full_queue_counts(path: PathPlan) -> Result<String, String> {
 }
 
 #[test]
+fn a_self_test_can_be_stopped() {
+    if !root() {
+        return;
+    }
+    let pair = pair_with(line(10_000));
+    let stopped = pair.self_test(&|| true);
+    assert!(matches!(stopped, Err(WanError::Stopped)), "{stopped:?}");
+    pair.remove().unwrap();
+}
+
+#[test]
 fn a_path_that_loses_most_packets_as_asked_is_not_doubted() {
     if !root() {
         return;
@@ -227,7 +238,7 @@ fn a_path_that_loses_most_packets_as_asked_is_not_doubted() {
     let test = |seed: u64| {
         let path = PathPlan { loss_ratio: 0.7, seed, ..limited(line(1), 10_000_000) };
         let pair = pair_with(path);
-        let tested = pair.self_test().unwrap();
+        let tested = pair.self_test(&|| false).unwrap();
         pair.remove().unwrap();
         tested
     };
@@ -396,7 +407,7 @@ fn the_delay_of_a_path_can_be_changed() {
     for delay_ms in [5, 30] {
         meter.set_delay(delay_ms * 1_000_000).unwrap();
         // The least round trip: below the delay it cannot be, and a busy machine does not make all ten late.
-        let least_ms = pair.self_test().unwrap().round_trips_ns[0] as f64 / 1e6;
+        let least_ms = pair.self_test(&|| false).unwrap().round_trips_ns[0] as f64 / 1e6;
         assert!((2.0 * delay_ms as f64 * 0.99..50.0 + delay_ms as f64).contains(&least_ms), "{least_ms} ms");
     }
     assert!(meter.set_delay(u64::MAX).is_err());
