@@ -32,6 +32,8 @@ const TRAIN_PAYLOAD_BYTES: usize = MTU_BYTES as usize - 28;
 /// The tolerance of the round trip: 0.3 ms and 2 %.
 const ROUND_TRIP_TOLERANCE: (f64, f64) = (300_000.0, 0.02);
 const BANDWIDTH_TOLERANCE: f64 = 0.05;
+/// The train has to be sent at this multiple of the bandwidth, or it shows how fast it was sent.
+const SENT_FASTER: f64 = 1.2;
 /// The ioctl that returns when the last packet read from a socket had come (linux/sockios.h).
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 
@@ -47,8 +49,30 @@ pub struct SelfTest {
     /// Packets of the train sent.
     pub train_packets: u64,
     /// Bits of IP packets per second at which a train of packets arrived, client to server; `None` without a planned
-    /// bandwidth, or if too few packets came.
+    /// bandwidth, if too few packets came, or if they were sent too slowly.
     pub bits_per_sec: Option<f64>,
+    /// The rate at which the train was sent, if that is too slow to show the bandwidth.
+    pub sent_too_slowly_bits_per_sec: Option<f64>,
+}
+
+/// What became of a train of packets.
+#[derive(Debug, Clone, Copy)]
+struct Train {
+    packets: u64,
+    sent_bits_per_sec: f64,
+    /// `None` if too few arrived.
+    arrived_bits_per_sec: Option<f64>,
+}
+
+impl Train {
+    /// The bandwidth that it shows, or else the rate at which it was sent.
+    fn bandwidth(&self, asked: f64) -> (Option<f64>, Option<f64>) {
+        let is_slow = self.sent_bits_per_sec < SENT_FASTER * asked;
+        match self.arrived_bits_per_sec {
+            Some(seen) if is_slow && seen < asked * (1.0 - BANDWIDTH_TOLERANCE) => (None, Some(self.sent_bits_per_sec)),
+            seen => (seen, None),
+        }
+    }
 }
 
 impl SelfTest {
@@ -62,7 +86,10 @@ impl SelfTest {
         let seen = self.round_trip_ns().map_or("not seen".to_string(), |nanos| format_nanos(nanos as f64));
         let mut words = format!("round trip {seen} (asked {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
         if self.plan.bandwidth_bits_per_sec > 0 {
-            let seen = self.bits_per_sec.map_or("not seen".to_string(), format_bits_per_sec);
+            let seen = match self.sent_too_slowly_bits_per_sec {
+                Some(sent) => format!("not seen, as the test sends {} itself", format_bits_per_sec(sent)),
+                None => self.bits_per_sec.map_or("not seen".to_string(), format_bits_per_sec),
+            };
             let asked = format_bits_per_sec(self.plan.bandwidth_bits_per_sec as f64);
             words.push_str(&format!(", bulk {seen} (asked {asked})"));
         }
@@ -87,6 +114,7 @@ impl SelfTest {
         let asked = self.plan.bandwidth_bits_per_sec as f64;
         if asked > 0.0 {
             match self.bits_per_sec {
+                None if self.sent_too_slowly_bits_per_sec.is_some() => {}
                 None if chance_of_few(self.train_packets, self.plan.loss_ratio) >= LIKELY => {}
                 None => wrong.push("a train of packets over the path did not arrive".into()),
                 Some(seen) if (seen / asked - 1.0).abs() > BANDWIDTH_TOLERANCE => wrong.push(format!(
@@ -142,14 +170,28 @@ pub(crate) fn run(
     address: IpAddr,
     should_stop: ShouldStop<'_>,
 ) -> Result<SelfTest, WanError> {
+    let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during("receive packets over the path"))?;
+    // Asking for a time stamp once makes the kernel take them from now on, but not at once (net_enable_timestamp defers it): the
+    // pings come first.
+    arrival_ns(&receiver);
     let pings = pings(plan);
     let mut round_trips_ns = client.run_inside(|| ping(plan, address, pings, should_stop))?;
     round_trips_ns.sort_unstable();
-    let (train_packets, bits_per_sec) = match plan.bandwidth_bits_per_sec {
-        0 => (0, None),
-        _ => train(plan, client, server, address, should_stop)?,
+    let mut tested = SelfTest {
+        plan: plan.clone(),
+        round_trips_ns,
+        pings: u64::from(pings),
+        train_packets: 0,
+        bits_per_sec: None,
+        sent_too_slowly_bits_per_sec: None,
     };
-    Ok(SelfTest { plan: plan.clone(), round_trips_ns, pings: u64::from(pings), train_packets, bits_per_sec })
+    if plan.bandwidth_bits_per_sec > 0 {
+        let train = train(plan, client, &receiver, should_stop)?;
+        tested.train_packets = train.packets;
+        (tested.bits_per_sec, tested.sent_too_slowly_bits_per_sec) =
+            train.bandwidth(plan.bandwidth_bits_per_sec as f64);
+    }
+    Ok(tested)
 }
 
 /// Sends pings, a few milliseconds apart, and returns the round trips of those answered. The kernel answers, so no
@@ -223,27 +265,24 @@ fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
 }
 
 /// Sends a train of full packets, as many as the link's queue holds of those that are not lost, and measures how fast they
-/// arrive at the other end, by the receiving kernel's time stamps. Returns how many it sent, and bits per second.
+/// arrive at the other end, by the receiving kernel's time stamps.
 fn train(
     plan: &PathPlan,
     client: &NetNamespace,
-    server: &NetNamespace,
-    address: IpAddr,
+    receiver: &UdpSocket,
     should_stop: ShouldStop<'_>,
-) -> Result<(u64, Option<f64>), WanError> {
+) -> Result<Train, WanError> {
     let what = "send packets over the path";
     let bandwidth = plan.bandwidth_bits_per_sec as f64;
     let fitting = plan.queue_bytes / MTU_BYTES * 9 / 10;
     let wanted = (bandwidth / 8.0 * TRAIN_NS / 1e9 / MTU_BYTES as f64) as u64;
     let arriving = wanted.max(*TRAIN_PACKETS.start()).min(fitting.max(*TRAIN_PACKETS.start()));
     let packets = ((arriving as f64 / (1.0 - plan.loss_ratio)).ceil() as u64).min(*TRAIN_PACKETS.end());
-    let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during(what))?;
     let sender = client.run_inside(|| UdpSocket::bind(("0.0.0.0", 0)).during(what))?;
-    let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, packets as usize * 4096);
-    // Asking for a time stamp once makes the kernel take them from now on.
-    arrival_ns(&receiver);
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(receiver, packets as usize * 4096);
     let to = receiver.local_addr().during(what)?;
     let payload = [0u8; TRAIN_PAYLOAD_BYTES];
+    let began = Instant::now();
     for _ in 0..packets {
         match sender.send_to(&payload, to) {
             Ok(_) => {}
@@ -253,6 +292,12 @@ fn train(
             Err(error) => return Err(error).during(what),
         }
     }
+    let rate = |packets: u64, nanos: u64| packets as f64 * MTU_BYTES as f64 * 8e9 / nanos.max(1) as f64;
+    let mut train = Train {
+        packets,
+        sent_bits_per_sec: rate(packets, began.elapsed().as_nanos() as u64),
+        arrived_bits_per_sec: None,
+    };
     let longest = packets as f64 * MTU_BYTES as f64 * 8e9 / bandwidth + plan.delay_ns as f64;
     let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + PATIENCE;
     // Once the first came, only lost ones are missing: waits no longer than a few packets take.
@@ -271,7 +316,7 @@ fn train(
         match receiver.recv(&mut buffer) {
             Ok(_) => {
                 received += 1;
-                let at = arrival_ns(&receiver);
+                let at = arrival_ns(receiver);
                 first = first.or(at);
                 last = at;
                 until = end.min(Instant::now() + quiet);
@@ -280,11 +325,13 @@ fn train(
             Err(_) => break,
         }
     }
-    let (Some(first), Some(last)) = (first, last) else { return Ok((packets, None)) };
-    if received < 3 || last <= first {
-        return Ok((packets, None));
+    if let (Some(first), Some(last)) = (first, last)
+        && received >= 3
+        && last > first
+    {
+        train.arrived_bits_per_sec = Some(rate(received - 1, last - first));
     }
-    Ok((packets, Some((received - 1) as f64 * MTU_BYTES as f64 * 8e9 / (last - first) as f64)))
+    Ok(train)
 }
 
 /// When the packet last read from the socket had come.
@@ -307,7 +354,14 @@ mod tests {
             ..PathPlan::default()
         };
         let round_trips_ns = vec![(round_trip_ms * 1e6) as u64; 3];
-        SelfTest { plan, round_trips_ns, pings: 10, train_packets: 100, bits_per_sec: Some(mbit * 1e6) }
+        SelfTest {
+            plan,
+            round_trips_ns,
+            pings: 10,
+            train_packets: 100,
+            bits_per_sec: Some(mbit * 1e6),
+            sent_too_slowly_bits_per_sec: None,
+        }
     }
 
     #[test]
@@ -317,6 +371,19 @@ mod tests {
         assert!(seen(40.0, 90.0).doubts()[0].what.contains("90.0 Mbit/s through instead of 100 Mbit/s"));
         let silent = SelfTest { round_trips_ns: vec![], bits_per_sec: None, ..seen(1.0, 1.0) };
         assert_eq!(silent.doubts().len(), 2);
+    }
+
+    #[test]
+    fn a_bandwidth_that_the_test_itself_does_not_reach_is_not_doubted() {
+        let train =
+            |sent, arrived| Train { packets: 100, sent_bits_per_sec: sent, arrived_bits_per_sec: Some(arrived) };
+        assert_eq!(train(3e9, 2.9e9).bandwidth(10e9), (None, Some(3e9)));
+        assert_eq!(train(3e9, 0.9e9).bandwidth(1e9), (Some(0.9e9), None), "fast enough, so the path is slow");
+        assert_eq!(train(1.1e9, 0.99e9).bandwidth(1e9), (Some(0.99e9), None), "it is seen all the same");
+        assert_eq!(train(3e9, 2e9).bandwidth(1e9), (Some(2e9), None), "more than the path may let through");
+        let unseen = SelfTest { bits_per_sec: None, sent_too_slowly_bits_per_sec: Some(3e9), ..seen(40.0, 0.0) };
+        assert_eq!(unseen.doubts(), []);
+        assert!(unseen.words().ends_with("bulk not seen, as the test sends 3.00 Gbit/s itself (asked 100 Mbit/s)"));
     }
 
     #[test]

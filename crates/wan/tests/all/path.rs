@@ -220,6 +220,20 @@ pub fn a_full_queue_counts(path: PathPlan) -> Result<String, String> {
 }
 
 #[test]
+fn a_bandwidth_beyond_the_self_tests_own_rate_is_not_doubted() {
+    if !root() {
+        return;
+    }
+    let pair = pair_with(limited(line(1), 60_000_000_000));
+    let tested = pair.self_test(&|| false).unwrap();
+    pair.remove().unwrap();
+    eprintln!("{}", tested.words());
+    assert!(tested.sent_too_slowly_bits_per_sec.is_some(), "one thread does not send 60 Gbit/s of datagrams");
+    let of_rate: Vec<_> = tested.doubts().into_iter().filter(|doubt| doubt.what.contains("through")).collect();
+    assert!(of_rate.is_empty(), "{of_rate:?}");
+}
+
+#[test]
 fn a_self_test_can_be_stopped() {
     if !root() {
         return;
