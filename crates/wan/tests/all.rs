@@ -15,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, WanError};
+use wan::{Pair, PairPlan, ServerCgroup, WanError};
 
 const OWNER: &str = "STRAINGAUGE_TEST_OWNS_A_PAIR";
 
@@ -208,6 +208,24 @@ fn server_with_daemon(pair: &Pair) -> (Child, u32) {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
     let daemon = line.trim().parse().unwrap();
     (shell, daemon)
+}
+
+#[test]
+fn removal_removes_the_groups_that_the_server_made_in_its_own() {
+    if !root() {
+        return;
+    }
+    let group = match ServerCgroup::create() {
+        Ok(group) => group,
+        Err(why) => return eprintln!("not run: {why}"),
+    };
+    let inner = group.path().join("of a server/and its worker");
+    std::fs::create_dir_all(&inner).unwrap();
+    let mut worker = Command::new("sleep").arg("300").spawn().unwrap();
+    std::fs::write(inner.join("cgroup.procs"), worker.id().to_string()).unwrap();
+    assert_eq!(group.remove().unwrap(), 1);
+    assert_eq!(worker.wait().unwrap().signal(), Some(9));
+    assert!(!group.path().exists());
 }
 
 #[test]
