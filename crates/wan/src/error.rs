@@ -59,6 +59,13 @@ pub enum WanError {
     },
 }
 
+impl WanError {
+    /// Whether this machine, or the rights of this process, allow no pair at all.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(self, WanError::NotPermitted | WanError::Unsupported { .. } | WanError::UnsafeState { .. })
+    }
+}
+
 /// Adds the name of the failed step to a kernel error.
 pub(crate) trait DuringStep<T> {
     fn during(self, what: impl Into<String>) -> Result<T, WanError>;
