@@ -1,5 +1,6 @@
 //! `straingauge wan`, and the wide-area path of `load` and `find`: what a user sees of it, and that nothing is left.
 
+use crate::leftovers::guardians_of;
 use crate::rig::{
     Running, free_port, is_root, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge,
 };
@@ -183,13 +184,29 @@ fn wan_leaves_nothing_after_kill_9() {
     skip_unless!(is_root(), "network namespaces need root");
     let daemons = "setsid sleep 86413 & setsid sleep 86413 & exec sleep 86412";
     let mut running = Running::start(&mut straingauge(["wan", "--delay", "1ms", "--", "sh", "-c", daemons]));
+    let pid = running.pid();
     running.wait_until("the command runs", || processes_with("sleep 86413").len() >= 2);
+    running.wait_until("it is guarded", || !guardians_of(pid).is_empty());
     running.signal(libc::SIGKILL);
     let _ = running.wait();
+    // No other run cleans up.
     all_end("sleep 86412");
-    // The next run finds processes that the command started in other sessions.
-    wan(&["--", "true"]).exits_with(0);
     all_end("sleep 86413");
+}
+
+#[test]
+fn wan_leaves_no_server_after_kill_9_before_the_command_runs() {
+    skip_unless!(is_root(), "network namespaces need root");
+    let server = "setsid sleep 86415 & exec sleep 86414";
+    let mut running =
+        Running::start(&mut straingauge(["wan", "--server", server, "--server-timeout", "100s", "--", "true"]));
+    let pid = running.pid();
+    running.wait_until("the server runs", || !processes_with("sleep 86415").is_empty());
+    running.wait_until("it is guarded", || !guardians_of(pid).is_empty());
+    running.signal(libc::SIGKILL);
+    let _ = running.wait();
+    all_end("sleep 86414");
+    all_end("sleep 86415");
 }
 
 fn nginx_behind(options: &[&str], out: Option<&Path>) -> crate::rig::Said {

@@ -49,7 +49,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
             eprintln!("straingauge: doubt: {}; {}", doubt.what, doubt.remedy);
         }
     }
-    let mut server = args.server.as_deref().map(|line| start_server(&pair, line, &args, &signals)).transpose()?;
+    let server = args.server.as_deref().map(|line| start_server(&pair, line, &args, &signals)).transpose()?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     let mark = guardian::next_mark(guardian::COMMAND_ON_PATH);
@@ -61,9 +61,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     }
     // It was for this process: COMMAND was not there yet.
     if should_stop() {
-        if let Some(server) = &mut server {
-            process::end(server, &[]);
-        }
+        server.into_iter().for_each(AtOtherEnd::end);
         return Err(interrupted("the path was built"));
     }
     let mut child =
@@ -71,9 +69,7 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
     // Without it, the next run cleans up after a kill.
     let guardian = Guardian::over(child.id(), &mark).ok();
     let status = wait_for(&mut child, &signals)?;
-    if let Some(server) = &mut server {
-        process::end(server, &[]);
-    }
+    server.into_iter().for_each(AtOtherEnd::end);
     if let Some(tally) = meter.map(|meter| meter.take()) {
         close(&args, pair.path(), tested.as_ref(), &tally)?;
     }
@@ -102,34 +98,53 @@ fn prepare(pair: &Pair, mark: &str, command: &mut Command) {
     unsafe { command.pre_exec(Signals::release) };
 }
 
+/// The server at the other end.
+struct AtOtherEnd {
+    child: Child,
+    /// Without it, the next run cleans up after a kill.
+    guardian: Option<Guardian>,
+}
+
+impl AtOtherEnd {
+    fn end(mut self) {
+        process::end(&mut self.child, &[]);
+        if let Some(guardian) = self.guardian {
+            guardian.dismiss();
+        }
+    }
+}
+
 /// Starts the server at the other end and waits until something listens there.
-fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> Result<Child> {
+fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> Result<AtOtherEnd> {
     let timeout = args.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     let mut command = Command::new("sh");
     // Standard output is COMMAND's.
     let output = io::stderr().as_fd().try_clone_to_owned().context("cannot duplicate standard error")?;
     command.args(["-c", line]).stdin(Stdio::null()).stdout(output);
-    prepare(pair, &guardian::next_mark(guardian::SERVER), &mut command);
+    let mark = guardian::next_mark(guardian::SERVER);
+    prepare(pair, &mark, &mut command);
     pair.run_server(&mut command)?;
-    let mut server = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
+    let child = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
+    let guardian = Guardian::over(child.id(), &mark).ok();
+    let mut server = AtOtherEnd { child, guardian };
     let deadline = Instant::now() + timeout;
     loop {
         if pair.server_namespace().run_inside(|| Ok(is_anything_listening()))? {
             return Ok(server);
         }
         // With code 0 it may have started a daemon that is about to listen.
-        if let Some(status) = server.try_wait()?.filter(|status| !status.success()) {
+        if let Some(status) = server.child.try_wait()?.filter(|status| !status.success()) {
             bail!("the server '{line}' ended ({status}) before it listened on any port");
         }
         if Instant::now() >= deadline {
-            process::end(&mut server, &[]);
+            server.end();
             bail!(
                 "the server '{line}' listens on no port after {} s (--server-timeout gives it longer)",
                 timeout.as_secs_f64()
             );
         }
         if signals.next_that_ends(Duration::from_millis(10)).is_some() {
-            process::end(&mut server, &[]);
+            server.end();
             return Err(interrupted("the server was starting"));
         }
     }
