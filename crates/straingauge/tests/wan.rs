@@ -97,6 +97,27 @@ fn wan_says_what_cannot_be() {
 }
 
 #[test]
+fn wan_does_not_take_a_server_on_loopback_for_one_that_is_reached() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Python);
+    let server = "exec python3 -m http.server 8080 --bind 127.0.0.1";
+    wan(&["--quiet", "--server", server, "--server-timeout", "2s", "--", "true"])
+        .exits_with(1)
+        .complains_of(&["loopback only (127.0.0.1:8080)", "0.0.0.0"]);
+}
+
+#[test]
+fn wan_says_that_the_server_died_while_the_command_ran() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Python);
+    let server = "exec python3 -c 'import socket, sys; socket.create_server((\"\", 8080)).accept(); sys.exit(3)'";
+    // It waits for the other end to close, and some time more.
+    let command = "import socket, time; socket.create_connection(('198.18.0.1', 8080)).recv(1); time.sleep(1)";
+    let said = wan(&["--quiet", "--server", server, "--", "python3", "-c", command]).exits_with(0);
+    assert!(said.err.contains("ended (exit status: 3) while COMMAND ran"), "{}", said.err);
+}
+
+#[test]
 fn wan_without_privilege_says_how_to_get_it() {
     skip_unless!(is_root(), "only root can give its privileges up");
     skip_unless!(crate::rig::program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
