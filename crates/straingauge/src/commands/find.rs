@@ -254,6 +254,24 @@ mod tests {
     }
 
     #[test]
+    fn defaults_allow_for_the_path_and_what_is_typed_is_kept() {
+        let times = |options: &[&str]| {
+            let long = [&["--delay", "300ms", "--axis", "rate", "--axis-values", "10"], options].concat();
+            let (drive, plan, _) = planned(&long).expect("the options fit");
+            let made = crate::plan::load_plan(&drive, LoadKind::Sweep, Vec::new(), Vec::new());
+            let mut load = made.expect("the options fit").0;
+            let before = load.connect_timeout_ns;
+            let axis = plan.sweep.axis.as_ref().expect("it was typed");
+            axis::adapt(&mut load, axis, &drive.options.load, 600_000_000).expect("the options fit");
+            [load.timeout_ns, before, load.connect_timeout_ns, plan.sweep.criteria.p99_limit_ns]
+                .map(|ns| ns / 1_000_000)
+        };
+        assert_eq!(times(&[]), [11_200, 7_400, 1_700, 700]);
+        let typed = ["--timeout", "1s", "--connect-timeout", "2s", "--p99-limit", "50ms"];
+        assert_eq!(times(&typed), [1_000, 2_000, 2_000, 50]);
+    }
+
+    #[test]
     fn the_gaps_of_the_open_loop_can_be_chosen_where_there_is_one() {
         for options in [&["--arrival", "constant"][..], &["--sweep", "rate", "--arrival", "constant"]] {
             let (drive, plan, _) = planned(options).expect("the open loop is measured");
