@@ -50,6 +50,7 @@ fn the_path_by_netem_inside_the_guest() {
         say("netem round trip", round_trip_is_exact(&netem(delay_ms)));
     }
     say("netem bandwidth", bandwidth_is_exact(&limited(netem(10), 100_000_000)));
+    say("netem changed", a_changed_delay_is_exact(&limited(netem(50), 100_000_000), 5));
     say("netem segments", reads_of_a_burst(&limited(netem(1), 1_000_000)));
     // 50 ms of full packets are 1,250; those of 20 ms of the small ones are more.
     say("netem small packets", small_packets_arrive(&limited(netem(20), 100_000_000), 5_000));

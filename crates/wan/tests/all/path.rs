@@ -411,6 +411,15 @@ fn the_path_works_for_both_address_families_and_is_steered() {
     pair.remove().unwrap();
 }
 
+/// Whether round trip and bandwidth are those of the new delay after a change.
+pub fn a_changed_delay_is_exact(path: &PathPlan, delay_ms: u64) -> Result<String, String> {
+    let pair = pair_with(path.clone());
+    pair.path_meter().unwrap().set_delay(delay_ms * 1_000_000).unwrap();
+    let tested = pair.self_test(&|| false).unwrap();
+    pair.remove().unwrap();
+    if tested.doubts().is_empty() { Ok(tested.words()) } else { Err(tested.words()) }
+}
+
 #[test]
 fn the_delay_of_a_path_can_be_changed() {
     if !root() {
