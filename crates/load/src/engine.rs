@@ -290,7 +290,7 @@ impl<'a> Conductor<'a> {
         let to_the_end = self.pause_until(self.end_ns, handles);
         self.end_ns = self.end_ns.min(monotonic_ns().max(self.begin_ns));
         self.events.window_ends();
-        let patience_ns = self.end_ns + GRACE_NS + 10 * LOOK_NS;
+        let patience_ns = self.end_ns + GRACE_NS.max(self.plan.timeout_ns) + 10 * LOOK_NS;
         while to_the_end && !handles.iter().all(ScopedJoinHandle::is_finished) && monotonic_ns() < patience_ns {
             if !self.pause(LOOK_NS / 4) {
                 return;

@@ -5,9 +5,9 @@
 
 use std::num::NonZeroU64;
 
-/// An attempt that takes longer than this hangs: on any path that carries load a handshake is faster, and a dropped
-/// SYN takes a second.
-pub(crate) const HANGS_AFTER_NS: u64 = 200_000_000;
+/// An attempt that takes longer than this hangs, and longer than twice the shortest handshake: a dropped SYN takes a second
+/// more.
+const HANGS_AFTER_NS: u64 = 200_000_000;
 /// Attempts begin in bursts this far apart.
 const TICK_NS: u64 = 1_000_000;
 const GENTLE: u64 = 16;
@@ -26,6 +26,8 @@ pub(crate) struct Herd {
     gap_ns: Option<NonZeroU64>,
     last_fall_ns: u64,
     good_ticks: u32,
+    /// The shortest handshake so far: about a round trip of the path. `None` before the first.
+    shortest_ns: Option<u64>,
 }
 
 impl Herd {
@@ -33,7 +35,30 @@ impl Herd {
     pub(crate) fn new(rate_per_sec: f64) -> Self {
         let gap_ns =
             (rate_per_sec > 0.0).then(|| NonZeroU64::new((1e9 / rate_per_sec) as u64).unwrap_or(NonZeroU64::MIN));
-        Herd { burst: GENTLE, under_way: 4 * GENTLE, next_tick_ns: 0, gap_ns, last_fall_ns: 0, good_ticks: 0 }
+        Herd {
+            burst: GENTLE,
+            under_way: 4 * GENTLE,
+            next_tick_ns: 0,
+            gap_ns,
+            last_fall_ns: 0,
+            good_ticks: 0,
+            shortest_ns: None,
+        }
+    }
+
+    /// A handshake succeeded after this time.
+    pub(crate) fn succeeded(&mut self, after_ns: u64) {
+        self.shortest_ns = Some(self.shortest_ns.map_or(after_ns, |shortest| shortest.min(after_ns)));
+    }
+
+    /// The shortest handshake so far; 0 before the first.
+    pub(crate) fn shortest_ns(&self) -> u64 {
+        self.shortest_ns.unwrap_or(0)
+    }
+
+    /// Whether an attempt of this age hangs.
+    pub(crate) fn hangs(&self, age_ns: u64) -> bool {
+        age_ns > HANGS_AFTER_NS.max(self.shortest_ns() * 2)
     }
 
     /// Attempts that may begin now, with `under_way` begun and not decided. Each call with a result above 0 uses it up.
@@ -102,6 +127,15 @@ mod tests {
         let now = 20 * HANGS_AFTER_NS;
         assert_eq!(herd.allowance(now, 0), 1);
         assert_eq!(herd.allowance(now + TICK_NS, 4), 0, "as many hang as may be under way");
+    }
+
+    #[test]
+    fn a_handshake_over_a_long_path_does_not_hang() {
+        let mut herd = Herd::new(0.0);
+        assert!(herd.hangs(600_000_000) && !herd.hangs(100_000_000));
+        herd.succeeded(600_000_000);
+        herd.succeeded(610_000_000);
+        assert!(!herd.hangs(1_100_000_000) && herd.hangs(1_600_000_000));
     }
 
     #[test]

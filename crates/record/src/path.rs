@@ -126,6 +126,12 @@ impl PathPlan {
         2.0 * (self.delay_ns as f64 + serialisation)
     }
 
+    /// The round trip of a full packet and an answer as large, nanoseconds: what a timeout of an exchange across the path has
+    /// to allow for.
+    pub fn full_round_trip_ns(&self) -> u64 {
+        self.round_trip_ns(MTU_BYTES) as u64
+    }
+
     /// The path in words: `20 ms each way (round trip 40 ms), loss 0.1 %, 100 Mbit/s, quick ACKs, by TUN delay line`.
     pub fn words(&self) -> String {
         let mut parts = Vec::new();
@@ -195,6 +201,13 @@ mod tests {
         value["mechanism"] = "warp".into();
         let plan: PathPlan = serde_json::from_value(value).unwrap();
         assert_eq!(plan.mechanism, PathMechanism::Other);
+    }
+
+    #[test]
+    fn a_full_round_trip_has_the_serialisation_of_a_slow_link() {
+        assert_eq!(path().full_round_trip_ns(), 40_000_000);
+        let slow = PathPlan { bandwidth_bits_per_sec: 12_000, ..path() };
+        assert_eq!(slow.full_round_trip_ns(), 2_040_000_000);
     }
 
     #[test]

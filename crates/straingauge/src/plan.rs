@@ -23,6 +23,7 @@ use record::shell;
 use record::{Arrival, Criteria, LoadPlan, Pace, PathMechanism, PathPlan, WhatIf};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 /// A scenario file, a body and a URL list are small; anything larger was named by mistake.
 const MAX_SCENARIO_BYTES: u64 = 1 << 20;
@@ -206,8 +207,12 @@ pub fn load_plan(
     if duration_ns < 10_000_000 {
         return Err(wrong_usage("--duration must be at least 10ms: shorter windows measure nothing"));
     }
-    let timeout_ns = Time::nanos_or(options.timeout, defaults::TIMEOUT);
-    let connect_timeout_ns = Time::nanos_or(options.connect_timeout, defaults::CONNECT_TIMEOUT);
+    // Defaults allow for the path. To open a connection may take several round trips: TCP, TLS, the protocol.
+    let round_trip_ns = path_plan(&run.options.path, 0)?.map_or(0, |path| path.full_round_trip_ns());
+    let default = |time: Duration, round_trips: u64| time.as_nanos() as u64 + round_trips * round_trip_ns;
+    let timeout_ns = options.timeout.map_or(default(defaults::TIMEOUT, 2), Time::nanos);
+    let connect_timeout_ns = options.connect_timeout.map_or(default(defaults::CONNECT_TIMEOUT, 4), Time::nanos);
+    let default_warmup_ns = default_warmup_ns.unwrap_or(kind.default_warmup_ns() + 2 * round_trip_ns);
     if timeout_ns < 1_000_000 || connect_timeout_ns < 1_000_000 {
         return Err(wrong_usage("--timeout and --connect-timeout must be at least 1ms"));
     }
@@ -248,7 +253,7 @@ pub fn load_plan(
         requests_per_connection,
         threads: threads as usize,
         cpus,
-        warmup_ns: options.warmup.map_or(default_warmup_ns.unwrap_or(kind.default_warmup_ns()), |time| time.nanos()),
+        warmup_ns: options.warmup.map_or(default_warmup_ns, Time::nanos),
         duration_ns,
         timeout_ns,
         connect_timeout_ns,

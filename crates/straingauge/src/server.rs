@@ -19,11 +19,15 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, PathMeter, ServerCgroup};
+use wan::{Pair, PairPlan, PathMeter, ServerCgroup, WanError};
 
 /// The phase in which a signal interrupts the run.
 const STARTING: &str = "the server was starting";
+
+/// The time for a connection to a server that listens, in addition to the path's.
+const ACCEPTS_WITHIN: Duration = Duration::from_millis(500);
 
 /// What an error says first where isolation was asked for and cannot be.
 pub const ALWAYS: &str = "--isolate always is not possible";
@@ -145,7 +149,7 @@ impl Server {
             Err(error) => server.note_no_guardian(&error),
         }
         server.note_what_the_path_lacks();
-        server.test_path()?;
+        server.test_path(stop)?;
         server.wait_until_it_listens(plan, stop)?;
         server.choose_path(plan)?;
         server.wait_until_it_accepts(plan, stop)?;
@@ -153,9 +157,12 @@ impl Server {
     }
 
     /// Pings and sends a train of packets before the path is used; deviations become doubts.
-    fn test_path(&mut self) -> Result<()> {
+    fn test_path(&mut self, stop: &Stop) -> Result<()> {
         let Some(pair) = self.pair.as_ref().filter(|pair| pair.path().shapes_packets()) else { return Ok(()) };
-        let tested = pair.self_test().context("the path could not be tested")?;
+        let tested = match pair.self_test(&|| stop.is_set()) {
+            Err(WanError::Stopped) => return Err(interrupted(STARTING)),
+            tested => tested.context("the path could not be tested")?,
+        };
         self.doubts.extend(tested.doubts());
         self.path_test = Some(tested.words());
         Ok(())
@@ -333,10 +340,22 @@ impl Server {
     }
 
     fn wait_until_it_accepts(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
-        let deadline = Instant::now() + plan.timeout;
+        let round_trip = self.path_plan().map_or(0, |path| path.full_round_trip_ns());
+        let attempt = ACCEPTS_WITHIN + 2 * Duration::from_nanos(round_trip);
+        let deadline = Instant::now() + plan.timeout + attempt;
         loop {
-            match TcpStream::connect_timeout(&self.address, Duration::from_millis(500)) {
-                Ok(_) => return Ok(()),
+            let attempted = connecting(self.address, attempt);
+            // A signal and the end of the server are noticed meanwhile.
+            let result = loop {
+                match attempted.recv_timeout(Duration::from_millis(20)) {
+                    Ok(result) => break result,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break Err(io::ErrorKind::Other.into()),
+                }
+                self.check_start(plan, stop)?;
+            };
+            match result {
+                Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= deadline => {
                     bail!(
                         "the server '{}' listens on port {} but does not accept connections: {error}",
@@ -346,14 +365,20 @@ impl Server {
                 }
                 Err(_) => {}
             }
-            if let Some(how) = self.gone() {
-                bail!("the server '{}' {how}", plan.argv[0]);
-            }
-            if stop.is_set() {
-                return Err(interrupted(STARTING));
-            }
+            self.check_start(plan, stop)?;
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Fails if the server has ended, or a signal ends the run.
+    fn check_start(&mut self, plan: &ServerPlan<'_>, stop: &Stop) -> Result<()> {
+        if let Some(how) = self.gone() {
+            bail!("the server '{}' {how}", plan.argv[0]);
+        }
+        if stop.is_set() {
+            return Err(interrupted(STARTING));
+        }
+        Ok(())
     }
 
     /// Stops the server's whole process group, politely first, and removes the namespaces.
@@ -388,6 +413,13 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Connects once, in a thread of its own, which is in this one's namespace.
+fn connecting(address: SocketAddr, timeout: Duration) -> Receiver<io::Result<()>> {
+    let (report, reported) = std::sync::mpsc::channel();
+    std::thread::spawn(move || report.send(TcpStream::connect_timeout(&address, timeout).map(drop)));
+    reported
 }
 
 /// Possible reasons why a server does not listen.

@@ -143,9 +143,16 @@ fn kill_one(number: u64, victim: Victim, draws: &mut Draws, running: &Server) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let whole = points(&runs.join("one")).len();
+    let is_guarded = !guardians_of(pid).is_empty();
     killed.signal(libc::SIGKILL);
     let said = killed.wait();
     assert_eq!(said.code, None, "{what} ended by itself: {}{}", said.out, said.err);
+    if is_guarded {
+        // Before anything else cleans up.
+        eventually(&format!("{what}: the guardian ends its processes: {:?}", processes_of(dir.path())), || {
+            processes_of(dir.path()).is_empty()
+        });
+    }
     let is_next_run = draws.below(2) == 0;
     if is_next_run {
         run(straingauge(["load", "http://127.0.0.1:1/"]).current_dir(dir.path())).exits_with(1);
@@ -225,7 +232,7 @@ fn doctor_finds_and_ends_a_server_that_left_its_session_and_has_no_guardian_any_
 }
 
 /// The living guardians of what a process started.
-fn guardians_of(pid: i32) -> Vec<i32> {
+pub fn guardians_of(pid: i32) -> Vec<i32> {
     let marked = "\0guard-session\0";
     let owner = format!("\0{pid}-");
     let of = |entry: std::fs::DirEntry| {

@@ -1,8 +1,8 @@
 //! Each command with the rights that docs/install.md lists: what `doctor` says is there works, and what it says is missing is
 //! refused in one sentence or left out with a reason.
 
-use crate::rig::{Said, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge};
-use crate::server::{Kind, Server};
+use crate::rig::{Said, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge};
+use crate::server::{Kind, Server, serve_words};
 use crate::watch_degraded::{as_nobody, forbid_bpf, open_copy, without_type_information};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,16 +14,18 @@ enum Rights {
     Root,
     TwoCapabilities,
     NetworkAdministrator,
+    AllButNetworkAdministrator,
     Nobody,
     NoTypeInformation,
     NoBpf,
 }
 
 impl Rights {
-    const ALL: [Rights; 6] = [
+    const ALL: [Rights; 7] = [
         Rights::Root,
         Rights::TwoCapabilities,
         Rights::NetworkAdministrator,
+        Rights::AllButNetworkAdministrator,
         Rights::Nobody,
         Rights::NoTypeInformation,
         Rights::NoBpf,
@@ -34,6 +36,11 @@ impl Rights {
             Rights::Root => straingauge(arguments),
             Rights::TwoCapabilities => as_nobody(copy, &["bpf", "perfmon"], arguments),
             Rights::NetworkAdministrator => as_nobody(copy, &["net_admin"], arguments),
+            Rights::AllButNetworkAdministrator => {
+                let mut command = Command::new("setpriv");
+                command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin"]).arg(copy).args(arguments);
+                command
+            }
             Rights::Nobody => as_nobody(copy, &[], arguments),
             Rights::NoTypeInformation => without_type_information(arguments),
             Rights::NoBpf => {
@@ -105,4 +112,24 @@ fn what_doctor_says_holds_for_each_command_with_less_and_less_rights() {
         assert_eq!(is_sampled, may_sample, "{}: {}", what("profile"), profiled.err);
         works_or_is_refused(&profiled, false, &what("profile"));
     }
+}
+
+#[test]
+fn client_and_server_share_the_loopback_where_no_link_between_namespaces_can_be_made() {
+    needs_server!(Kind::Nginx);
+    skip_unless!(is_root(), "only root can give rights away");
+    skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
+    let dir = open_dir();
+    let copy = open_copy(dir.path());
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/1k.bin");
+    let server = serve_words(Kind::Nginx, port, &dir.path().join("state"), "0.0.0.0");
+    let load = |more: &[&str]| {
+        let words = [&["load", &url, "--warmup", "0s", "--duration", "200ms"], more, &["--"]].concat();
+        run(Rights::AllButNetworkAdministrator.command(&copy, &words).args(&server))
+    };
+    let said = load(&[]).exits_with(0);
+    assert!(said.err.contains("share this machine's loopback: separate network namespaces"), "{}", said.err);
+    load(&["--isolate", "always"]).exits_with(1).complains_of(&["--isolate always is not possible", "CAP_NET_ADMIN"]);
+    load(&["--delay", "1ms"]).exits_with(1).complains_of(&["a wide-area path is not possible", "CAP_NET_ADMIN"]);
 }

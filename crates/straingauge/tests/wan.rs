@@ -1,5 +1,6 @@
 //! `straingauge wan`, and the wide-area path of `load` and `find`: what a user sees of it, and that nothing is left.
 
+use crate::leftovers::guardians_of;
 use crate::rig::{
     Running, free_port, is_root, member, needs_server, open_dir, points, run, run_record, skip_unless, straingauge,
 };
@@ -96,6 +97,27 @@ fn wan_says_what_cannot_be() {
 }
 
 #[test]
+fn wan_does_not_take_a_server_on_loopback_for_one_that_is_reached() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Python);
+    let server = "exec python3 -m http.server 8080 --bind 127.0.0.1";
+    wan(&["--quiet", "--server", server, "--server-timeout", "2s", "--", "true"])
+        .exits_with(1)
+        .complains_of(&["loopback only (127.0.0.1:8080)", "0.0.0.0"]);
+}
+
+#[test]
+fn wan_says_that_the_server_died_while_the_command_ran() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Python);
+    let server = "exec python3 -c 'import socket, sys; socket.create_server((\"\", 8080)).accept(); sys.exit(3)'";
+    // It waits for the other end to close, and some time more.
+    let command = "import socket, time; socket.create_connection(('198.18.0.1', 8080)).recv(1); time.sleep(1)";
+    let said = wan(&["--quiet", "--server", server, "--", "python3", "-c", command]).exits_with(0);
+    assert!(said.err.contains("ended (exit status: 3) while COMMAND ran"), "{}", said.err);
+}
+
+#[test]
 fn wan_without_privilege_says_how_to_get_it() {
     skip_unless!(is_root(), "only root can give its privileges up");
     skip_unless!(crate::rig::program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
@@ -144,18 +166,23 @@ fn wan_ends_with_everything_when_it_is_told_to() {
     }
 }
 
+#[track_caller]
+fn wait_for_words(running: &Running, words: &str) {
+    let began = Instant::now();
+    while !running.complained().contains(words) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", running.complained());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn wan_that_is_interrupted_while_it_builds_the_path_runs_no_command() {
     skip_unless!(is_root(), "network namespaces need root");
     let dir = open_dir();
     let mut command = straingauge(["wan", "--delay", "50ms", "--", "touch", "ran"]);
     let running = Running::start(command.current_dir(dir.path()));
-    let began = Instant::now();
     // Then the path is tested.
-    while !running.complained().contains("path: ") {
-        assert!(began.elapsed() < Duration::from_secs(60), "{}", running.complained());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_words(&running, "path: ");
     running.signal(libc::SIGINT);
     let said = running.wait().exits_with(130);
     assert!(said.err.contains("straingauge: interrupted while the path was built"), "{}", said.err);
@@ -163,17 +190,44 @@ fn wan_that_is_interrupted_while_it_builds_the_path_runs_no_command() {
 }
 
 #[test]
+fn wan_that_is_interrupted_in_the_self_test_cuts_it_short() {
+    skip_unless!(is_root(), "network namespaces need root");
+    let running = Running::start(&mut straingauge(["wan", "--delay", "5s", "--", "true"]));
+    wait_for_words(&running, "path: ");
+    running.signal(libc::SIGINT);
+    let said = running.wait().exits_with(130);
+    // Its pings would have taken ten seconds, and their answers been reported.
+    assert!(!said.err.contains("self-test"), "{}", said.err);
+}
+
+#[test]
 fn wan_leaves_nothing_after_kill_9() {
     skip_unless!(is_root(), "network namespaces need root");
     let daemons = "setsid sleep 86413 & setsid sleep 86413 & exec sleep 86412";
     let mut running = Running::start(&mut straingauge(["wan", "--delay", "1ms", "--", "sh", "-c", daemons]));
+    let pid = running.pid();
     running.wait_until("the command runs", || processes_with("sleep 86413").len() >= 2);
+    running.wait_until("it is guarded", || !guardians_of(pid).is_empty());
     running.signal(libc::SIGKILL);
     let _ = running.wait();
+    // No other run cleans up.
     all_end("sleep 86412");
-    // The next run finds processes that the command started in other sessions.
-    wan(&["--", "true"]).exits_with(0);
     all_end("sleep 86413");
+}
+
+#[test]
+fn wan_leaves_no_server_after_kill_9_before_the_command_runs() {
+    skip_unless!(is_root(), "network namespaces need root");
+    let server = "setsid sleep 86415 & exec sleep 86414";
+    let mut running =
+        Running::start(&mut straingauge(["wan", "--server", server, "--server-timeout", "100s", "--", "true"]));
+    let pid = running.pid();
+    running.wait_until("the server runs", || !processes_with("sleep 86415").is_empty());
+    running.wait_until("it is guarded", || !guardians_of(pid).is_empty());
+    running.signal(libc::SIGKILL);
+    let _ = running.wait();
+    all_end("sleep 86414");
+    all_end("sleep 86415");
 }
 
 fn nginx_behind(options: &[&str], out: Option<&Path>) -> crate::rig::Said {
@@ -213,6 +267,36 @@ fn load_over_a_path_waits_for_it_and_says_so() {
     }
     let log = std::fs::read_to_string(out.join("points/000/latency.hlog")).expect("a latency log");
     assert_eq!(log.contains("Tag=path-lateness"), mechanism == "tun-delay-line");
+}
+
+#[test]
+fn load_over_a_long_path_waits_as_long_as_the_path_takes() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Nginx);
+    // The warm-up of 100 ms is a part of a round trip.
+    let json = nginx_behind(&["--delay", "260ms", "--connections", "4"], None).exits_with(0).json();
+    let p50_us = member(&json, "client.response_p50_us")["value"].as_f64().expect("answers");
+    assert!(p50_us >= 520_000.0, "{p50_us}");
+    assert_eq!(member(&json, "outcomes")["timeouts"].as_u64().unwrap_or(0), 0);
+}
+
+#[test]
+fn find_varies_the_delay_up_to_a_long_one() {
+    skip_unless!(is_root(), "network namespaces need root");
+    needs_server!(Kind::Nginx);
+    let dir = open_dir();
+    let (state, out) = (dir.path().join("state"), dir.path().join("run"));
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/128.bin");
+    let mut command = straingauge(["find", &url, "--axis", "delay", "--axis-values", "0,300ms", "--connections", "4"]);
+    command.args(["--duration", "300ms", "--repeats", "1", "--out"]).arg(&out).arg("--");
+    run(command.args(serve_words(Kind::Nginx, port, &state, "0.0.0.0"))).exits_with(0);
+    let delayed = |point: &serde_json::Value| point["axis"]["value"] == 300_000_000.0;
+    let points: Vec<serde_json::Value> = points(&out).into_iter().filter(delayed).collect();
+    assert!(!points.is_empty());
+    for point in points {
+        assert!(point["figures"]["client.response_p50_us"]["value"].as_f64() >= Some(600_000.0), "{point:#}");
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ const EMPTY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Folders of the hierarchy that are looked at.
 const MOST_FOLDERS: usize = 50_000;
+/// Groups in the server's that are looked at.
+const MOST_INNER: usize = 1_000;
 
 /// A control group of a server. Whoever made it removes it: [`remove`](Self::remove).
 #[derive(Debug)]
@@ -106,18 +108,35 @@ impl ServerCgroup {
         OpenOptions::new().write(true).open(self.path.join("cgroup.procs")).during("open the server's control group")
     }
 
-    /// The processes in the group.
+    /// The processes in the group and in those that were made in it.
     pub(crate) fn processes(&self) -> Vec<u32> {
-        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
+        let of = |folder: PathBuf| fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        let numbers = |text: String| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
+        self.folders().into_iter().flat_map(|folder| numbers(of(folder))).collect()
     }
 
-    /// Kills every process in the group, waits until they are gone, and removes it. Returns how many there were.
+    /// Its folder and those in it, each before what it contains.
+    fn folders(&self) -> Vec<PathBuf> {
+        let (mut folders, mut looked_at) = (vec![self.path.clone()], 0);
+        while looked_at < folders.len() && folders.len() < MOST_INNER {
+            let entries = fs::read_dir(&folders[looked_at]).into_iter().flatten().flatten();
+            let inner = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            folders.extend(inner.map(|entry| entry.path()));
+            looked_at += 1;
+        }
+        folders
+    }
+
+    /// Kills every process in the group, waits until they are gone, and removes it, with the groups that the server made in
+    /// it. Returns how many processes there were.
     pub fn remove(&self) -> Result<usize, WanError> {
         let before = self.processes().len();
         let deadline = Instant::now() + EMPTY_WITHIN;
         loop {
             self.kill();
+            for inner in self.folders().iter().skip(1).rev() {
+                let _ = fs::remove_dir(inner);
+            }
             match fault::step().and_then(|()| fs::remove_dir(&self.path)) {
                 Ok(()) => return Ok(before),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(before),

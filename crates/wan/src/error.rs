@@ -38,6 +38,9 @@ pub enum WanError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The caller wanted the self-test to stop.
+    #[error("the test of the path was stopped")]
+    Stopped,
     /// The plan names CPUs that this process may not use.
     #[error("CPU {cpu} cannot be used: this process may run on CPUs {allowed}; choose from these")]
     NoSuchCpu {
@@ -54,6 +57,13 @@ pub enum WanError {
         /// The problem.
         why: &'static str,
     },
+}
+
+impl WanError {
+    /// Whether this machine, or the rights of this process, allow no pair at all.
+    pub fn is_of_machine(&self) -> bool {
+        matches!(self, WanError::NotPermitted | WanError::Unsupported { .. } | WanError::UnsafeState { .. })
+    }
 }
 
 /// Adds the name of the failed step to a kernel error.

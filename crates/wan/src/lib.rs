@@ -53,8 +53,3 @@ pub use namespace::NetNamespace;
 pub use pair::{Pair, PairPlan};
 pub use self_test::SelfTest;
 pub use stale::LEFTOVERS;
-
-/// Whether this process may make namespaces and links; the error has the remedy if it may not.
-pub fn is_permitted() -> Result<(), WanError> {
-    NetNamespace::create().map(drop)
-}

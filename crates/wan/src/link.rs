@@ -195,10 +195,13 @@ impl End<'_> {
         if is_tun {
             route.set_queue_length(link, TUN_QUEUE_PACKETS).during(format!("lengthen the queue of {link}"))?;
         }
-        if self.single_segments {
-            // Without offload TCP would still build packets of several segments, for the stack to cut (Linux 4.17).
+        let counts_segments = plan.mechanism == PathMechanism::Netem && !plan.is_pure_delay();
+        if self.single_segments || counts_segments {
+            // Without offload TCP would still build packets of several segments, which the stack cuts after netem
+            // (Linux 4.17).
             route.send_single_segments(link).during(format!("limit the packets of {link} to one segment"))?;
-        } else if !is_tun && plan.shapes_packets() && !plan.is_pure_delay() {
+        }
+        if counts_segments {
             ethtool::segment_in_stack(link).during(format!("switch off the segmentation offload of {link}"))?;
         }
         let has_ipv6 = bring_up(&route, link, self.v4, self.v6)?;

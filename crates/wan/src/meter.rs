@@ -2,7 +2,7 @@
 
 use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
-use crate::rtnetlink::{NetemCounts, Route};
+use crate::rtnetlink::{LinkDrops, NetemCounts, Route};
 use record::units::format_nanos;
 use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan, names};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,10 @@ use std::sync::{Arc, Mutex};
 const LATENESS_LIMIT_RATIO: f64 = 0.05;
 /// The limit of lateness without a delay.
 const LATENESS_LIMIT_NS: f64 = 1_000_000.0;
+
+/// Between the seeds of two changes (2^64 divided by the golden ratio). It is odd, so that none comes again, whatever the top bit,
+/// which tells the directions apart.
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Reads the counters of a path, from any thread. Copies share what they have read.
 #[derive(Debug, Clone)]
@@ -26,14 +30,16 @@ struct Inner {
     before: Mutex<Before>,
     /// The plan's delay, or the one that replaced it.
     delay_ns: AtomicU64,
+    /// How often it was replaced.
+    changes: AtomicU64,
 }
 
 /// Counters that only grow, from the last reading.
 #[derive(Debug, Default)]
 struct Before {
-    packets: u64,
-    dropped: u64,
     cpu_ns: u64,
+    netem: [NetemCounts; 2],
+    links: [LinkDrops; 2],
 }
 
 /// The path's work between two readings.
@@ -41,11 +47,12 @@ struct Before {
 pub struct PathTally {
     /// The plan of the path.
     pub plan: PathPlan,
-    /// Packets that crossed it, both directions. Where segments are merged (pure delay), each such packet counts once.
+    /// Packets that crossed it, both directions. Where segments are merged (pure delay), the delay line counts each such packet
+    /// once, netem its segments.
     pub packets: u64,
     /// Packets lost because the plan loses them; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,
-    /// Packets dropped because a queue was full; with netem, the lost ones too.
+    /// Packets dropped because a queue was full: the path's, or the receiver's backlog; with netem, the lost ones too.
     pub dropped: u64,
     /// From due to delivered, every packet; `None` with netem, which does not report it.
     pub lateness: Option<Latency>,
@@ -59,7 +66,7 @@ impl PathMeter {
     pub(crate) fn new(plan: PathPlan, ends: [(Route, u32); 2], line: Option<LineMeter>) -> Self {
         let ends = ends.map(|(route, index)| (Mutex::new(route), index));
         let delay_ns = AtomicU64::new(plan.delay_ns);
-        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default(), delay_ns }))
+        PathMeter(Arc::new(Inner { plan, ends, line, before: Mutex::default(), delay_ns, changes: AtomicU64::new(0) }))
     }
 
     /// The current path.
@@ -83,10 +90,14 @@ impl PathMeter {
                 line.set_delay(plan.delay_ns, plan.queue_bytes);
                 Ok(())
             }
-            (None, PathMechanism::Netem) => self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
-                let route = route.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                route.set_netem(*index, &plan, number).during("change the delay of a netem")
-            }),
+            (None, PathMechanism::Netem) => {
+                // A change starts netem's losses anew: with the same seed, each delay would lose the same packets.
+                let plan = reseeded(plan, 1 + self.0.changes.fetch_add(1, Ordering::Relaxed));
+                self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
+                    let route = route.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    route.set_netem(*index, &plan, number).during("change the delay of a netem")
+                })
+            }
             _ => Err(std::io::Error::from(std::io::ErrorKind::Unsupported)).during("delay a bare link"),
         });
         if changed.is_err() {
@@ -104,9 +115,9 @@ impl PathMeter {
         Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
     }
 
-    fn link_drops(&self) -> u64 {
+    fn link_drops(&self) -> Option<[LinkDrops; 2]> {
         let read = |end: &(Mutex<Route>, u32)| end.0.lock().ok()?.link_drops(end.1).ok();
-        self.0.ends.iter().filter_map(read).sum()
+        Some([read(&self.0.ends[0])?, read(&self.0.ends[1])?])
     }
 
     /// The path's work since the last call, on any copy.
@@ -121,28 +132,47 @@ impl PathMeter {
             trouble: None,
         };
         let mut before = self.0.before.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut grown =
-            |now: u64, last: fn(&mut Before) -> &mut u64| now.saturating_sub(std::mem::replace(last(&mut before), now));
+        let links = self.link_drops().unwrap_or(before.links);
+        let links_before = std::mem::replace(&mut before.links, links);
+        let link = |end: usize| LinkDrops {
+            received: links[end].received.saturating_sub(links_before[end].received),
+            sent: links[end].sent.saturating_sub(links_before[end].sent),
+        };
         if let Some(line) = &self.0.line {
             let counts = line.take();
             tally.packets = counts.packets;
             tally.lost = Some(counts.lost);
-            let by_device = grown(self.link_drops(), |before| &mut before.dropped);
-            tally.dropped = counts.dropped + counts.refused + by_device;
+            let by_devices: u64 = [0, 1].into_iter().map(|end| link(end).sent + link(end).received).sum();
+            // What a device refuses it counts as dropped, too.
+            tally.dropped = counts.dropped + by_devices.max(counts.refused);
             tally.lateness = Some(counts.lateness);
-            tally.cpu_ns = line.cpu_ns().map(|now| grown(now, |before| &mut before.cpu_ns));
+            tally.cpu_ns = line.cpu_ns().map(|now| now.saturating_sub(std::mem::replace(&mut before.cpu_ns, now)));
             tally.trouble = line.trouble();
         } else if self.0.plan.mechanism == PathMechanism::Netem {
             match self.netem() {
-                Some([client, server]) => {
-                    tally.packets = grown(client.packets + server.packets, |before| &mut before.packets);
-                    tally.dropped = grown(client.dropped + server.dropped, |before| &mut before.dropped);
+                Some(netem) => {
+                    let netem_before = std::mem::replace(&mut before.netem, netem);
+                    for end in [0, 1] {
+                        tally.packets += grown(netem[end].packets, netem_before[end].packets);
+                        tally.dropped += grown(netem[end].dropped, netem_before[end].dropped);
+                        tally.dropped += link(end).sent.max(link(1 - end).received);
+                    }
                 }
                 None => tally.trouble = Some("netem's counters could not be read".into()),
             }
         }
         tally
     }
+}
+
+/// The plan after this many changes of the delay.
+fn reseeded(plan: PathPlan, changes: u64) -> PathPlan {
+    PathPlan { seed: plan.seed.wrapping_add(changes.wrapping_mul(SEED_STEP)), ..plan }
+}
+
+/// How much a counter of the kernel grew, whose 32 bits may have wrapped around.
+fn grown(now: u64, before: u64) -> u64 {
+    if now >= before { now - before } else { u64::from((now as u32).wrapping_sub(before as u32)) }
 }
 
 impl PathTally {
@@ -233,6 +263,21 @@ mod tests {
         assert_eq!(doubts[0].kind, DoubtKind::PathInexact);
         assert!(doubts[0].what.contains("1.10 ms late"), "{}", doubts[0].what);
         assert!(!tally(0, 2_000_000).doubts().is_empty(), "a path without delay is judged too");
+    }
+
+    #[test]
+    fn each_change_of_the_delay_and_each_direction_has_a_seed_of_its_own() {
+        let seed = |changes| reseeded(PathPlan::default(), changes).seed;
+        let seeds: std::collections::BTreeSet<u64> = (0..1000).map(|changes| seed(changes) & (u64::MAX >> 1)).collect();
+        assert_eq!(seeds.len(), 1000);
+        assert_eq!(seed(0), PathPlan::default().seed, "the path begins with the seed that was asked for");
+    }
+
+    #[test]
+    fn a_counter_of_32_bits_goes_on_after_its_end() {
+        assert_eq!(grown(7, 5), 2);
+        assert_eq!(grown(3, u64::from(u32::MAX)), 4);
+        assert_eq!(grown(u64::from(u32::MAX) + 3, u64::from(u32::MAX)), 3, "a counter of 64 bits");
     }
 
     #[test]

@@ -40,18 +40,12 @@ pub struct PairPlan {
     pub has_known_addresses: bool,
 }
 
-/// Settings that a new namespace does not inherit, copied so that the server runs as it would on this host.
-const COPIED_TO_BOTH: &[&str] = &[
-    "net/core/somaxconn",
-    "net/ipv4/tcp_max_syn_backlog",
-    "net/ipv4/tcp_syncookies",
-    "net/ipv4/tcp_fin_timeout",
-    "net/ipv4/tcp_abort_on_overflow",
-    "net/ipv4/tcp_slow_start_after_idle",
-    "net/ipv4/tcp_congestion_control",
-    "net/ipv4/tcp_rmem",
-    "net/ipv4/tcp_wmem",
-];
+/// Settings that a new namespace does not inherit, copied so that the server runs as it would on this host; and all of TCP's.
+const COPIED_TO_BOTH: [&str; 3] = ["net/core/somaxconn", PRIVILEGED, "net/ipv6/bindv6only"];
+/// The first port that needs no privilege.
+const PRIVILEGED: &str = "net/ipv4/ip_unprivileged_port_start";
+/// The first of the client's ports.
+const FIRST_PORT: u32 = 1024;
 /// The client opens many connections to one address, so it gets all ports, and ports of closed connections again after
 /// a second.
 const SET_IN_CLIENT: &[(&str, &str)] =
@@ -138,15 +132,21 @@ impl Pair {
         Ok(())
     }
 
-    /// Some settings belong to the whole machine on some kernels, and are then not found or refused here: noted, not an
-    /// error.
+    /// A setting that a new namespace does not have, or does not let write, belongs to the whole machine. Another that is
+    /// refused is noted, and no error.
     fn apply_settings(&mut self) -> Result<(), WanError> {
-        let host: Vec<(&str, String)> = self.original.run_inside(|| {
-            Ok(COPIED_TO_BOTH.iter().filter_map(|name| Some((*name, setting::read(name)?))).collect())
+        let host: Vec<(String, String)> = self.original.run_inside(|| {
+            let names = COPIED_TO_BOTH.map(String::from).into_iter().chain(setting::named("net/ipv4/tcp_"));
+            Ok(names.filter_map(|name| setting::read(&name).map(|value| (name, value))).collect())
         })?;
         for (side, namespace) in [("server", &self.server), ("client", &self.client)] {
             let refused = namespace.run_inside(|| {
-                let copied = host.iter().map(|(name, value)| (*name, value.as_str()));
+                let copied = host.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                let copied = copied.filter(|(name, value)| {
+                    // The kernel keeps the client's ports above those that are privileged.
+                    let takes_ports = *name == PRIVILEGED && value.parse::<u32>().is_ok_and(|first| first > FIRST_PORT);
+                    setting::is_writable(name) && !(side == "client" && takes_ports)
+                });
                 let own = SET_IN_CLIENT.iter().copied().filter(|_| side == "client");
                 Ok(copied.chain(own).filter_map(|(name, value)| setting::set(name, value).err()).collect::<Vec<_>>())
             })?;
@@ -191,10 +191,11 @@ impl Pair {
     }
 
     /// Tests whether the path is as planned, with pings and, if there is a bandwidth, a train of packets. Takes about a
-    /// round trip and a quarter of a second; its packets do not count in the meter's next reading.
-    pub fn self_test(&self) -> Result<SelfTest, WanError> {
+    /// round trip and a quarter of a second, longer on slow links; its packets do not count in the meter's next reading. Ends
+    /// with [`WanError::Stopped`] soon after `should_stop` says so.
+    pub fn self_test(&self, should_stop: &(dyn Fn() -> bool + Sync)) -> Result<SelfTest, WanError> {
         let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
-        let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into())?;
+        let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into(), should_stop)?;
         if let Some(joint) = &self.joint {
             joint.meter.take();
         }

@@ -7,7 +7,7 @@
 
 mod path;
 
-pub use path::NetemCounts;
+pub use path::{LinkDrops, NetemCounts};
 
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};

@@ -7,18 +7,24 @@ use record::path::MTU_BYTES;
 use record::units::{format_bits_per_sec, format_nanos};
 use record::{Doubt, DoubtKind, PathPlan};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+/// Pings over a path; more over one with losses, as far as this lasts and not more.
 const PINGS: u16 = 10;
-/// Pings before those that count, until one is answered.
-const WARM_UPS: u16 = 3;
+const MOST_PINGS: u16 = 200;
+const PINGS_LAST: Duration = Duration::from_secs(2);
 const PING_GAP: Duration = Duration::from_millis(5);
+/// What the planned losses alone bring about with this probability is no doubt.
+const LIKELY: f64 = 1e-4;
 /// IPv4 header, ICMP header, payload: the size of a `ping`.
 const PING_BYTES: u64 = 84;
 /// How long answers may be late before they count as lost.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How soon a wish to stop is noticed.
+const LOOK: Duration = Duration::from_millis(50);
 const TRAIN_NS: f64 = 100e6;
 const TRAIN_PACKETS: std::ops::RangeInclusive<u64> = 8..=20_000;
 /// UDP payload that fills the MTU over IPv4.
@@ -26,6 +32,8 @@ const TRAIN_PAYLOAD_BYTES: usize = MTU_BYTES as usize - 28;
 /// The tolerance of the round trip: 0.3 ms and 2 %.
 const ROUND_TRIP_TOLERANCE: (f64, f64) = (300_000.0, 0.02);
 const BANDWIDTH_TOLERANCE: f64 = 0.05;
+/// The train has to be sent at this multiple of the bandwidth, or it shows how fast it was sent.
+const SENT_FASTER: f64 = 1.2;
 /// The ioctl that returns when the last packet read from a socket had come (linux/sockios.h).
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 
@@ -38,9 +46,33 @@ pub struct SelfTest {
     pub round_trips_ns: Vec<u64>,
     /// Pings sent.
     pub pings: u64,
+    /// Packets of the train sent.
+    pub train_packets: u64,
     /// Bits of IP packets per second at which a train of packets arrived, client to server; `None` without a planned
-    /// bandwidth, or if too few packets came.
+    /// bandwidth, if too few packets came, or if they were sent too slowly.
     pub bits_per_sec: Option<f64>,
+    /// The rate at which the train was sent, if that is too slow to show the bandwidth.
+    pub sent_too_slowly_bits_per_sec: Option<f64>,
+}
+
+/// What became of a train of packets.
+#[derive(Debug, Clone, Copy)]
+struct Train {
+    packets: u64,
+    sent_bits_per_sec: f64,
+    /// `None` if too few arrived.
+    arrived_bits_per_sec: Option<f64>,
+}
+
+impl Train {
+    /// The bandwidth that it shows, or else the rate at which it was sent.
+    fn bandwidth(&self, asked: f64) -> (Option<f64>, Option<f64>) {
+        let is_slow = self.sent_bits_per_sec < SENT_FASTER * asked;
+        match self.arrived_bits_per_sec {
+            Some(seen) if is_slow && seen < asked * (1.0 - BANDWIDTH_TOLERANCE) => (None, Some(self.sent_bits_per_sec)),
+            seen => (seen, None),
+        }
+    }
 }
 
 impl SelfTest {
@@ -54,7 +86,10 @@ impl SelfTest {
         let seen = self.round_trip_ns().map_or("not seen".to_string(), |nanos| format_nanos(nanos as f64));
         let mut words = format!("round trip {seen} (asked {})", format_nanos(self.plan.round_trip_ns(PING_BYTES)));
         if self.plan.bandwidth_bits_per_sec > 0 {
-            let seen = self.bits_per_sec.map_or("not seen".to_string(), format_bits_per_sec);
+            let seen = match self.sent_too_slowly_bits_per_sec {
+                Some(sent) => format!("not seen, as the test sends {} itself", format_bits_per_sec(sent)),
+                None => self.bits_per_sec.map_or("not seen".to_string(), format_bits_per_sec),
+            };
             let asked = format_bits_per_sec(self.plan.bandwidth_bits_per_sec as f64);
             words.push_str(&format!(", bulk {seen} (asked {asked})"));
         }
@@ -67,6 +102,7 @@ impl SelfTest {
         let asked = self.plan.round_trip_ns(PING_BYTES);
         let (absolute, relative) = ROUND_TRIP_TOLERANCE;
         match self.round_trip_ns() {
+            None if chance_of_none(self.pings, self.plan.loss_ratio) >= LIKELY => {}
             None => wrong.push(format!("none of {} pings over the path was answered", self.pings)),
             Some(seen) if (seen as f64 - asked).abs() > absolute + relative * asked => wrong.push(format!(
                 "a ping over the path takes {} instead of {}",
@@ -78,6 +114,8 @@ impl SelfTest {
         let asked = self.plan.bandwidth_bits_per_sec as f64;
         if asked > 0.0 {
             match self.bits_per_sec {
+                None if self.sent_too_slowly_bits_per_sec.is_some() => {}
+                None if chance_of_few(self.train_packets, self.plan.loss_ratio) >= LIKELY => {}
                 None => wrong.push("a train of packets over the path did not arrive".into()),
                 Some(seen) if (seen / asked - 1.0).abs() > BANDWIDTH_TOLERANCE => wrong.push(format!(
                     "the path lets {} through instead of {}",
@@ -97,76 +135,104 @@ impl SelfTest {
     }
 }
 
-/// Tests the path between two namespaces; `server` is the server's IPv4 address.
+/// The probability that none of some pings is answered, of which the plan loses some on either way.
+fn chance_of_none(pings: u64, loss_ratio: f64) -> f64 {
+    (1.0 - (1.0 - loss_ratio).powi(2)).powf(pings as f64)
+}
+
+/// The probability that fewer of some packets arrive than give a rate: 0, 1 or 2 of a binomial distribution.
+fn chance_of_few(packets: u64, loss_ratio: f64) -> f64 {
+    let (n, arrives) = (packets as f64, 1.0 - loss_ratio);
+    let lost = |all_but: f64| loss_ratio.powf((n - all_but).max(0.0));
+    lost(0.0) + n * arrives * lost(1.0) + n * (n - 1.0) / 2.0 * arrives.powi(2) * lost(2.0)
+}
+
+/// Pings so many that their silence says something, if there is time for them.
+fn pings(plan: &PathPlan) -> u16 {
+    let wanted = (LIKELY.ln() / (1.0 - (1.0 - plan.loss_ratio).powi(2)).ln()).ceil() as u16 + 1;
+    let in_time = (PINGS_LAST.as_nanos() / gap(plan).as_nanos().max(1)).min(u128::from(MOST_PINGS)) as u16;
+    wanted.min(in_time).max(PINGS)
+}
+
+/// From one ping to the next: on a slow link a ping must not wait for the one before it.
+fn gap(plan: &PathPlan) -> Duration {
+    PING_GAP.max(Duration::from_nanos(2 * (plan.round_trip_ns(PING_BYTES) as u64 / 2 - plan.delay_ns)))
+}
+
+/// A wish to stop, asked for while the test waits.
+pub(crate) type ShouldStop<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Tests the path between two namespaces; `address` is the server's IPv4 address.
 pub(crate) fn run(
     plan: &PathPlan,
     client: &NetNamespace,
     server: &NetNamespace,
     address: IpAddr,
+    should_stop: ShouldStop<'_>,
 ) -> Result<SelfTest, WanError> {
-    let mut round_trips_ns = client.run_inside(|| ping(plan, address))?;
+    let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during("receive packets over the path"))?;
+    // Asking for a time stamp once makes the kernel take them from now on, but not at once (net_enable_timestamp defers it): the
+    // pings come first.
+    arrival_ns(&receiver);
+    let pings = pings(plan);
+    let mut round_trips_ns = client.run_inside(|| ping(plan, address, pings, should_stop))?;
     round_trips_ns.sort_unstable();
-    let bits_per_sec = match plan.bandwidth_bits_per_sec {
-        0 => None,
-        _ => train(plan, client, server, address)?,
+    let mut tested = SelfTest {
+        plan: plan.clone(),
+        round_trips_ns,
+        pings: u64::from(pings),
+        train_packets: 0,
+        bits_per_sec: None,
+        sent_too_slowly_bits_per_sec: None,
     };
-    Ok(SelfTest { plan: plan.clone(), round_trips_ns, pings: u64::from(PINGS), bits_per_sec })
+    if plan.bandwidth_bits_per_sec > 0 {
+        let train = train(plan, client, &receiver, should_stop)?;
+        tested.train_packets = train.packets;
+        (tested.bits_per_sec, tested.sent_too_slowly_bits_per_sec) =
+            train.bandwidth(plan.bandwidth_bits_per_sec as f64);
+    }
+    Ok(tested)
 }
 
 /// Sends pings, a few milliseconds apart, and returns the round trips of those answered. The kernel answers, so no
 /// process of the other side is in the figure.
-fn ping(plan: &PathPlan, to: IpAddr) -> Result<Vec<u64>, WanError> {
+fn ping(plan: &PathPlan, to: IpAddr, count: u16, should_stop: ShouldStop<'_>) -> Result<Vec<u64>, WanError> {
     let what = "ping over the path";
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::ICMP))
             .during(what)?;
-    // On a veth link the first packet waits for a neighbour request, which is delayed like any other packet.
-    for attempt in 0..WARM_UPS {
-        if !round_trips(&socket, plan, to, PINGS + attempt, 1)?.is_empty() {
-            break;
-        }
-    }
-    round_trips(&socket, plan, to, 0, PINGS)
-}
-
-/// Round trips of `count` pings, numbered from `first`, as far as they are answered.
-fn round_trips(socket: &impl AsFd, plan: &PathPlan, to: IpAddr, first: u16, count: u16) -> Result<Vec<u64>, WanError> {
-    let what = "ping over the path";
     let identifier = (std::process::id() as u16).to_be_bytes();
     let expected = Duration::from_nanos(plan.round_trip_ns(PING_BYTES) as u64);
-    // On a slow link a ping must not wait for the one before it.
-    let gap = PING_GAP.max(Duration::from_nanos(2 * (plan.round_trip_ns(PING_BYTES) as u64 / 2 - plan.delay_ns)));
+    let gap = gap(plan);
     let mut sent = vec![None; usize::from(count)];
     let mut round_trips = Vec::new();
     let end = Instant::now() + gap * u32::from(count) + expected * 2 + PATIENCE;
     let mut next = 0u16;
     let mut next_at = Instant::now();
     while round_trips.len() < sent.len() && Instant::now() < end {
+        if should_stop() {
+            return Err(WanError::Stopped);
+        }
         if next < count && Instant::now() >= next_at {
             sent[usize::from(next)] = Some(Instant::now());
-            rustix::net::sendto(
-                socket,
-                &echo_request(identifier, first + next),
-                SendFlags::empty(),
-                &SocketAddr::new(to, 0),
-            )
-            .during(what)?;
+            rustix::net::sendto(&socket, &echo_request(identifier, next), SendFlags::empty(), &SocketAddr::new(to, 0))
+                .during(what)?;
             next += 1;
             next_at += gap;
         }
         let wait = if next < count { next_at.min(end) } else { end }.saturating_duration_since(Instant::now());
         rustix::net::sockopt::set_socket_timeout(
-            socket,
+            &socket,
             rustix::net::sockopt::Timeout::Recv,
-            Some(wait.max(Duration::from_micros(1))),
+            Some(wait.clamp(Duration::from_micros(1), LOOK)),
         )
         .during(what)?;
         let mut answer = [0u8; 256];
-        match rustix::net::recv(socket, &mut answer[..], RecvFlags::empty()) {
+        match rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty()) {
             Ok((length, _)) => {
                 let now = Instant::now();
                 let number = echo_reply(&answer[..length.min(256)], identifier);
-                let slot = number.and_then(|number| sent.get_mut(usize::from(number.checked_sub(first)?)));
+                let slot = number.and_then(|number| sent.get_mut(usize::from(number)));
                 if let Some(at) = slot.and_then(Option::take) {
                     round_trips.push(now.duration_since(at).as_nanos() as u64);
                 }
@@ -198,64 +264,74 @@ fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
     (icmp[0] == 0 && icmp[4..6] == identifier).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
 }
 
-/// Sends a train of full packets, as many as the link's queue holds, and measures how fast they arrive at the other
-/// end, by the receiving kernel's time stamps.
+/// Sends a train of full packets, as many as the link's queue holds of those that are not lost, and measures how fast they
+/// arrive at the other end, by the receiving kernel's time stamps.
 fn train(
     plan: &PathPlan,
     client: &NetNamespace,
-    server: &NetNamespace,
-    address: IpAddr,
-) -> Result<Option<f64>, WanError> {
+    receiver: &UdpSocket,
+    should_stop: ShouldStop<'_>,
+) -> Result<Train, WanError> {
     let what = "send packets over the path";
     let bandwidth = plan.bandwidth_bits_per_sec as f64;
     let fitting = plan.queue_bytes / MTU_BYTES * 9 / 10;
     let wanted = (bandwidth / 8.0 * TRAIN_NS / 1e9 / MTU_BYTES as f64) as u64;
-    let packets = wanted.clamp(*TRAIN_PACKETS.start(), *TRAIN_PACKETS.end()).min(fitting.max(*TRAIN_PACKETS.start()));
-    let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during(what))?;
+    let arriving = wanted.max(*TRAIN_PACKETS.start()).min(fitting.max(*TRAIN_PACKETS.start()));
+    let packets = ((arriving as f64 / (1.0 - plan.loss_ratio)).ceil() as u64).min(*TRAIN_PACKETS.end());
     let sender = client.run_inside(|| UdpSocket::bind(("0.0.0.0", 0)).during(what))?;
-    let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, packets as usize * 4096);
-    // Asking for a time stamp once makes the kernel take them from now on.
-    arrival_ns(&receiver);
+    let _ = rustix::net::sockopt::set_socket_recv_buffer_size_force(receiver, packets as usize * 4096);
     let to = receiver.local_addr().during(what)?;
     let payload = [0u8; TRAIN_PAYLOAD_BYTES];
+    let began = Instant::now();
     for _ in 0..packets {
         match sender.send_to(&payload, to) {
             Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             // A full queue gives ENOBUFS; the packets that passed are enough.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
             Err(error) => return Err(error).during(what),
         }
     }
+    let rate = |packets: u64, nanos: u64| packets as f64 * MTU_BYTES as f64 * 8e9 / nanos.max(1) as f64;
+    let mut train = Train {
+        packets,
+        sent_bits_per_sec: rate(packets, began.elapsed().as_nanos() as u64),
+        arrived_bits_per_sec: None,
+    };
     let longest = packets as f64 * MTU_BYTES as f64 * 8e9 / bandwidth + plan.delay_ns as f64;
     let end = Instant::now() + Duration::from_nanos((longest * 1.5) as u64) + PATIENCE;
+    // Once the first came, only lost ones are missing: waits no longer than a few packets take.
+    let quiet = Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
     let mut buffer = [0u8; TRAIN_PAYLOAD_BYTES];
-    let (mut received, mut first, mut last) = (0u64, None, None);
+    let (mut received, mut first, mut last, mut until) = (0u64, None, None, end);
     while received < packets {
-        let left = end.saturating_duration_since(Instant::now());
-        // Once the last came, only lost ones are missing: waits no longer than a few packets take.
-        let quiet =
-            Duration::from_nanos((20.0 * MTU_BYTES as f64 * 8e9 / bandwidth) as u64) + Duration::from_millis(100);
-        let wait = if received > 0 { left.min(quiet) } else { left };
+        if should_stop() {
+            return Err(WanError::Stopped);
+        }
+        let wait = until.saturating_duration_since(Instant::now());
         if wait.is_zero() {
             break;
         }
-        receiver.set_read_timeout(Some(wait)).during(what)?;
+        receiver.set_read_timeout(Some(wait.min(LOOK))).during(what)?;
         match receiver.recv(&mut buffer) {
             Ok(_) => {
                 received += 1;
-                let at = arrival_ns(&receiver);
+                let at = arrival_ns(receiver);
                 first = first.or(at);
                 last = at;
+                until = end.min(Instant::now() + quiet);
             }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => break,
         }
     }
-    let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
-    if received < 3 || last <= first {
-        return Ok(None);
+    if let (Some(first), Some(last)) = (first, last)
+        && received >= 3
+        && last > first
+    {
+        train.arrived_bits_per_sec = Some(rate(received - 1, last - first));
     }
-    Ok(Some((received - 1) as f64 * MTU_BYTES as f64 * 8e9 / (last - first) as f64))
+    Ok(train)
 }
 
 /// When the packet last read from the socket had come.
@@ -278,7 +354,14 @@ mod tests {
             ..PathPlan::default()
         };
         let round_trips_ns = vec![(round_trip_ms * 1e6) as u64; 3];
-        SelfTest { plan, round_trips_ns, pings: 3, bits_per_sec: Some(mbit * 1e6) }
+        SelfTest {
+            plan,
+            round_trips_ns,
+            pings: 10,
+            train_packets: 100,
+            bits_per_sec: Some(mbit * 1e6),
+            sent_too_slowly_bits_per_sec: None,
+        }
     }
 
     #[test]
@@ -288,6 +371,45 @@ mod tests {
         assert!(seen(40.0, 90.0).doubts()[0].what.contains("90.0 Mbit/s through instead of 100 Mbit/s"));
         let silent = SelfTest { round_trips_ns: vec![], bits_per_sec: None, ..seen(1.0, 1.0) };
         assert_eq!(silent.doubts().len(), 2);
+    }
+
+    #[test]
+    fn a_bandwidth_that_the_test_itself_does_not_reach_is_not_doubted() {
+        let train =
+            |sent, arrived| Train { packets: 100, sent_bits_per_sec: sent, arrived_bits_per_sec: Some(arrived) };
+        assert_eq!(train(3e9, 2.9e9).bandwidth(10e9), (None, Some(3e9)));
+        assert_eq!(train(3e9, 0.9e9).bandwidth(1e9), (Some(0.9e9), None), "fast enough, so the path is slow");
+        assert_eq!(train(1.1e9, 0.99e9).bandwidth(1e9), (Some(0.99e9), None), "it is seen all the same");
+        assert_eq!(train(3e9, 2e9).bandwidth(1e9), (Some(2e9), None), "more than the path may let through");
+        let unseen = SelfTest { bits_per_sec: None, sent_too_slowly_bits_per_sec: Some(3e9), ..seen(40.0, 0.0) };
+        assert_eq!(unseen.doubts(), []);
+        assert!(unseen.words().ends_with("bulk not seen, as the test sends 3.00 Gbit/s itself (asked 100 Mbit/s)"));
+    }
+
+    #[test]
+    fn silence_that_the_planned_losses_explain_is_no_doubt() {
+        let silent = |loss_ratio| {
+            let seen = seen(1.0, 1.0);
+            let plan = PathPlan { loss_ratio, ..seen.plan.clone() };
+            let pings = u64::from(pings(&plan));
+            SelfTest { round_trips_ns: vec![], bits_per_sec: None, plan, pings, ..seen }
+        };
+        assert_eq!(silent(0.0).pings, 10);
+        assert_eq!(silent(0.02).doubts().len(), 2, "all of 10 pings are lost once in 10^14 tests");
+        assert_eq!(silent(0.7).pings, 99);
+        assert_eq!(silent(0.7).doubts().len(), 2, "nor all of 99");
+        assert_eq!(silent(0.9).pings, 200, "not more");
+        assert_eq!(silent(0.9).doubts(), [], "all of 200 are lost once in 7 tests, 98 of 100 packets once in 500");
+        let slow = PathPlan { bandwidth_bits_per_sec: 10_000, loss_ratio: 0.9, ..PathPlan::default() };
+        assert_eq!(pings(&slow), 14, "two seconds of pings");
+    }
+
+    #[test]
+    fn the_chance_of_few_arrivals_is_that_of_a_binomial_distribution() {
+        assert!((chance_of_few(3, 0.5) - 0.875).abs() < 1e-12);
+        assert!((chance_of_few(8, 0.7) - 0.5518).abs() < 1e-4);
+        assert_eq!((chance_of_few(3, 0.0), chance_of_none(1, 0.0)), (0.0, 0.0));
+        assert!((chance_of_none(1, 0.5) - 0.75).abs() < 1e-12);
     }
 
     #[test]

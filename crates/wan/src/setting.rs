@@ -1,10 +1,24 @@
 //! Settings of the calling thread's network namespace, under /proc/sys.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 /// The value of a setting such as `net/core/somaxconn`, if it exists.
 pub(crate) fn read(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok().map(|text| text.trim().replace('\t', " "))
+}
+
+/// The settings whose names begin so, as `net/ipv4/tcp_`.
+pub(crate) fn named(beginning: &str) -> Vec<String> {
+    let (folder, start) = beginning.rsplit_once('/').unwrap_or(("", beginning));
+    let entries = fs::read_dir(format!("/proc/sys/{folder}")).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.starts_with(start)).map(|name| format!("{folder}/{name}")).collect()
+}
+
+/// Whether a setting exists here and can be changed.
+pub(crate) fn is_writable(name: &str) -> bool {
+    fs::metadata(format!("/proc/sys/{name}")).is_ok_and(|found| found.permissions().mode() & 0o200 != 0)
 }
 
 /// Sets a setting unless it has the value already. The error is a sentence.

@@ -15,7 +15,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, WanError};
+use wan::{NetNamespace, Pair, PairPlan, ServerCgroup, WanError};
 
 const OWNER: &str = "STRAINGAUGE_TEST_OWNS_A_PAIR";
 
@@ -100,7 +100,7 @@ fn nobody_asks_who_has_an_address() {
         return;
     }
     let pair = Pair::create(&plan()).unwrap();
-    let known = |namespace: &wan::NetNamespace| {
+    let known = |namespace: &NetNamespace| {
         namespace.run_inside(|| Ok(std::fs::read_to_string("/proc/thread-self/net/arp").unwrap())).unwrap()
     };
     for (namespace, other) in
@@ -153,6 +153,34 @@ fn the_client_has_every_port_and_reuses_them() {
     assert_eq!(reuse.trim(), "1");
     eprintln!("notes: {:?}", pair.notes());
     pair.remove().unwrap();
+}
+
+#[test]
+fn both_ends_have_the_settings_of_the_place_where_the_pair_is_made() {
+    if !root() {
+        return;
+    }
+    const SETTINGS: [(&str, &str); 4] = [
+        ("ipv4/tcp_notsent_lowat", "131072"),
+        ("ipv4/tcp_keepalive_time", "77"),
+        ("ipv4/ip_unprivileged_port_start", "80"),
+        ("ipv6/bindv6only", "1"),
+    ];
+    let path = |name: &str| format!("/proc/sys/net/{name}");
+    let host = NetNamespace::create().unwrap();
+    let seen = host
+        .run_inside(|| {
+            SETTINGS.iter().for_each(|(name, value)| std::fs::write(path(name), value).unwrap());
+            let pair = Pair::create(&plan())?;
+            let read = || Ok(SETTINGS.map(|(name, _)| std::fs::read_to_string(path(name)).unwrap().trim().to_string()));
+            let seen = (pair.server_namespace().run_inside(read)?, pair.client_namespace().run_inside(read)?);
+            assert_eq!(pair.notes(), [] as [String; 0]);
+            pair.remove()?;
+            Ok(seen)
+        })
+        .unwrap();
+    let expected = SETTINGS.map(|(_, value)| value.to_string());
+    assert_eq!(seen, (expected.clone(), expected));
 }
 
 fn sleeping_server(pair: &Pair) -> Child {
@@ -208,6 +236,24 @@ fn server_with_daemon(pair: &Pair) -> (Child, u32) {
     std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
     let daemon = line.trim().parse().unwrap();
     (shell, daemon)
+}
+
+#[test]
+fn removal_removes_the_groups_that_the_server_made_in_its_own() {
+    if !root() {
+        return;
+    }
+    let group = match ServerCgroup::create() {
+        Ok(group) => group,
+        Err(why) => return eprintln!("not run: {why}"),
+    };
+    let inner = group.path().join("of a server/and its worker");
+    std::fs::create_dir_all(&inner).unwrap();
+    let mut worker = Command::new("sleep").arg("300").spawn().unwrap();
+    std::fs::write(inner.join("cgroup.procs"), worker.id().to_string()).unwrap();
+    assert_eq!(group.remove().unwrap(), 1);
+    assert_eq!(worker.wait().unwrap().signal(), Some(9));
+    assert!(!group.path().exists());
 }
 
 #[test]
@@ -337,19 +383,18 @@ fn a_user_without_rights_gets_one_clear_sentence() {
     let message = WanError::NotPermitted.to_string();
     assert!(message.contains("sudo") && !message.contains('\n'), "{message}");
     if !root() {
-        assert_eq!(wan::is_permitted().unwrap_err().to_string(), message);
+        assert_eq!(Pair::create(&plan()).unwrap_err().to_string(), message);
         return;
     }
-    assert!(wan::is_permitted().is_ok());
     // Capabilities belong to threads: this one gives up its own, as a process started by another user never had any.
     let refused = std::thread::spawn(|| {
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-        (wan::is_permitted().unwrap_err().to_string(), Pair::create(&plan()).unwrap_err().to_string())
+        Pair::create(&plan()).unwrap_err().to_string()
     })
     .join()
     .unwrap();
-    assert_eq!(refused, (message.clone(), message));
+    assert_eq!(refused, message);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use super::holder::{Gone, HELD_EVENT, Holder, RING_EVENT};
 use super::{ColdCounts, Keep, Shared};
 use crate::check;
-use crate::herd::{HANGS_AFTER_NS, Herd};
+use crate::herd::Herd;
 use crate::poller::{Poller, READABLE, WRITABLE_TOO};
 use crate::ports::{Lease, PortAllocator};
 use crate::socket::{self, Errno, RawAddress};
@@ -243,9 +243,6 @@ impl Keeper {
             }
             return Ok(());
         }
-        if now_ns - attempt.began_ns > HANGS_AFTER_NS {
-            self.herd.fall_back(now_ns);
-        }
         let is_broken = conditions & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0;
         if is_broken || socket::take_error(attempt.fd).is_some() {
             self.forget(number);
@@ -253,6 +250,11 @@ impl Keeper {
             self.failed(now_ns);
             return Ok(());
         }
+        let took_ns = now_ns - attempt.began_ns;
+        if self.herd.hangs(took_ns) {
+            self.herd.fall_back(now_ns);
+        }
+        self.herd.succeeded(took_ns);
         self.attempts[number as usize] = Some(Attempt { opened_ns: Some(now_ns), ..attempt });
         self.under_way -= 1;
         self.probed += 1;

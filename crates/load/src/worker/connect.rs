@@ -153,7 +153,9 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
 
     /// Continues when TCP is established.
     fn established(&mut self, slot: usize, now: u64) {
-        self.tally.connected(now.saturating_sub(self.connections[slot].since_ns));
+        let took_ns = now.saturating_sub(self.connections[slot].since_ns);
+        self.herd.succeeded(took_ns);
+        self.tally.connected(took_ns);
         T::connected(self, slot, now);
     }
 

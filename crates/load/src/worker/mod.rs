@@ -60,8 +60,8 @@ use transport::Transport;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Requests longer than this may leave in several segments, of which Nagle's algorithm would hold the last one back.
 const SMALL_REQUEST_BYTES: usize = 500;
-/// The longest wait after the window for requests under way (the timeout, if shorter), so that a stall at the end shows
-/// in the response times.
+/// The longest wait after the window for requests under way (the timeout, if shorter), and two round trips of the path, so
+/// that a stall at the end shows in the response times.
 pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
 /// The input of one engine thread.
@@ -297,7 +297,8 @@ impl<'a, S: Source, T: Transport, A: Protocol> Worker<'a, S, T, A> {
 
     fn is_drained(&self, now: u64) -> bool {
         let end_ns = self.tally.end_ns;
-        if self.task.control.cut_ns().is_some() || now >= end_ns + GRACE_NS.min(self.task.plan.timeout_ns) {
+        let grace_ns = (GRACE_NS + 2 * self.herd.shortest_ns()).min(self.task.plan.timeout_ns);
+        if self.task.control.cut_ns().is_some() || now >= end_ns + grace_ns {
             return true;
         }
         self.in_flight == 0 && self.source.is_done() && (self.connecting == 0 || !self.source.attempts_are_requests())

@@ -7,7 +7,6 @@
 use super::protocol::Stream;
 use super::{Protocol, Source, Transport, Worker};
 use crate::connection::{ASKED, HEARD, LINGERED, State, UnderWay};
-use crate::herd::HANGS_AFTER_NS;
 use crate::tally::Failure;
 use record::CloseFirst;
 
@@ -56,7 +55,7 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
                 {
                     self.connect_failed(slot, now, Failure::ConnectTimedOut);
                 }
-                State::Connecting if age_ns > HANGS_AFTER_NS => self.note_hanging(slot, now),
+                State::Connecting if self.herd.hangs(age_ns) => self.note_hanging(slot, now),
                 State::Lingering if age_ns > self.linger_ns => {
                     self.tally.lingered();
                     let waits_for_each = self.task.plan.clients.close_first == Some(CloseFirst::Server);

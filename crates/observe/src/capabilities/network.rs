@@ -43,9 +43,9 @@ fn refusal(error: &std::io::Error) -> String {
 pub fn namespaces() -> Capability {
     probed(
         "network namespaces",
-        Probe::Nothing,
+        Probe::Loopback,
         "client and server can have one each",
-        "client and server share the machine's network stack and counters: use a kernel with CONFIG_NET_NS, outside of a container without CAP_SYS_ADMIN",
+        "client and server share the machine's network stack and counters: use a kernel with CONFIG_NET_NS, outside of a container without CAP_SYS_ADMIN and CAP_NET_ADMIN",
     )
 }
 

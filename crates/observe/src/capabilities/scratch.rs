@@ -7,8 +7,8 @@ use std::io;
 /// The feature to try.
 #[derive(Debug, Clone, Copy)]
 pub enum Probe {
-    /// Only the namespace.
-    Nothing,
+    /// Only the namespace, and a change in it.
+    Loopback,
     /// A pair of virtual Ethernet devices.
     Veth,
     /// A queue discipline on the loopback device.
@@ -28,8 +28,8 @@ pub fn try_in_new_namespace(probe: Probe) -> io::Result<()> {
             // SAFETY: only the network namespace of this thread, which ends below, changes.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             match probe {
-                Probe::Nothing => Ok(()),
-                Probe::Veth => ask(libc::RTM_NEWLINK, &[0; 16], |message| {
+                Probe::Loopback => set_loopback_up(),
+                Probe::Veth => create(libc::RTM_NEWLINK, &[0; 16], |message| {
                     let mut kind = Vec::new();
                     attribute(&mut kind, IFLA_INFO_KIND, b"veth");
                     attribute(message, IFLA_LINKINFO, &kind);
@@ -41,6 +41,15 @@ pub fn try_in_new_namespace(probe: Probe) -> io::Result<()> {
     })
 }
 
+fn set_loopback_up() -> io::Result<()> {
+    // struct ifinfomsg: family, padding and type, interface, flags, those that change.
+    let mut fixed = [0u8; 16];
+    fixed[4..8].copy_from_slice(&LOOPBACK_INDEX.to_ne_bytes());
+    fixed[8..12].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    fixed[12..16].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    ask(libc::RTM_NEWLINK, 0, &fixed, |_| {})
+}
+
 fn try_queue_discipline(kind: &str) -> io::Result<()> {
     // struct tcmsg: family and padding, interface, handle, parent, info.
     let mut fixed = [0u8; 20];
@@ -48,7 +57,7 @@ fn try_queue_discipline(kind: &str) -> io::Result<()> {
     fixed[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
     let mut name = kind.as_bytes().to_vec();
     name.push(0);
-    match ask(libc::RTM_NEWQDISC, &fixed, |message| attribute(message, TCA_KIND, &name)) {
+    match create(libc::RTM_NEWQDISC, &fixed, |message| attribute(message, TCA_KIND, &name)) {
         // It exists, but needs options (netem does).
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         result => result,
@@ -62,9 +71,13 @@ fn attribute(message: &mut Vec<u8>, kind: u16, payload: &[u8]) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// Sends one creating request to rtnetlink and reads its acknowledgement.
-fn ask(kind: u16, fixed: &[u8], fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+fn create(kind: u16, fixed: &[u8], fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    ask(kind, libc::NLM_F_CREATE | libc::NLM_F_EXCL, fixed, fill)
+}
+
+/// Sends one request to rtnetlink and reads its acknowledgement.
+fn ask(kind: u16, flags: i32, fixed: &[u8], fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    let flags = flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK;
     let mut message = vec![0u8; 4];
     message.extend_from_slice(&kind.to_ne_bytes());
     message.extend_from_slice(&(flags as u16).to_ne_bytes());

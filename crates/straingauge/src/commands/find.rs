@@ -38,6 +38,11 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let mut drive = plan::run_options(args.drive, "straingauge find http://127.0.0.1:8080/ -- SERVER ...")?;
     let options = args.find.over(std::mem::take(&mut drive.options.find));
     let mut sweep = plan::sweep_plan(&options, &drive.options.load)?;
+    if options.p99_limit.is_none()
+        && let Some(path) = plan::path_plan(&drive.options.path, 0)?
+    {
+        sweep.criteria.p99_limit_ns += path.full_round_trip_ns();
+    }
     let has = |figure: &str| match figure {
         _ if !figure.starts_with("find.") => Err(
             "find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others",
@@ -246,6 +251,24 @@ mod tests {
         let typed = plan(&["--open-connections", "2000"]);
         assert_eq!((typed.sweep.open_connections, typed.are_connections_typed), (2000, true));
         assert!(!plan(&[]).are_connections_typed);
+    }
+
+    #[test]
+    fn defaults_allow_for_the_path_and_what_is_typed_is_kept() {
+        let times = |options: &[&str]| {
+            let long = [&["--delay", "300ms", "--axis", "rate", "--axis-values", "10"], options].concat();
+            let (drive, plan, _) = planned(&long).expect("the options fit");
+            let made = crate::plan::load_plan(&drive, LoadKind::Sweep, Vec::new(), Vec::new());
+            let mut load = made.expect("the options fit").0;
+            let before = load.connect_timeout_ns;
+            let axis = plan.sweep.axis.as_ref().expect("it was typed");
+            axis::adapt(&mut load, axis, &drive.options.load, 600_000_000).expect("the options fit");
+            [load.timeout_ns, before, load.connect_timeout_ns, plan.sweep.criteria.p99_limit_ns]
+                .map(|ns| ns / 1_000_000)
+        };
+        assert_eq!(times(&[]), [11_200, 7_400, 1_700, 700]);
+        let typed = ["--timeout", "1s", "--connect-timeout", "2s", "--p99-limit", "50ms"];
+        assert_eq!(times(&typed), [1_000, 2_000, 2_000, 50]);
     }
 
     #[test]

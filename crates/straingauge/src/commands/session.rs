@@ -16,7 +16,7 @@ use crate::server::distance::Distance;
 use crate::server::{ALWAYS, Server, ServerPlan};
 use crate::signals::Stop;
 use crate::url::{Target, without_password};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use observe::profile::{PointSampler, PointSampling};
 use observe::slow_down::SlowDown;
 use observe::{Group, Observer};
@@ -27,6 +27,7 @@ use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{Fleet, Place, STATES_INTERVAL, Watcher};
 use rustix::process::Pid;
+use wan::WanError;
 
 /// Everything that exists while points are measured.
 pub struct Session {
@@ -270,6 +271,11 @@ impl Session {
         self.server.as_ref().and_then(Server::path_plan)
     }
 
+    /// The round trip of a full packet over the path as it is now; 0 without a path.
+    pub fn round_trip_ns(&self) -> u64 {
+        self.path_plan().map_or(0, |path| path.full_round_trip_ns())
+    }
+
     /// Why the server is gone, if it is.
     pub fn server_gone(&mut self) -> Option<String> {
         match &mut self.server {
@@ -294,6 +300,14 @@ impl Session {
     }
 }
 
+/// Whether client and server get network namespaces.
+enum Isolation {
+    None,
+    IfPossible,
+    /// The sentence begins so where they cannot.
+    Demanded(&'static str),
+}
+
 fn start_server(
     run: &RunOptions,
     kind: LoadKind,
@@ -303,47 +317,44 @@ fn start_server(
     server_cpus: &[usize],
     stop: &Stop,
 ) -> Result<Server> {
-    let is_isolated = match run.options.server.isolate.unwrap_or_default() {
+    let isolation = match run.options.server.isolate.unwrap_or_default() {
         IsolateWord::Never if path.is_some() => {
             return Err(wrong_usage(
                 "--isolate never leaves no place for a wide-area path: it lies between two network namespaces",
             ));
         }
-        IsolateWord::Never => false,
+        IsolateWord::Never => Isolation::None,
         // Clients elsewhere could not reach it.
-        IsolateWord::Auto if fleet::is_asked_for(&run.options.fleet) => false,
-        IsolateWord::Auto if path.is_some() => {
-            wan::is_permitted().context("a wide-area path is not possible")?;
-            true
-        }
-        IsolateWord::Always => {
-            wan::is_permitted().context(ALWAYS)?;
-            true
-        }
-        IsolateWord::Auto => match wan::is_permitted() {
-            Ok(()) => true,
-            Err(why) => {
-                progress
-                    .say(&format!("no network namespaces ({why}): client and server share this machine's loopback"));
-                false
-            }
-        },
+        IsolateWord::Auto if fleet::is_asked_for(&run.options.fleet) => Isolation::None,
+        IsolateWord::Auto if path.is_some() => Isolation::Demanded("a wide-area path is not possible"),
+        IsolateWord::Always => Isolation::Demanded(ALWAYS),
+        IsolateWord::Auto => Isolation::IfPossible,
     };
     progress.show(&format!("starting {} on CPU {}", run.command()[0], cpus::format_list(server_cpus)));
-    let server_plan = ServerPlan {
+    let mut server_plan = ServerPlan {
         argv: run.command(),
         port: run.target.port,
         asked: run.target.literal_ip().filter(|ip| !ip.is_unspecified()),
         server_cpus: server_cpus.to_vec(),
         client_cpus: client_cpus.to_vec(),
-        is_isolated,
+        is_isolated: !matches!(isolation, Isolation::None),
         needs_group: false,
         path,
         single_segments: kind == LoadKind::Microbenchmark,
         timeout: run.options.server.timeout(),
         timeout_option: Some("--server-timeout"),
     };
-    let server = Server::start(&server_plan, stop)?;
+    let server = match (Server::start(&server_plan, stop), isolation) {
+        (Err(error), isolation) if error.downcast_ref().is_some_and(WanError::is_of_machine) => match isolation {
+            Isolation::Demanded(what) => return Err(error.context(what)),
+            _ => {
+                progress.say(&format!("client and server share this machine's loopback: {error}"));
+                server_plan.is_isolated = false;
+                Server::start(&server_plan, stop)?
+            }
+        },
+        (started, _) => started?,
+    };
     progress.say(&format!(
         "{} accepts on {}, server on CPU {}, client on CPU {}, {}",
         run.command()[0],

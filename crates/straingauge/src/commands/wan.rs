@@ -11,11 +11,13 @@ use record::PathPlan;
 use record::units::{format_nanos, format_si};
 use serde::Serialize;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wan::{Pair, PairPlan, PathTally, SelfTest};
+use wan::{Pair, PairPlan, PathTally, SelfTest, WanError};
 
 /// Runs the command.
 pub fn run(args: WanArgs) -> Result<ExitCode> {
@@ -33,7 +35,15 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
         say(&args, &format!("note: {note}"));
     }
     say(&args, &format!("path: {}", pair.path().words()));
-    let tested = if pair.path().shapes_packets() { Some(pair.self_test()?) } else { None };
+    let is_ended = AtomicBool::new(false);
+    let should_stop = || {
+        let is_now = signals.next_that_ends(Duration::ZERO).is_some();
+        is_ended.fetch_or(is_now, Ordering::Relaxed) || is_now
+    };
+    let tested = match pair.path().shapes_packets().then(|| pair.self_test(&should_stop)).transpose() {
+        Err(WanError::Stopped) => return Err(interrupted("the path was built")),
+        tested => tested?,
+    };
     if let Some(tested) = &tested {
         say(&args, &format!("self-test: {}", tested.words()));
         for doubt in tested.doubts() {
@@ -51,24 +61,23 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
         meter.take();
     }
     // It was for this process: COMMAND was not there yet.
-    if signals.next_that_ends(Duration::ZERO).is_some() {
-        if let Some(server) = &mut server {
-            process::end(server, &[]);
-        }
+    if should_stop() {
+        server.into_iter().for_each(AtOtherEnd::end);
         return Err(interrupted("the path was built"));
     }
     let mut child =
         command.spawn().map_err(|error| process::cannot_start(&format!("'{}'", args.command[0]), &error))?;
     // Without it, the next run cleans up after a kill.
     let guardian = Guardian::over(child.id(), &mark).ok();
-    let status = wait_for(&mut child, &signals)?;
-    if let Some(server) = &mut server {
-        process::end(server, &[]);
-    }
+    let status = wait_for(&mut child, &signals, &mut server)?;
+    server.into_iter().for_each(AtOtherEnd::end);
     if let Some(tally) = meter.map(|meter| meter.take()) {
         close(&args, pair.path(), tested.as_ref(), &tally)?;
     }
-    pair.remove()?;
+    // The next run tries again; the exit code is COMMAND's.
+    if let Err(error) = pair.remove() {
+        eprintln!("straingauge: {error}");
+    }
     if let Some(guardian) = guardian {
         guardian.dismiss();
     }
@@ -90,53 +99,107 @@ fn prepare(pair: &Pair, mark: &str, command: &mut Command) {
     unsafe { command.pre_exec(Signals::release) };
 }
 
+/// The server at the other end.
+struct AtOtherEnd<'a> {
+    line: &'a str,
+    child: Child,
+    /// Whether its end was noticed.
+    has_ended: bool,
+    /// Without it, the next run cleans up after a kill.
+    guardian: Option<Guardian>,
+}
+
+impl AtOtherEnd<'_> {
+    /// Reports, once, that it failed.
+    fn look(&mut self) {
+        let Ok(Some(status)) = self.child.try_wait() else { return };
+        // With code 0 it has done what it was to do, or left a daemon.
+        if !self.has_ended && !status.success() {
+            eprintln!("straingauge: the server '{}' ended ({status}) while COMMAND ran", self.line);
+        }
+        self.has_ended = true;
+    }
+
+    fn end(mut self) {
+        process::end(&mut self.child, &[]);
+        if let Some(guardian) = self.guardian {
+            guardian.dismiss();
+        }
+    }
+}
+
 /// Starts the server at the other end and waits until something listens there.
-fn start_server(pair: &Pair, line: &str, args: &WanArgs, signals: &Signals) -> Result<Child> {
+fn start_server<'a>(pair: &Pair, line: &'a str, args: &WanArgs, signals: &Signals) -> Result<AtOtherEnd<'a>> {
     let timeout = args.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0);
     let mut command = Command::new("sh");
     // Standard output is COMMAND's.
     let output = io::stderr().as_fd().try_clone_to_owned().context("cannot duplicate standard error")?;
     command.args(["-c", line]).stdin(Stdio::null()).stdout(output);
-    prepare(pair, &guardian::next_mark(guardian::SERVER), &mut command);
+    let mark = guardian::next_mark(guardian::SERVER);
+    prepare(pair, &mark, &mut command);
     pair.run_server(&mut command)?;
-    let mut server = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
+    let child = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
+    let guardian = Guardian::over(child.id(), &mark).ok();
+    let mut server = AtOtherEnd { line, child, has_ended: false, guardian };
     let deadline = Instant::now() + timeout;
     loop {
-        if pair.server_namespace().run_inside(|| Ok(is_anything_listening()))? {
+        let listening = pair.server_namespace().run_inside(|| Ok(listening_addresses()))?;
+        if listening.iter().any(|address| !address.ip().to_canonical().is_loopback()) {
             return Ok(server);
         }
         // With code 0 it may have started a daemon that is about to listen.
-        if let Some(status) = server.try_wait()?.filter(|status| !status.success()) {
+        if let Some(status) = server.child.try_wait()?.filter(|status| !status.success()) {
             bail!("the server '{line}' ended ({status}) before it listened on any port");
         }
         if Instant::now() >= deadline {
-            process::end(&mut server, &[]);
+            server.end();
+            let seconds = timeout.as_secs_f64();
+            if listening.is_empty() {
+                bail!("the server '{line}' listens on no port after {seconds} s (--server-timeout gives it longer)");
+            }
+            let addresses: Vec<String> = listening.iter().map(SocketAddr::to_string).collect();
             bail!(
-                "the server '{line}' listens on no port after {} s (--server-timeout gives it longer)",
-                timeout.as_secs_f64()
+                "the server '{line}' listens on loopback only ({}) after {seconds} s, where COMMAND does not reach it: let it listen on all addresses (0.0.0.0; it is alone in its namespace)",
+                addresses.join(", ")
             );
         }
         if signals.next_that_ends(Duration::from_millis(10)).is_some() {
-            process::end(&mut server, &[]);
+            server.end();
             return Err(interrupted("the server was starting"));
         }
     }
 }
 
-/// Whether any TCP socket listens, or UDP socket is bound, in the calling thread's network namespace.
-fn is_anything_listening() -> bool {
-    const LISTEN: &str = "0A";
-    let lines = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
-    let is_listening = |text: String| text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some(LISTEN));
-    ["tcp", "tcp6"].into_iter().any(|name| is_listening(lines(name)))
-        || ["udp", "udp6"].into_iter().any(|name| lines(name).lines().nth(1).is_some())
+/// Where TCP sockets listen, and UDP sockets are bound without being connected, in the calling thread's network namespace.
+fn listening_addresses() -> Vec<SocketAddr> {
+    let of = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    ["tcp", "tcp6", "udp", "udp6"].into_iter().flat_map(|name| listening_in(&of(name))).collect()
+}
+
+/// Those of a table of sockets: its state "0A" is a listening TCP socket, "07" a UDP socket that is not connected (and a TCP
+/// socket that is closed, which is in no table).
+fn listening_in(table: &str) -> Vec<SocketAddr> {
+    let address = |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (local, state) = (fields.next()?, fields.nth(1)?);
+        let (address, port) = local.split_once(':').filter(|_| matches!(state, "0A" | "07"))?;
+        let word = |at: usize| u32::from_str_radix(address.get(8 * at..8 * at + 8)?, 16).ok().map(u32::to_ne_bytes);
+        let ip: IpAddr = match address.len() {
+            8 => word(0)?.into(),
+            _ => <[u8; 16]>::try_from([word(0)?, word(1)?, word(2)?, word(3)?].concat()).ok()?.into(),
+        };
+        Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+    };
+    table.lines().skip(1).filter_map(address).collect()
 }
 
 /// Waits for COMMAND. Ctrl-C on a terminal reaches COMMAND and this process alike, so it is not passed on; a signal
 /// sent to this process alone is.
-fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
+fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<AtOtherEnd<'_>>) -> Result<ExitStatus> {
     loop {
-        if let Some(status) = child.try_wait()? {
+        let ended = child.try_wait()?;
+        server.iter_mut().for_each(AtOtherEnd::look);
+        if let Some(status) = ended {
             return Ok(status);
         }
         let signal = signals.next_that_ends(Duration::from_secs(1));
@@ -262,5 +325,28 @@ impl Signals {
             (libc::sigtimedwait(&self.set, &mut info, &timeout), info.si_code)
         };
         (number > 0 && number != libc::SIGCHLD).then_some(Signal { number, is_from_terminal: code == libc::SI_KERNEL })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn only_what_waits_for_others_listens() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+        let of =
+            |lines: &str| listening_in(&format!("{head}{lines}")).iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+        let tcp = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1 1\n   \
+                      1: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 1 1\n   \
+                      2: 010012C6:0050 020012C6:8000 01 00000000:00000000 00:00000000 00000000 0 0 1 1\n";
+        assert_eq!(of(tcp), ["127.0.0.1:8080", "0.0.0.0:80"]);
+        let udp = "    7: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 0 0\n    \
+                       8: 010012C6:9000 020012C6:0035 01 00000000:00000000 00:00000000 00000000 0 0 1 2 0 0\n";
+        assert_eq!(of(udp), ["0.0.0.0:53"]);
+        let udp6 = "    7: 00000000000000000000000001000000:0035 00000000000000000000000000000000:0000 07 0:0 0:0 0 0 0 1 2 0 0\n";
+        assert_eq!(of(udp6), ["[::1]:53"]);
+        assert_eq!(of("nonsense\n 1: zz:zz 0:0 0A\n"), [""; 0]);
     }
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use load::cold::{ColdCounts, ColdHerd, Keep, PATIENCE};
 use record::units::{format_bytes, format_si};
 use record::{Axis, AxisPlace, LoadPlan};
+use std::time::Duration;
 
 /// The cold connections of a run.
 pub struct HeldCold {
@@ -26,13 +27,18 @@ impl HeldCold {
     pub fn open(count: u64, with: &mut Holding<'_>) -> Result<HeldCold> {
         let mut held = HeldCold::none(with.plan, count)?;
         let progress = &mut *with.progress;
-        held.herd.resize(count, PATIENCE, with.stop.flag(), |established| {
+        held.herd.resize(count, patience(with.plan), with.stop.flag(), |established| {
             progress.show(&format!("opening cold connections: {established} of {count}"));
         })?;
         let counts = held.herd.counts();
         progress.say(&established_words(counts, held.herd.kernel_bytes_per_connection()));
         Ok(held)
     }
+}
+
+/// How long none may be established: a handshake may take as long as the connect timeout.
+fn patience(plan: &LoadPlan) -> Duration {
+    PATIENCE.max(Duration::from_nanos(plan.connect_timeout_ns.saturating_mul(2)))
 }
 
 /// What it took to establish cold connections, in words.
@@ -51,7 +57,7 @@ impl Companion for HeldCold {
             return Ok(false);
         }
         let (count, progress) = (place.value as u64, &mut *with.progress);
-        self.herd.resize(count, PATIENCE, with.stop.flag(), |established| {
+        self.herd.resize(count, patience(with.plan), with.stop.flag(), |established| {
             progress.show(&format!("cold connections: {established}, on the way to {count}"));
         })?;
         Ok(true)

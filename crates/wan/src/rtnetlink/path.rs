@@ -9,11 +9,17 @@ use std::io;
 use std::net::IpAddr;
 
 const TC_H_ROOT: u32 = 0xffff_ffff;
+/// The handle of the netem that loses and delays, the place in it, and the handle of the one there that limits.
+const DELAY_HANDLE: u32 = 0x1_0000;
+const IN_DELAY: u32 = 0x1_0001;
+const LIMIT_HANDLE: u32 = 0x2_0000;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
+/// The packets again, where the 32 bits of the basic counter are too few (Linux 5.5).
+const TCA_STATS_PKT64: u16 = 8;
 const TCA_NETEM_RATE: u16 = 6;
 const TCA_NETEM_RATE64: u16 = 8;
 const TCA_NETEM_LATENCY64: u16 = 10;
@@ -22,8 +28,14 @@ const TCA_NETEM_PRNG_SEED: u16 = 14;
 const NETEM_OPTIONS_BYTES: usize = 24;
 /// netem counts a veth's Ethernet header as part of a packet; a path counts from the IP header on.
 const ETHERNET_HEADER_BYTES: i32 = 14;
-/// Packets under way at most, if only memory bounds them.
-const UNLIMITED_PACKETS: u32 = 200_000;
+/// Packets that are being delayed at most. netem bounds their number, which must never be what limits the path: with a
+/// bandwidth it follows the smallest packets, an IPv4 and a UDP header.
+const DELAYED_PACKETS: f64 = 200_000.0;
+const SMALLEST_PACKET_BYTES: f64 = 28.0;
+/// The most that netem is asked to hold.
+const MOST_PACKETS: f64 = 4e6;
+/// The fewest packets that a link's queue holds.
+const FEWEST_PACKETS: f64 = 20.0;
 
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
@@ -43,76 +55,99 @@ const RTM_NEWLINKPROP: u16 = 108;
 /// Counters of a netem.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetemCounts {
-    /// Packets that left it.
+    /// Packets that left it; segments count each. It wraps around at 32 bits on old kernels.
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
-    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them.
+    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them. It wraps around
+    /// at 32 bits.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,
 }
 
+/// Packets that an end of a link dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkDrops {
+    /// On their way in: the receiver's backlog was full.
+    pub received: u64,
+    /// On their way out. A veth counts what the other end's backlog dropped here, too.
+    pub sent: u64,
+}
+
 impl Request {
     /// `struct tcmsg`.
-    fn queueing(&mut self, index: u32) {
+    fn queueing(&mut self, index: u32, handle: u32, parent: u32) {
         self.bytes.extend_from_slice(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
-        for field in [index, 0x1_0000, TC_H_ROOT, 0] {
+        for field in [index, handle, parent, 0] {
             self.bytes.extend_from_slice(&field.to_ne_bytes());
         }
     }
 }
 
-/// The body of netem's options: the old structure, then attributes for what does not fit it.
-fn netem_options(plan: &PathPlan, direction: u64) -> Request {
+/// The body of netem's options, of which attributes follow: the old structure.
+fn netem_options(limit: f64, loss_ratio: f64) -> Request {
     let mut options = Request { bytes: Vec::with_capacity(96) };
-    let loss = (plan.loss_ratio * f64::from(u32::MAX)).round() as u32;
-    let limit = match plan.bandwidth_bits_per_sec {
-        0 => UNLIMITED_PACKETS,
-        bandwidth => {
-            let on_the_way = bandwidth as f64 / 8.0 * plan.delay_ns as f64 / 1e9;
-            ((on_the_way + plan.queue_bytes as f64) / MTU_BYTES as f64).ceil().clamp(20.0, 4e6) as u32
-        }
-    };
-    for field in [0, limit, loss, 0, 0, 0u32] {
+    let loss = (loss_ratio * f64::from(u32::MAX)).round() as u32;
+    for field in [0, limit.ceil().min(MOST_PACKETS) as u32, loss, 0, 0, 0u32] {
         options.bytes.extend_from_slice(&field.to_ne_bytes());
     }
+    options
+}
+
+/// The netem that loses and delays.
+fn delay_options(plan: &PathPlan, direction: u64) -> Request {
+    let under_way_bytes = plan.bandwidth_bits_per_sec as f64 / 8.0 * plan.delay_ns as f64 / 1e9;
+    let mut options = netem_options(DELAYED_PACKETS.max(under_way_bytes / SMALLEST_PACKET_BYTES), plan.loss_ratio);
     options.attribute(TCA_NETEM_LATENCY64, &(plan.delay_ns as i64).to_ne_bytes());
-    if plan.bandwidth_bits_per_sec > 0 {
-        let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
-        let mut rate = Vec::with_capacity(16);
-        rate.extend_from_slice(&u32::try_from(bytes_per_sec).unwrap_or(u32::MAX).to_ne_bytes());
-        rate.extend_from_slice(&(-ETHERNET_HEADER_BYTES).to_ne_bytes());
-        rate.extend_from_slice(&[0; 8]);
-        options.attribute(TCA_NETEM_RATE, &rate);
-        if bytes_per_sec > u64::from(u32::MAX) {
-            options.attribute(TCA_NETEM_RATE64, &bytes_per_sec.to_ne_bytes());
-        }
-    }
     options.attribute(TCA_NETEM_PRNG_SEED, &(plan.seed ^ (direction << 63)).to_ne_bytes());
     options
 }
 
+/// The netem after it, which lets the bandwidth through. Its queue is a number of packets, those of the plan's queue if all
+/// are full.
+fn limit_options(plan: &PathPlan) -> Request {
+    let mut options = netem_options((plan.queue_bytes as f64 / MTU_BYTES as f64).max(FEWEST_PACKETS), 0.0);
+    let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
+    let mut rate = Vec::with_capacity(16);
+    rate.extend_from_slice(&u32::try_from(bytes_per_sec).unwrap_or(u32::MAX).to_ne_bytes());
+    rate.extend_from_slice(&(-ETHERNET_HEADER_BYTES).to_ne_bytes());
+    rate.extend_from_slice(&[0; 8]);
+    options.attribute(TCA_NETEM_RATE, &rate);
+    if bytes_per_sec > u64::from(u32::MAX) {
+        options.attribute(TCA_NETEM_RATE64, &bytes_per_sec.to_ne_bytes());
+    }
+    options
+}
+
 impl Route {
-    /// Puts a netem with the plan's figures in front of `link`.
+    /// Puts netem with the plan's figures in front of `link`.
     pub fn add_netem(&self, link: &str, plan: &PathPlan, direction: u64) -> io::Result<()> {
         self.set_netem(link_index(link)?, plan, direction)
     }
 
     /// The same for a link known by its index in this socket's namespace; an existing netem gets the new figures.
     pub fn set_netem(&self, index: u32, plan: &PathPlan, direction: u64) -> io::Result<()> {
+        self.queue(index, (DELAY_HANDLE, TC_H_ROOT), &delay_options(plan, direction))?;
+        if plan.bandwidth_bits_per_sec > 0 {
+            self.queue(index, (LIMIT_HANDLE, IN_DELAY), &limit_options(plan))?;
+        }
+        Ok(())
+    }
+
+    fn queue(&self, index: u32, (handle, parent): (u32, u32), options: &Request) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWQDISC, libc::NLM_F_CREATE | libc::NLM_F_REPLACE);
-        request.queueing(index);
+        request.queueing(index, handle, parent);
         request.text(TCA_KIND, "netem");
-        request.attribute(TCA_OPTIONS, &netem_options(plan, direction).bytes);
+        request.attribute(TCA_OPTIONS, &options.bytes);
         self.execute(request)
     }
 
-    /// The counts of the netem in front of the link of this index.
+    /// The counts of the netem in front of the link of this index; those of the limit are in them.
     pub fn netem_counts(&self, index: u32) -> io::Result<NetemCounts> {
         // Without ECHO the kernel notifies all listeners but the asker.
         let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_ECHO);
-        request.queueing(index);
+        request.queueing(index, DELAY_HANDLE, TC_H_ROOT);
         let reply = self.query(request)?;
         let mut counts = NetemCounts::default();
         for (kind, payload) in attributes(reply.get(36..).unwrap_or_default()) {
@@ -128,6 +163,8 @@ impl Route {
                                 counts.bytes = number64(payload, 0);
                                 counts.packets = u64::from(number32(payload, 8));
                             }
+                            // After the basic counters.
+                            TCA_STATS_PKT64 => counts.packets = number64(payload, 0),
                             TCA_STATS_QUEUE => counts.dropped = u64::from(number32(payload, 8)),
                             _ => {}
                         }
@@ -139,15 +176,16 @@ impl Route {
         Ok(counts)
     }
 
-    /// Packets that the link of this index dropped on their way out.
-    pub fn link_drops(&self, index: u32) -> io::Result<u64> {
+    /// Packets that the link of this index dropped.
+    pub fn link_drops(&self, index: u32) -> io::Result<LinkDrops> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link(index, 0, 0);
         let reply = self.query(request)?;
         let found = attributes(reply.get(32..).unwrap_or_default());
         let statistics = found.iter().find(|(kind, _)| *kind == IFLA_STATS64);
-        // `struct rtnl_link_stats64`: the eighth number is tx_dropped.
-        Ok(statistics.map_or(0, |(_, payload)| number64(payload, 56)))
+        // `struct rtnl_link_stats64`: the seventh number is rx_dropped, the eighth tx_dropped.
+        let number = |at| statistics.map_or(0, |(_, payload)| number64(payload, at));
+        Ok(LinkDrops { received: number(48), sent: number(56) })
     }
 
     /// Sets how many packets a device holds for its reader.
@@ -235,15 +273,19 @@ mod tests {
             delay_ns: 20_000_000,
             loss_ratio: 0.5,
             bandwidth_bits_per_sec: 100_000_000,
-            queue_bytes: 500_000,
+            queue_bytes: 625_000,
             ..PathPlan::default()
         };
-        let options = netem_options(&plan, 0).bytes;
-        assert_eq!(number32(&options, 4), 500, "250 kB on the way and 500 kB waiting, in packets of 1500 bytes");
-        assert_eq!(number32(&options, 8), 1 << 31);
-        let more = attributes(&options[NETEM_OPTIONS_BYTES..]);
+        let delay = delay_options(&plan, 0).bytes;
+        assert_eq!((number32(&delay, 4), number32(&delay, 8)), (200_000, 1 << 31));
+        let more = attributes(&delay[NETEM_OPTIONS_BYTES..]);
         assert_eq!(more[0], (TCA_NETEM_LATENCY64, &20_000_000i64.to_ne_bytes()[..]));
-        assert_eq!((number32(more[1].1, 0), number32(more[1].1, 4)), (12_500_000, (-14i32) as u32));
+        let limit = limit_options(&plan).bytes;
+        assert_eq!((number32(&limit, 4), number32(&limit, 8)), (417, 0), "625 kB in packets of 1500 bytes");
+        let more = attributes(&limit[NETEM_OPTIONS_BYTES..]);
+        assert_eq!((number32(more[0].1, 0), number32(more[0].1, 4)), (12_500_000, (-14i32) as u32));
+        let long = PathPlan { delay_ns: 1_000_000_000, ..plan };
+        assert_eq!(number32(&delay_options(&long, 0).bytes, 4), 446_429, "a second of the smallest packets");
     }
 
     #[test]

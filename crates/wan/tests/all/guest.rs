@@ -3,10 +3,12 @@
 #[path = "../../../../testbed/guest/boot.rs"]
 mod boot;
 
-use super::path::{bandwidth_is_exact, limited, loss_is_binomial, round_trip_is_exact};
+use super::path::*;
+use super::plan;
 use boot::{DONE, Guest, INSIDE};
 use record::{PathMechanism, PathPlan};
 use std::time::Duration;
+use wan::{Pair, PairPlan};
 
 #[test]
 fn netem_keeps_the_same_promises_in_a_guest() {
@@ -48,6 +50,18 @@ fn the_path_by_netem_inside_the_guest() {
         say("netem round trip", round_trip_is_exact(&netem(delay_ms)));
     }
     say("netem bandwidth", bandwidth_is_exact(&limited(netem(10), 100_000_000)));
+    say("netem changed", a_changed_delay_is_exact(&limited(netem(50), 100_000_000), 5));
+    say("netem segments", reads_of_a_burst(&limited(netem(1), 1_000_000)));
+    // 50 ms of full packets are 1,250; those of 20 ms of the small ones are more.
+    say("netem small packets", small_packets_arrive(&limited(netem(20), 100_000_000), 5_000));
+    say("netem full queue", a_full_queue_counts(netem(1)));
+    say("netem full backlog", a_full_backlog_counts(netem(5)));
+    let seeded = Pair::create(&PairPlan { path: PathPlan { loss_ratio: 0.1, ..netem(1) }, ..plan() }).unwrap();
+    let is_seeded = !seeded.notes().iter().any(|note| note.contains("do not follow the seed"));
+    seeded.remove().unwrap();
+    if is_seeded {
+        say("netem losses after a change", losses_differ_after_a_change(&netem(1)));
+    }
     say("netem loss", loss_is_binomial(&PathPlan { loss_ratio: 0.02, ..netem(1) }, 5_000));
     let chosen = super::path::pair_with(PathPlan { mechanism: PathMechanism::Other, ..netem(1) });
     let mechanism = chosen.path().mechanism;

@@ -25,11 +25,12 @@ pub(super) fn make_room_for_delay(path: &mut PathOptions, values: &[f64]) -> Res
 }
 
 /// Defaults that an axis sets in the plan where the user gave nothing else.
-pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions) -> Result<()> {
+/// `round_trip_ns`: that of the path.
+pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, round_trip_ns: u64) -> Result<()> {
     match axis.axis {
         // A client in overload gives up an attempt early and retries for the next request (Banga and Druschel 1997).
         Axis::Rate if typed.connect_timeout.is_none() => {
-            plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT.as_nanos() as u64
+            plan.connect_timeout_ns = OVERLOAD_CONNECT_TIMEOUT.as_nanos() as u64 + 2 * round_trip_ns
         }
         Axis::Conforming if plan.clients.bandwidth.is_none() => {
             if plan.clients.read_bytes_per_sec > 0 {

@@ -263,7 +263,8 @@ impl<'a> Search<'a> {
                 let words = |path: record::PathPlan| format!("{}; the delay is varied", path.words());
                 session.path = session.path_plan().map_or(String::new(), words);
             }
-            axis::adapt(&mut session.plan, axis, &drive.options.load)?;
+            let round_trip_ns = session.round_trip_ns();
+            axis::adapt(&mut session.plan, axis, &drive.options.load, round_trip_ns)?;
         }
         if is_microbenchmark {
             prepare_sender(&mut session);
@@ -342,6 +343,15 @@ impl<'a> Search<'a> {
         {
             return Ok(Some(ended));
         }
+        // The first answers come after two round trips, where a connection is opened for the request, and those of a closed
+        // loop once in one.
+        let (sweep, round_trip_ns) = (&self.plan.sweep, self.session()?.round_trip_ns());
+        let typed = &self.drive.options.load;
+        if typed.warmup.is_none() {
+            plan.warmup_ns += 2 * round_trip_ns;
+        }
+        let most_ns = if typed.duration.is_some() { sweep.point_duration_ns } else { u64::MAX };
+        plan.duration_ns = plan.duration_ns.max(round_trip_ns.min(most_ns));
         self.measure(plan, trial.load.sweep(), trial.repeat, place)
     }
 
@@ -360,7 +370,11 @@ impl<'a> Search<'a> {
         let session = self.session()?;
         session.progress.show(&format!("{} connections: whether the server serves so many", format_si(most as f64)));
         // With all that accompanies a point, so that none counts what happened before it.
-        let mut load = |plan: &LoadPlan| session.runner.point(plan, Sweep::Rate, 0, &mut session.progress);
+        let round_trip_ns = session.round_trip_ns();
+        let mut load = |plan: &LoadPlan| {
+            let plan = LoadPlan { timeout_ns: plan.timeout_ns + round_trip_ns, ..plan.clone() };
+            session.runner.point(&plan, Sweep::Rate, 0, &mut session.progress)
+        };
         let tried =
             open_loop::served(&session.plan, most, known, |plan| load(plan).map(|said| said.result.counts.outcomes))?;
         let connections = match tried {
@@ -399,11 +413,12 @@ impl<'a> Search<'a> {
             side.points.push(measured.point);
             return Ok(None);
         }
+        let round_trip_ns = session.round_trip_ns();
         let mut plan = LoadPlan {
             connections: YARDSTICK_CONNECTIONS,
             pace: Pace::Closed,
-            duration_ns,
-            warmup_ns: 50_000_000,
+            duration_ns: duration_ns + round_trip_ns,
+            warmup_ns: 50_000_000 + round_trip_ns,
             threads: 1,
             ..session.plan.clone()
         };
