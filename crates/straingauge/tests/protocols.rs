@@ -1,6 +1,6 @@
 //! HTTP/2, Redis, memcached and raw TCP through the program, on servers that it starts itself.
 
-use crate::rig::{free_port, member, program, run, run_record, skipped, straingauge};
+use crate::rig::{free_port, is_root, member, program, run, run_record, skipped, straingauge};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -38,9 +38,7 @@ fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
 #[test]
 fn redis_in_protected_mode_is_told_from_another_server() {
     let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
-    if let Err(why) = wan::is_permitted() {
-        return skipped(&why.to_string());
-    }
+    skip_unless!(is_root(), "needs root, to make network namespaces");
     let port = free_port().to_string();
     for command in ["load", "find"] {
         let mut asked = straingauge([command, &format!("redis://127.0.0.1:{port}"), "--duration", "100ms", "--"]);
