@@ -136,7 +136,7 @@ fn marked_in(environment: &[u8]) -> Option<String> {
 /// The marked processes, and how many processes may not be looked at. This process and those above it are never among
 /// them, as a shell may have been started with a mark.
 fn marked_processes() -> (Vec<Marked>, usize) {
-    let spared = ancestry();
+    let spared = ancestry(std::process::id());
     let Ok(entries) = fs::read_dir("/proc") else { return (Vec::new(), 0) };
     let (mut found, mut hidden) = (Vec::new(), 0);
     for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -157,9 +157,14 @@ fn marked_processes() -> (Vec<Marked>, usize) {
     (found, hidden)
 }
 
-/// This process and those that it descends from.
-fn ancestry() -> Vec<u32> {
-    let mut line = vec![std::process::id()];
+/// Whether a process was started by this one, or by one that this one started. A daemon that this process inherits is one.
+pub fn is_descendant(pid: u32) -> bool {
+    ancestry(pid).contains(&std::process::id())
+}
+
+/// A process and those that it descends from.
+fn ancestry(pid: u32) -> Vec<u32> {
+    let mut line = vec![pid];
     while let Some(parent) = line.last().and_then(|pid| parent_of(*pid)).filter(|parent| *parent > 0) {
         if line.contains(&parent) {
             break;

@@ -5,13 +5,14 @@ pub mod distance;
 pub mod guardian;
 mod output;
 
-use crate::failure::interrupted;
+use crate::failure::{interrupted, wrong_usage};
 use crate::process;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
 use observe::ObserveError;
 use output::Output;
+use record::leftovers::is_descendant;
 use record::{Doubt, DoubtKind, PathPlan};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -56,14 +57,13 @@ pub struct ServerPlan<'a> {
 /// A started server that accepts connections. Dropping it stops it and removes its namespaces.
 pub struct Server {
     child: Option<Child>,
-    exit: Option<ExitStatus>,
+    life: Life,
     output: Output,
     pair: Option<Pair>,
     /// Without namespaces: the group of its processes, where one can be made.
     group: Option<ServerCgroup>,
     /// Cleans up if this process is killed.
     guardian: Option<Guardian>,
-    port: u16,
     cpus: Vec<usize>,
     /// Where the engine connects to.
     pub address: SocketAddr,
@@ -76,6 +76,38 @@ pub struct Server {
     pub path_test: Option<String>,
     /// `veth between two network namespaces`, `loopback in the server's namespace`, `loopback of this machine`.
     pub path: String,
+}
+
+/// What tells how long a started server serves.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// The process that was started.
+    pid: u32,
+    port: u16,
+    /// In a network namespace of its own: its control group, if there is one.
+    group: Option<Option<ServerCgroup>>,
+}
+
+impl Life {
+    /// How the process that was started ended; `None` while it runs. It may have left a daemon behind.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        process::ended(self.pid)
+    }
+
+    /// Whether something listens on the server's port.
+    pub fn is_listening(&self) -> bool {
+        let netns_pid = self.netns_pid();
+        (netns_pid.is_some() || self.group.is_none())
+            && observe::listening_addresses(self.port, netns_pid).is_ok_and(|found| !found.is_empty())
+    }
+
+    fn netns_pid(&self) -> Option<u32> {
+        let group = self.group.as_ref()?;
+        match self.ended() {
+            None => Some(self.pid),
+            Some(_) => group.as_ref()?.processes().first().copied(),
+        }
+    }
 }
 
 impl Server {
@@ -93,6 +125,11 @@ impl Server {
             };
             Some(Pair::create(&pair_plan)?)
         } else {
+            if let Some(ip) = plan.asked.filter(|ip| !record::machine::has_address(*ip)) {
+                return Err(wrong_usage(format!(
+                    "-- SERVER starts a server on this machine, of which {ip} is no address: write the URL with one that it has, as 127.0.0.1"
+                )));
+            }
             refuse_taken_port(plan.port)?;
             end_time_wait(plan.port);
             None
@@ -128,14 +165,15 @@ impl Server {
             Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
         };
+        let life =
+            Life { pid: child.id(), port: plan.port, group: pair.as_ref().map(|pair| pair.server_cgroup().cloned()) };
         let mut server = Server {
             child: Some(child),
-            exit: None,
+            life,
             output,
             pair,
             group,
             guardian: None,
-            port: plan.port,
             cpus: plan.server_cpus.clone(),
             address: SocketAddr::new(plan.asked.unwrap_or(loopback), plan.port),
             inherited_descriptors,
@@ -188,19 +226,20 @@ impl Server {
 
     /// The process that was started, or the daemon that it left behind.
     pub fn pid(&self) -> Option<u32> {
-        match (&self.child, self.exit) {
-            (Some(child), None) => Some(child.id()),
-            _ => listener_pid(self.port, self.netns_pid()),
+        match self.life.ended() {
+            None => Some(self.life.pid),
+            Some(_) => listener_pid(self.life.port, self.netns_pid()),
         }
     }
 
     /// A process in the server's network namespace, if that is a separate one.
     pub fn netns_pid(&self) -> Option<u32> {
-        let pair = self.pair.as_ref()?;
-        match (&self.child, self.exit) {
-            (Some(child), None) => Some(child.id()),
-            _ => pair.server_processes().first().copied(),
-        }
+        self.life.netns_pid()
+    }
+
+    /// What tells how long it serves.
+    pub fn life(&self) -> Life {
+        self.life.clone()
     }
 
     /// The emulated path between client and server, if there is one.
@@ -219,28 +258,13 @@ impl Server {
     }
 
     /// How the server ended, in words; `None` while it runs (or its daemon does).
-    pub fn gone(&mut self) -> Option<String> {
-        self.reap();
-        let status = self.exit?;
-        if status.success() && self.is_listening() {
-            return None;
+    pub fn gone(&self) -> Option<String> {
+        let status = self.life.ended()?;
+        match status.success() {
+            true if self.life.is_listening() => None,
+            true => Some(format!("{}, and nothing listens on port {}", self.output.exit_words(status), self.life.port)),
+            false => Some(self.output.exit_words(status)),
         }
-        Some(self.output.exit_words(status))
-    }
-
-    fn reap(&mut self) {
-        if let Some(child) = &mut self.child
-            && let Ok(Some(status)) = child.try_wait()
-        {
-            self.exit = Some(status);
-        }
-    }
-
-    fn is_listening(&self) -> bool {
-        if self.pair.is_some() && self.netns_pid().is_none() {
-            return false;
-        }
-        observe::listening_addresses(self.port, self.netns_pid()).is_ok_and(|found| !found.is_empty())
     }
 
     /// The server's output, as far as it is kept.
@@ -263,16 +287,16 @@ impl Server {
             if stop.is_set() {
                 return Err(interrupted(STARTING));
             }
-            if self.is_listening() {
+            if self.life.is_listening() {
                 return Ok(());
             }
-            self.reap();
-            if let Some(status) = self.exit.filter(|status| !status.success()) {
+            let ended = self.life.ended();
+            if let Some(status) = ended.filter(|status| !status.success()) {
                 bail!("the server '{}' {}", plan.argv[0], self.output.exit_words(status));
             }
             if Instant::now() >= deadline {
                 let hint = silence_hint(plan.timeout_option);
-                match self.exit {
+                match ended {
                     Some(status) => bail!(
                         "the server '{}' {} and nothing listens on port {}; {hint}",
                         plan.argv[0],
@@ -304,8 +328,10 @@ impl Server {
             }
             return Ok(());
         };
-        let listening = observe::listening_addresses(plan.port, self.netns_pid())
-            .context("cannot read the addresses that the server listens on")?;
+        let listening = || observe::listening_addresses(plan.port, self.netns_pid());
+        // The first process of a daemon may end right now, and be no way into the namespace any more.
+        let listening =
+            listening().or_else(|_| listening()).context("cannot read the addresses that the server listens on")?;
         let wants_v6 = matches!(plan.asked, Some(IpAddr::V6(_)));
         let is_open = |v6: bool| {
             listening.iter().any(|address| match address.ip() {
@@ -383,16 +409,15 @@ impl Server {
 
     /// Stops the server's whole process group, politely first, and removes the namespaces.
     pub fn stop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // Inside namespaces the pair ends all remaining processes; without them only a daemon that took the port is
-            // known.
-            let daemons: Vec<u32> = match (self.exit, &self.pair) {
-                (Some(_), None) => listener_pid(self.port, None).into_iter().collect(),
-                _ => Vec::new(),
+        if let Some(mut child) = self.child.take() {
+            // Inside namespaces the pair ends all remaining processes; without them only a daemon that took the port is known. It may
+            // also be somebody else's by now.
+            let daemon = match (self.life.ended(), &self.pair) {
+                (Some(_), None) => listener_pid(self.life.port, None).filter(|pid| is_descendant(*pid)),
+                _ => None,
             };
-            self.exit = process::end(child, &daemons).or(self.exit);
+            process::end(&mut child, daemon.as_slice());
         }
-        self.child = None;
         if let Some(group) = self.group.take() {
             // What cannot be removed now is left to the next run, as below.
             let _ = group.remove();

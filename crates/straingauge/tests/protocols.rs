@@ -1,6 +1,6 @@
 //! HTTP/2, Redis, memcached and raw TCP through the program, on servers that it starts itself.
 
-use crate::rig::{free_port, is_root, member, program, run, run_record, skipped, straingauge};
+use crate::rig::{free_port, is_root, member, program, run, run_record, skip_unless, skipped, straingauge};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -117,22 +117,81 @@ while True:
         connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
         answers += 1
         if answers == 5:
-            os._exit(3)
+            os._exit(int(sys.argv[2]))
+";
+
+/// The same, but it leaves the port to another process before.
+const YIELDING: &str = r"
+import os, socket, sys, time
+port, answers = int(sys.argv[1]), 0
+listener = socket.create_server(('127.0.0.1', port))
+while answers < 5:
+    connection, _ = listener.accept()
+    while answers < 5 and connection.recv(65536):
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+        answers += 1
+listener.close()
+while True:
+    try:
+        socket.create_connection(('127.0.0.1', port)).close()
+        os._exit(3)
+    except OSError:
+        time.sleep(0.01)
+";
+/// That other process: it waits for the server, and then for its port.
+const OTHER: &str = r"
+import socket, sys, time
+port = int(sys.argv[1])
+def until_it_works(what):
+    while True:
+        try:
+            return what(('127.0.0.1', port))
+        except OSError:
+            time.sleep(0.01)
+until_it_works(socket.create_connection).close()
+listener = until_it_works(socket.create_server)
+time.sleep(600)
 ";
 
 #[test]
 fn a_load_whose_server_ends_is_cut_short_and_kept_as_such() {
-    let (dir, port) = (open_dir(), free_port().to_string());
-    let out = dir.path().join("run");
+    for (code, isolate) in [("3", "never"), ("0", "never"), ("0", "auto")] {
+        let (dir, port) = (open_dir(), free_port().to_string());
+        let out = dir.path().join("run");
+        run(mortal_load(&port, isolate).arg("--out").arg(&out).args(["--", "python3", "-c", MORTAL, &port, code]))
+            .exits_with(1)
+            .complains_of(&[&format!("code {code}"), "the figures end there"]);
+        was_cut_short(&out, &format!("code {code}"));
+        let window_ns = points(&out)[0]["duration_ns"].as_u64().expect("a number");
+        assert!(window_ns < 30_000_000_000, "it went on for {window_ns} ns without a server");
+    }
+}
+
+fn mortal_load(port: &str, isolate: &str) -> std::process::Command {
     let mut load =
         straingauge(["load", &format!("http://127.0.0.1:{port}/"), "--connections", "1", "--duration", "60s"]);
-    load.args(["--warmup", "0s", "--quiet", "--isolate", "never", "--out"]).arg(&out);
-    run(load.args(["--", "python3", "-c", MORTAL, &port]))
-        .exits_with(1)
-        .complains_of(&["code 3", "the figures end there"]);
-    was_cut_short(&out, "code 3");
-    let window_ns = points(&out)[0]["duration_ns"].as_u64().expect("a number");
-    assert!(window_ns < 30_000_000_000, "it went on for {window_ns} ns without a server");
+    load.args(["--warmup", "0s", "--quiet", "--isolate", isolate]);
+    load
+}
+
+#[test]
+fn another_process_that_took_the_servers_port_is_not_ended() {
+    let port = free_port().to_string();
+    let mut other = std::process::Command::new("python3").args(["-c", OTHER, &port]).spawn().expect("python3");
+    run(mortal_load(&port, "never").args(["--", "python3", "-c", YIELDING, &port])).exits_with(1);
+    let ended = other.try_wait().expect("it is a child");
+    let _ = other.kill();
+    let _ = other.wait();
+    assert_eq!(ended, None);
+}
+
+#[test]
+fn workers_on_the_machine_of_a_server_that_is_started_are_a_doubt() {
+    let (worker, port) = (worker(), free_port().to_string());
+    let url = format!("http://127.0.0.1:{port}/");
+    let mut load = from(&[&worker, &worker], &[&url, "--duration", "300ms", "--connections", "2"]);
+    let said = run(load.args(["--", "python3", "-m", "http.server", "--bind", "127.0.0.1", &port])).exits_with(0);
+    assert!(doubt_kinds(&said.json()).contains(&"shared-cpus".to_string()), "{}", said.out);
 }
 
 #[test]

@@ -24,7 +24,7 @@ const MOST_FOLDERS: usize = 50_000;
 const MOST_INNER: usize = 1_000;
 
 /// A control group of a server. Whoever made it removes it: [`remove`](Self::remove).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ServerCgroup {
     path: PathBuf,
 }
@@ -109,7 +109,7 @@ impl ServerCgroup {
     }
 
     /// The processes in the group and in those that were made in it.
-    pub(crate) fn processes(&self) -> Vec<u32> {
+    pub fn processes(&self) -> Vec<u32> {
         let of = |folder: PathBuf| fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         let numbers = |text: String| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
         self.folders().into_iter().flat_map(|folder| numbers(of(folder))).collect()

@@ -223,8 +223,8 @@ impl Pair {
     }
 
     /// The server's control group, if the kernel let one be made.
-    pub fn server_cgroup(&self) -> Option<&Path> {
-        self.cgroup.as_ref().map(ServerCgroup::path)
+    pub fn server_cgroup(&self) -> Option<&ServerCgroup> {
+        self.cgroup.as_ref()
     }
 
     /// The server's current processes; empty without a control group.

@@ -219,7 +219,7 @@ fn removal_ends_daemons_that_the_server_left_and_every_trace() {
     }
     let pair = Pair::create(&plan()).unwrap();
     let (mut shell, daemon) = server_with_daemon(&pair);
-    let cgroup = pair.server_cgroup().map(Path::to_path_buf);
+    let cgroup = pair.server_cgroup().map(|group| group.path().to_path_buf());
     pair.remove().unwrap();
     shell.wait().unwrap();
     eventually("the daemon ends", || !is_alive(daemon));
@@ -265,7 +265,7 @@ fn a_panic_removes_the_pair() {
     let thread = std::thread::spawn(move || {
         let pair = Pair::create(&plan()).unwrap();
         let server = sleeping_server(&pair);
-        report.send((server.id(), pair.server_cgroup().map(Path::to_path_buf))).unwrap();
+        report.send((server.id(), pair.server_cgroup().map(|group| group.path().to_path_buf()))).unwrap();
         // The child must be waited for by someone; a panicking owner does not.
         std::mem::forget(server);
         panic!("on purpose");
@@ -318,7 +318,7 @@ fn owner_that_waits_to_be_killed() {
     let path = PathPlan { delay_ns: 1_000_000, mechanism: PathMechanism::TunDelayLine, ..PathPlan::default() };
     let pair = Pair::create(&PairPlan { path, ..plan() }).unwrap();
     let (shell, daemon) = server_with_daemon(&pair);
-    let cgroup = pair.server_cgroup().map(|path| path.display().to_string()).unwrap_or_default();
+    let cgroup = pair.server_cgroup().map(|group| group.path().display().to_string()).unwrap_or_default();
     println!("\nowns {} {daemon} {} {cgroup}", shell.id(), pair.server_namespace().inode().unwrap());
     std::thread::sleep(Duration::from_secs(120));
 }

@@ -77,13 +77,21 @@ pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
 /// A doubt where client and server may run on the same CPUs. `is_one_machine`: the server's watcher runs where a client does.
 pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool) -> Option<Doubt> {
     let is_local = is_one_machine || plan.addresses.iter().all(|address| address.ip().is_loopback());
-    let (what, remedy) = if server_cpus.is_empty() {
-        if !is_local || (!plan.cpus.is_empty()) {
+    // Clients elsewhere are not pinned by this process.
+    let (what, remedy) = if server_cpus.is_empty() || plan.cpus.is_empty() {
+        if !is_local || !plan.cpus.is_empty() {
             return None;
         }
         (
             "client and server run on one machine and are not pinned apart".to_string(),
-            "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for the client",
+            match server_cpus {
+                [] => {
+                    "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for the client"
+                }
+                _ => {
+                    "pin them apart: --server-cpus for the server, taskset for the clients; or use other machines for these"
+                }
+            },
         )
     } else {
         let shared: Vec<usize> = plan.cpus.iter().copied().filter(|cpu| server_cpus.contains(cpu)).collect();

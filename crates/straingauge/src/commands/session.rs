@@ -26,7 +26,6 @@ use record::protocol::{Protocol, redis_error};
 use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{Fleet, Place, STATES_INTERVAL, Watcher};
-use rustix::process::Pid;
 use wan::WanError;
 
 /// Everything that exists while points are measured.
@@ -105,7 +104,11 @@ impl Session {
         }
         let is_apart = !plan.cpus.is_empty() && cpus::are_apart(&plan.cpus, &server_cpus);
         let starts_elsewhere = run.options.fleet.server_with.is_some();
-        let mut distance = None;
+        // A server that is started here is in the network namespace of this process, unless it is isolated.
+        let mut distance = match (&server, &fleet) {
+            (Some(_), Some(fleet)) => Some(Distance::of(&Place::here(), &fleet.places())),
+            _ => None,
+        };
         let mut watch = match &watcher {
             Some(command) => {
                 progress.show("starting the watcher");
@@ -153,15 +156,14 @@ impl Session {
             runner.join(MeteredPath::new(meter));
         }
         runner.join(watch);
-        let started = server.as_ref().and_then(Server::pid).and_then(|pid| Pid::from_raw(pid as i32));
-        started.into_iter().for_each(|pid| runner.join(StartedServer(pid)));
+        server.iter().for_each(|server| runner.join(StartedServer::new(server.life())));
         if let Some(cold) = run.options.load.cold.filter(|cold| cold.0 > 0) {
             runner.hold_cold(&plan, cold.0, &mut progress)?;
         }
         let server_command = (!run.options.server.command.is_empty()).then(|| ServerCommand {
             argv: run.options.server.command.clone(),
             cpus: if starts_elsewhere { placement::cpus_elsewhere(run) } else { server_cpus },
-            isolated: server.as_ref().map_or(distance.is_some_and(Distance::is_isolated), Server::is_isolated),
+            isolated: distance.map_or_else(|| server.as_ref().is_some_and(Server::is_isolated), Distance::is_isolated),
         });
         Ok(Session { server, runner, plan, stop, progress, server_command, doubts, path })
     }

@@ -112,7 +112,7 @@ struct AtOtherEnd<'a> {
 impl AtOtherEnd<'_> {
     /// Reports, once, that it failed.
     fn look(&mut self) {
-        let Ok(Some(status)) = self.child.try_wait() else { return };
+        let Some(status) = process::ended(self.child.id()) else { return };
         // With code 0 it has done what it was to do, or left a daemon.
         if !self.has_ended && !status.success() {
             eprintln!("straingauge: the server '{}' ended ({status}) while COMMAND ran", self.line);
@@ -140,7 +140,7 @@ fn start_server<'a>(pair: &Pair, line: &'a str, args: &WanArgs, signals: &Signal
     pair.run_server(&mut command)?;
     let child = command.spawn().map_err(|error| process::cannot_start("'sh'", &error))?;
     let guardian = Guardian::over(child.id(), &mark).ok();
-    let mut server = AtOtherEnd { line, child, has_ended: false, guardian };
+    let server = AtOtherEnd { line, child, has_ended: false, guardian };
     let deadline = Instant::now() + timeout;
     loop {
         let listening = pair.server_namespace().run_inside(|| Ok(listening_addresses()))?;
@@ -148,7 +148,7 @@ fn start_server<'a>(pair: &Pair, line: &'a str, args: &WanArgs, signals: &Signal
             return Ok(server);
         }
         // With code 0 it may have started a daemon that is about to listen.
-        if let Some(status) = server.child.try_wait()?.filter(|status| !status.success()) {
+        if let Some(status) = process::ended(server.child.id()).filter(|status| !status.success()) {
             bail!("the server '{line}' ended ({status}) before it listened on any port");
         }
         if Instant::now() >= deadline {

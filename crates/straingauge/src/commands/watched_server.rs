@@ -85,7 +85,7 @@ impl remote::Started for Here {
     }
 
     fn gone(&mut self) -> Option<String> {
-        self.agent.as_mut().and_then(Agent::gone)
+        self.agent.as_ref().and_then(Agent::gone)
     }
 
     fn end(&mut self) -> Vec<u8> {

@@ -3,16 +3,19 @@
 use super::layers::is_sampled;
 use super::{Companion, Load, SharedWatcher};
 use crate::measured::{Measured, client_side};
+use crate::server::Life;
 use observe::profile::PointSampling;
 use observe::watch::point::{self, PointSeen};
 use observe::{Observer, Window};
 use record::{Doubt, DoubtKind, LoadPlan, machine};
 use remote::{RequestWatchPlan, Watcher};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+/// Between two looks whether a daemon listens.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 /// Why a load has no window.
 const NO_WINDOW: &str = "the window never began";
 
@@ -59,15 +62,32 @@ impl ServerWatch {
     }
 }
 
-/// The process that was started as the server. A load ends when it has failed.
-pub struct StartedServer(pub Pid);
+/// The server that was started. A load ends when it has.
+pub struct StartedServer {
+    life: Life,
+    /// When it is looked at again whether a daemon still listens.
+    next_look: Instant,
+}
+
+impl StartedServer {
+    /// The server of this life.
+    pub fn new(life: Life) -> StartedServer {
+        StartedServer { life, next_look: Instant::now() }
+    }
+}
 
 impl Companion for StartedServer {
     fn is_in_vain(&mut self) -> bool {
-        // Its owner still waits for it. One that ended well may have left a daemon behind.
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let ended = waitid(WaitId::Pid(self.0), options).ok().flatten();
-        ended.is_some_and(|status| status.exit_status() != Some(0))
+        let Some(status) = self.life.ended() else { return false };
+        if !status.success() {
+            return true;
+        }
+        // It may have left a daemon behind.
+        if Instant::now() < self.next_look {
+            return false;
+        }
+        self.next_look = Instant::now() + BETWEEN_LOOKS;
+        !self.life.is_listening()
     }
 
     fn note(&mut self, _measured: &mut Measured) {}

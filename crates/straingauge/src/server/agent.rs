@@ -8,14 +8,13 @@ use crate::process;
 use anyhow::{Result, anyhow};
 use record::Outside;
 use record::leftovers::MARK;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A running agent. Dropping it stops it, with all processes that it started.
 pub struct Agent {
     words: Outside,
     child: Child,
-    exit: Option<ExitStatus>,
     output: Output,
     mark: String,
     /// `None` once it is stopped.
@@ -46,7 +45,7 @@ impl Agent {
             process::end(&mut child, &[]);
             anyhow!("{what} is not started without a process that would end it if straingauge were killed: {error}")
         })?;
-        Ok(Agent { words, child, exit: None, output, mark, guardian: Some(guardian) })
+        Ok(Agent { words, child, output, mark, guardian: Some(guardian) })
     }
 
     /// Its processes: those of its session, and daemons that left it.
@@ -56,11 +55,8 @@ impl Agent {
     }
 
     /// How it ended, in a sentence; `None` while it or its daemon runs.
-    pub fn gone(&mut self) -> Option<String> {
-        if let Ok(Some(status)) = self.child.try_wait() {
-            self.exit = Some(status);
-        }
-        let status = self.exit?;
+    pub fn gone(&self) -> Option<String> {
+        let status = process::ended(self.child.id())?;
         if status.success() && !self.pids().is_empty() {
             return None;
         }
