@@ -1,7 +1,7 @@
 //! The watcher of a server on another machine (`--watch-with`), as the driver sees it.
 
 use crate::error::{RemoteError, Result, unusable};
-use crate::fleet::keep_leases;
+use crate::fleet::{MOST_EVENTS, keep_leases};
 use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{
     CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_REPORT_SERVER, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, Place,
@@ -53,9 +53,13 @@ impl Watcher {
     /// Starts the command and waits for its hello. `starts_server`: it starts the server first, which may take so long, and stops
     /// it at the end.
     pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
+        Watcher::at(&Source::Command(command.into()), starts_server, stop)
+    }
+
+    fn at(source: &Source, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
         let wires = Wires::start(tell)?;
-        let mut link = Link::start(0, "watcher", &Source::Command(command.into()), &wires)?;
+        let mut link = Link::start(0, "watcher", source, &wires)?;
         if starts_server.is_some() {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
@@ -109,11 +113,14 @@ impl Watcher {
     /// Handles events, waits for the first at most this long, and gives it up where it is silent.
     fn hear(&mut self, mut wait: Duration, patience_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
-        while let Ok((_, event)) = self.events.recv_timeout(wait) {
+        // A bounded number, because it may flood; it is not silent then.
+        for _ in 0..MOST_EVENTS {
+            let Ok((_, event)) = self.events.recv_timeout(wait) else {
+                return self.link.look(heard_all_ns, patience_ns);
+            };
             self.link.handle(event);
             wait = Duration::ZERO;
         }
-        self.link.look(heard_all_ns, patience_ns);
     }
 
     /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report, too; an
@@ -318,10 +325,68 @@ fn lost_with(why: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{FromWorker, Lines, PROTOCOL, line};
+    use std::io::Write;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A watcher that tests make: it sees its server at once. `deed`: what it does
+    /// with every message but a ping.
+    fn watcher(mut deed: impl FnMut(ToWorker, &mut UnixStream) + Send + 'static) -> Watcher {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("watcher");
+        let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
+        std::thread::spawn(move || {
+            let (mut mouth, _) = listener.accept().expect("a driver");
+            let mut lines = Lines::new(mouth.try_clone().expect("a second handle"));
+            say(
+                &mut mouth,
+                &FromWorker::Hello {
+                    protocol: PROTOCOL,
+                    version: "fake".into(),
+                    host: "fake".into(),
+                    pid: 1,
+                    place: Place::default(),
+                    capacity: None,
+                    can: Vec::new(),
+                },
+            );
+            say(&mut mouth, &FromWorker::Ready {});
+            while let Ok(Some(message)) = lines.next::<ToWorker>() {
+                match message {
+                    ToWorker::Ping { sent_ns } => {
+                        say(&mut mouth, &FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() });
+                    }
+                    message => deed(message, &mut mouth),
+                }
+            }
+        });
+        let source = Source::Node { name: "fake".into(), socket };
+        Watcher::at(&source, None, &AtomicBool::new(false)).expect("a watcher")
+    }
+
+    fn say(mouth: &mut UnixStream, message: &FromWorker) {
+        let _ = mouth.write_all(line(message).as_bytes());
+    }
+
+    #[test]
+    fn a_watcher_that_floods_holds_nothing_up() {
+        // Read faster than they are understood.
+        let flood = format!("{{\"type\":\"pong\",\"sent_ns\":0,\"clock_ns\":0,\"more\":[0{}]}}\n", ",0".repeat(10_000));
+        let mut watcher =
+            watcher(
+                move |message, mouth| {
+                    while matches!(message, ToWorker::Begin { .. }) && mouth.write_all(flood.as_bytes()).is_ok() {}
+                },
+            );
+        watcher.window_begins(SECOND, false).expect("it is there");
+        std::thread::sleep(Duration::from_millis(300));
+        watcher.window_ends().expect("it is there");
+    }
 
     #[test]
     fn a_window_that_is_not_the_clients_is_doubted_with_both_edges() {
-        const SECOND: u64 = 1_000_000_000;
         let said = |begin_ns: i128, end_ns: i128, seconds: u64| {
             let ours_ns = [100 * SECOND, (100 + seconds) * SECOND];
             let theirs_ns = [i128::from(ours_ns[0]) + begin_ns, i128::from(ours_ns[1]) + end_ns];
