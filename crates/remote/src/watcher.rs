@@ -221,8 +221,10 @@ impl Watcher {
         self.link.is_lost() && self.link.can.iter().any(|word| word == CAN_REPORT_SERVER)
     }
 
-    /// A load begins: returns when the state before it is known there.
+    /// A load begins: returns when the state before it is known there. Its clock is compared anew, as clocks run apart.
     pub fn load_begins(&mut self) -> Result<(), String> {
+        self.link.clock = None;
+        self.link.ping();
         if !self.counts_requests {
             return Ok(());
         }
@@ -288,7 +290,8 @@ impl Watcher {
         let mut seen = seen.bounded();
         self.server_facts = seen.server_facts.clone();
         if let (Some(theirs_ns), Some(clock)) = (seen.edges_ns, self.link.clock) {
-            seen.doubts.extend(window_doubt(theirs_ns.map(|at_ns| i128::from(at_ns) - clock.offset_ns), self.edges_ns));
+            let theirs_ns = theirs_ns.map(|at_ns| i128::from(at_ns) - clock.offset_ns);
+            seen.doubts.extend(window_doubt(theirs_ns, self.edges_ns, clock.uncertainty_ns));
         }
         let trip_us = self.link.clock.map(|clock| clock.uncertainty_ns as f64 * 2.0 / 1e3);
         let figure = match trip_us {
@@ -300,10 +303,11 @@ impl Watcher {
     }
 }
 
-/// The doubt about a window that is not the client's, both on this clock.
-fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2]) -> Option<Doubt> {
+/// The doubt about a window that is not the client's, both on this clock, to which theirs is known with this error.
+fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) -> Option<Doubt> {
     let [begin, end] = [0, 1].map(|edge| theirs_ns[edge].saturating_sub(i128::from(ours_ns[edge])) as f64);
-    let limit_ns = OTHER_WINDOW_NS.max(ours_ns[1].saturating_sub(ours_ns[0]) as f64 * OTHER_WINDOW_RATIO);
+    let limit_ns =
+        OTHER_WINDOW_NS.max(ours_ns[1].saturating_sub(ours_ns[0]) as f64 * OTHER_WINDOW_RATIO) + uncertainty_ns as f64;
     let late = |nanos: f64| format!("{} too {}", format_nanos(nanos.abs()), if nanos < 0.0 { "early" } else { "late" });
     (begin.abs().max(end.abs()) > limit_ns).then(|| {
         DoubtKind::SourcesDisagree.warning(
@@ -331,9 +335,9 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A watcher that tests make: it sees its server at once. `deed`: what it does
+    /// A watcher that tests make: it sees its server at once, and its clock is so far ahead of this one's. `deed`: what it does
     /// with every message but a ping.
-    fn watcher(mut deed: impl FnMut(ToWorker, &mut UnixStream) + Send + 'static) -> Watcher {
+    fn watcher(mut deed: impl FnMut(ToWorker, &mut UnixStream, &mut u64) + Send + 'static) -> Watcher {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("watcher");
         let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
@@ -353,12 +357,13 @@ mod tests {
                 },
             );
             say(&mut mouth, &FromWorker::Ready {});
+            let mut ahead_ns = 0;
             while let Ok(Some(message)) = lines.next::<ToWorker>() {
                 match message {
                     ToWorker::Ping { sent_ns } => {
-                        say(&mut mouth, &FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() });
+                        say(&mut mouth, &FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + ahead_ns });
                     }
-                    message => deed(message, &mut mouth),
+                    message => deed(message, &mut mouth, &mut ahead_ns),
                 }
             }
         });
@@ -371,12 +376,36 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_runs_fast_is_compared_anew_for_each_window() {
+        let mut edges_ns = [0; 2];
+        let mut watcher = watcher(move |message, mouth, ahead_ns| match message {
+            ToWorker::Begin { .. } => edges_ns[0] = monotonic_ns() + *ahead_ns,
+            ToWorker::End {} => edges_ns[1] = monotonic_ns() + *ahead_ns,
+            ToWorker::Observe { .. } => {
+                let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
+                say(mouth, &FromWorker::Observation(Box::new(seen)));
+                // What a clock gains in a day.
+                *ahead_ns += 4 * SECOND;
+            }
+            _ => {}
+        });
+        for _ in 0..3 {
+            watcher.load_begins().expect("it is there");
+            watcher.window_begins(SECOND, false).expect("it is there");
+            watcher.window_ends().expect("it is there");
+            let seen = watcher.observation(ClientSide::default()).expect("an observation");
+            assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
+            assert!(seen.figures.value("watcher.round_trip_us").is_some());
+        }
+    }
+
+    #[test]
     fn a_watcher_that_floods_holds_nothing_up() {
         // Read faster than they are understood.
         let flood = format!("{{\"type\":\"pong\",\"sent_ns\":0,\"clock_ns\":0,\"more\":[0{}]}}\n", ",0".repeat(10_000));
         let mut watcher =
             watcher(
-                move |message, mouth| {
+                move |message, mouth, _| {
                     while matches!(message, ToWorker::Begin { .. }) && mouth.write_all(flood.as_bytes()).is_ok() {}
                 },
             );
@@ -390,14 +419,16 @@ mod tests {
         let said = |begin_ns: i128, end_ns: i128, seconds: u64| {
             let ours_ns = [100 * SECOND, (100 + seconds) * SECOND];
             let theirs_ns = [i128::from(ours_ns[0]) + begin_ns, i128::from(ours_ns[1]) + end_ns];
-            window_doubt(theirs_ns, ours_ns).map(|doubt| doubt.what)
+            window_doubt(theirs_ns, ours_ns, 0).map(|doubt| doubt.what)
         };
         assert_eq!(said(90_000_000, 20_000_000, 1), None);
         assert_eq!(said(0, 500_000_000, 100), None);
+        // Known to half of a round trip only.
+        assert_eq!(window_doubt([300_000_000; 2], [0; 2], 250_000_000), None);
         let late = said(1_000_000, 2_850_000_000, 2).expect("it is doubted");
         assert!(late.contains("began 1.00 ms too late and ended 2.85 s too late"), "{late}");
         // As long as the client's, but another one; and a clock that is no clock.
         assert!(said(-1_000_000_000, -1_000_000_000, 9).is_some());
-        assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX]).is_some());
+        assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX], 0).is_some());
     }
 }
