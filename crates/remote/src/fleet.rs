@@ -33,7 +33,7 @@ use std::time::Duration;
 const GREETING_NS: u64 = 60_000_000_000;
 /// Events that are handled in a row.
 pub(crate) const MOST_EVENTS: usize = 256;
-/// Results among them: each waits for the others, with several times the memory of its line.
+/// Results among them: each waits for the others, with the memory of its line.
 const MOST_RESULTS: usize = 16;
 /// How often it is looked for nodes that have joined the cluster, between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
