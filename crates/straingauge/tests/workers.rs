@@ -240,6 +240,11 @@ impl Spoken {
         self.say(&plan.to_string());
     }
 
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill takes no pointers; the worker is this test's own, and not yet reaped.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
     /// Closes its input, as a driver that ends.
     pub fn leave(mut self) {
         self.input = None;
