@@ -83,7 +83,7 @@ fn kept_waiting(result: &LoadResult) -> Option<Doubt> {
                 "a client thread was ready to run but had no CPU for {} of the window: something else ran there",
                 percent(ratio)
             ),
-            "pin the client to CPUs that nothing else uses (--cpus; one elsewhere: taskset)",
+            "pin the client to CPUs that nothing else uses (--cpus)",
         )
     })
 }

@@ -421,7 +421,7 @@ impl<'a> Conductor<'a> {
 }
 
 /// How long connections may take to open before requests begin anyway.
-fn opening_limit_ns(plan: &LoadPlan) -> u64 {
+pub fn opening_limit_ns(plan: &LoadPlan) -> u64 {
     let per_connection_ns = if plan.connect_rate_per_sec > 0.0 { 1e9 / plan.connect_rate_per_sec } else { 200_000.0 };
     plan.connect_timeout_ns.saturating_add((plan.connections as f64 * per_connection_ns) as u64)
 }

@@ -1,8 +1,8 @@
 //! Cold connections over several machines: what each has for them, how they are divided, and a worker's part of them.
 
 use crate::error::{NoRoom, Result, system, unusable};
+use crate::options::WorkerOptions;
 use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
-use crate::sources::Sources;
 use load::cold::{ColdHerd, ColdRoom, Keep, PATIENCE, room};
 use record::LoadPlan;
 use record::units::{format_bytes, grouped};
@@ -137,9 +137,9 @@ impl Cold {
     }
 
     /// What there is for cold connections of this plan, which [`hold`](Self::hold) is about from now on.
-    pub(crate) fn ask(&mut self, message: PlanMessage, sources: &Sources) -> Result<ColdRoom> {
+    pub(crate) fn ask(&mut self, message: PlanMessage, options: &WorkerOptions) -> Result<ColdRoom> {
         let mut plan = message.into_plan()?;
-        sources.complete(&mut plan)?;
+        options.complete(&mut plan)?;
         let room = room(&plan, Keep::of_environment())?;
         self.plan = Some(plan);
         Ok(room)

@@ -32,8 +32,8 @@ use std::time::Duration;
 /// How long workers may take to start: ssh may ask for a password.
 const GREETING_NS: u64 = 60_000_000_000;
 /// Events that are handled in a row.
-const MOST_EVENTS: usize = 256;
-/// Results among them: each waits for the others, with several times the memory of its line.
+pub(crate) const MOST_EVENTS: usize = 256;
+/// Results among them: each waits for the others, with the memory of its line.
 const MOST_RESULTS: usize = 16;
 /// How often it is looked for nodes that have joined the cluster, between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
@@ -41,8 +41,8 @@ const LOOK_NS: u64 = 2_000_000_000;
 const MOST_LEASE_PARTS: usize = 100;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
-/// How long a worker may take to keep one, to say what it has for cold connections, and to come nearer to its number of
-/// them.
+/// How long a worker may take to keep one, to say what it has for cold connections, to come nearer to its number of them, and to
+/// get ready once its connections had their time.
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// A signal while files are handed out.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
@@ -184,11 +184,13 @@ impl Fleet {
         while !self.hand_out(&live, inputs, stop)? {
             live = self.live(plan, stop)?;
         }
+        let mut opening_ns = 0;
         for (index, share) in &live {
             // Threads and CPUs are the worker's own.
             let threads = self.threads.unwrap_or(0);
             let part = LoadPlan { threads, cpus: Vec::new(), ..plan.part(*share) };
             let cap = part.offered_per_sec();
+            opening_ns = load::opening_limit_ns(&part).max(opening_ns);
             let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(part, cap))));
             if text.len() > MAX_LINE_BYTES {
                 return Err(unusable(format!(
@@ -203,8 +205,8 @@ impl Fleet {
             link.out().send(text);
         }
         let live: Vec<usize> = live.into_iter().map(|(index, _)| index).collect();
-        let conduct =
-            Conduct { fleet: self, plan, live: &live, stop, events, began_ns: monotonic_ns(), reported_ns: 0 };
+        let began_ns = monotonic_ns();
+        let conduct = Conduct { fleet: self, plan, live: &live, stop, events, began_ns, opening_ns, reported_ns: 0 };
         let mut result = conduct.conduct()?;
         if let Some(replay) = &mut result.replay {
             inputs.account(replay);

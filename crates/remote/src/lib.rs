@@ -21,6 +21,7 @@ mod fleet;
 mod inputs;
 mod link;
 mod merge;
+mod options;
 mod permit;
 mod process;
 mod protocol;
@@ -30,7 +31,6 @@ mod serve;
 mod serve_watch;
 mod session;
 mod shares;
-mod sources;
 mod watcher;
 mod wires;
 
@@ -43,13 +43,13 @@ pub use error::{NoRoom, RemoteError};
 pub use fleet::{Fleet, OnLoss};
 pub use inputs::{Handing, InputFiles, InputStore};
 pub use link::Source;
+pub use options::WorkerOptions;
 pub use permit::{can_be_split, permit};
 pub use protocol::{ColdHeld, InputKind, InputPiece, MAX_PIECE_BYTES, Place, TimeWaitCount};
 pub use ray::{Nodes, RayPlan};
 pub use requests::{RequestWatch, RequestWatchPlan};
 pub use serve::serve as serve_load;
 pub use serve_watch::{Started, serve as serve_watch};
-pub use sources::Sources;
 pub use watcher::Watcher;
 
 /// How often a server's connection states are read during a window.

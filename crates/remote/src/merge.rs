@@ -61,6 +61,7 @@ fn one_of_each(doubts: Vec<(String, Doubt)>) -> Vec<Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::FromWorker;
     use record::{Arrival, LoadPlan, Pace};
 
     fn plan() -> LoadPlan {
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_result_comes_through_the_protocol_unchanged() {
-        use crate::protocol::{FromWorker, Lines, WireResult, line};
+        use crate::protocol::{Lines, WireResult, line};
         let mut sent = of_requests(&(1..2000).map(|value| value * 7919).collect::<Vec<u64>>());
         (sent.counts.outcomes.sent, sent.counts.outcomes.carried_in) = (1990, 9);
         (sent.counts.outcomes.connections_used, sent.counts.outcomes.connections_silent) = (12, 3);
@@ -142,6 +143,21 @@ mod tests {
         assert_eq!(came.counts.outcomes, sent.counts.outcomes);
         assert_eq!(came.counts.times, sent.counts.times);
         assert_eq!(line(&FromWorker::Result(Box::new(WireResult::new(came, 0).unwrap()))), text);
+    }
+
+    /// A number of one byte would be 32 bytes as a value in JSON.
+    #[test]
+    fn a_result_that_waits_has_the_memory_of_its_line() {
+        let line = format!(r#"{{"type":"result","interrupted":true,"bits_per_sec":[0{}]}}"#, ",0".repeat(2 << 20));
+        let resident_bytes = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let before = resident_bytes();
+        let waiting = [(); 4].map(|()| crate::protocol::message::<FromWorker>(line.as_bytes()).unwrap());
+        let taken = resident_bytes().saturating_sub(before);
+        assert!(taken < 16 * line.len(), "{taken} bytes for {} lines of {}", waiting.len(), line.len());
+        assert!(waiting.iter().all(|message| matches!(message, FromWorker::Result(result) if result.is_of_a_part())));
     }
 
     /// A result whose counts agree with each other.

@@ -307,10 +307,27 @@ impl Capacity {
     }
 }
 
-/// A worker's result. It stays JSON, with encoded histograms, until it is added to the others: a thousand waiting
-/// results need only the memory of their lines.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct WireResult(serde_json::Value);
+/// A worker's result. It stays text, with encoded histograms, until it is added to the others: waiting results need only the
+/// memory of their lines, whatever is in them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "serde_json::Value", into = "serde_json::Value")]
+pub struct WireResult {
+    json: Box<str>,
+    is_of_a_part: bool,
+}
+
+impl From<serde_json::Value> for WireResult {
+    fn from(value: serde_json::Value) -> WireResult {
+        let is_of_a_part = value.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true);
+        WireResult { json: value.to_string().into(), is_of_a_part }
+    }
+}
+
+impl From<WireResult> for serde_json::Value {
+    fn from(result: WireResult) -> serde_json::Value {
+        serde_json::from_str(&result.json).expect("it was written here")
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 struct ResultMessage {
@@ -464,12 +481,12 @@ impl PlanMessage {
 impl WireResult {
     /// A worker's result, ready to be sent.
     pub fn new(result: LoadResult, started_late_ns: u64) -> serde_json::Result<Self> {
-        serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
+        serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult::from)
     }
 
     /// Whether the load ended before its time.
     pub fn is_of_a_part(&self) -> bool {
-        self.0.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true)
+        self.is_of_a_part
     }
 
     /// The engine's result, and how late its requests began in nanoseconds; refused if a histogram is missing or
@@ -477,7 +494,7 @@ impl WireResult {
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
         let unusable = |why: String| ProtocolError::Unusable(words(&why));
         let ResultMessage { mut result, started_late_ns } =
-            serde_json::from_value(self.0).map_err(|error| unusable(error.to_string()))?;
+            serde_json::from_str(&self.json).map_err(|error| unusable(error.to_string()))?;
         if result.series_csv.len() > MAX_SERIES_BYTES {
             return Err(unusable("the result is larger than any that straingauge sends".into()));
         }

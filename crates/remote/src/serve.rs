@@ -5,10 +5,9 @@
 use crate::cold::Cold;
 use crate::error::{Result, unusable};
 use crate::inputs::InputStore;
+use crate::options::WorkerOptions;
 use crate::protocol::{FromWorker, PlanMessage, ToWorker, WireResult, line};
 use crate::session::{self, Ended, Lease, Order};
-use crate::shares;
-use crate::sources::Sources;
 use load::{LoadEvents, Progress, Supply};
 use record::sentence;
 use record::time::monotonic_ns;
@@ -21,12 +20,12 @@ use std::time::Duration;
 const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
-pub fn serve(sources: &Sources, inputs: &mut dyn InputStore) -> ExitCode {
-    session::hold(&[], shares::capacity(), |lease, out, orders| obey(sources, inputs, lease, out, orders))
+pub fn serve(options: &WorkerOptions, inputs: &mut dyn InputStore) -> ExitCode {
+    session::hold(&[], options.capacity(), |lease, out, orders| obey(options, inputs, lease, out, orders))
 }
 
 fn obey(
-    sources: &Sources,
+    options: &WorkerOptions,
     inputs: &mut dyn InputStore,
     lease: &Lease,
     out: &SyncSender<String>,
@@ -37,7 +36,7 @@ fn obey(
     loop {
         match orders.recv() {
             Ok(Ok(ToWorker::ColdAsk(message))) => {
-                let answer = match cold.ask(*message, sources) {
+                let answer = match cold.ask(*message, options) {
                     Ok(room) => FromWorker::ColdRoom(room),
                     Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
                 };
@@ -57,7 +56,7 @@ fn obey(
             }
             Ok(Ok(ToWorker::Plan(message))) => {
                 let is_first = std::mem::replace(&mut is_first, false);
-                let answer = match drive(*message, is_first, sources, inputs.supply(), lease, out, orders) {
+                let answer = match drive(*message, is_first, options, inputs.supply(), lease, out, orders) {
                     Ok(result) => FromWorker::Result(Box::new(result)),
                     Err(error) => FromWorker::Refused { why: sentence(&error).as_str().into() },
                 };
@@ -79,14 +78,14 @@ fn obey(
 fn drive(
     message: PlanMessage,
     is_first: bool,
-    sources: &Sources,
+    options: &WorkerOptions,
     supply: &dyn Supply,
     lease: &Lease,
     out: &SyncSender<String>,
     orders: &Receiver<Order>,
 ) -> Result<WireResult> {
     let mut plan = message.into_plan()?;
-    sources.complete(&mut plan)?;
+    options.complete(&mut plan)?;
     load::check(&plan)?;
     if is_first {
         // What the server has against this machine is one sentence then, and no count of failures.

@@ -14,10 +14,14 @@ use observe::{Group, ObserveError, Observer, Target, TimeWaitSockets, Window};
 use record::ClientSide;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
 
 /// Samples a second at most, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
+/// How often it is looked for a signal.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What runs here for the driver: the server, if it was started here, and a command beside it.
 pub trait Started {
@@ -35,11 +39,11 @@ pub trait Started {
     fn end(&mut self) -> Vec<u8>;
 }
 
-/// Serves one driver with observations of this server.
-pub fn serve(target: Target, started: &mut dyn Started) -> ExitCode {
+/// Serves one driver with observations of this server, until it leaves or `stop` is set.
+pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> ExitCode {
     let mut can = vec![CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, CAN_RUN_BESIDE, CAN_END_TIME_WAIT];
     can.extend(started.server().map(|_| CAN_REPORT_SERVER));
-    session::hold(&can, None, |_, out, orders| obey(target, started, out, orders))
+    session::hold(&can, None, |_, out, orders| obey(target, started, out, orders, stop))
 }
 
 /// The server and its observer.
@@ -57,7 +61,13 @@ struct Watched {
     window: Option<Window>,
 }
 
-fn obey(target: Target, started: &mut dyn Started, out: &SyncSender<String>, orders: &Receiver<Order>) -> Result<()> {
+fn obey(
+    target: Target,
+    started: &mut dyn Started,
+    out: &SyncSender<String>,
+    orders: &Receiver<Order>,
+    stop: &AtomicBool,
+) -> Result<()> {
     if matches!(target.group, Group::ListeningOn(_)) {
         let found = observe::server_on_port(target.port, target.netns_pid);
         if found.map_err(observing("the server cannot be watched"))?.is_none() {
@@ -72,8 +82,9 @@ fn obey(target: Target, started: &mut dyn Started, out: &SyncSender<String>, ord
     let mut server =
         Watched { target, observer, requests: None, layers: None, is_sampling: false, time_wait: None, window: None };
     let _ = out.send(line(&FromWorker::Ready {}));
-    loop {
-        let answer = match orders.recv() {
+    while !stop.load(Ordering::Relaxed) {
+        let answer = match orders.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => continue,
             Ok(Ok(ToWorker::Watch(how))) => {
                 FromWorker::Watching { why_not: server.count_requests(how).map(|why| why.as_str().into()) }
             }
@@ -119,10 +130,11 @@ fn obey(target: Target, started: &mut dyn Started, out: &SyncSender<String>, ord
                 return Err(unusable("the driver broke the protocol: it asks a watcher to send load"));
             }
             Ok(Err(Ended::Broken(why))) => return Err(unusable(format!("the driver broke the protocol: {why}"))),
-            Ok(Err(Ended::Gone)) | Err(_) => return Ok(()),
+            Ok(Err(Ended::Gone)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         };
         let _ = out.send(line(&answer));
     }
+    Ok(())
 }
 
 /// An error of the observer with the action that failed.

@@ -1,6 +1,6 @@
 //! Which part of a load each worker gets: by what its machine can do.
 
-use crate::protocol::{Capacity, MOST_PARTS};
+use crate::protocol::MOST_PARTS;
 use load::{LoadResult, MOST_CONNECTIONS};
 use record::{DoubtKind, Share};
 
@@ -16,13 +16,6 @@ const MOST: f64 = 1000.0;
 const RELIEF: f64 = 0.75;
 /// A worker keeps at least so much of its part.
 const LEAST_WORTH: f64 = 0.25;
-
-/// What this process's machine can do, measured: a few milliseconds.
-pub fn capacity() -> Option<Capacity> {
-    let cpus = u32::try_from(record::machine::allowed_cpus().len()).ok()?;
-    let speed_per_sec = observe::yardstick(None, std::time::Duration::from_millis(5)).value?;
-    Some(Capacity { cpus, speed_per_sec })
-}
 
 /// The worth of a worker that could not keep up.
 pub fn relieved(worth: f64) -> f64 {
@@ -72,6 +65,7 @@ fn greatest_common_divisor(one: u32, other: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Capacity;
     use proptest::prelude::*;
 
     fn fractions(capacities: &[f64], connections: u64) -> Vec<f64> {

@@ -1,7 +1,7 @@
 //! The watcher of a server on another machine (`--watch-with`), as the driver sees it.
 
 use crate::error::{RemoteError, Result, unusable};
-use crate::fleet::keep_leases;
+use crate::fleet::{MOST_EVENTS, keep_leases};
 use crate::link::{Link, Source, WorkerState};
 use crate::protocol::{
     CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_REPORT_SERVER, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, Place,
@@ -53,9 +53,13 @@ impl Watcher {
     /// Starts the command and waits for its hello. `starts_server`: it starts the server first, which may take so long, and stops
     /// it at the end.
     pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
+        Watcher::at(&Source::Command(command.into()), starts_server, stop)
+    }
+
+    fn at(source: &Source, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         let (tell, events) = sync_channel(64);
         let wires = Wires::start(tell)?;
-        let mut link = Link::start(0, "watcher", &Source::Command(command.into()), &wires)?;
+        let mut link = Link::start(0, "watcher", source, &wires)?;
         if starts_server.is_some() {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
@@ -109,11 +113,14 @@ impl Watcher {
     /// Handles events, waits for the first at most this long, and gives it up where it is silent.
     fn hear(&mut self, mut wait: Duration, patience_ns: u64) {
         let heard_all_ns = self.wires.heard_all_ns();
-        while let Ok((_, event)) = self.events.recv_timeout(wait) {
+        // A bounded number, because it may flood; it is not silent then.
+        for _ in 0..MOST_EVENTS {
+            let Ok((_, event)) = self.events.recv_timeout(wait) else {
+                return self.link.look(heard_all_ns, patience_ns);
+            };
             self.link.handle(event);
             wait = Duration::ZERO;
         }
-        self.link.look(heard_all_ns, patience_ns);
     }
 
     /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report, too; an
@@ -214,8 +221,10 @@ impl Watcher {
         self.link.is_lost() && self.link.can.iter().any(|word| word == CAN_REPORT_SERVER)
     }
 
-    /// A load begins: returns when the state before it is known there.
+    /// A load begins: returns when the state before it is known there. Its clock is compared anew, as clocks run apart.
     pub fn load_begins(&mut self) -> Result<(), String> {
+        self.link.clock = None;
+        self.link.ping();
         if !self.counts_requests {
             return Ok(());
         }
@@ -281,7 +290,8 @@ impl Watcher {
         let mut seen = seen.bounded();
         self.server_facts = seen.server_facts.clone();
         if let (Some(theirs_ns), Some(clock)) = (seen.edges_ns, self.link.clock) {
-            seen.doubts.extend(window_doubt(theirs_ns.map(|at_ns| i128::from(at_ns) - clock.offset_ns), self.edges_ns));
+            let theirs_ns = theirs_ns.map(|at_ns| i128::from(at_ns) - clock.offset_ns);
+            seen.doubts.extend(window_doubt(theirs_ns, self.edges_ns, clock.uncertainty_ns));
         }
         let trip_us = self.link.clock.map(|clock| clock.uncertainty_ns as f64 * 2.0 / 1e3);
         let figure = match trip_us {
@@ -293,10 +303,11 @@ impl Watcher {
     }
 }
 
-/// The doubt about a window that is not the client's, both on this clock.
-fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2]) -> Option<Doubt> {
+/// The doubt about a window that is not the client's, both on this clock, to which theirs is known with this error.
+fn window_doubt(theirs_ns: [i128; 2], ours_ns: [u64; 2], uncertainty_ns: u64) -> Option<Doubt> {
     let [begin, end] = [0, 1].map(|edge| theirs_ns[edge].saturating_sub(i128::from(ours_ns[edge])) as f64);
-    let limit_ns = OTHER_WINDOW_NS.max(ours_ns[1].saturating_sub(ours_ns[0]) as f64 * OTHER_WINDOW_RATIO);
+    let limit_ns =
+        OTHER_WINDOW_NS.max(ours_ns[1].saturating_sub(ours_ns[0]) as f64 * OTHER_WINDOW_RATIO) + uncertainty_ns as f64;
     let late = |nanos: f64| format!("{} too {}", format_nanos(nanos.abs()), if nanos < 0.0 { "early" } else { "late" });
     (begin.abs().max(end.abs()) > limit_ns).then(|| {
         DoubtKind::SourcesDisagree.warning(
@@ -318,21 +329,106 @@ fn lost_with(why: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{FromWorker, Lines, PROTOCOL, line};
+    use std::io::Write;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A watcher that tests make: it sees its server at once, and its clock is so far ahead of this one's. `deed`: what it does
+    /// with every message but a ping.
+    fn watcher(mut deed: impl FnMut(ToWorker, &mut UnixStream, &mut u64) + Send + 'static) -> Watcher {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let socket = folder.path().join("watcher");
+        let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
+        std::thread::spawn(move || {
+            let (mut mouth, _) = listener.accept().expect("a driver");
+            let mut lines = Lines::new(mouth.try_clone().expect("a second handle"));
+            say(
+                &mut mouth,
+                &FromWorker::Hello {
+                    protocol: PROTOCOL,
+                    version: "fake".into(),
+                    host: "fake".into(),
+                    pid: 1,
+                    place: Place::default(),
+                    capacity: None,
+                    can: Vec::new(),
+                },
+            );
+            say(&mut mouth, &FromWorker::Ready {});
+            let mut ahead_ns = 0;
+            while let Ok(Some(message)) = lines.next::<ToWorker>() {
+                match message {
+                    ToWorker::Ping { sent_ns } => {
+                        say(&mut mouth, &FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + ahead_ns });
+                    }
+                    message => deed(message, &mut mouth, &mut ahead_ns),
+                }
+            }
+        });
+        let source = Source::Node { name: "fake".into(), socket };
+        Watcher::at(&source, None, &AtomicBool::new(false)).expect("a watcher")
+    }
+
+    fn say(mouth: &mut UnixStream, message: &FromWorker) {
+        let _ = mouth.write_all(line(message).as_bytes());
+    }
+
+    #[test]
+    fn a_clock_that_runs_fast_is_compared_anew_for_each_window() {
+        let mut edges_ns = [0; 2];
+        let mut watcher = watcher(move |message, mouth, ahead_ns| match message {
+            ToWorker::Begin { .. } => edges_ns[0] = monotonic_ns() + *ahead_ns,
+            ToWorker::End {} => edges_ns[1] = monotonic_ns() + *ahead_ns,
+            ToWorker::Observe { .. } => {
+                let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
+                say(mouth, &FromWorker::Observation(Box::new(seen)));
+                // What a clock gains in a day.
+                *ahead_ns += 4 * SECOND;
+            }
+            _ => {}
+        });
+        for _ in 0..3 {
+            watcher.load_begins().expect("it is there");
+            watcher.window_begins(SECOND, false).expect("it is there");
+            watcher.window_ends().expect("it is there");
+            let seen = watcher.observation(ClientSide::default()).expect("an observation");
+            assert!(seen.doubts.is_empty(), "{:?}", seen.doubts);
+            assert!(seen.figures.value("watcher.round_trip_us").is_some());
+        }
+    }
+
+    #[test]
+    fn a_watcher_that_floods_holds_nothing_up() {
+        // Read faster than they are understood.
+        let flood = format!("{{\"type\":\"pong\",\"sent_ns\":0,\"clock_ns\":0,\"more\":[0{}]}}\n", ",0".repeat(10_000));
+        let mut watcher =
+            watcher(
+                move |message, mouth, _| {
+                    while matches!(message, ToWorker::Begin { .. }) && mouth.write_all(flood.as_bytes()).is_ok() {}
+                },
+            );
+        watcher.window_begins(SECOND, false).expect("it is there");
+        std::thread::sleep(Duration::from_millis(300));
+        watcher.window_ends().expect("it is there");
+    }
 
     #[test]
     fn a_window_that_is_not_the_clients_is_doubted_with_both_edges() {
-        const SECOND: u64 = 1_000_000_000;
         let said = |begin_ns: i128, end_ns: i128, seconds: u64| {
             let ours_ns = [100 * SECOND, (100 + seconds) * SECOND];
             let theirs_ns = [i128::from(ours_ns[0]) + begin_ns, i128::from(ours_ns[1]) + end_ns];
-            window_doubt(theirs_ns, ours_ns).map(|doubt| doubt.what)
+            window_doubt(theirs_ns, ours_ns, 0).map(|doubt| doubt.what)
         };
         assert_eq!(said(90_000_000, 20_000_000, 1), None);
         assert_eq!(said(0, 500_000_000, 100), None);
+        // Known to half of a round trip only.
+        assert_eq!(window_doubt([300_000_000; 2], [0; 2], 250_000_000), None);
         let late = said(1_000_000, 2_850_000_000, 2).expect("it is doubted");
         assert!(late.contains("began 1.00 ms too late and ended 2.85 s too late"), "{late}");
         // As long as the client's, but another one; and a clock that is no clock.
         assert!(said(-1_000_000_000, -1_000_000_000, 9).is_some());
-        assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX]).is_some());
+        assert!(window_doubt([i128::MIN, i128::MAX], [0, u64::MAX], 0).is_some());
     }
 }

@@ -18,7 +18,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Bytes that are read of one worker before it is another's turn.
 const TURN_BYTES: usize = 64 << 10;
-/// Bytes of lines that wait to be handled, of all workers. A single line may have more.
+/// Bytes of whole lines that wait to be handled, of all workers. A single line may have more; of each worker, the beginning of its
+/// next line is kept besides.
 const MOST_UNHANDLED_BYTES: usize = 64 << 20;
 /// Lines that wait for a worker that does not read.
 const MOST_WAITING: usize = 64;

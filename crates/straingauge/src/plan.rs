@@ -283,7 +283,8 @@ pub fn allowed(list: &str, option: &str) -> Result<Vec<usize>> {
     }
 }
 
-fn positive(option: &str, count: Option<Count>, default: u64) -> Result<u64> {
+/// A count of at least 1.
+pub fn positive(option: &str, count: Option<Count>, default: u64) -> Result<u64> {
     match count {
         Some(Count(0)) => Err(wrong_usage(format!("{option} 0 would do nothing: give at least 1"))),
         Some(Count(count)) => Ok(count),

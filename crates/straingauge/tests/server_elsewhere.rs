@@ -207,6 +207,23 @@ fn whoever_is_killed_nothing_of_a_server_on_its_machine_is_left() {
     }
 }
 
+/// With its input open, as a driver holds it.
+#[test]
+fn a_signal_to_a_watcher_stops_the_server_that_it_started() {
+    needs_server!(Kind::Nginx);
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let (dir, port) = (open_dir(), free_port());
+        let server = serve_words(Kind::Nginx, port, &dir.path().join("state"), "127.0.0.1");
+        let at = format!(":{port}");
+        let words = ["watch", "--worker", &at, "--"].into_iter().chain(server.iter().map(String::as_str));
+        let mut watcher = Spoken::start_with(&words.collect::<Vec<_>>());
+        watcher.hear_of("ready");
+        watcher.signal(signal);
+        watcher.ends();
+        assert_eq!(processes_of(dir.path()), Vec::<i32>::new(), "after signal {signal}");
+    }
+}
+
 /// What starts a command in a namespace; `ip netns exec` would hide the control groups.
 fn inside(name: &str) -> String {
     format!("nsenter --net=/run/netns/{name}")

@@ -1,7 +1,7 @@
 //! Load from several workers: totals equal the server's log, and a worker that is lost, hung, or no worker at all is
 //! said in one sentence. The workers are local commands, as ssh would start them elsewhere.
 
-use crate::rig::{Running, Said, member, needs_server, open_dir, run, skipped, straingauge};
+use crate::rig::{Running, Said, member, needs_server, open_dir, run, skip_unless, skipped, straingauge};
 use crate::server::{Kind, Server};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -68,7 +68,7 @@ fn an_open_loop_is_split_over_the_workers() {
 
 /// A worker that may use one CPU, and one that may use two.
 fn unequal() -> [String; 2] {
-    [format!("exec taskset -c 0 {} load --worker", env!("CARGO_BIN_EXE_straingauge")), worker()]
+    [format!("{} --cpus 0", worker()), worker()]
 }
 
 #[test]
@@ -180,6 +180,7 @@ fn clients_are_refused_where_they_cannot_be_meant() {
         (0, vec!["http://192.0.2.1/", "--allow-target", "192.0.2.2"], "--allow-target 192.0.2.1"),
         (0, vec!["http://[2001:db8::1]/"], "--allow-target 2001:db8::1"),
         (0, vec!["--worker", "http://127.0.0.1:9/"], "--worker"),
+        (0, vec!["--worker", "--rate", "5"], "--worker"),
     ] {
         let clients = vec![worker.as_str(); clients];
         run(&mut from(&clients, &more)).exits_with(2).complains_of(&[words]);
@@ -241,6 +242,11 @@ impl Spoken {
         self.say(&plan.to_string());
     }
 
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill takes no pointers; the worker is this test's own, and not yet reaped.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
     /// Closes its input, as a driver that ends.
     pub fn leave(mut self) {
         self.input = None;
@@ -260,6 +266,32 @@ impl Drop for Spoken {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The CPUs of each of a process's threads.
+fn cpus_of_threads(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    status
+        .filter_map(|text| Some(text.split_once("Cpus_allowed_list:")?.1.lines().next()?.trim().to_string()))
+        .collect()
+}
+
+#[test]
+fn a_worker_runs_its_threads_on_the_cpus_that_it_was_given() {
+    skip_unless!(
+        std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
+        "this machine has one CPU, on which all threads are"
+    );
+    // Connections are opened to it, and nothing is sent before the start.
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for (options, pinned) in [(&[][..], 0), (&["--cpus", "0"], 1), (&["--cpus", "0", "--threads", "2"], 2)] {
+        let mut worker = Spoken::start_with(&[&["load", "--worker"], options].concat());
+        worker.plan(&server.local_addr().unwrap().to_string(), 100_000_000);
+        worker.hear_of("ready");
+        let cpus = cpus_of_threads(worker.child.id());
+        assert_eq!(cpus.iter().filter(|cpus| *cpus == "0").count(), pinned, "{options:?}: {cpus:?}");
     }
 }
 

@@ -43,14 +43,15 @@ pub(super) struct Conduct<'a> {
     pub events: &'a mut dyn LoadEvents,
     /// When it began.
     pub began_ns: u64,
+    /// How long its workers' connections may take to open.
+    pub opening_ns: u64,
     /// When progress was last reported.
     pub reported_ns: u64,
 }
 
 impl Conduct<'_> {
     pub fn conduct(mut self) -> Result<LoadResult> {
-        let opening_ns = self.plan.connect_timeout_ns.saturating_add(self.plan.connections.saturating_mul(200_000));
-        let give_up_ns = self.began_ns.saturating_add(opening_ns).saturating_add(RESULT_NS);
+        let give_up_ns = self.began_ns.saturating_add(self.opening_ns).saturating_add(self.fleet.patience_ns);
         let mut is_on = self.wait(give_up_ns, |state| !matches!(state, WorkerState::Preparing));
         for index in self.live {
             if matches!(self.fleet.links[*index].state, WorkerState::Preparing) && is_on {

@@ -6,7 +6,7 @@ use super::faked::{Deed, at_start, fleet, listen, plan};
 use crate::protocol::{FromWorker, ToWorker};
 use crate::ray::{Nodes, RayPlan};
 use load::LoadResult;
-use record::DoubtKind;
+use record::{DoubtKind, LoadPlan};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -38,6 +38,27 @@ fn a_worker_that_dies_after_its_result_takes_nothing_with_it() {
         let next = fleet.run_fake(&plan(4, duration_ns)).expect_err("the run ends").to_string();
         assert!(next.contains("client 1") && next.contains("the run ends there"), "{next}");
     }
+}
+
+#[test]
+fn connections_that_open_at_a_rate_have_the_time_that_this_takes() {
+    let slow: Vec<Deed> = (0..2)
+        .map(|_| {
+            let mut at_start = at_start(|plan, mouth| mouth.give(plan, 30));
+            let deed: Deed = Box::new(move |message, mouth| {
+                if matches!(message, ToWorker::Plan(_)) {
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+                at_start(message, mouth);
+            });
+            deed
+        })
+        .collect();
+    let mut fleet = fleet(slow, OnLoss::End);
+    fleet.patience_ns = 0;
+    // The last one opens after a quarter of an hour.
+    let plan = LoadPlan { connect_rate_per_sec: 0.01, connect_timeout_ns: 0, ..plan(10, 1_000_000) };
+    assert_eq!(fleet.run_fake(&plan).expect("a result").counts.outcomes.ok, 60);
 }
 
 /// As workers of a driver that was stopped for longer than their lease, and goes on.

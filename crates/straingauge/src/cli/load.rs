@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     /// Serve another straingauge on standard input and output: send the load that --client asks for;
-    /// --source-address counts for this worker
+    /// --cpus, --threads and --source-address count for this worker
     #[arg(long, help_heading = "Other machines")]
     pub worker: bool,
     /// Connect from every address of this interface, for more ports, with --worker

@@ -141,7 +141,7 @@ fn default_words(command: &str) -> Vec<(String, String)> {
 
 /// What `--worker` reads besides. The driver decides about all else.
 const READ_BY_WORKERS: [(&str, &[&str]); 2] = [
-    ("load", &["worker", "source_address", "source_interface"]),
+    ("load", &["worker", "cpus", "threads", "source_address", "source_interface"]),
     ("watch", &["worker", "port", "pid", "netns_of", "server", "server_cpus", "server_timeout", "needs_group"]),
 ];
 
@@ -319,6 +319,7 @@ mod tests {
         let refused = |words: &str| cli.clone().try_get_matches_from(words.split(' ')).err().map(|why| why.kind());
         for words in [
             "straingauge load --worker --source-interface eth0 --source-address 127.0.0.1",
+            "straingauge load --worker --cpus 0 --threads 2",
             "straingauge watch --worker :80 --pid 1 --netns-of 2",
             "straingauge watch --worker :80 --server-cpus 0 --server-timeout 5s --needs-group -- nginx -c a",
         ] {
@@ -327,7 +328,7 @@ mod tests {
         for (command, options) in [
             (
                 "load",
-                "http://a/|--scenario a|--client a|--out a|--cpus 0|--threads 2|--rate 5|-d 1s|--seed 1|--urls a|--tls-ca a|--json|--quiet|--full|--fail-if a|--prometheus 127.0.0.1:1",
+                "http://a/|--scenario a|--client a|--out a|--rate 5|-d 1s|--seed 1|--urls a|--tls-ca a|--json|--quiet|--full|--fail-if a|--prometheus 127.0.0.1:1",
             ),
             (
                 "watch :80",

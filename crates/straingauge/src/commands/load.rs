@@ -13,7 +13,7 @@ use record::point::Sweep;
 use record::protocol::Protocol;
 use record::run::RunWriter;
 use record::{DoubtKind, Point, RunKind, Status};
-use remote::Sources;
+use remote::WorkerOptions;
 use report::check;
 use report::json;
 use report::run::Answers;
@@ -26,11 +26,7 @@ use std::time::Duration;
 /// Runs the command.
 pub fn run(args: LoadArgs) -> Result<ExitCode> {
     if args.worker {
-        let sources = Sources {
-            addresses: args.drive.options.load.source_address.clone(),
-            interface: args.source_interface.clone(),
-        };
-        return Ok(remote::serve_load(&sources, &mut Received::default()));
+        return serve(args);
     }
     let limits = parse_limits(&args.fail_if, is_of_a_load)?;
     let is_full = args.full;
@@ -93,6 +89,20 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
     let code = ended?;
     shown.and(summarised)?;
     Ok(code)
+}
+
+/// Serves a driver elsewhere (`--client`).
+fn serve(args: LoadArgs) -> Result<ExitCode> {
+    let load = args.drive.options.load;
+    let cpus = load.cpus.map(|list| plan::allowed(&list, "--cpus")).transpose()?;
+    let threads = load.threads.map(|_| plan::positive("--threads", load.threads, 1)).transpose()?;
+    let options = WorkerOptions {
+        cpus: cpus.unwrap_or_default(),
+        threads: threads.map(|threads| threads.min(1024) as usize),
+        addresses: load.source_address,
+        interface: args.source_interface,
+    };
+    Ok(remote::serve_load(&options, &mut Received::default()))
 }
 
 /// Prints the point: as JSON, with every figure, or as a summary.

@@ -3,6 +3,7 @@
 
 use crate::cli::WatchArgs;
 use crate::defaults;
+use crate::failure;
 use crate::server::agent::Agent;
 use crate::server::{Server, ServerPlan};
 use crate::signals::Stop;
@@ -12,7 +13,7 @@ use record::machine::{self, INHERITED_DESCRIPTORS};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Serves the driver until it leaves; a server that was started here ends then, also if this process is killed.
+/// Serves the driver until it leaves or a signal comes; a server that was started here ends then, also if this process is killed.
 pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     let port = crate::url::port_word(&args.port)?;
     let mut target = Target {
@@ -24,7 +25,8 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     };
     let mut here = Here { server: None, port, netns_pid: args.netns_of, pid: args.pid, agent: None };
     if args.server.is_empty() {
-        return Ok(remote::serve_watch(target, &mut here));
+        // A signal ends this process at once: nothing has to be stopped first.
+        return Ok(remote::serve_watch(target, &mut here, Stop::default().flag()));
     }
     // As where the driver starts a server.
     crate::leftovers::clean_up().iter().for_each(|line| eprintln!("{line}"));
@@ -44,11 +46,13 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
         timeout: args.server_timeout.map_or(defaults::SERVER_TIMEOUT, |time| time.0),
         timeout_option: Some("--server-timeout"),
     };
-    let server = Server::start(&plan, &Stop::on_signals()?)?;
+    let stop = Stop::on_signals()?;
+    let server = Server::start(&plan, &stop)?;
     here.pid = server.pid();
     target.group = here.pid.map_or(target.group, Group::Tree);
     here.server = Some(server);
-    Ok(remote::serve_watch(target, &mut here))
+    let ended = remote::serve_watch(target, &mut here, stop.flag());
+    Ok(if stop.is_set() { ExitCode::from(failure::INTERRUPTED) } else { ended })
 }
 
 /// What runs here for the driver.

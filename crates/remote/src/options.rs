@@ -1,24 +1,45 @@
-//! The addresses that a worker connects from: they belong to its machine, so they are options of the worker, not of the
-//! plan.
+//! What belongs to a worker's machine, so that it is options of the worker, not of the plan: its CPUs and threads, and the
+//! addresses that it connects from.
 
 use crate::error::{Result, system, unusable};
+use crate::protocol::Capacity;
 use record::{LoadPlan, machine};
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
-/// The worker's options for its addresses.
+/// The options of a load worker.
 #[derive(Debug, Default, Clone)]
-pub struct Sources {
-    /// These addresses, if there are any.
+pub struct WorkerOptions {
+    /// Its threads are pinned to these CPUs, if there are any.
+    pub cpus: Vec<usize>,
+    /// Its threads, whatever the driver asks for.
+    pub threads: Option<usize>,
+    /// It connects from these addresses, if there are any.
     pub addresses: Vec<IpAddr>,
-    /// All addresses of this interface.
+    /// And from all addresses of this interface.
     pub interface: Option<String>,
 }
 
-impl Sources {
-    /// Fills in what the driver leaves to this machine: the threads of a plan, and the addresses of the target's family.
+impl WorkerOptions {
+    /// What this process can do with them, measured: a few milliseconds.
+    pub fn capacity(&self) -> Option<Capacity> {
+        let cpus = if self.cpus.is_empty() { machine::allowed_cpus().len() } else { self.cpus.len() };
+        // More CPUs than threads are of no use to it.
+        let cpus = u32::try_from(self.threads.map_or(cpus, |threads| threads.min(cpus))).ok()?;
+        let speed_per_sec = observe::yardstick(self.cpus.first().copied(), Duration::from_millis(5)).value?;
+        Some(Capacity { cpus, speed_per_sec })
+    }
+
+    /// Fills in what the driver leaves to this machine: the threads and CPUs of a plan, and the addresses of the target's family.
     pub fn complete(&self, plan: &mut LoadPlan) -> Result<()> {
-        if plan.threads == 0 {
+        plan.threads = self.threads.unwrap_or(plan.threads);
+        if !self.cpus.is_empty() {
+            plan.cpus.clone_from(&self.cpus);
+        }
+        if plan.threads == 0 && !self.cpus.is_empty() {
+            plan.threads = self.cpus.len();
+        } else if plan.threads == 0 {
             let cpus = machine::allowed_cpus().len();
             let is_local = plan.addresses.iter().all(|address| address.ip().is_loopback());
             plan.threads = if is_local { (cpus / 2).max(1) } else { cpus.max(1) };
@@ -95,6 +116,30 @@ fn address(raw: *const libc::sockaddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_has_the_cpus_and_threads_that_it_was_given() {
+        let completed = |cpus: &[usize], threads, asked| {
+            let options = WorkerOptions { cpus: cpus.to_vec(), threads, ..WorkerOptions::default() };
+            let simple = LoadPlan::simple("192.0.2.1:80".parse().unwrap());
+            let mut plan = LoadPlan { connections: 9, threads: asked, cpus: Vec::new(), ..simple };
+            options.complete(&mut plan).unwrap();
+            (plan.cpus, plan.threads)
+        };
+        assert_eq!(completed(&[0, 1, 2], None, 0), (vec![0, 1, 2], 3));
+        assert_eq!(completed(&[0, 1, 2], None, 2), (vec![0, 1, 2], 2));
+        assert_eq!(completed(&[0], Some(4), 2), (vec![0], 4));
+        assert_eq!(completed(&[], Some(40), 2), (Vec::new(), 9));
+        assert_eq!(completed(&[], None, 0), (Vec::new(), machine::allowed_cpus().len().min(9)));
+        let cpus = machine::allowed_cpus();
+        let capacity = |cpus: &[usize], threads| {
+            let options = WorkerOptions { cpus: cpus.to_vec(), threads, ..WorkerOptions::default() };
+            options.capacity().map(|capacity| capacity.cpus as usize)
+        };
+        assert_eq!(capacity(&cpus[..1], None), Some(1));
+        assert_eq!(capacity(&cpus, Some(1)), Some(1));
+        assert_eq!(capacity(&[], Some(4000)), Some(cpus.len()));
+    }
 
     #[test]
     fn the_loopback_interface_has_its_address_and_an_unknown_one_is_named() {
