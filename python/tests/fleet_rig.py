@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
+import warnings
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -67,16 +68,28 @@ class RayCluster:
         (self.folder / "ray").mkdir()
         self.cluster = Cluster()
         try:
-            if dashboard_port is None:
-                self.add(include_dashboard=False)
-            else:
-                self.add(include_dashboard=True, dashboard_host="127.0.0.1", dashboard_port=dashboard_port)
-            # All but the head can be asked for by name: `load`, and a zone each.
-            self.loaders = [self.add(resources={"load": 1}, labels={"zone": zone}) for zone in "ab"[:nodes - 1]]
-            self.cluster.wait_for_nodes(timeout=HANGS_AFTER_S)
+            try:
+                self._start(nodes, dashboard_port)
+            except Exception as why:
+                # Ray itself gives a node 30 s, which do not always do on a machine that is full of other work.
+                if "timed out during startup" not in str(why):
+                    raise
+                warnings.warn(f"Ray is started once more: {why}")
+                self._end()
+                self.cluster = Cluster()
+                self._start(nodes, dashboard_port)
         except BaseException:
             self.close()
             raise
+
+    def _start(self, nodes: int, dashboard_port: Optional[int]) -> None:
+        if dashboard_port is None:
+            self.add(include_dashboard=False)
+        else:
+            self.add(include_dashboard=True, dashboard_host="127.0.0.1", dashboard_port=dashboard_port)
+        # All but the head can be asked for by name: `load`, and a zone each.
+        self.loaders = [self.add(resources={"load": 1}, labels={"zone": zone}) for zone in "ab"[:nodes - 1]]
+        self.cluster.wait_for_nodes(timeout=HANGS_AFTER_S)
 
     @property
     def address(self) -> str:
@@ -88,13 +101,16 @@ class RayCluster:
     def processes(self) -> List[int]:
         return [pid for pid, line in command_lines() if str(self.folder) in line]
 
-    def close(self) -> None:
+    def _end(self) -> None:
         self.cluster.shutdown()
         until = time.monotonic() + 20
         while self.processes() and time.monotonic() < until:
             time.sleep(0.1)
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._end()
         if self._tmpdir_before is None:
             os.environ.pop("RAY_TMPDIR", None)
         else:

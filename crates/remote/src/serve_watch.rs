@@ -20,13 +20,15 @@ use std::time::Duration;
 
 /// Samples a second at most, whatever the driver asks for.
 const MOST_HZ: u32 = 5_000;
-/// How often it is looked for a signal.
+/// How often it is looked for a signal, and for the end of the server.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What runs here for the driver: the server, if it was started here, and a command beside it.
 pub trait Started {
     /// How the server ended without being told to, and the end of its output; `None` if it was not started here.
     fn server(&mut self) -> Option<(Option<String>, Vec<u8>)>;
+    /// The first of both alone.
+    fn server_gone(&self) -> Option<String>;
     /// Facts about the server's start.
     fn facts(&self) -> BTreeMap<String, String>;
     /// Starts a command beside the server; the error is why it cannot.
@@ -82,9 +84,16 @@ fn obey(
     let mut server =
         Watched { target, observer, requests: None, layers: None, is_sampling: false, time_wait: None, window: None };
     let _ = out.send(line(&FromWorker::Ready {}));
+    let mut is_said = false;
     while !stop.load(Ordering::Relaxed) {
         let answer = match orders.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) => continue,
+            // The load ends, too.
+            Err(RecvTimeoutError::Timeout) => {
+                let how = if is_said { None } else { started.server_gone() };
+                let Some(how) = how else { continue };
+                is_said = true;
+                FromWorker::Server(StartedState { gone: Some(how.as_str().into()), output: Vec::new() })
+            }
             Ok(Ok(ToWorker::Watch(how))) => {
                 FromWorker::Watching { why_not: server.count_requests(how).map(|why| why.as_str().into()) }
             }

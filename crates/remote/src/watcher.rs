@@ -215,10 +215,11 @@ impl Watcher {
         }
     }
 
-    /// Whether it is lost, and a server that it started with it.
+    /// Whether a server that it started has ended, or is lost with it.
     pub fn has_lost_its_server(&mut self) -> bool {
         self.hear(Duration::ZERO, 0);
-        self.link.is_lost() && self.link.can.iter().any(|word| word == CAN_REPORT_SERVER)
+        let has_ended = self.link.server.as_ref().is_some_and(|state| state.gone.is_some());
+        has_ended || (self.link.is_lost() && self.link.can.iter().any(|word| word == CAN_REPORT_SERVER))
     }
 
     /// A load begins: returns when the state before it is known there. Its clock is compared anew, as clocks run apart.

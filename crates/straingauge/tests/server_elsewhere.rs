@@ -3,7 +3,7 @@
 
 use crate::fleet_nodes::{Nodes, SERVER};
 use crate::rig::{
-    Running, free_port, is_root, needs_server, open_dir, processes_of, program, repository, run, run_record,
+    Running, free_port, is_root, needs_server, open_dir, points, processes_of, program, repository, run, run_record,
     skip_unless, straingauge,
 };
 use crate::server::{Kind, serve_words};
@@ -73,8 +73,12 @@ fn how_a_server_on_its_machine_ended_and_what_it_printed_is_known_here() {
     let (dir, port) = (open_dir(), free_port());
     let url = format!("http://127.0.0.1:{port}/");
     let mut command = straingauge(["load", &url, "--server-with", &elsewhere(), "--quiet", "--connections", "1"]);
-    command.args(["--warmup", "0s", "--duration", "500ms", "--"]).args(strict_server(dir.path(), port, 3));
+    let out = dir.path().join("short");
+    command.args(["--warmup", "0s", "--duration", "60s", "--out"]).arg(&out);
+    command.arg("--").args(strict_server(dir.path(), port, 3));
     run(&mut command).exits_with(1).complains_of(&["the server exited with code 7, saying: it has had enough"]);
+    let window_ns = points(&out)[0]["duration_ns"].as_u64().expect("a number");
+    assert!(window_ns < 30_000_000_000, "it went on for {window_ns} ns without a server");
     skip_unless!(is_root(), "ending the sockets that an earlier server left needs root");
     // At the same port as soon as the first has ended, as two servers that are compared in turn.
     let out = dir.path().join("run");

@@ -71,6 +71,10 @@ impl remote::Started for Here {
         self.server.as_mut().map(|server| (server.gone(), server.output()))
     }
 
+    fn server_gone(&self) -> Option<String> {
+        self.server.as_ref().and_then(Server::gone)
+    }
+
     fn facts(&self) -> BTreeMap<String, String> {
         let inherited = |server: &Server| (INHERITED_DESCRIPTORS.into(), server.inherited_descriptors.to_string());
         self.server.iter().map(inherited).collect()
