@@ -26,6 +26,8 @@ HANGS_AFTER_S = 360.0
 NODES = 3
 #: In the environment of every process of a test's fleet.
 MARK = "STRAINGAUGE_FLEET_TEST"
+# Ray's own is 15: beside other tests its workers, and what they carry, would stand still for seconds.
+os.environ["RAY_worker_niceness"] = "0"
 
 
 def missing() -> Optional[str]:
