@@ -104,7 +104,11 @@ class RayCluster:
         return [pid for pid, line in command_lines() if str(self.folder) in line]
 
     def _end(self) -> None:
-        self.cluster.shutdown()
+        try:
+            self.cluster.shutdown()
+        except Exception as why:
+            # Ray asks the head, which may be gone. Its processes are ended all the same.
+            warnings.warn(f"Ray's shutdown failed: {why}")
         until = time.monotonic() + 20
         while self.processes() and time.monotonic() < until:
             time.sleep(0.1)
