@@ -5,7 +5,7 @@ mod clocks;
 mod cold_herds;
 mod conduct;
 #[cfg(test)]
-mod faked;
+pub(crate) mod faked;
 #[cfg(test)]
 mod losses;
 

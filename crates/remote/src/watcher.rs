@@ -330,65 +330,41 @@ fn lost_with(why: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{FromWorker, Lines, PROTOCOL, line};
-    use std::io::Write;
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use crate::fleet::faked::{Mouth, work_after};
+    use crate::protocol::FromWorker;
+    use std::os::unix::net::UnixListener;
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A watcher that tests make: it sees its server at once, and its clock is so far ahead of this one's. `deed`: what it does
-    /// with every message but a ping.
-    fn watcher(mut deed: impl FnMut(ToWorker, &mut UnixStream, &mut u64) + Send + 'static) -> Watcher {
+    /// A watcher that tests make: it sees its server at once.
+    fn watcher(deed: impl FnMut(ToWorker, &mut Mouth) + Send + 'static) -> Watcher {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let socket = folder.path().join("watcher");
         let listener = UnixListener::bind(&socket).expect("a socket in a temporary folder");
         std::thread::spawn(move || {
-            let (mut mouth, _) = listener.accept().expect("a driver");
-            let mut lines = Lines::new(mouth.try_clone().expect("a second handle"));
-            say(
-                &mut mouth,
-                &FromWorker::Hello {
-                    protocol: PROTOCOL,
-                    version: "fake".into(),
-                    host: "fake".into(),
-                    pid: 1,
-                    place: Place::default(),
-                    capacity: None,
-                    can: Vec::new(),
-                },
-            );
-            say(&mut mouth, &FromWorker::Ready {});
-            let mut ahead_ns = 0;
-            while let Ok(Some(message)) = lines.next::<ToWorker>() {
-                match message {
-                    ToWorker::Ping { sent_ns } => {
-                        say(&mut mouth, &FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + ahead_ns });
-                    }
-                    message => deed(message, &mut mouth, &mut ahead_ns),
-                }
-            }
+            let (socket, _) = listener.accept().expect("a driver");
+            work_after(&[FromWorker::Ready {}], socket, Some(0), Box::new(deed));
         });
         let source = Source::Node { name: "fake".into(), socket };
         Watcher::at(&source, None, &AtomicBool::new(false)).expect("a watcher")
     }
 
-    fn say(mouth: &mut UnixStream, message: &FromWorker) {
-        let _ = mouth.write_all(line(message).as_bytes());
-    }
-
     #[test]
     fn a_clock_that_runs_fast_is_compared_anew_for_each_window() {
         let mut edges_ns = [0; 2];
-        let mut watcher = watcher(move |message, mouth, ahead_ns| match message {
-            ToWorker::Begin { .. } => edges_ns[0] = monotonic_ns() + *ahead_ns,
-            ToWorker::End {} => edges_ns[1] = monotonic_ns() + *ahead_ns,
-            ToWorker::Observe { .. } => {
-                let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
-                say(mouth, &FromWorker::Observation(Box::new(seen)));
-                // What a clock gains in a day.
-                *ahead_ns += 4 * SECOND;
+        let mut watcher = watcher(move |message, mouth| {
+            let ahead_ns = mouth.ahead_ns.expect("it has a clock");
+            match message {
+                ToWorker::Begin { .. } => edges_ns[0] = monotonic_ns() + ahead_ns,
+                ToWorker::End {} => edges_ns[1] = monotonic_ns() + ahead_ns,
+                ToWorker::Observe { .. } => {
+                    let seen = WireObservation { edges_ns: Some(edges_ns), ..WireObservation::default() };
+                    mouth.say(&FromWorker::Observation(Box::new(seen)));
+                    // What a clock gains in a day.
+                    mouth.ahead_ns = Some(ahead_ns + 4 * SECOND);
+                }
+                _ => {}
             }
-            _ => {}
         });
         for _ in 0..3 {
             watcher.load_begins().expect("it is there");
@@ -405,11 +381,7 @@ mod tests {
         // Read faster than they are understood.
         let flood = format!("{{\"type\":\"pong\",\"sent_ns\":0,\"clock_ns\":0,\"more\":[0{}]}}\n", ",0".repeat(10_000));
         let mut watcher =
-            watcher(
-                move |message, mouth, _| {
-                    while matches!(message, ToWorker::Begin { .. }) && mouth.write_all(flood.as_bytes()).is_ok() {}
-                },
-            );
+            watcher(move |message, mouth| while matches!(message, ToWorker::Begin { .. }) && mouth.utter(&flood) {});
         watcher.window_begins(SECOND, false).expect("it is there");
         std::thread::sleep(Duration::from_millis(300));
         watcher.window_ends().expect("it is there");

@@ -1,4 +1,4 @@
-//! Fleets of workers that tests make: each says hello, answers pings, and does with every other message what its test
+//! Workers that tests make, alone or in fleets: each says hello, answers pings, and does with every other message what its test
 //! says.
 
 use super::{Fleet, OnLoss};
@@ -16,11 +16,20 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// The worker's end of its socket.
-pub struct Mouth(UnixStream);
+pub struct Mouth {
+    socket: UnixStream,
+    /// How far its clock is ahead; without one it answers no ping.
+    pub ahead_ns: Option<u64>,
+}
 
 impl Mouth {
     pub fn say(&mut self, message: &FromWorker) {
-        let _ = self.0.write_all(line(message).as_bytes());
+        self.utter(&line(message));
+    }
+
+    /// Says what may be no message; whether it was heard.
+    pub fn utter(&mut self, text: &str) -> bool {
+        self.socket.write_all(text.as_bytes()).is_ok()
     }
 
     /// The result of a load of `plan` with so many responses.
@@ -44,7 +53,7 @@ impl Mouth {
 
     /// Ends, as a worker that dies.
     pub fn end(&self) {
-        let _ = self.0.shutdown(Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
@@ -84,9 +93,14 @@ pub fn listen(socket: &Path, workers: Vec<Deed>) {
 }
 
 /// A worker whose clock is so far ahead; without one it answers no ping.
-pub fn work(socket: UnixStream, ahead_ns: Option<u64>, mut deed: Deed) {
+pub fn work(socket: UnixStream, ahead_ns: Option<u64>, deed: Deed) {
+    work_after(&[], socket, ahead_ns, deed);
+}
+
+/// The same, which says this after its hello.
+pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64>, mut deed: Deed) {
     let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
-    let mut mouth = Mouth(socket);
+    let mut mouth = Mouth { socket, ahead_ns };
     mouth.say(&FromWorker::Hello {
         protocol: PROTOCOL,
         version: "fake".into(),
@@ -96,10 +110,11 @@ pub fn work(socket: UnixStream, ahead_ns: Option<u64>, mut deed: Deed) {
         capacity: None,
         can: Vec::new(),
     });
+    first.iter().for_each(|message| mouth.say(message));
     while let Ok(Some(message)) = lines.next::<ToWorker>() {
         match message {
             ToWorker::Ping { sent_ns } => {
-                if let Some(ahead_ns) = ahead_ns {
+                if let Some(ahead_ns) = mouth.ahead_ns {
                     mouth.say(&FromWorker::Pong { sent_ns, clock_ns: monotonic_ns() + ahead_ns });
                 }
             }
