@@ -837,23 +837,33 @@ static void *sleeping_until_it_leaves(void *context) {
     return wait_for(*(int *)context, POLLIN, 3000) == -1 && errno == EINTR ? context : NULL;
 }
 
+/* From here on SIGALRM runs this handler, and not in this thread; the mask before. */
+static sigset_t leave_alarms_to_other_threads(void (*deed)(int)) {
+    sigset_t signal, before;
+    install(SIGALRM, deed, 0);
+    sigemptyset(&signal);
+    sigaddset(&signal, SIGALRM);
+    pthread_sigmask(SIG_BLOCK, &signal, &before);
+    return before;
+}
+
+static void take_alarms_back(const sigset_t *before) {
+    install(SIGALRM, check_hung, 0);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+    alarm(CHECK_HANG_S);
+}
+
 static void sleep_in_which_a_handler_leaves_the_descriptor_table_ends(void) {
     int p[2];
     pthread_t thread;
     void *result = NULL;
-    sigset_t signal, before;
     CHECK_EQ(pipe(p), 0);
-    install(SIGALRM, leaving_handler, 0);
-    sigemptyset(&signal);
-    sigaddset(&signal, SIGALRM);
-    pthread_sigmask(SIG_BLOCK, &signal, &before);
+    sigset_t before = leave_alarms_to_other_threads(leaving_handler);
     start(&thread, sleeping_until_it_leaves, &p[0]);
     CHECK_EQ(pthread_join(thread, &result), 0);
     CHECK(result == &p[0]);
     CHECK_EQ(handled, 1);
-    install(SIGALRM, check_hung, 0);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    alarm(CHECK_HANG_S);
+    take_alarms_back(&before);
     close_pair(p);
 }
 
@@ -924,12 +934,8 @@ __attribute__((unused)) static void *jumping_and_ending(void *context) {
 
 __attribute__((unused)) static void thread_that_jumped_out_of_a_sleep_can_end(void) {
     int p[2];
-    sigset_t signal, before;
     CHECK_EQ(pipe(p), 0);
-    install(SIGALRM, jumping_handler, 0);
-    sigemptyset(&signal);
-    sigaddset(&signal, SIGALRM);
-    pthread_sigmask(SIG_BLOCK, &signal, &before);
+    sigset_t before = leave_alarms_to_other_threads(jumping_handler);
     jumper.fd = p[0];
     for (int i = 0; i < 4; i++) {
         pthread_t thread;
@@ -939,9 +945,7 @@ __attribute__((unused)) static void thread_that_jumped_out_of_a_sleep_can_end(vo
         CHECK_EQ(pthread_join(thread, &result), 0);
         CHECK(result == (jumper.by_cancel ? PTHREAD_CANCELED : p));
     }
-    install(SIGALRM, check_hung, 0);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    alarm(CHECK_HANG_S);
+    take_alarms_back(&before);
     close_pair(p);
 }
 
