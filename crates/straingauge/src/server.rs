@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod distance;
 pub mod guardian;
+mod life;
 mod output;
 
 use crate::failure::{interrupted, wrong_usage};
@@ -10,6 +11,7 @@ use crate::process;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use guardian::Guardian;
+pub use life::Life;
 use observe::ObserveError;
 use output::Output;
 use record::leftovers::is_descendant;
@@ -19,7 +21,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use wan::{Pair, PairPlan, PathMeter, ServerCgroup, WanError};
@@ -78,38 +80,6 @@ pub struct Server {
     pub path: String,
 }
 
-/// What tells how long a started server serves.
-#[derive(Debug, Clone)]
-pub struct Life {
-    /// The process that was started.
-    pid: u32,
-    port: u16,
-    /// In a network namespace of its own: its control group, if there is one.
-    group: Option<Option<ServerCgroup>>,
-}
-
-impl Life {
-    /// How the process that was started ended; `None` while it runs. It may have left a daemon behind.
-    pub fn ended(&self) -> Option<ExitStatus> {
-        process::ended(self.pid)
-    }
-
-    /// Whether something listens on the server's port.
-    pub fn is_listening(&self) -> bool {
-        let netns_pid = self.netns_pid();
-        (netns_pid.is_some() || self.group.is_none())
-            && observe::listening_addresses(self.port, netns_pid).is_ok_and(|found| !found.is_empty())
-    }
-
-    fn netns_pid(&self) -> Option<u32> {
-        let group = self.group.as_ref()?;
-        match self.ended() {
-            None => Some(self.pid),
-            Some(_) => group.as_ref()?.processes().first().copied(),
-        }
-    }
-}
-
 impl Server {
     /// Starts the server, waits until it accepts, and moves the calling thread to the client's side.
     pub fn start(plan: &ServerPlan<'_>, stop: &Stop) -> Result<Server> {
@@ -165,8 +135,12 @@ impl Server {
             Some(IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
             _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
         };
-        let life =
-            Life { pid: child.id(), port: plan.port, group: pair.as_ref().map(|pair| pair.server_cgroup().cloned()) };
+        let life = Life {
+            pid: child.id(),
+            port: plan.port,
+            is_isolated: pair.is_some(),
+            group: pair.as_ref().and_then(Pair::server_cgroup).cloned(),
+        };
         let mut server = Server {
             child: Some(child),
             life,

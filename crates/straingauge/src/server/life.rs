@@ -1,0 +1,42 @@
+//! How long a started server serves: until its first process ends, unless that leaves a daemon behind.
+
+use crate::process;
+use std::process::ExitStatus;
+use wan::ServerCgroup;
+
+/// What tells how long a started server serves.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// The process that was started.
+    pub(super) pid: u32,
+    pub(super) port: u16,
+    /// Whether it is in a network namespace of its own.
+    pub(super) is_isolated: bool,
+    /// Its control group there, if there is one.
+    pub(super) group: Option<ServerCgroup>,
+}
+
+impl Life {
+    /// How the process that was started ended; `None` while it runs. It may have left a daemon behind.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        process::ended(self.pid)
+    }
+
+    /// Whether something listens on the server's port.
+    pub fn is_listening(&self) -> bool {
+        let netns_pid = self.netns_pid();
+        (netns_pid.is_some() || !self.is_isolated)
+            && observe::listening_addresses(self.port, netns_pid).is_ok_and(|found| !found.is_empty())
+    }
+
+    /// A process in its network namespace, if that is a separate one.
+    pub(super) fn netns_pid(&self) -> Option<u32> {
+        if !self.is_isolated {
+            return None;
+        }
+        match self.ended() {
+            None => Some(self.pid),
+            Some(_) => self.group.as_ref()?.processes().first().copied(),
+        }
+    }
+}
