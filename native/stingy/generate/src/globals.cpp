@@ -7,11 +7,7 @@
 
 namespace {
 
-constexpr uint64_t LINE = 64, PAGE = 4096, HUGE_PAGE = 2 << 20;
-
-uint64_t round_up(uint64_t bytes, uint64_t to) {
-    return (bytes + to - 1) / to * to;
-}
+constexpr uint64_t PAGE = 4096, HUGE_PAGE = 2 << 20;
 
 // Compilers align large variables more than their type needs.
 uint64_t align_of(const Global &global) {

@@ -5,12 +5,6 @@
 
 namespace {
 
-constexpr uint64_t LINE = 64;
-
-uint64_t round_up(uint64_t bytes, uint64_t to) {
-    return (bytes + to - 1) / to * to;
-}
-
 // Objects of a line or more begin at a line; smaller ones share lines, and never straddle two.
 uint64_t place_of(const Object &object) {
     uint64_t bytes = round_up(object.bytes, std::max<uint64_t>(16, object.align));

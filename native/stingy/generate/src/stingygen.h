@@ -14,6 +14,13 @@
 #include <string>
 #include <vector>
 
+// A cache line.
+constexpr uint64_t LINE = 64;
+
+constexpr uint64_t round_up(uint64_t bytes, uint64_t to) {
+    return (bytes + to - 1) / to * to;
+}
+
 // One sentence: what, where, what to do.
 struct Refusal : std::runtime_error {
     using std::runtime_error::runtime_error;

@@ -131,7 +131,7 @@ namespace {
 /// Compiles one unit to code in memory while its syntax tree is read for facts.
 class UnitAction : public clang::EmitLLVMOnlyAction {
   public:
-    UnitAction(LLVMContext &context, const std::string &directory, Facts &facts, std::unique_ptr<Module> &module)
+    UnitAction(LLVMContext &context, const std::string &directory, Facts &facts, std::unique_ptr<llvm::Module> &module)
         : EmitLLVMOnlyAction(&context), directory(directory), facts(facts), module(module) {}
 
   protected:
@@ -149,7 +149,7 @@ class UnitAction : public clang::EmitLLVMOnlyAction {
   private:
     std::string directory;
     Facts &facts;
-    std::unique_ptr<Module> &module;
+    std::unique_ptr<llvm::Module> &module;
 };
 
 struct Parsed {
@@ -161,7 +161,7 @@ struct Parsed {
 };
 
 /// The optimiser's first step: variables become values, which shows the flow of pointers and states.
-void make_values(Module &module) {
+void make_values(llvm::Module &module) {
     PassBuilder builder;
     LoopAnalysisManager loops;
     FunctionAnalysisManager functions;
@@ -181,7 +181,7 @@ void make_values(Module &module) {
 
 void parse(const Unit &unit, Parsed &parsed) {
     LLVMContext context;
-    std::unique_ptr<Module> module;
+    std::unique_ptr<llvm::Module> module;
     IntrusiveRefCntPtr<vfs::FileSystem> disk(vfs::createPhysicalFileSystem().release());
     disk->setCurrentWorkingDirectory(unit.directory);
     clang::FileSystemOptions options;

@@ -69,7 +69,7 @@ class Body : public Walk {
 
     static const VarDecl *variable_of(const Expr *value) {
         value = value->IgnoreParenCasts();
-        if (const auto *assignment = dyn_cast<BinaryOperator>(value); assignment && assignment->isAssignmentOp())
+        if (const auto *assignment = dyn_cast<clang::BinaryOperator>(value); assignment && assignment->isAssignmentOp())
             value = assignment->getLHS()->IgnoreParenCasts();
         const auto *name = dyn_cast<DeclRefExpr>(value);
         const auto *variable = name ? dyn_cast<VarDecl>(name->getDecl()) : nullptr;
@@ -94,7 +94,7 @@ class Body : public Walk {
                 return false;
             if (isa<ReturnStmt>(statement))
                 return true;
-            if (const auto *assignment = dyn_cast<BinaryOperator>(statement)) {
+            if (const auto *assignment = dyn_cast<clang::BinaryOperator>(statement)) {
                 const VarDecl *variable = variable_of(assignment->getLHS());
                 if (assignment->getOpcode() != BO_Assign || assignment->getRHS() != from || !variable)
                     return false;
@@ -129,13 +129,13 @@ class Body : public Walk {
     void visit(Stmt *statement) override {
         if (auto *call = dyn_cast<CallExpr>(statement))
             is_finding ? find(*call) : check(*call);
-        if (auto *assignment = dyn_cast<BinaryOperator>(statement);
+        if (auto *assignment = dyn_cast<clang::BinaryOperator>(statement);
             assignment && assignment->getOpcode() == BO_Assign) {
             const VarDecl *to = variable_of(assignment->getLHS()), *from = variable_of(assignment->getRHS());
             if (to && from && blocks.count(from))
                 blocks.insert(to);
         }
-        if (auto *address = dyn_cast<UnaryOperator>(statement);
+        if (auto *address = dyn_cast<clang::UnaryOperator>(statement);
             address && !is_finding && address->getOpcode() == UO_AddrOf)
             if (const VarDecl *variable = variable_of(address->getSubExpr()); variable && blocks.count(variable))
                 refuse(own.not_copied, address->getBeginLoc(), "the address of its block's pointer is taken");

@@ -36,7 +36,7 @@ bool gives_through_argument(const std::string &name) {
     return found != known.malloc_like.end() && found->second.through >= 0;
 }
 
-struct Reader {
+struct Reading {
     const Program &program;
     const std::set<std::string> &only;
     Plan &plan;
@@ -128,7 +128,7 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
         error = path + ": this is not what memwalk writes (\"memwalk\": 1 is missing)";
         return false;
     }
-    Reader reader{program, only, plan, {}};
+    Reading reading{program, only, plan, {}};
     bool is_good = true;
     for (const char *key : {"objects", "shared_objects"}) {
         const json::Array *list = root->getArray(key);
@@ -137,12 +137,12 @@ bool read_plan(const std::string &path, const Program &program, const std::set<s
             continue;
         }
         for (const json::Value &value : *list)
-            is_good &= value.getAsObject() && reader.object(*value.getAsObject(), key == StringRef("objects"));
+            is_good &= value.getAsObject() && reading.object(*value.getAsObject(), key == StringRef("objects"));
     }
     // A call that may get any block must take any.
     for (const std::string &object : plan.objects)
-        is_good &= reader.sites(*root, object, "unknown_freed", true, false) &&
-                   reader.sites(*root, object, "unknown_resized", false, false);
+        is_good &= reading.sites(*root, object, "unknown_freed", true, false) &&
+                   reading.sites(*root, object, "unknown_resized", false, false);
     if (!is_good) {
         error = path + ": an object lacks what schema/memwalk.schema.json asks for. Run memwalk again";
         return false;
