@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Shared by the benchmarks: where results go, facts about the machine, servers, processes, other work, and tables of raw data.
 
-usage: bench/harness.py COMMAND [PROGRAM...]     prints the facts for versions.txt; PROGRAM as "nginx -v"
+usage: bench/harness.py COMMAND FILE [PROGRAM...]     prints the facts for versions.txt; FILE is measured, PROGRAM as "nginx -v"
 """
 import argparse
 import contextlib
 import csv
 import ctypes
 import datetime
+import hashlib
+import io
 import os
 import resource
+import shutil
 import signal
 import socket
 import statistics
@@ -55,11 +58,11 @@ def write(folder, name, text):
 
 
 def write_table(folder, name, header, rows):
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, name), "w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(header)
-        table.writerows(rows)
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(header)
+    table.writerows(rows)
+    write(folder, name, text.getvalue())
 
 
 class Rows:
@@ -118,8 +121,39 @@ def first_line(*command):
         return f"{command[0]}: not installed"
 
 
+def seconds_of(text):
+    """The seconds of a time as straingauge reads it: 500ms, 40s, 1m."""
+    for unit, factor in (("ms", 0.001), ("m", 60), ("s", 1)):
+        if text.endswith(unit):
+            return float(text[:-len(unit)]) * factor
+    return float(text)
+
+
+def digest(*paths):
+    """The SHA-256 of these files together."""
+    made = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as file:
+            made.update(file.read())
+    return made.hexdigest()
+
+
+# What is measured, with its digest before the first measurement.
+MEASURED = {}
+
+
+def measures(path=PROGRAM):
+    """To be called before this program or library is measured: it is there, and the facts name it and its digest."""
+    found = shutil.which(path)
+    if not found:
+        sys.exit(f"there is no program {path}: cargo build --release --locked --bin straingauge, or name it with STRAINGAUGE")
+    MEASURED[found] = digest(found)
+    return path
+
+
 def version():
-    return first_line(PROGRAM, "--version")
+    """The version and the digest of straingauge, for conditions that must be the same."""
+    return f"{first_line(PROGRAM, '--version')}, SHA-256 {digest(shutil.which(PROGRAM))[:16]}"
 
 
 def revision():
@@ -132,27 +166,52 @@ def cpu_model():
         return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "unknown CPU")
 
 
+def inside(path):
+    """A path relative to the repository; of other folders only DIR."""
+    return os.path.relpath(path, ROOT) if path.startswith(ROOT + os.sep) else os.path.join("DIR", os.path.basename(path))
+
+
 def facts(command, *programs):
-    """Lines for versions.txt: what was run, when, on which machine, and the versions of straingauge and of these programs."""
+    """Lines for versions.txt: what was run, when, on which machine, what was measured, and the versions of these programs. The tree
+    is that of the scripts: what was measured may have been built from another one."""
     with open("/sys/devices/system/clocksource/clocksource0/current_clocksource") as file:
         clock = file.read().strip()
     return [f"command: {command}", f"date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}",
             f"kernel: {' '.join(os.uname()[i] for i in (0, 2, 4))}, clock {clock}", f"cpu: {cpu_model()}, {os.cpu_count()} CPUs",
             f"load average before: {' '.join(f'{load:.2f}' for load in os.getloadavg())}",
-            f"straingauge: {revision()}",
+            f"tree: {revision()}",
+            *(f"measured: {inside(os.path.abspath(path))}, SHA-256 {made}" for path, made in MEASURED.items()),
             *(first_line(*program.split()) for program in programs)]
 
 
+def own_facts(*programs):
+    """The facts with this command line, whose paths are relative to the repository; of other folders only DIR."""
+    short = lambda word: os.path.relpath(word, ROOT) if word.startswith(ROOT + os.sep) else "DIR" if word.startswith("/") else word
+    return "\n".join(facts(" ".join(map(short, [os.path.abspath(sys.argv[0]), *sys.argv[1:]])), *programs)) + "\n"
+
+
 def write_versions(folder, *programs):
-    """Writes versions.txt for this command line, with paths relative to the repository; of other folders only DIR."""
-    inside = lambda word: os.path.relpath(word, ROOT) if word.startswith(ROOT + os.sep) else "DIR" if word.startswith("/") else word
-    write(folder, "versions.txt", "\n".join(facts(" ".join(map(inside, [os.path.abspath(sys.argv[0]), *sys.argv[1:]])), *programs)) + "\n")
+    """Writes versions.txt for this command line."""
+    write(folder, "versions.txt", own_facts(*programs))
+
+
+def add_versions(folder, *programs):
+    """Adds to versions.txt where rows are added to a table: ends where the rows that are there are of another program."""
+    path, before = os.path.join(folder, "versions.txt"), ""
+    if os.path.exists(path):
+        with open(path) as file:
+            before = file.read() + "\n"
+        there = {line.rpartition(" ")[2] for line in before.splitlines() if line.startswith("measured: ")}
+        if there != set(MEASURED.values()):
+            whose = "another" if there else "an unknown"
+            sys.exit(f"{folder} has results of {whose} program (SHA-256 in versions.txt); use another folder")
+    write(folder, "versions.txt", before + own_facts(*programs))
 
 
 def built(package, *target):
-    """Builds an example or program of a crate (`--example NAME`, `--bin NAME`); its path."""
+    """Builds an example or program of a crate (`--example NAME`, `--bin NAME`), which is measured; its path."""
     subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "-p", package, *target], cwd=ROOT, check=True)
-    return os.path.join(TARGET, *(["examples"] if target[0] == "--example" else []), target[1])
+    return measures(os.path.join(TARGET, *(["examples"] if target[0] == "--example" else []), target[1]))
 
 
 def compiled(source, to, *flags):
@@ -290,6 +349,7 @@ def neighbour(is_wanted):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
-    print("\n".join(facts(*sys.argv[1:])))
+    measures(sys.argv[2])
+    print("\n".join(facts(sys.argv[1], *sys.argv[3:])))
