@@ -41,6 +41,7 @@ mod planted;
 mod predict;
 mod privileges;
 mod profile_input;
+mod profile_kept;
 mod profile_sweep;
 mod protocols;
 mod replay;

@@ -47,7 +47,7 @@ impl DocumentServer {
         let state = open_dir();
         let (port, http_2_port) = (free_port(), free_port());
         let documents = state.path().join("files");
-        let made = ["files", "--quiet", "--into", documents.to_str().expect("temporary paths are text")];
+        let made = ["files", "--quiet", "--json", "--into", documents.to_str().expect("temporary paths are text")];
         run(straingauge(made).args(files)).exits_with(0);
         let (root, at) = (documents.display(), state.path().display());
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

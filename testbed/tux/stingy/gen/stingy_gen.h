@@ -45,7 +45,7 @@ extern const struct stingy_gen_stage stingy_gen_stages[STINGY_STAGES];
 extern const struct stingy_map stingy_gen_map;
 
 /* How many more requests this thread can let through the stage without a spill; UINT32_MAX where it takes no slot. At a
- * stage that lets requests in: for their whole life. */
+ * stage that lets requests in: through all their stages, unless one is evicted. */
 uint32_t stingy_room(unsigned stage);
 
 #endif
