@@ -49,4 +49,4 @@ fmt: ## format all code
 
 clean: ## remove what was built; runs/ stays
 	cargo clean
-	rm -rf artefacts dist report.html
+	rm -rf artefacts dist report.html native/*/build native/stingy/*/build testbed/*/build

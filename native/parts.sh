@@ -8,6 +8,7 @@
 #   skip NAME WHY             prints `SKIPPED NAME: WHY`
 #   program LABEL COMMAND...  runs a test program, which prints `ok NAME` or `FAILED NAME` for each of its tests; if LABEL is not
 #                             empty, it is added to the names. One that takes over 400 s (in make test-long: an hour) is ended and has failed
+#   limited SECONDS COMMAND.. runs a command that is ended after so long, and when the suite is; its status, or 124
 #   either SHORT LONG         prints LONG if $LONG is set (make test-long), else SHORT
 #   sum_up                    waits for the parts, prints the output of each in the order in which they were started, then
 #                             `time NAME SECONDS` for each that took over a second and `N passed, N failed, N skipped`; exits
@@ -56,10 +57,22 @@ verdict() { if [ "$1" = 0 ]; then echo "ok $2"; else echo "FAILED $2"; fi; }
 skip() { echo "SKIPPED $1: $2"; }
 either() { if [ -n "${LONG-}" ]; then echo "$2"; else echo "$1"; fi; }
 
+limited() {
+	local child
+	# In the background, so that its signals come here: timeout has a process group of its own, which those to the suite's do not reach.
+	timeout -k 10 "$@" &
+	child=$!
+	trap 'kill $child; exit 143' INT TERM HUP
+	wait "$child"
+	set -- $?
+	trap - INT TERM HUP
+	return "$1"
+}
+
 program() {
 	local label=${1:+[$1] } status
 	shift
-	timeout -k 10 "$(either 400 3600)" "$@" > "$SCRATCH/program.out" 2> "$SCRATCH/program.err"
+	limited "$(either 400 3600)" "$@" > "$SCRATCH/program.out" 2> "$SCRATCH/program.err"
 	status=$?
 	sed "s/^\(ok\|FAILED\) /\1 $label/" "$SCRATCH/program.out"
 	tail -n 40 "$SCRATCH/program.err"

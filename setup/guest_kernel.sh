@@ -18,12 +18,12 @@ wish_guest_kernel() {
   [ -n "$(candidate linux-image-cloud-amd64)" ] || { ! is_root || refresh_lists; }
   package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^  Depends: \(linux-image-.*\)/\1/p' | head -1)
   say "unpacking ${package:-linux-image-cloud-amd64} for the guests of tests (not installed)"
-  fetched=$(mktemp -d)
-  chmod 755 "$fetched"
+  fetched=$guest_kernel.part
+  rm -rf "$fetched"
+  mkdir -p "$fetched"
   # apt downloads as a separate user if the folder permits it, otherwise as root with a notice that does not matter here.
   if [ -n "$package" ] && (cd "$fetched" && apt-get -o APT::Sandbox::User=root download -q "$package") >"$fetched/log" 2>&1 &&
     dpkg-deb -x "$fetched"/linux-image-*.deb "$fetched/kernel"; then
-    mkdir -p target
     rm -rf "$guest_kernel"
     mv "$fetched/kernel" "$guest_kernel"
   else

@@ -61,13 +61,18 @@ refresh_lists() {
 # Servers come for the testbed, not to serve: they are not started while dpkg configures them (policy-rc.d, unless the
 # machine has its own), and those that were not there before are not started at boot either.
 policy=/usr/sbin/policy-rc.d
+policy_mark='# While straingauge is set up, by process '
 laid_policy=
 lay_policy() {
+  # What a killed setup left.
+  owner=$(sed -n "s/^$policy_mark//p" "$policy" 2>/dev/null) || owner=
+  [ -z "$owner" ] || kill -0 "$owner" 2>/dev/null || rm -f "$policy"
   [ ! -e "$policy" ] || return 0
   # noclobber: if another process makes one at the same moment, that one stays.
-  if (set -C; printf '#!/bin/sh\nexit 101\n' > "$policy") 2>/dev/null; then
+  if (set -C; printf '#!/bin/sh\n%s\nexit 101\n' "$policy_mark$$" > "$policy") 2>/dev/null; then
     laid_policy=yes
     trap lift_policy EXIT
+    trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM
     chmod 755 "$policy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,15 +21,23 @@ def mirror() -> str | None:
     return None
 
 
+def kept(name: str, packages: list[str]) -> Path:
+    """Where such a root file system is; another place for other packages."""
+    return KEPT / f"{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:8]}"
+
+
 def unpacked(name: str, release: str, where: str, packages: list[str]) -> str | None:
     """Makes a minimal root file system with these packages, unless it is there; why not, where it cannot be had."""
-    root, part = KEPT / name, KEPT / f"{name}.part"
+    root = kept(name, packages)
+    part = root.with_name(f"{root.name}.part")
     if root.is_dir():
         return None
     if shutil.which("debootstrap") is None:
         return "debootstrap is not installed (setup/install test-long)"
+    # Those of the same name with other packages, or with half of them.
+    for old in KEPT.glob(f"{name}*"):
+        shutil.rmtree(old, ignore_errors=True)
     KEPT.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(part, ignore_errors=True)
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", release, str(part), where]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -2,6 +2,7 @@
 """The versions of lighttpd answer byte for byte alike, dates aside. usage: equal.py LABEL STOCK OTHER [OTHER...]"""
 
 import concurrent.futures
+import contextlib
 import random
 import re
 import resource
@@ -17,7 +18,6 @@ LABEL, STOCK, OTHERS = sys.argv[1], sys.argv[2], sys.argv[3:]
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 FOLDER = tempfile.mkdtemp(prefix="lighttpd-test-")
-documents(FOLDER)
 SERVERS = []
 PATHS = ["/a.txt", "/1k.bin", "/empty", "/big.bin", "/indexed/", "/listed/", "/listed", "/nothing", "/../x", "/%zz", "/", "/a.txt?q", "/old/a.txt", "/sent/a.txt",
          "/with%20space%20%26%20%3Ctag%3E.html", "http://example.org/a.txt", "/" + "d/" * 900, "/" + "x" * 7000]
@@ -104,13 +104,11 @@ def the_status_page_knows_connections_that_wait():
     assert all(page == pages[0] and len(page) == 3 for page in pages), pages
 
 
-try:
+with contextlib.ExitStack() as stack:
+    stack.callback(shutil.rmtree, FOLDER)
+    documents(FOLDER)
     for binary in [STOCK, *OTHERS]:
-        SERVERS.append(Lighttpd(binary, FOLDER, ["mod_redirect"], MORE))
+        SERVERS.append(stack.enter_context(Lighttpd(binary, FOLDER, ["mod_redirect"], MORE)))
     status = run([random_connections_are_answered_byte_for_byte_alike, connections_that_wait_between_requests_are_answered_alike,
                   idle_connections_are_closed_in_time, the_status_page_knows_connections_that_wait], LABEL)
-finally:
-    for server in SERVERS:
-        server.end()
-    shutil.rmtree(FOLDER)
 sys.exit(status)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Two versions answer byte for byte alike, dates aside. usage: equal.py LABEL STOCK OTHER [OTHER...]"""
 
+import contextlib
 import re
 import shutil
 import sys
@@ -10,7 +11,6 @@ from rig import Server, answered_alike, documents, random_requests, run
 
 LABEL, STOCK, OTHERS = sys.argv[1], sys.argv[2], sys.argv[3:]
 FOLDER = tempfile.mkdtemp(prefix="tux-test-")
-documents(FOLDER)
 SERVERS = []
 PATHS = ["/a.txt", "/1k.bin", "/empty", "/big.bin", "/indexed/", "/listed/", "/listed", "/many/", "/nothing", "/../x", "/%zz", "/", "/fifo", "/a.txt?q",
          "/with%20space%20%26%20%3Ctag%3E.html", "http://example.org/a.txt", "/" + "d/" * 900, "/" + "x" * 7000, "/" + "x" * 9000]
@@ -32,12 +32,10 @@ def random_connections_are_answered_byte_for_byte_alike():
     answered_alike(SERVERS, OTHERS, requests, masked, 10)
 
 
-try:
+with contextlib.ExitStack() as stack:
+    stack.callback(shutil.rmtree, FOLDER)
+    documents(FOLDER)
     for words in [STOCK, *OTHERS]:
-        SERVERS.append(Server(words.split(), folder=FOLDER))
+        SERVERS.append(stack.enter_context(Server(words.split(), folder=FOLDER)))
     status = run([random_connections_are_answered_byte_for_byte_alike], LABEL)
-finally:
-    for server in SERVERS:
-        server.end()
-    shutil.rmtree(FOLDER)
 sys.exit(status)

@@ -81,6 +81,8 @@ class Server:
                 return
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > until:
+                    self.process.kill()
+                    self.process.wait()
                     raise AssertionError("the server does not start: " + self.said()) from None
                 time.sleep(0.02)
 

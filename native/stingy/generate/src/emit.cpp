@@ -150,7 +150,8 @@ std::string emit_header(const Program &program, const Layout &layout, const Opti
            "extern const struct stingy_map stingy_gen_map;\n\n"
            "/* How many more requests this thread can let through the stage without a spill; UINT32_MAX where it takes "
            "no slot. At a\n"
-           " * stage that lets requests in: through all their stages, unless one is evicted. */\nuint32_t stingy_room(unsigned "
+           " * stage that lets requests in: through all their stages, unless one is evicted. */\nuint32_t "
+           "stingy_room(unsigned "
            "stage);\n\n#endif\n";
     return out.str();
 }
