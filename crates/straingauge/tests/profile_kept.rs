@@ -31,7 +31,7 @@ fn calls_are_timed_with_as_many_descriptors_as_there_may_be() {
     assert_eq!(json["descriptor_limit"], 600);
     let calls = json["calls"].as_array().expect("calls");
     let names: Vec<&str> = calls.iter().filter_map(|call| call["call"].as_str()).collect();
-    assert_eq!(names, ["select", "poll", "epoll_wait", "accept", "descriptor allocation"]);
+    assert_eq!(names, ["select", "poll", "epoll-wait", "accept", "descriptor-allocation"]);
     for call in calls {
         let costs = call["costs"].as_array().expect("costs");
         let at: Vec<u64> = costs.iter().filter_map(|cost| cost["descriptors"].as_u64()).collect();
