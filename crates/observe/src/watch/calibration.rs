@@ -109,7 +109,7 @@ impl Pair {
 }
 
 /// The value that exceeds `1 / part` of the others.
-fn rank(mut values: Vec<f64>, part: usize) -> f64 {
+pub(super) fn rank(mut values: Vec<f64>, part: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / part).copied().unwrap_or(0.0)
 }
