@@ -261,6 +261,11 @@ impl Protocol {
         }
     }
 
+    /// Whether a connection's requests are answered one after the other, as they came: its server works on one of them at a time.
+    pub fn answers_in_order(&self) -> bool {
+        !matches!(self, Protocol::Http2(_) | Protocol::Grpc(_))
+    }
+
     /// Sets the most requests in flight on a connection; of HTTP/1.1 and of connections alone it stays 1.
     pub fn set_pipeline(&mut self, depth: u32) {
         match self {

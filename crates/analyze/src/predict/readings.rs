@@ -72,6 +72,8 @@ pub struct Reading {
     pub load: f64,
     /// Requests in flight on each connection.
     pub in_flight: f64,
+    /// Whether these are answered one after the other, as they came.
+    pub is_in_order: bool,
     /// Cold connections beside the load.
     pub cold: f64,
     /// Requests per second that were answered well. Of the open loop it may be 0.
@@ -314,6 +316,7 @@ fn reading(
     let reading = Reading {
         load,
         in_flight: in_flight(&run.record).into(),
+        is_in_order: run.record.scenario.load().is_none_or(|load| load.protocol.answers_in_order()),
         cold: point.value(names::COLD).filter(|cold| cold.is_finite()).unwrap_or(0.0).max(0.0),
         throughput_per_sec: rate,
         demand_s: busy_cpus / rate,

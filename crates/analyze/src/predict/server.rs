@@ -121,6 +121,8 @@ pub struct Server {
     pub path_s: f64,
     /// Requests in flight on each connection.
     pub in_flight: f64,
+    /// Whether these are answered one after the other, as they came: a connection keeps one CPU busy at most.
+    pub is_in_order: bool,
     /// Squared coefficient of variation of the service time.
     pub cv_squared: f64,
     /// CPUs that work at once.
@@ -149,7 +151,8 @@ impl Server {
         if let Some((alpha, beta, gamma)) = self.usl {
             let demand_s = self.base_s;
             // The law has no CPUs; no server does more than its CPUs allow.
-            let rate = usl::throughput(alpha, beta, gamma, connections).min(self.cpus / demand_s).min(self.limit());
+            let most = self.cpus_for(connections) / demand_s;
+            let rate = usl::throughput(alpha, beta, gamma, connections).min(most).min(self.limit());
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
         let lasting = self.lasting_s(connections, cold);
@@ -160,11 +163,11 @@ impl Server {
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
         for _ in 0..40 {
             let own_s = lasting + self.wake_s * paid;
-            let throughput_per_sec = self.rate(connections * self.in_flight, own_s / self.free_ratio());
+            let throughput_per_sec = self.rate(connections, own_s / self.free_ratio());
             let demand_s = own_s + self.background_cpus / throughput_per_sec;
             let utilisation = (throughput_per_sec * demand_s / self.cpus).min(1.0);
             state = State { throughput_per_sec, demand_s, utilisation };
-            let next = self.paid_ratio(throughput_per_sec, utilisation);
+            let next = self.paid_ratio(throughput_per_sec, utilisation * self.cpus / self.cpus_for(connections));
             let lacks = next - paid;
             if lacks.abs() < 1e-10 || self.wake_s == 0.0 {
                 break;
@@ -187,10 +190,16 @@ impl Server {
         (state, connections * self.in_flight / state.throughput_per_sec)
     }
 
-    /// The rate of so many requests in flight.
-    fn rate(&self, n: f64, demand_s: f64) -> f64 {
-        let queued = demand_s / self.cpus;
-        let path = self.path_s + demand_s * (self.cpus - 1.0) / self.cpus;
+    /// CPUs that so many connections can keep busy.
+    fn cpus_for(&self, connections: f64) -> f64 {
+        cpus_for(self.cpus, connections, self.in_flight, self.is_in_order)
+    }
+
+    /// The rate of so many connections.
+    fn rate(&self, connections: f64, demand_s: f64) -> f64 {
+        let (n, cpus) = (connections * self.in_flight, self.cpus_for(connections));
+        let queued = demand_s / cpus;
+        let path = self.path_s + demand_s * (cpus - 1.0) / cpus;
         let others = ((n - 1.0) / n).max(0.0);
         let square = queued * others * (path + queued * (1.0 - self.cv_squared) / 2.0);
         let linear = path + queued * (1.0 + others * n);
@@ -294,6 +303,11 @@ impl Server {
     }
 }
 
+/// CPUs of `cpus` that so many connections can keep busy. With one request in flight on each, the requests themselves are no more.
+fn cpus_for(cpus: f64, connections: f64, in_flight: f64, is_in_order: bool) -> f64 {
+    if is_in_order && in_flight > 1.0 { cpus.min(connections.max(1.0)) } else { cpus }
+}
+
 /// The first x from `low` on at which `crossed` holds, by steps of 3 % and bisection; `None` up to `high`.
 pub fn first(low: f64, high: f64, crossed: impl Fn(f64) -> bool) -> Option<f64> {
     let mut before = low;
@@ -350,9 +364,10 @@ pub fn limit(levels: &[Reading], cpus: f64) -> Option<f64> {
     }
     let most = levels.iter().map(|level| level.throughput_per_sec).fold(0.0, f64::max);
     let shortest = levels.iter().map(Reading::cycle_s).fold(f64::INFINITY, f64::min);
+    let cpus_of = |level: &Reading| cpus_for(cpus, level.load, level.in_flight, level.is_in_order);
     let waits = |level: &&Reading| {
         level.throughput_per_sec >= PLATEAU * most
-            && level.cycle_s() > LONGER * (shortest + level.load * level.in_flight * level.demand_s / cpus)
+            && level.cycle_s() > LONGER * (shortest + level.load * level.in_flight * level.demand_s / cpus_of(level))
     };
     crate::statistics::median(&levels.iter().filter(waits).map(|level| level.throughput_per_sec).collect::<Vec<_>>())
 }
@@ -374,6 +389,7 @@ pub fn fit(form: Form, levels: &[Reading], cpus: f64, evaluations: usize) -> Opt
         cold_growth_s: 0.0,
         path_s: 0.0,
         in_flight: first.in_flight,
+        is_in_order: first.is_in_order,
         cv_squared: 1.0,
         cpus,
         limit_per_sec: None,

@@ -293,6 +293,7 @@ mod tests {
         let reading = |&(load, throughput_per_sec, busy_cpus, threads): &(f64, f64, f64, f64)| Reading {
             load,
             in_flight: 1.0,
+            is_in_order: true,
             cold: 0.0,
             throughput_per_sec,
             demand_s: busy_cpus / throughput_per_sec,

@@ -151,6 +151,7 @@ fn the_price_of_waking_a_cpu_is_the_one_that_the_solved_state_asks_for() {
         background_cpus: 0.0,
         path_s: 1e-3,
         in_flight: 1.0,
+        is_in_order: true,
         cv_squared: 1.0,
         cpus: 1.0,
         usl: None,

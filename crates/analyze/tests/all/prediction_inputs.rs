@@ -4,7 +4,7 @@ use crate::fixture;
 use crate::prediction::{LOADS, asked, measured, quiet, value, with_layers, within};
 use crate::server::{Bench, Server};
 use analyze::predict::{self, Question, Rate};
-use record::protocol::{Protocol, RedisPlan};
+use record::protocol::{Http2Plan, MemcachedPlan, Protocol, RedisPlan};
 use record::{Figure, Origin, Point, RunDir, names};
 
 fn set(point: &mut Point, name: &'static str, value: f64) {
@@ -183,6 +183,36 @@ fn requests_in_flight_on_a_connection_all_wait_for_their_answers() {
     within(value(&found, "throughput"), longer.throughput(100.0), 0.04);
     let words = refused(&[run, pipelined(&quiet(), 1)], &Question::default());
     assert!(words.contains("10 requests in flight on a connection") && words.contains("1"), "{words}");
+}
+
+#[test]
+fn a_connection_that_is_answered_in_order_keeps_one_cpu_busy_however_many_requests_it_has_in_flight() {
+    // A cache with four threads: each serves its connections' requests one after the other.
+    let (thread, depth) = (Server { path: 30e-6, ..quiet() }, 16.0);
+    let truth = |connections: f64, delay_s: f64| {
+        let (threads, far) = (connections.min(4.0), Server { path: thread.path + delay_s, ..thread.clone() });
+        threads * far.throughput(depth * connections / threads)
+    };
+    let mut run = pipelined(&thread, depth as u32);
+    let mut protocol = Protocol::Memcached(MemcachedPlan::default());
+    protocol.set_pipeline(depth as u32);
+    let loaded = fixture::loaded(&mut run.record);
+    (loaded.server.as_mut().unwrap().cpus, loaded.load.protocol) = ((1..=4).collect(), protocol);
+    for point in &mut run.points {
+        let rate = truth(point.connections as f64, 0.0);
+        set(point, names::THROUGHPUT, rate);
+        set(point, names::GOODPUT, rate);
+        set(point, names::SERVER_CPU_BUSY, rate * thread.demand / 4.0);
+        set(point, names::RESPONSE_MEAN, depth * point.connections as f64 / rate * 1e6);
+    }
+    // On a longer path the requests of a connection still wait for each other, not for the path.
+    for (n, delay_s) in [(6.0, 0.0), (1.0, 100e-6), (3.0, 50e-6)] {
+        let found = asked(&run, Question { connections: Some(n), delay_s, ..Question::default() });
+        within(value(&found, "throughput"), truth(n, delay_s), 0.06);
+        within(value(&found, "capacity"), 4.0 / thread.demand, 0.06);
+    }
+    // A server may serve streams side by side.
+    assert!(!Protocol::Http2(Http2Plan::default()).answers_in_order());
 }
 
 #[test]
