@@ -173,6 +173,15 @@ fn cpus_of_list(text: &str) -> Vec<usize> {
     cpus
 }
 
+/// CPUs, in order, as the kernel writes them: `0-3,8`.
+pub fn cpu_list(cpus: &[usize]) -> String {
+    let runs = cpus.chunk_by(|one, next| *next == one + 1).map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    });
+    runs.collect::<Vec<_>>().join(",")
+}
+
 /// Whether this machine, seen from the network namespace of the calling thread, has this address. Asks the kernel; sends
 /// nothing.
 pub fn has_address(address: IpAddr) -> bool {
@@ -229,6 +238,10 @@ mod tests {
         assert_eq!(cpus_of_list("0-1,4"), vec![0, 1, 4]);
         assert!(cpus_of_list("").is_empty());
         assert!(cpus_of_list("x-y").is_empty());
+        assert_eq!(cpu_list(&[0, 1, 2, 3, 8, 10, 11]), "0-3,8,10-11");
+        for cpus in [vec![], vec![7], (0..300).collect(), (0..300).step_by(2).collect::<Vec<_>>()] {
+            assert_eq!(cpus_of_list(&cpu_list(&cpus)), cpus);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::doubt;
 use crate::text::{TOO_FEW, not_measured, number, percentile};
 use analyze::zones::{Level, Spread, SweepFindings, percent};
+use record::machine::cpu_list;
 use record::text::plain;
 use record::units::{exact_percent, format_bytes, format_nanos, format_si, grouped};
 use record::{Criteria, Figure, LoadPlan, Pace, Point, RunDir, names};
@@ -63,10 +64,10 @@ fn p99(figure: Option<&Figure>) -> String {
 /// The most classes listed for a point.
 const LISTED_CLASSES: usize = 80;
 
-/// The results by class of a point.
-pub(super) fn classes(point: &Point) -> Vec<Value> {
+/// The results by class of a point, and the number of those left out.
+pub(super) fn classes(point: &Point) -> Value {
     let time = |figure: &record::Figure| figure.value.map_or("\u{2013}".into(), |us| format_nanos(us * 1e3));
-    point
+    let rows: Vec<Value> = point
         .workload
         .classes
         .iter()
@@ -89,7 +90,8 @@ pub(super) fn classes(point: &Point) -> Vec<Value> {
                 "n": class.response_mean_us.n.map(|n| grouped(n as f64)).unwrap_or_default(),
             })
         })
-        .collect()
+        .collect();
+    json!({ "rows": rows, "left_out": point.workload.classes.len() - rows.len() })
 }
 
 /// The points, and the number of those left out of the listing.
@@ -214,7 +216,7 @@ pub(crate) fn facts(run: &RunDir) -> Vec<FactGroup> {
         server.push(("command".into(), plain(&command.argv.join(" "), 600)));
         server.push(("network stack of its own".into(), if command.isolated { "yes".into() } else { "no".into() }));
         if !command.cpus.is_empty() {
-            server.push(("pinned to CPUs".into(), cpus(&command.cpus)));
+            server.push(("pinned to CPUs".into(), cpu_list(&command.cpus)));
         }
     }
     let client = run.record.scenario.load().map(client).unwrap_or_default();
@@ -269,14 +271,10 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
         client.push(("rate series".into(), format!("{}, peak {peak:.1} times the mean", text(&series.file))));
     }
     if !load.cpus.is_empty() {
-        client.push(("pinned to CPUs".into(), cpus(&load.cpus)));
+        client.push(("pinned to CPUs".into(), cpu_list(&load.cpus)));
     }
     client.extend(load.headers.iter().take(30).map(|(name, value)| (format!("header {}", text(name)), text(value))));
     client
-}
-
-fn cpus(list: &[usize]) -> String {
-    list.iter().take(64).map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -7,6 +7,10 @@ use record::text::plain;
 use record::units::{format_si, grouped};
 use record::watch::Counter;
 use record::{Axis, Point, RunDir, Sweep, names};
+use std::fmt::Write;
+
+/// The most classes listed for a point.
+const LISTED_CLASSES: usize = 16;
 
 /// The tables of every sweep that was watched.
 pub(super) fn run(run: &RunDir) -> String {
@@ -121,7 +125,7 @@ pub(super) fn point(point: &Point) -> String {
         let mut headings = vec!["class"];
         headings.extend(CLASS_COLUMNS.iter().map(|(heading, ..)| *heading));
         let mut table = Table::new(&headings, 1);
-        for class in watched.classes.iter().take(16) {
+        for class in watched.classes.iter().take(LISTED_CLASSES) {
             let mut cells = vec![plain(&class.name, 24)];
             cells.extend(
                 CLASS_COLUMNS.iter().map(|(.., name, words)| class.figures.value(name).map(words).unwrap_or_default()),
@@ -129,6 +133,9 @@ pub(super) fn point(point: &Point) -> String {
             table.row(cells);
         }
         out.push_str(&table.lines());
+        if let more @ 1.. = watched.classes.len().saturating_sub(LISTED_CLASSES) {
+            let _ = writeln!(out, "  {more} more");
+        }
     }
     if out.trim().is_empty() { String::new() } else { out }
 }

@@ -3,7 +3,9 @@
 use crate::fixture;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
-use record::{Arrival, Axis, DoubtKind, Figure, Origin, Pace, Point, RunDir, RunRecord, Status, Sweep, names};
+use record::watched::{Watched, WatchedClass};
+use record::workload::{ClassResult, Grouping};
+use record::{Arrival, Axis, DoubtKind, Figure, Latency, Origin, Pace, Point, RunDir, RunRecord, Status, Sweep, names};
 use report::{json, markdown, page, run, text};
 use std::fs;
 
@@ -100,6 +102,24 @@ fn every_beginning_of_a_run_has_a_report() {
         assert!(page::html(&run).contains("interrupted"));
         assert!(summary(&run).contains("Ctrl-C"));
     }
+}
+
+#[test]
+fn what_a_list_has_no_room_for_is_counted() {
+    let mut points = fixture::points();
+    let class = |n: usize| ClassResult::new(Grouping::Kind, format!("kind {n}"), &Latency::new());
+    points[0].workload.classes = (0..85).map(class).collect();
+    let sized = |n: usize| WatchedClass { name: format!("size {n}"), ..WatchedClass::default() };
+    points[0].watched = Some(Watched { classes: (0..20).map(sized).collect(), ..Watched::default() });
+    let mut record = fixture::record();
+    fixture::loaded(&mut record).server.as_mut().unwrap().cpus = (0..96).collect();
+    let (_folder, run) = written(record, &points);
+    let page = page::html(&run);
+    assert!(page.contains("kind 79") && !page.contains("kind 80"), "room for 80");
+    assert!(page.contains("5 more classes are in the run directory"));
+    assert!(page.contains("<dd>0-95</dd>"), "all CPUs");
+    let text = run::point(&run.points[0], &[]);
+    assert!(text.contains("size 15") && !text.contains("size 16") && text.contains("  4 more\n"), "{text}");
 }
 
 #[test]
