@@ -328,14 +328,12 @@ fn verdict(call: &CallScaling) -> String {
     let (Some(first), Some(last)) = (call.costs.first(), call.costs.last()) else {
         return format!("{}: not measured", call.call.word());
     };
-    let ends = format!(
-        "{}: {} at {} descriptors, {} at {}",
-        call.call.word(),
-        record::units::format_nanos(first.median_ns),
-        first.descriptors,
-        record::units::format_nanos(last.median_ns),
-        last.descriptors
-    );
+    let lowest = record::units::format_nanos(first.median_ns);
+    let mut ends = format!("{}: {lowest} at {} descriptors", call.call.word(), first.descriptors);
+    if call.costs.len() > 1 {
+        let highest = record::units::format_nanos(last.median_ns);
+        ends.push_str(&format!(", {highest} at {}", last.descriptors));
+    }
     let law = match call.growth {
         Growth::Faster => "grows faster than in proportion",
         _ => "grows in proportion",
@@ -351,7 +349,7 @@ fn verdict(call: &CallScaling) -> String {
         }
         (Growth::Slow, _) => format!("{ends}: grows, but less than in proportion"),
         (Growth::Flat, _) => format!("{ends}: does not grow with idle descriptors"),
-        _ => format!("{ends}: too few points to judge"),
+        _ => format!("{ends}: how it grows shows from 1,024 descriptors on (ulimit -n 1280)"),
     }
 }
 
@@ -391,5 +389,16 @@ mod tests {
             ns_per_descriptor: Some(25.0),
         });
         assert!(sentence.contains("25.0 ns a descriptor") && sentence.contains("epoll"), "{sentence}");
+    }
+
+    #[test]
+    fn one_cost_is_said_once_and_what_would_show_growth_with_it() {
+        let cost = Cost { descriptors: 16, median_ns: 919.0, lower_ns: 919.0, upper_ns: 919.0, batches: 1 };
+        let call = Call::Select;
+        let one =
+            CallScaling { call, costs: vec![cost], exponent: None, growth: Growth::Unknown, ns_per_descriptor: None };
+        let sentence = verdict(&one);
+        let wanted = "919 ns at 16 descriptors: how it grows shows from 1,024 descriptors on (ulimit -n 1280)";
+        assert!(sentence.ends_with(wanted), "{sentence}");
     }
 }
