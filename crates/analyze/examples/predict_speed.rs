@@ -14,6 +14,7 @@ fn readings() -> Vec<Reading> {
             all.push(Reading {
                 load,
                 in_flight: 1.0,
+                is_in_order: true,
                 cold: 0.0,
                 throughput_per_sec: rate,
                 demand_s,
