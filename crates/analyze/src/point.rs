@@ -1,6 +1,6 @@
 //! The state of the server and of its client in one point.
 
-use record::{Criteria, DoubtKind, Outcomes, Point, RunDir, names};
+use record::{Criteria, DoubtKind, Outcomes, Point, RunDir, RunRecord, names};
 
 /// From this share of the busy time of the server's CPUs on, other work filled them and not the server.
 const TAKEN_RATIO: f64 = 0.3;
@@ -48,6 +48,14 @@ fn larger(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 /// Of the server's CPUs, the share that other work took. Older runs do not record it.
 fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
+}
+
+/// Whether the server's program is an interpreter with a lock that lets one thread of a process run at a time, by its name. Python without
+/// that lock is installed with a `t` at the end.
+pub(crate) fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {
+    const INTERPRETERS: [&str; 3] = ["python", "pypy", "ruby"];
+    let name = record.server_facts.get("executable").and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+    INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter)) && !name.ends_with('t')
 }
 
 /// CPUs that the server may use. Older runs do not record them with the point: then those that it was given, or all of this

@@ -7,7 +7,7 @@ use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::Queue;
 use super::open_points;
-use super::readings::{PredictError, Reading, Readings};
+use super::readings::{PredictError, Reading, Readings, Workers};
 use super::server::{Form, Server, State, first};
 use crate::statistics::Interval;
 use record::units::{format_si, percent};
@@ -349,8 +349,15 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     }
     if let Some(cpus) = question.cpus {
         assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
-        if readings.one_thread {
-            assumed.push("nearly all work was one thread's: the server gets as many workers as CPUs".into());
+        if let Some(Workers { count, kind }) = readings.workers {
+            let plural = if count == 1.0 {
+                ""
+            } else if kind == "process" {
+                "es"
+            } else {
+                "s"
+            };
+            assumed.push(format!("{count} {kind}{plural} did nearly all of the work: the server gets as many as CPUs"));
         }
         if let Some(quota) = readings.quota_cpus.filter(|quota| *quota < cpus) {
             assumed.push(format!("the server's limit of CPU time, {quota} CPUs, is raised to {cpus}"));

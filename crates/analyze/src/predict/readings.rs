@@ -119,14 +119,23 @@ pub struct Readings {
     pub quota_cpus: Option<f64>,
     /// Whether connections end after some requests: connecting takes round trips, too.
     pub reconnects: bool,
-    /// Whether one thread used nearly all of its CPU time.
-    pub one_thread: bool,
+    /// What bears its work, where that is less than its CPUs.
+    pub workers: Option<Workers>,
     /// CPUs that other work used, median.
     pub others_cpus: f64,
     /// The criteria of the first run.
     pub criteria: Criteria,
     /// Reasons not to trust the points.
     pub doubts: Vec<String>,
+}
+
+/// Threads that bear the work, or processes where a process runs one thread at a time: each keeps one CPU busy at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Workers {
+    /// How many.
+    pub count: f64,
+    /// `thread` or `process`.
+    pub kind: &'static str,
 }
 
 impl Readings {
@@ -174,24 +183,17 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     let criteria = first.record.scenario.sweep().map(|sweep| sweep.criteria).unwrap_or_default();
     let typical = |name: &str| median(&all.iter().filter_map(|(_, point)| point.value(name)).collect::<Vec<_>>());
     let others_cpus = typical(names::MACHINE_OTHERS).unwrap_or(0.0);
-    let thread_share = |(_, point): &(&RunDir, &Point)| {
-        Some(
-            point.value(names::SERVER_BUSIEST_THREAD)?
-                / point.value(names::SERVER_CPUS_USED).filter(|used| *used > 0.0)?,
-        )
-    };
-    let one_thread = allowed < 2.0
-        || median(&all.iter().filter_map(thread_share).collect::<Vec<_>>()).is_some_and(|share| share > 0.8);
+    let workers = workers(&all, allowed);
     let quota_cpus = typical(names::SERVER_QUOTA).filter(|cpus| *cpus > 0.0);
     let mut readings = Readings {
         closed: Vec::new(),
         open: Vec::new(),
-        parallel_cpus: if one_thread { 1.0 } else { allowed }.min(quota_cpus.unwrap_or(f64::INFINITY)),
+        parallel_cpus: workers.map_or(allowed, |workers| workers.count).min(quota_cpus.unwrap_or(f64::INFINITY)),
         quota_cpus,
         reconnects: runs
             .iter()
             .any(|run| run.record.scenario.load().is_some_and(|load| load.requests_per_connection > 0)),
-        one_thread,
+        workers,
         others_cpus,
         criteria,
         doubts: crate::doubted::of_points(all.iter().map(|(_, point)| *point)),
@@ -271,6 +273,43 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
         }
     }
     Ok(doubts)
+}
+
+/// What bears the server's work, where that is less than the CPUs that it may use.
+fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
+    /// What works beside, up to this share of a worker, is none.
+    const BESIDE: f64 = 0.25;
+    /// A worker that keeps a CPU so busy would leave more of its work to others, if there were any.
+    const BUSY: f64 = 0.5;
+    /// Fewer requests in flight than this for each worker may be why no more work.
+    const IN_FLIGHT: f64 = 2.0;
+    /// A process that uses more runs threads side by side.
+    const ONE_CPU: f64 = 1.15;
+    let value = |point: &Point, name: &str| point.value(name).filter(|value| *value > 0.0);
+    let is_held = points.iter().any(|(run, _)| crate::point::runs_one_thread_at_a_time(&run.record))
+        && !points
+            .iter()
+            .any(|(_, point)| point.value(names::SERVER_BUSIEST_PROCESS).is_some_and(|cpus| cpus > ONE_CPU));
+    let (kind, busiest) =
+        if is_held { ("process", names::SERVER_BUSIEST_PROCESS) } else { ("thread", names::SERVER_BUSIEST_THREAD) };
+    let spread = |point: &Point| Some(value(point, names::SERVER_CPUS_USED)? / value(point, busiest)?);
+    let all: Vec<f64> = points.iter().filter_map(|(_, point)| spread(point)).collect();
+    let count = if median(&all)? < 1.0 + BESIDE {
+        1.0
+    } else {
+        let busy = points.iter().filter(|(_, point)| value(point, busiest).is_some_and(|cpus| cpus >= BUSY));
+        let (most, requests) = busy
+            .filter_map(|(run, point)| {
+                Some((spread(point)?, point.connections as f64 * f64::from(in_flight(&run.record))))
+            })
+            .max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let count = (most - BESIDE).ceil();
+        if requests < IN_FLIGHT * count {
+            return None;
+        }
+        count
+    };
+    (count < cpus).then_some(Workers { count, kind })
 }
 
 /// The most in any of its points: what the server's threads may run on is known once they have run.

@@ -312,7 +312,7 @@ mod tests {
             parallel_cpus: 2.0,
             quota_cpus: None,
             reconnects: false,
-            one_thread: false,
+            workers: None,
             others_cpus: 0.0,
             criteria: record::Criteria::default(),
             doubts: Vec::new(),

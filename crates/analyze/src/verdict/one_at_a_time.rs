@@ -6,13 +6,10 @@ use super::command::server_pid;
 use super::evidence::{Evidence, pooled, typical};
 use super::judge::{Finding, finding};
 use super::rules::*;
-use crate::point::allowed_cpus;
+use crate::point::{allowed_cpus, runs_one_thread_at_a_time};
 use crate::statistics::{median, range};
 use crate::zones::{load_words, percent, polling};
 use record::{Point, Sweep, names};
-
-/// Interpreters with such a lock, by the names of their programs.
-const INTERPRETERS: [&str; 3] = ["python", "pypy", "ruby"];
 
 /// What shows that a process is held to one CPU.
 pub(super) struct Held {
@@ -85,14 +82,8 @@ pub(super) fn held(evidence: &Evidence<'_>) -> Option<Held> {
         thread_cpus,
         locks: locks.map(|(share, looks)| (share, looks, before)),
         own_share,
-        is_proven: grows || is_interpreted(evidence),
+        is_proven: grows || runs_one_thread_at_a_time(&evidence.run.record),
     })
-}
-
-fn is_interpreted(evidence: &Evidence<'_>) -> bool {
-    let executable = evidence.run.record.server_facts.get("executable");
-    let name = executable.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
-    INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter))
 }
 
 /// The rule.

@@ -265,3 +265,74 @@ proptest! {
         }
     }
 }
+
+/// A server of so many workers with 400 us of CPU a request, on a machine of 16 CPUs and a path of 4 ms. `spread` has the shares of
+/// the busiest thread and the busiest process in its CPU time.
+fn on_sixteen_cpus(workers: usize, loads: &[u64], executable: &str, spread: impl Fn(&Point) -> (f64, f64)) -> RunDir {
+    const CPUS: usize = 16;
+    let truth = Truth { limit: Limit::Cpu(4e-3), demand_s: 400e-6, cpus: workers, noise: 0.005 };
+    let mut points = truth.run(loads, &[], 7).points;
+    for point in &mut points {
+        let used = point.value(names::THROUGHPUT).unwrap() * point.value(names::SERVER_CPU).unwrap() * 1e-6;
+        let (thread, process) = spread(point);
+        for (name, value, unit) in [
+            (names::SERVER_CPU_BUSY, used / CPUS as f64, "ratio"),
+            (names::SERVER_CPUS_USED, used, "CPUs"),
+            (names::SERVER_BUSIEST_THREAD, used * thread, "CPUs"),
+            (names::SERVER_BUSIEST_PROCESS, used * process, "CPUs"),
+        ] {
+            point.figures.set(name, Figure::new(value, unit, 1000, Origin::Counted));
+        }
+    }
+    let mut run = run_of(points, CPUS);
+    run.record.server_facts.insert("executable".into(), executable.into());
+    run
+}
+
+#[test]
+fn workers_fewer_than_the_cpus_keep_no_more_of_them_busy() {
+    // Four event loops below their limit: at 32 connections each keeps 72 % of a CPU busy.
+    let run = on_sixteen_cpus(4, &doubled(32), "/usr/sbin/nginx", |_| (0.27, 0.27));
+    let found = ask(&run, Question { cpus: Some(8.0), ..Question::default() }).unwrap();
+    let capacity = found.model.cpu_capacity_per_sec(0.0);
+    assert!((capacity * 400e-6 / 4.0 - 1.0).abs() < 0.1, "{capacity} of 4 CPUs: {:?}", found.model);
+    let assumed = &found.answer.assumptions;
+    assert!(assumed.iter().any(|words| words.contains("4 threads did nearly all of the work")), "{assumed:?}");
+    // Their CPUs were 72 % busy, not 18 %.
+    assert!(found.doubts.iter().any(|doubt| doubt.contains("at most 7")), "{:?}", found.doubts);
+}
+
+#[test]
+fn a_thread_for_each_connection_is_no_limit_where_connections_were_few() {
+    let run = on_sixteen_cpus(16, &[1, 2, 3, 4], "/usr/bin/server", |point| (1.0 / point.connections as f64, 1.0));
+    let mut run = run;
+    // On a short path each of them is busy.
+    for point in &mut run.points {
+        point.figures.set(names::SERVER_BUSIEST_THREAD, Figure::new(0.8, "CPUs", 1000, Origin::Counted));
+        let used = 0.8 * point.connections as f64;
+        point.figures.set(names::SERVER_CPUS_USED, Figure::new(used, "CPUs", 1000, Origin::Counted));
+    }
+    let found = ask(&run, Question::default()).unwrap();
+    assert_eq!(found.model.cpus, 16.0, "{:?}", found.model);
+}
+
+#[test]
+fn a_process_of_an_interpreter_is_one_cpu_however_many_threads_it_has() {
+    for (executable, process, cpus) in [
+        ("/usr/bin/python3.11", 1.0, 1.0),
+        ("/usr/bin/ruby3.1", 0.97, 1.0),
+        // Without the lock, and in another language, threads run side by side.
+        ("/usr/bin/python3.14t", 1.0, 16.0),
+        ("/usr/bin/java", 1.0, 16.0),
+    ] {
+        let run = on_sixteen_cpus(1, &[1, 2, 4, 6], executable, |_| (0.2, process));
+        let found = ask(&run, Question::default()).unwrap();
+        assert_eq!(found.model.cpus, cpus, "{executable}: {:?}", found.model);
+    }
+    // Two processes, each 60 % busy.
+    let run = on_sixteen_cpus(2, &doubled(16), "/usr/bin/python3.11", |_| (0.1, 0.52));
+    assert_eq!(ask(&run, Question::default()).unwrap().model.cpus, 2.0);
+    // Extensions that let go of the lock.
+    let run = on_sixteen_cpus(16, &doubled(32), "/usr/bin/python3.11", |_| (0.1, 1.0));
+    assert_eq!(ask(&run, Question::default()).unwrap().model.cpus, 16.0);
+}
