@@ -128,6 +128,7 @@ pub fn answer(
     let mut numbers = Vec::new();
     let cold = question.cold.unwrap_or(0.0);
     let too_far = situation.too_far(&server);
+    let asks_for_load = question.connections.is_some() || question.rate.is_some();
     let mut put = |name, unit, value: &dyn Fn(&Server) -> Option<f64>, why: &str| {
         let is_of_load = !matches!(name, "capacity" | "yield rate" | "failure rate" | "yield point" | "failure point");
         let refused = too_far.as_ref().filter(|(_, load)| *load || !is_of_load);
@@ -190,7 +191,7 @@ pub fn answer(
     Ok(Answer {
         question: words(question, situation.rate()),
         numbers,
-        bottleneck: bottleneck(&situation, &server),
+        bottleneck: bottleneck(&situation, &server, too_far.is_some_and(|(_, load)| load || !asks_for_load)),
         assumptions,
     })
 }
@@ -426,7 +427,10 @@ fn words(question: &Question, rate: Option<f64>) -> String {
     if parts.is_empty() { "as measured".into() } else { parts.join(", ") }
 }
 
-fn bottleneck(situation: &Situation<'_>, server: &Server) -> String {
+fn bottleneck(situation: &Situation<'_>, server: &Server, is_too_far: bool) -> String {
+    if is_too_far {
+        return "not known: no load near the server's limit was measured".into();
+    }
     if server.form == Form::Usl {
         return "not known: the law that fits these points describes throughput alone".into();
     }

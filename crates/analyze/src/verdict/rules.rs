@@ -127,12 +127,15 @@ pub const POOL_PARKED: f64 = 0.6;
 pub const POOL_BUSIEST_RATIO: f64 = 0.5;
 /// Connections to a backend elsewhere over the requests at once: fewer, and no more with load, may be idle.
 pub const BACKEND_OF_REQUESTS: f64 = 0.5;
-/// From the first byte of an answer to its last, where that waited for a delayed acknowledgement: 40 ms, and ticks of the clock.
+/// From the first byte of an answer to its last, less a round trip, where that waited for a delayed acknowledgement: 40 ms, and ticks of
+/// the clock.
 pub const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
-/// Longer answers, and those over a longer path, may take so long to arrive.
+/// Longer answers may take so long to arrive.
 pub const MOST_ANSWER_BYTES: f64 = 65536.0;
-/// See [`MOST_ANSWER_BYTES`].
-pub const MOST_CONNECT_US: f64 = 5e3;
+/// Connections that take longer to open are over a path: an answer that does not fit into one window takes more round trips.
+pub const FAR_CONNECT_US: f64 = 5e3;
+/// See [`FAR_CONNECT_US`]: 9 segments of 1,460 bytes, as the first window of 10 (RFC 6928) has the head of the answer, too.
+pub const MOST_ANSWER_FAR_BYTES: f64 = 13_140.0;
 /// Requests of a point whose median counts for that.
 pub const LEAST_ANSWERS: u64 = 10;
 /// Requests in flight on a connection (Little's law): from so many on, more than one is sent at a time.
@@ -284,7 +287,7 @@ pub const RULES: [Rule; 21] = [
         id: "delayed-ack",
         cause: "the end of an answer waits for a delayed acknowledgement",
         evidence: "`client.response_p50_us` less `client.first_byte_p50_us`, `client.connect_p50_us`, `client.body_bytes`",
-        threshold: "38 to 48 ms between the first byte and the last in every point of two loads or more below the yield point (10 requests or more in each, 30 in all; answers of 64 KiB at most, connections opened within 5 ms, so that it is no round trip): Linux delays an acknowledgement by 40 ms",
+        threshold: "38 to 48 ms and a round trip (the time to connect) between the first byte and the last in every point of two loads or more below the yield point (10 requests or more in each, 30 in all; answers of 64 KiB at most, of 13,140 bytes where connecting takes more than 5 ms, so that it is not a second window): Linux delays an acknowledgement by 40 ms",
         refuted_by: "`strace` shows one write for each answer, or the wait is in the server",
         remedy: "TCP_NODELAY on its connections, or head and body in one write; `strace -f -e trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
         source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of the one before, which may be delayed",

@@ -5,6 +5,7 @@ use super::command::server_pid;
 use super::evidence::{Evidence, pooled, typical};
 use super::judge::{Finding, finding};
 use super::rules::*;
+use crate::statistics::{median, range};
 use crate::zones::percent;
 use record::text::plain;
 use record::units::grouped;
@@ -91,7 +92,7 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
 pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     let idle = idle(evidence)?;
     let threads: Vec<f64> = idle.points.iter().filter_map(|point| point.value(names::SERVER_THREADS)).collect();
-    let (least, most) = crate::statistics::range(&threads)?;
+    let (least, most) = range(&threads)?;
     let loads = idle.points.iter().map(|point| point.connections as f64);
     let most_connections = loads.fold(0.0, f64::max);
     let at_once = idle.at_once();
@@ -154,27 +155,42 @@ pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
         .filter(|point| point.outcomes.completed() >= LEAST_ANSWERS)
         .collect();
     let gap_us = |point: &&Point| Some(point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?);
+    // The acknowledgement and the rest of the answer cross the path: one round trip, which connecting takes, too.
+    let round_trip_us = |point: &Point| point.value(names::CONNECT_P50).unwrap_or(0.0);
+    let waits: Vec<f64> =
+        points.iter().map(|point| Some(gap_us(point)? - round_trip_us(point))).collect::<Option<_>>()?;
+    let (shortest, longest) = range(&waits)?;
     let gaps: Vec<f64> = points.iter().map(gap_us).collect::<Option<_>>()?;
-    let (least, most) = crate::statistics::range(&gaps)?;
+    let (least, most) = range(&gaps)?;
     let requests: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     let is_long = |point: &&Point| {
-        let answer = point.value(names::BODY_BYTES).unwrap_or(0.0) / point.outcomes.completed() as f64;
-        answer > MOST_ANSWER_BYTES || point.value(names::CONNECT_P50).is_some_and(|us| us > MOST_CONNECT_US)
+        let answer = point.value(names::BODY_BYTES).map(|bytes| bytes / point.outcomes.completed() as f64);
+        if round_trip_us(point) > FAR_CONNECT_US {
+            answer.is_none_or(|bytes| bytes > MOST_ANSWER_FAR_BYTES)
+        } else {
+            answer.is_some_and(|bytes| bytes > MOST_ANSWER_BYTES)
+        }
     };
     let is_one_load = points.iter().all(|point| point.connections == points[0].connections);
     if is_one_load
         || points.iter().any(is_long)
         || (requests as f64) < LEAST_REQUESTS
-        || !(DELAYED_ACK_US.contains(&least) && DELAYED_ACK_US.contains(&most))
+        || !(DELAYED_ACK_US.contains(&shortest) && DELAYED_ACK_US.contains(&longest))
     {
         return None;
     }
     let command = format!("strace -f -e trace=write,writev,sendto,sendmsg -p {}", server_pid(evidence.run));
+    let round_trip_us = median(&points.iter().map(|point| round_trip_us(point)).collect::<Vec<_>>())?;
+    let far = if round_trip_us > FAR_CONNECT_US {
+        format!(" and a round trip ({} to connect)", format_nanos(round_trip_us * 1e3))
+    } else {
+        String::new()
+    };
     finding(
         format!(
             "The end of each answer waits for a delayed acknowledgement: the last byte came {} to {} after the first at every load below the \
              yield point (medians, n = {}). The server sends an answer in two small pieces, and Nagle's algorithm holds the second back until the \
-             client's kernel has acknowledged the first, which it does after 40 ms.",
+             client's kernel has acknowledged the first, which it does after 40 ms{far}.",
             format_nanos(least * 1e3),
             format_nanos(most * 1e3),
             grouped(requests as f64)

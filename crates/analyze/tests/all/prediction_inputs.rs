@@ -127,6 +127,7 @@ fn a_function_and_its_layer_are_not_both_made_cheaper() {
     let capacity = found.answer.numbers.iter().find(|number| number.name == "capacity").unwrap();
     let why = capacity.not_predicted.as_deref().unwrap_or_default();
     assert!(why.contains("more than 10 times the highest throughput measured"), "{capacity:?}");
+    assert_eq!(found.answer.bottleneck, "not known: no load near the server's limit was measured");
 }
 
 #[test]

@@ -620,6 +620,23 @@ fn the_end_of_an_answer_that_waits_for_an_acknowledgement_is_named() {
         set(point, names::CONNECT_P50, 40e3, 1000);
     });
     assert!(far.causes.is_empty(), "that may be a round trip");
+    let over_a_path = |gap_ms: f64, answer: f64| {
+        judged(Server { path: 85e-3, ..slow() }, fixture::record(), move |point| {
+            waits(gap_ms, gap_ms)(point);
+            set(point, names::RESPONSE_P99, 90e3, 1000);
+            set(point, names::CONNECT_P50, 20e3, 1000);
+            set(point, names::BODY_BYTES, answer * point.outcomes.completed() as f64, 1000);
+        })
+    };
+    let verdict = over_a_path(63.5, 1000.0);
+    assert_eq!(found(&verdict), ["delayed-ack"], "{:?}", verdict.sentences);
+    assert!(
+        verdict.causes[0].because.contains("40 ms and a round trip (20.0 ms to connect)"),
+        "{:?}",
+        verdict.causes[0]
+    );
+    assert!(over_a_path(63.5, 30e3).causes.is_empty(), "that may be three windows");
+    assert!(over_a_path(40.5, 1000.0).causes.is_empty(), "that is one more round trip");
     for other in [waits(0.2, 0.2), waits(30.0, 30.0), waits(40.5, 20.0)] {
         assert!(judged(slow(), fixture::record(), other).causes.is_empty(), "that is the server's own time");
     }
