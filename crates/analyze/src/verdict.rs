@@ -281,11 +281,18 @@ fn closed_sentences(
         && let Some(last) = closed.levels.last()
         && let Some(end) = last.throughput_per_sec
     {
-        let change = shown::rate(end.median) / shown::rate(peak.per_sec) - 1.0;
+        let of_medians = shown::rate(end.median) / shown::rate(peak.per_sec);
+        let is_comparable = |fitted: f64| crate::zones::are_comparable(of_medians, fitted);
+        let (change, compared) = match peak.fitted_end_ratio {
+            Some(fitted) if !is_comparable(fitted) => (Some(fitted - 1.0), " in the same repeats"),
+            fitted => (fitted.map(|_| of_medians - 1.0), ""),
+        };
         let after = if last.load <= peak.load {
             ", the most that was tried".into()
-        } else if change < -0.05 {
-            format!("; at {} it was {} lower", words(last.load, unit), percent(-change))
+        } else if let Some(change) = change.filter(|change| *change < -0.05) {
+            format!("; at {} it was {} lower{compared}", words(last.load, unit), percent(-change))
+        } else if change.is_none() {
+            String::new()
         } else {
             format!(" and was about the same at {}", words(last.load, unit))
         };
@@ -313,10 +320,25 @@ fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<Stri
         ));
         return;
     }
+    if !cpu.is_growth() && !cpu.is_comparable() {
+        said.push(
+            "The server's CPU time for a request did not grow with load in the same repeats; it changed between them."
+                .into(),
+        );
+        return;
+    }
     if !cpu.is_growth() {
         said.push(format!(
             "The server's CPU time for a request did not grow with load beyond the machine's own drift: {:.1} us at {low}, {:.1} us at {high}.",
             cpu.lowest_us, cpu.highest_us
+        ));
+        return;
+    }
+    if !cpu.is_comparable() {
+        said.push(format!(
+            "A request cost {} more server CPU at {high} than at {low} in the same repeats. The table has medians over all repeats, and between \
+             these its cost changed by more.",
+            percent(cpu.times() - 1.0)
         ));
         return;
     }

@@ -200,6 +200,19 @@ pub struct Peak {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
+    /// Good answers per second at the highest load over those at this one, by the fitted curve, which compares within repeats; absent where
+    /// a repeat itself changed too much.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fitted_end_ratio: Option<f64>,
+}
+
+/// Two ratios of loads, by the medians over repeats and by the fitted curve, that differ by more are not those of the same repeats: one
+/// load was measured while the server or the machine was slower.
+const SAME_REPEATS: f64 = 1.15;
+
+/// Whether medians over repeats compare the loads as the repeats themselves do.
+pub(crate) fn are_comparable(of_medians: f64, fitted: f64) -> bool {
+    (SAME_REPEATS.recip()..=SAME_REPEATS).contains(&(of_medians / fitted))
 }
 
 /// The lowest CPU time per request, and the highest at a higher load; rounded as the table shows them.
@@ -226,7 +239,19 @@ pub struct CpuGrowth {
 impl CpuGrowth {
     /// Whether a request costs more at a higher load, by more than the machine's drift explains.
     pub fn is_growth(&self) -> bool {
-        self.highest_load > self.lowest_load && self.ratio.min(self.fitted_ratio) >= 1.02
+        // Loads that were measured in few of the repeats are compared by these alone.
+        let least = if self.is_comparable() { 1.02 } else { 1.1 };
+        self.highest_load > self.lowest_load && self.times() >= least
+    }
+
+    /// How many times the lowest cost the highest is, without drift.
+    pub fn times(&self) -> f64 {
+        if self.is_comparable() { self.ratio.min(self.fitted_ratio) } else { self.fitted_ratio }
+    }
+
+    /// Whether the two costs are of the same repeats.
+    pub(crate) fn is_comparable(&self) -> bool {
+        are_comparable(self.ratio, self.fitted_ratio)
     }
 }
 
@@ -251,7 +276,7 @@ pub struct SweepFindings {
     pub capacity: Option<PointFinding>,
     /// Highest throughput; absent when nothing was completed.
     pub peak: Option<Peak>,
-    /// Growth of the CPU time per request; absent when the server's CPU was not measured.
+    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or changed too much within a repeat.
     pub cpu: Option<CpuGrowth>,
     /// Repeats of the sweep, including the first pass.
     pub repeats: u64,

@@ -100,7 +100,8 @@ pub(crate) fn user_times<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> 
 /// A user time that grew with connections by more than chance, on CPUs that are full at the expensive load.
 fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     let cpu = evidence.findings.connections.as_ref()?.cpu.as_ref()?;
-    if !cpu.is_growth() || cpu.ratio.min(cpu.fitted_ratio) < GROWTH_RATIO {
+    // The times of the loads are added over repeats.
+    if !cpu.is_growth() || cpu.times() < GROWTH_RATIO || !cpu.is_comparable() {
         return None;
     }
     let times = user_times(evidence)?;

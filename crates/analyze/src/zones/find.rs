@@ -3,7 +3,9 @@
 use super::curve::{BlockCurve, Crossing};
 use super::failure::{self, Bracket, Trial};
 use super::words::load_words;
-use super::{CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, levels};
+use super::{
+    CpuGrowth, Drift, Findings, Level, Peak, Place, PointFinding, SweepFindings, Zone, are_comparable, levels,
+};
 use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
 use crate::point::{costs_are_of_answers, cpu_us};
@@ -391,7 +393,12 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
         })
         .collect();
     let interval = interval_of(&draws, criteria.confidence_ratio).filter(|_| curve.repeats >= 2);
+    let end = levels.last()?;
+    let fitted_end_ratio = curve.value_at(end.load) / curve.value_at(load);
+    let of_medians = end.throughput_per_sec.map_or(0.0, |end| end.median / per_sec);
+    let is_known = are_comparable(of_medians, fitted_end_ratio) || curve.scatter() < MOST_SCATTER;
     Some(Peak {
+        fitted_end_ratio: Some(fitted_end_ratio).filter(|ratio| ratio.is_finite() && is_known),
         load,
         per_sec,
         low: interval.map(|interval| interval.low.min(per_sec)),
@@ -399,6 +406,9 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
     })
     .filter(|peak| peak.per_sec > 0.0)
 }
+
+/// Where repeats differ, loads are compared by the fitted curve; not if its readings lie further from it, as a logarithm.
+const MOST_SCATTER: f64 = 0.1;
 
 /// With fewer requests than this, the cost of one is chance.
 const REQUESTS_FOR_COST: u64 = 30;
@@ -417,8 +427,9 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
     })
 }
 
-/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows. A load with
-/// little CPU time is the lowest only if it stays so after adding what ticks may have missed.
+/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows, or by the fitted curve where
+/// the repeats differ so much that these are not those of the same repeats; nothing where a repeat itself changed so much. A load with little CPU time is the lowest only if it stays so
+/// after adding what ticks may have missed.
 fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,
@@ -426,9 +437,20 @@ fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Optio
         at_most_us: f64,
         is_sure: bool,
     }
-    let known: Vec<Cost<'_>> = costs(answered, levels)
-        .filter(|(requests, _, _)| *requests >= REQUESTS_FOR_COST)
-        .map(|(requests, level, us)| {
+    let fitted = |level: &Level| curve.value_at(level.load);
+    let all: Vec<(u64, &Level, f64)> =
+        costs(answered, levels).filter(|(requests, _, _)| *requests >= REQUESTS_FOR_COST).collect();
+    let (_, first, first_us) = all.first()?;
+    let is_comparable =
+        |(_, level, us): &(u64, &Level, f64)| are_comparable(us / first_us, fitted(level) / fitted(first));
+    let by_medians = all.iter().all(is_comparable);
+    if !by_medians && curve.scatter() >= MOST_SCATTER {
+        return None;
+    }
+    let known: Vec<Cost<'_>> = all
+        .iter()
+        .map(|&(requests, level, median_us)| {
+            let us = if by_medians { median_us } else { fitted(level) };
             let is_sure = requests as f64 * us >= CPU_FOR_COST_US;
             let at_most_us = if is_sure { us } else { us + CPU_MISSED_US / requests as f64 };
             Cost { level, us, at_most_us, is_sure }
@@ -441,7 +463,8 @@ fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Optio
     let beyond = (lowest..known.len()).filter(|at| known[*at].is_sure);
     let highest = beyond.reduce(|best, at| if known[at].us > known[best].us { at } else { best })?;
     let (low, high) = (known[lowest].level, known[highest].level);
-    let (lowest_us, highest_us) = (cost_us(known[lowest].us), cost_us(known[highest].us));
+    let shown = |level: &Level| level.cpu_us_per_request.map(|cost| cost_us(cost.median));
+    let (lowest_us, highest_us) = (shown(low)?, shown(high)?);
     let parts = [
         ("user", low.cpu_user_us_per_request, high.cpu_user_us_per_request),
         ("system", low.cpu_system_us_per_request, high.cpu_system_us_per_request),
@@ -452,7 +475,6 @@ fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Optio
         .filter_map(|(name, low, high)| Some((name.to_string(), cost_us(low?.median), cost_us(high?.median))))
         .filter(|(_, low, high)| high > low)
         .max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
-    let fitted = |level: &Level| curve.value_at(level.load);
     let (ratio, fitted_ratio) = (highest_us / lowest_us, fitted(high) / fitted(low));
     (ratio.is_finite() && fitted_ratio.is_finite()).then_some(CpuGrowth {
         lowest_load: low.load,

@@ -346,3 +346,32 @@ fn threads_that_wait_for_a_connection_of_a_pool_wait_for_more_than_a_lock() {
     assert_eq!((found(&one), one.causes[0].certainty), (vec!["lock"], Certainty::Cause), "{:?}", one.sentences);
     assert!(one.causes[0].because.contains("wait for a lock:"), "{:?}", one.causes[0]);
 }
+
+#[test]
+fn loads_are_compared_within_repeats_also_where_most_were_measured_once() {
+    // A sweep visits all loads once and then those that decide. From the second repeat on each request costs 2.5 times as much, so the loads
+    // that were visited then look worse than those that were not, whatever they are.
+    let verdict = |grows: f64| {
+        let mut bench = Bench::new(Server { doubles_at: grows, ..healthy() }, 5);
+        [1, 2, 4, 8, 16, 32, 64, 128].iter().for_each(|load| bench.closed(*load, 0, 1_000_000_000));
+        for repeat in 1..4 {
+            [1, 4, 11, 128].iter().for_each(|load| bench.closed(*load, repeat, 1_000_000_000));
+        }
+        for point in bench.points.iter_mut().filter(|point| point.repeat > 0) {
+            for (name, times) in [(names::THROUGHPUT, 0.4), (names::GOODPUT, 0.4), (names::SERVER_CPU, 2.5)] {
+                let value = point.value(name).unwrap();
+                set(point, name, times * value, 1000);
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let run = fixture::write(folder.path(), fixture::record(), &bench.points);
+        analyze::verdict::sentences(&run, &zones::of_run(&run)).sentences.join(" ")
+    };
+    let said = verdict(f64::INFINITY);
+    assert!(said.contains("did not grow with load"), "{said}");
+    assert!(said.contains("was about the same at 128 connections"), "{said}");
+    // It costs twice as much at 128 connections, which all repeats have.
+    let said = verdict(128.0);
+    let more = said.split_once("128 connections (+").and_then(|(_, rest)| rest.split_once(" %)")).expect(&said).0;
+    assert!((85.0..=110.0).contains(&more.parse::<f64>().unwrap()), "{said}");
+}
