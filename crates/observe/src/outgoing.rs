@@ -252,6 +252,10 @@ mod tests {
         next();
         let of_us = || read(&[std::process::id()], 1).unwrap();
         assert_eq!(of_us(), Outgoing::default());
+        let (kept, closed) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(closed);
+        assert_eq!(of_us(), Outgoing::default(), "a pair of which one end is closed leads nowhere");
+        drop(kept);
         let _open: Vec<_> = (0..3).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap()).collect();
         next();
         let found = of_us();

@@ -7,10 +7,10 @@ use super::demand::{Shape, shape};
 use super::mix::Mix;
 use super::open::Queue;
 use super::open_points;
-use super::readings::{PredictError, Reading, Readings, Workers};
+use super::readings::{PredictError, Reading, Readings};
 use super::server::{Form, Server, State, first};
 use crate::statistics::Interval;
-use record::units::{format_si, percent};
+use record::units::{count, format_si, percent};
 use serde::Serialize;
 
 /// No rate is predicted beyond this multiple of the highest measured, for each CPU.
@@ -350,15 +350,9 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     }
     if let Some(cpus) = question.cpus {
         assumed.push("the CPUs do not contend with each other (measured with one number of CPUs only)".into());
-        if let Some(Workers { count, kind }) = readings.workers {
-            let plural = if count == 1.0 {
-                ""
-            } else if kind == "process" {
-                "es"
-            } else {
-                "s"
-            };
-            assumed.push(format!("{count} {kind}{plural} did nearly all of the work: the server gets as many as CPUs"));
+        if let Some(workers) = readings.workers {
+            let words = count(workers.count as u64, workers.kind);
+            assumed.push(format!("{words} did nearly all of the work: the server gets as many as CPUs"));
         }
         if let Some(quota) = readings.quota_cpus.filter(|quota| *quota < cpus) {
             assumed.push(format!("the server's limit of CPU time, {quota} CPUs, is raised to {cpus}"));

@@ -8,8 +8,7 @@ use super::rules::*;
 use crate::statistics::{median, range};
 use crate::zones::percent;
 use record::text::plain;
-use record::units::grouped;
-use record::units::{format_nanos, format_si};
+use record::units::{count, format_nanos, format_si, grouped};
 use record::{Point, names};
 
 /// A server under strain: requests at once by Little's law, and how its threads sleep.
@@ -219,7 +218,7 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     if is_here && used.is_some_and(|cpus| cpus * 1e6 < ASKED_US * idle.throughput) {
         return None;
     }
-    let named = address.clone().unwrap_or_else(|| "another server".into());
+    let named = address.as_ref().map_or("another server".into(), |address| format!("its backend {address}"));
     // Fewer connections than requests at once, and no more of them than at the lowest load: nothing shows that these requests use them.
     let is_idle_perhaps =
         !is_here && outgoing <= lowest.unwrap_or(0.0) && outgoing < BACKEND_OF_REQUESTS * idle.at_once();
@@ -238,9 +237,9 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let alone = if unix { "shows how many connections wait for it (Recv-Q)" } else { "measures the backend alone" };
     let mut found = finding(
         format!(
-            "The server waits for its backend {named}: beyond the yield point it held {} connections to it{before}{}{}. The backend answers {}/s; at \
-             {} a request that is {:.1} at once.",
-            grouped(outgoing),
+            "The server waits for {named}: beyond the yield point it held {} to it{before}{}{}. The backend answers {}/s; at {} a request that \
+             is {:.1} at once.",
+            count(outgoing as u64, "connection"),
             own.unwrap_or_default(),
             used.unwrap_or_default(),
             format_si(idle.throughput),

@@ -8,6 +8,9 @@ const MESSAGE_BYTES: usize = 16;
 const NAME: u16 = 0;
 const FILE: u16 = 1;
 const PEER: u16 = 2;
+/// Comes unasked: one byte, a bit for each direction.
+const SHUTDOWN: u16 = 6;
+const BOTH_WAYS: u8 = 3;
 
 /// A Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub struct UnixSocket<'a> {
 pub struct SocketFile(u32, u32);
 
 impl DiagSocket {
-    /// Calls `each` with every connected or listening Unix socket of the namespace (unix_diag, a module of the kernel).
+    /// Calls `each` with every Unix socket of the namespace that is connected at both ends or listens (unix_diag, a module of the kernel).
     pub fn read_unix(&mut self, mut each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
         self.ask(request, &mut |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
@@ -50,9 +53,13 @@ fn request(sequence: u32) -> Vec<u8> {
     Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
-/// Reads one `struct unix_diag_msg`.
+/// Reads one `struct unix_diag_msg`; `None` of a socket that carries nothing any more, as the other end is closed: that has no inode
+/// either, and would pass for one that is not accepted yet. Java keeps such a one to close others with.
 fn socket(message: &[u8]) -> Option<UnixSocket<'_>> {
     let attributes = message.get(MESSAGE_BYTES..)?;
+    if attribute(attributes, SHUTDOWN).is_some_and(|bits| bits.first() == Some(&BOTH_WAYS)) {
+        return None;
+    }
     let word = |bytes: &[u8]| (bytes.len() >= 4).then(|| u64::from(u32_at(bytes, 0)));
     Some(UnixSocket {
         is_listener: message[2] == TCP_LISTEN,
