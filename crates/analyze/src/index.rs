@@ -307,8 +307,7 @@ impl Row {
         let load = first.load();
         self.sweep = Some(Sweep::Single);
         self.load = Some(load);
-        self.peak =
-            of(&good_per_sec).map(|per_sec| Peak { load, per_sec, low: None, high: None, fitted_end_ratio: None });
+        self.peak = of(&good_per_sec).map(|per_sec| Peak { load, per_sec, low: None, high: None, end_ratio: None });
         self.response_p99_us = of(&|point| point.value(names::RESPONSE_P99));
         self.cpu_us_per_request = of(&cpu_us);
     }

@@ -282,10 +282,11 @@ fn closed_sentences(
         && let Some(end) = last.throughput_per_sec
     {
         let of_medians = shown::rate(end.median) / shown::rate(peak.per_sec);
-        let is_comparable = |fitted: f64| crate::zones::are_comparable(of_medians, fitted);
-        let (change, compared) = match peak.fitted_end_ratio {
-            Some(fitted) if !is_comparable(fitted) => (Some(fitted - 1.0), " in the same repeats"),
-            fitted => (fitted.map(|_| of_medians - 1.0), ""),
+        let (change, compared) = match peak.end_ratio {
+            Some(within) if !crate::zones::are_comparable(of_medians, within) => {
+                (Some(within - 1.0), " in the same repeats")
+            }
+            within => (within.map(|_| of_medians - 1.0), ""),
         };
         let after = if last.load <= peak.load {
             ", the most that was tried".into()

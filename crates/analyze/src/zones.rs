@@ -200,19 +200,18 @@ pub struct Peak {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// Good answers per second at the highest load over those at this one, by the fitted curve, which compares within repeats; absent where
-    /// a repeat itself changed too much.
+    /// Good answers per second at the highest load over those at this one, median of the repeats that have both; absent if none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fitted_end_ratio: Option<f64>,
+    pub end_ratio: Option<f64>,
 }
 
-/// Two ratios of loads, by the medians over repeats and by the fitted curve, that differ by more are not those of the same repeats: one
-/// load was measured while the server or the machine was slower.
+/// Two ratios of loads, by the medians over repeats and within repeats, that differ by more: one load was measured while the server or
+/// the machine was slower.
 const SAME_REPEATS: f64 = 1.15;
 
 /// Whether medians over repeats compare the loads as the repeats themselves do.
-pub(crate) fn are_comparable(of_medians: f64, fitted: f64) -> bool {
-    (SAME_REPEATS.recip()..=SAME_REPEATS).contains(&(of_medians / fitted))
+pub(crate) fn are_comparable(of_medians: f64, within: f64) -> bool {
+    (SAME_REPEATS.recip()..=SAME_REPEATS).contains(&(of_medians / within))
 }
 
 /// The lowest CPU time per request, and the highest at a higher load; rounded as the table shows them.
@@ -229,7 +228,8 @@ pub struct CpuGrowth {
     pub highest_us: f64,
     /// highest / lowest, of the rounded values.
     pub ratio: f64,
-    /// The same ratio from the fitted curve, which compares within repeats and so excludes drift.
+    /// The same ratio from the fitted curve, which compares within repeats and so excludes drift, or, where the two differ by more than
+    /// 15 %, the median of the repeats that have both loads.
     #[serde(default)]
     pub fitted_ratio: f64,
     /// The part that grew most between the two: `user`, `system` or `softirq`, with its two values in microseconds.
@@ -276,7 +276,7 @@ pub struct SweepFindings {
     pub capacity: Option<PointFinding>,
     /// Highest throughput; absent when nothing was completed.
     pub peak: Option<Peak>,
-    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or changed too much within a repeat.
+    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or no repeat compares two loads.
     pub cpu: Option<CpuGrowth>,
     /// Repeats of the sweep, including the first pass.
     pub repeats: u64,

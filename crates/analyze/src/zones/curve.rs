@@ -151,12 +151,6 @@ impl BlockCurve {
         BlockCurve { loads, levels, precisions, residuals: Vec::new(), repeats: 0, sharpness: 1.0 }
     }
 
-    /// How far readings lie from the curve, as a root mean square of logarithms. Much where a change came within a repeat.
-    pub fn scatter(&self) -> f64 {
-        let all = || self.residuals.iter().flatten();
-        (all().map(|residual| residual * residual).sum::<f64>() / all().count().max(1) as f64).sqrt()
-    }
-
     /// The fitted value at a measured load.
     pub fn value(&self, index: usize) -> f64 {
         self.levels[index].exp()

@@ -10,7 +10,7 @@ use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
 use crate::point::{costs_are_of_answers, cpu_us};
 use crate::shown::{cost_us, rate};
-use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
+use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
 use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
 
@@ -107,7 +107,7 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
         efficiency_point: efficiency_point(cpu.as_ref(), &answered, &levels, sweep, criteria),
         doubts: doubts::of_sweep(&levels, &trials, &yield_point, &failure_point, repeats.len(), disturbed, sweep),
         capacity: capacity::find(&groups, &failure_point, sweep, criteria),
-        peak: throughput.as_ref().and_then(|curve| peak(curve, &levels, criteria)),
+        peak: throughput.as_ref().and_then(|curve| peak(curve, &groups, &levels, criteria)),
         cpu: grown,
         levels,
         yield_point,
@@ -380,7 +380,7 @@ fn failure_point(
     point
 }
 
-fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Peak> {
+fn peak(curve: &BlockCurve, groups: &[Group<'_>], levels: &[Level], criteria: &Criteria) -> Option<Peak> {
     let top = |levels: &[f64]| (0..levels.len()).max_by(|a, b| levels[*a].total_cmp(&levels[*b]));
     // The highest of the table; of equal ones the lowest load.
     let measured = levels.iter().filter_map(|level| Some((level.load, level.throughput_per_sec?.median)));
@@ -393,12 +393,9 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
         })
         .collect();
     let interval = interval_of(&draws, criteria.confidence_ratio).filter(|_| curve.repeats >= 2);
-    let end = levels.last()?;
-    let fitted_end_ratio = curve.value_at(end.load) / curve.value_at(load);
-    let of_medians = end.throughput_per_sec.map_or(0.0, |end| end.median / per_sec);
-    let is_known = are_comparable(of_medians, fitted_end_ratio) || curve.scatter() < MOST_SCATTER;
+    let end_ratio = paired(groups, load, levels.last()?.load, crate::point::good_per_sec);
     Some(Peak {
-        fitted_end_ratio: Some(fitted_end_ratio).filter(|ratio| ratio.is_finite() && is_known),
+        end_ratio,
         load,
         per_sec,
         low: interval.map(|interval| interval.low.min(per_sec)),
@@ -407,8 +404,22 @@ fn peak(curve: &BlockCurve, levels: &[Level], criteria: &Criteria) -> Option<Pea
     .filter(|peak| peak.per_sec > 0.0)
 }
 
-/// Where repeats differ, loads are compared by the fitted curve; not if its readings lie further from it, as a logarithm.
-const MOST_SCATTER: f64 = 0.1;
+/// How many times the value at one load that at another is: the median over the repeats that have both.
+fn paired(groups: &[Group<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+    let at = |load: f64| groups.iter().find(|(known, _)| *known == load).map(|(_, points)| points);
+    let (before, after) = (at(from)?, at(to)?);
+    let of = |points: &[&Point], repeat: u32| {
+        let values: Vec<f64> =
+            points.iter().filter(|point| point.repeat == repeat).filter_map(|point| value(point)).collect();
+        median(&values)
+    };
+    let mut repeats: Vec<u32> = before.iter().map(|point| point.repeat).collect();
+    repeats.sort_unstable();
+    repeats.dedup();
+    let ratios: Vec<f64> =
+        repeats.into_iter().filter_map(|repeat| Some(of(after, repeat)? / of(before, repeat)?)).collect();
+    median(&ratios).filter(|ratio| ratio.is_finite())
+}
 
 /// With fewer requests than this, the cost of one is chance.
 const REQUESTS_FOR_COST: u64 = 30;
@@ -428,7 +439,7 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
 }
 
 /// The load with the lowest cost and the higher load with the highest, by the medians that the table shows, or by the fitted curve where
-/// the repeats differ so much that these are not those of the same repeats; nothing where a repeat itself changed so much. A load with little CPU time is the lowest only if it stays so
+/// the repeats differ so much that these are not those of the same repeats; nothing where no repeat has both. A load with little CPU time is the lowest only if it stays so
 /// after adding what ticks may have missed.
 fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
@@ -444,9 +455,6 @@ fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Optio
     let is_comparable =
         |(_, level, us): &(u64, &Level, f64)| are_comparable(us / first_us, fitted(level) / fitted(first));
     let by_medians = all.iter().all(is_comparable);
-    if !by_medians && curve.scatter() >= MOST_SCATTER {
-        return None;
-    }
     let known: Vec<Cost<'_>> = all
         .iter()
         .map(|&(requests, level, median_us)| {
@@ -475,7 +483,10 @@ fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Optio
         .filter_map(|(name, low, high)| Some((name.to_string(), cost_us(low?.median), cost_us(high?.median))))
         .filter(|(_, low, high)| high > low)
         .max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
-    let (ratio, fitted_ratio) = (highest_us / lowest_us, fitted(high) / fitted(low));
+    let ratio = highest_us / lowest_us;
+    // A change within a repeat bends the curve.
+    let fitted_ratio = Some(fitted(high) / fitted(low)).filter(|fitted| are_comparable(ratio, *fitted));
+    let fitted_ratio = fitted_ratio.or_else(|| paired(answered, low.load, high.load, cpu_us))?;
     (ratio.is_finite() && fitted_ratio.is_finite()).then_some(CpuGrowth {
         lowest_load: low.load,
         lowest_us,
