@@ -49,6 +49,9 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     beyond.map(|level| saturated_at(evidence, level, evidence.is_unquiet(closed), causes))
 }
 
+/// A CPU so busy is the limit, or next to it.
+const NEARLY_FULL: f64 = 0.85;
+
 /// The used share of the server's CPUs together, of its busiest thread's or of its limit of CPU time, whichever was most; `None` where
 /// its CPUs were not measured.
 pub(super) fn busiest(level: &Level) -> Option<f64> {
@@ -131,6 +134,13 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
     }
     match cpus.into_iter().chain(thread).reduce(f64::max) {
         None => format!("What saturated at {at} is not known: the server's CPU was not measured."),
+        Some(busiest) if busiest >= NEARLY_FULL => {
+            let what = if thread == Some(busiest) { "busiest thread" } else { "CPUs" };
+            format!(
+                "Throughput stopped following load at {at} with the server's {what} {} busy: nearly full, and few connections leave gaps.",
+                percent(busiest)
+            )
+        }
         Some(busiest) => {
             let seen = format!(
                 "Throughput stopped following load at {at} although no CPU of the server was saturated ({} busy)",

@@ -375,3 +375,21 @@ fn loads_are_compared_within_repeats_also_where_most_were_measured_once() {
     let more = said.split_once("128 connections (+").and_then(|(_, rest)| rest.split_once(" %)")).expect(&said).0;
     assert!((85.0..=110.0).contains(&more.parse::<f64>().unwrap()), "{said}");
 }
+
+#[test]
+fn a_cpu_that_is_nearly_full_waits_for_nothing_else() {
+    let at_most = |most: f64| {
+        let verdict = judged(healthy(), fixture::record(), |point| {
+            for name in [names::SERVER_CPU_BUSY, names::SERVER_BUSIEST_THREAD] {
+                let value = point.value(name).unwrap();
+                set(point, name, value.min(most), 10);
+            }
+        });
+        verdict.sentences.join(" ")
+    };
+    let said = at_most(0.9);
+    assert!(said.contains("with the server's busiest thread 90 % busy: nearly full"), "{said}");
+    assert!(!said.contains("waits for something else"), "{said}");
+    let said = at_most(0.7);
+    assert!(said.contains("(70 % busy): it waits for something else"), "{said}");
+}
