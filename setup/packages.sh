@@ -33,6 +33,12 @@ wish_venv() {
   wished="$wished python3-venv"
 }
 
+# CPython's own tests of select and poll run with scalable-select; Debian splits them off.
+wish_python_tests() {
+  if has python3 && python3 -c 'import test.test_select' 2>/dev/null; then return; fi
+  wished="$wished libpython$(candidate python3 | cut -d. -f1,2)-testsuite"
+}
+
 # A browser that draws without a screen, and a font for it: the report is looked at in a test.
 wish_browser() {
   for browser in chromium chromium-headless-shell google-chrome google-chrome-stable; do
