@@ -159,10 +159,15 @@ fn drift_sentence(drift: &Drift) -> Option<String> {
         .into_iter()
         .filter_map(|(name, cv)| Some(format!("{name} by {}", percent(cv?))))
         .collect();
+    let whose = if drift.is_of_server() {
+        "The machine computes as fast: the server changed, or memory, disks or other work did. "
+    } else {
+        ""
+    };
     (!parts.is_empty()).then(|| {
         format!(
-            "Between repeats the yardstick's speed varied: its {} (coefficient of variation, n = {}). Loads are compared \
-             within repeats, so the zones depend little on it; the absolute rates do.",
+            "Between repeats the yardstick's speed varied: its {} (coefficient of variation, n = {}). {whose}Loads are compared within repeats, \
+             so the zones depend little on it; the absolute rates do.",
             parts.join(", its "),
             drift.n
         )

@@ -353,6 +353,8 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
         if let Some(workers) = readings.workers {
             let words = count(workers.count as u64, workers.kind);
             assumed.push(format!("{words} did nearly all of the work: the server gets as many as CPUs"));
+        } else if cpus > readings.parallel_cpus {
+            assumed.push(format!("the server keeps {cpus} CPUs busy as it did {}", readings.parallel_cpus));
         }
         if let Some(quota) = readings.quota_cpus.filter(|quota| *quota < cpus) {
             assumed.push(format!("the server's limit of CPU time, {quota} CPUs, is raised to {cpus}"));

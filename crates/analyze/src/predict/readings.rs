@@ -119,7 +119,7 @@ pub struct Readings {
     pub quota_cpus: Option<f64>,
     /// Whether connections end after some requests: connecting takes round trips, too.
     pub reconnects: bool,
-    /// What bears its work, where that is less than its CPUs.
+    /// What bears its work, where that is one, or fewer than its CPUs.
     pub workers: Option<Workers>,
     /// CPUs that other work used, median.
     pub others_cpus: f64,
@@ -275,7 +275,7 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
     Ok(doubts)
 }
 
-/// What bears the server's work, where that is less than the CPUs that it may use.
+/// What bears the server's work, where that is one, or fewer than the CPUs that it may use.
 fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
     /// What works beside, up to this share of a worker, is none.
     const BESIDE: f64 = 0.25;
@@ -309,7 +309,7 @@ fn workers(points: &[(&RunDir, &Point)], cpus: f64) -> Option<Workers> {
         }
         count
     };
-    (count < cpus).then_some(Workers { count, kind })
+    (count < cpus || count == 1.0).then_some(Workers { count, kind })
 }
 
 /// The most in any of its points: what the server's threads may run on is known once they have run.

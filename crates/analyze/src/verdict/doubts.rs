@@ -59,6 +59,19 @@ fn drift(findings: &Findings) -> Option<Doubt> {
         return None;
     }
     let severity = if cv < DRIFT_WARNING_RATIO { Severity::Note } else { Severity::Warning };
+    if drift.is_of_server() {
+        return Some(Doubt::new(
+            DoubtKind::Drift,
+            severity,
+            format!(
+                "the same load was served at speeds that varied by {} between repeats, while the machine's arithmetic took as long (yardstick, \
+                 n = {}): the server changed, or memory, disks or other work did",
+                percent(cv),
+                drift.n
+            ),
+            "measure the server fresh and after hours of load; `straingauge watch` shows what it keeps",
+        ));
+    }
     Some(Doubt::new(
         DoubtKind::Drift,
         severity,

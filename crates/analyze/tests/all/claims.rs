@@ -393,3 +393,29 @@ fn a_cpu_that_is_nearly_full_waits_for_nothing_else() {
     let said = at_most(0.7);
     assert!(said.contains("(70 % busy): it waits for something else"), "{said}");
 }
+
+#[test]
+fn a_server_that_changes_is_no_drift_of_the_machine() {
+    let said = |rates: [f64; 4], arithmetic: [f64; 4]| {
+        let mut bench = Bench::new(healthy(), 5);
+        for repeat in 0..4 {
+            bench.yardstick(repeat);
+            [1, 4, 16].iter().for_each(|load| bench.closed(*load, repeat, 1_000_000_000));
+        }
+        for point in bench.points.iter_mut().filter(|point| point.sweep == record::Sweep::Yardstick) {
+            set(point, names::THROUGHPUT, rates[point.repeat as usize], 1000);
+            set(point, names::YARDSTICK_CPU, arithmetic[point.repeat as usize], 1000);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let run = fixture::write(folder.path(), fixture::record(), &bench.points);
+        let verdict = analyze::verdict::sentences(&run, &zones::of_run(&run));
+        let doubt = verdict.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::Drift).unwrap().what.clone();
+        (verdict.sentences.join(" "), doubt)
+    };
+    let (sentences, doubt) = said([100.0, 60.0, 50.0, 40.0], [1.0, 1.01, 0.99, 1.0]);
+    assert!(doubt.contains("while the machine's arithmetic took as long"), "{doubt}");
+    assert!(sentences.contains("the server changed, or memory"), "{sentences}");
+    let (sentences, doubt) = said([100.0, 80.0, 75.0, 70.0], [1.0, 0.8, 0.75, 0.7]);
+    assert!(doubt.contains("the machine's speed varied by"), "{doubt}");
+    assert!(!sentences.contains("the server changed"), "{sentences}");
+}
