@@ -34,9 +34,13 @@ wish_venv() {
 }
 
 # CPython's own tests of select and poll run with scalable-select; Debian splits them off.
+# The package's name has the version of Debian's own python3, so that is installed before this is asked.
 wish_python_tests() {
-  if has python3 && python3 -c 'import test.test_select' 2>/dev/null; then return; fi
-  wished="$wished libpython$(candidate python3 | cut -d. -f1,2)-testsuite"
+  for python in /usr/bin/python3 python3; do
+    if $python -c 'import test.test_select, test.libregrtest' >/dev/null 2>&1; then return; fi
+  done
+  version=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || return 0
+  wished="$wished libpython$version-testsuite"
 }
 
 # A browser that draws without a screen, and a font for it: the report is looked at in a test.

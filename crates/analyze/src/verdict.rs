@@ -295,12 +295,13 @@ fn closed_sentences(
         };
         let after = if last.load <= peak.load {
             ", the most that was tried".into()
-        } else if let Some(change) = change.filter(|change| *change < -0.05) {
-            format!("; at {} it was {} lower{compared}", words(last.load, unit), percent(-change))
-        } else if change.is_none() {
-            String::new()
         } else {
-            format!(" and was about the same at {}", words(last.load, unit))
+            let end = words(last.load, unit);
+            match change {
+                Some(change) if change < -0.05 => format!("; at {end} it was {} lower{compared}", percent(-change)),
+                Some(_) => format!(" and was about the same at {end}"),
+                None => String::new(),
+            }
         };
         said.push(format!(
             "Throughput peaked at {}/s with {}{after}.",

@@ -285,8 +285,8 @@ pub struct SweepFindings {
 }
 
 impl Drift {
-    /// Whether the server, memory, disks or other work changed, and not the speed of the CPU: the same load was served at other speeds, while arithmetic
-    /// took as long.
+    /// Whether the server, memory, disks or other work changed, and not the speed of the CPU: the same load was served at other
+    /// speeds, while arithmetic took as long.
     pub(crate) fn is_of_server(&self) -> bool {
         self.load_cv_ratio.zip(self.cpu_cv_ratio).is_some_and(|(load, cpu)| load >= 0.1 && load >= 3.0 * cpu)
     }

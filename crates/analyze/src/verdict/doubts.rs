@@ -59,25 +59,22 @@ fn drift(findings: &Findings) -> Option<Doubt> {
         return None;
     }
     let severity = if cv < DRIFT_WARNING_RATIO { Severity::Note } else { Severity::Warning };
-    if drift.is_of_server() {
-        return Some(Doubt::new(
-            DoubtKind::Drift,
-            severity,
+    let (cv, n) = (percent(cv), drift.n);
+    let (what, remedy) = if drift.is_of_server() {
+        (
             format!(
-                "the same load was served at speeds that varied by {} between repeats, while the machine's arithmetic took as long (yardstick, \
-                 n = {}): the server changed, or memory, disks or other work did",
-                percent(cv),
-                drift.n
+                "the same load was served at speeds that varied by {cv} between repeats, while the machine's arithmetic took as long (yardstick, \
+                 n = {n}): the server changed, or memory, disks or other work did"
             ),
             "measure the server fresh and after hours of load; `straingauge watch` shows what it keeps",
-        ));
-    }
-    Some(Doubt::new(
-        DoubtKind::Drift,
-        severity,
-        format!("the machine's speed varied by {} between repeats (yardstick, n = {})", percent(cv), drift.n),
-        "quote rates with their range, compare runs side by side, or use a dedicated machine",
-    ))
+        )
+    } else {
+        (
+            format!("the machine's speed varied by {cv} between repeats (yardstick, n = {n})"),
+            "quote rates with their range, compare runs side by side, or use a dedicated machine",
+        )
+    };
+    Some(Doubt::new(DoubtKind::Drift, severity, what, remedy))
 }
 
 /// Points share most of their doubts: each kind and severity is listed once, with the number of points.

@@ -156,11 +156,10 @@ pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
     let gap_us = |point: &&Point| Some(point.value(names::RESPONSE_P50)? - point.value(names::FIRST_BYTE_P50)?);
     // The acknowledgement and the rest of the answer cross the path: one round trip, which connecting takes, too.
     let round_trip_us = |point: &Point| point.value(names::CONNECT_P50).unwrap_or(0.0);
-    let waits: Vec<f64> =
-        points.iter().map(|point| Some(gap_us(point)? - round_trip_us(point))).collect::<Option<_>>()?;
-    let (shortest, longest) = range(&waits)?;
     let gaps: Vec<f64> = points.iter().map(gap_us).collect::<Option<_>>()?;
+    let round_trips: Vec<f64> = points.iter().map(|point| round_trip_us(point)).collect();
     let (least, most) = range(&gaps)?;
+    let (shortest, longest) = range(&gaps.iter().zip(&round_trips).map(|(gap, trip)| gap - trip).collect::<Vec<_>>())?;
     let requests: u64 = points.iter().fold(0, |sum, point| sum.saturating_add(point.outcomes.completed()));
     let is_long = |point: &&Point| {
         let answer = point.value(names::BODY_BYTES).map(|bytes| bytes / point.outcomes.completed() as f64);
@@ -179,7 +178,7 @@ pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let command = format!("strace -f -e trace=write,writev,sendto,sendmsg -p {}", server_pid(evidence.run));
-    let round_trip_us = median(&points.iter().map(|point| round_trip_us(point)).collect::<Vec<_>>())?;
+    let round_trip_us = median(&round_trips)?;
     let far = if round_trip_us > FAR_CONNECT_US {
         format!(" and a round trip ({} to connect)", format_nanos(round_trip_us * 1e3))
     } else {

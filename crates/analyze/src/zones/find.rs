@@ -13,6 +13,7 @@ use crate::shown::{cost_us, rate};
 use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
 use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
+use std::collections::BTreeSet;
 
 /// The points of a load.
 type Group<'a> = (f64, Vec<&'a Point>);
@@ -413,9 +414,7 @@ fn paired(groups: &[Group<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Op
             points.iter().filter(|point| point.repeat == repeat).filter_map(|point| value(point)).collect();
         median(&values)
     };
-    let mut repeats: Vec<u32> = before.iter().map(|point| point.repeat).collect();
-    repeats.sort_unstable();
-    repeats.dedup();
+    let repeats: BTreeSet<u32> = before.iter().map(|point| point.repeat).collect();
     let ratios: Vec<f64> =
         repeats.into_iter().filter_map(|repeat| Some(of(after, repeat)? / of(before, repeat)?)).collect();
     median(&ratios).filter(|ratio| ratio.is_finite())
@@ -439,8 +438,8 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
 }
 
 /// The load with the lowest cost and the higher load with the highest, by the medians that the table shows, or by the fitted curve where
-/// the repeats differ so much that these are not those of the same repeats; nothing where no repeat has both. A load with little CPU time is the lowest only if it stays so
-/// after adding what ticks may have missed.
+/// the repeats differ so much that these are not those of the same repeats; nothing where no repeat has both. A load with little CPU time is
+/// the lowest only if it stays so after adding what ticks may have missed.
 fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,

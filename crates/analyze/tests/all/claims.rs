@@ -1,7 +1,7 @@
 //! What findings and causes may not say: each test is a server of which something untrue would be easy to say.
 
 use crate::fixture;
-use crate::rules::{eight_at_once, found, healthy, judged, refuses, set, threads_and_looks, waits};
+use crate::rules::{eight_at_once, found, healthy, judged, judged_points, refuses, set, threads_and_looks, waits};
 use crate::server::{Bench, Server, plan};
 use analyze::verdict::Certainty;
 use analyze::zones;
@@ -363,9 +363,7 @@ fn loads_are_compared_within_repeats_also_where_most_were_measured_once() {
                 set(point, name, times * value, 1000);
             }
         }
-        let folder = tempfile::tempdir().unwrap();
-        let run = fixture::write(folder.path(), fixture::record(), &bench.points);
-        analyze::verdict::sentences(&run, &zones::of_run(&run)).sentences.join(" ")
+        judged_points(fixture::record(), &bench.points).sentences.join(" ")
     };
     let said = verdict(f64::INFINITY);
     assert!(!said.contains("A request cost"), "{said}");
@@ -406,9 +404,7 @@ fn a_server_that_changes_is_no_drift_of_the_machine() {
             set(point, names::THROUGHPUT, rates[point.repeat as usize], 1000);
             set(point, names::YARDSTICK_CPU, arithmetic[point.repeat as usize], 1000);
         }
-        let folder = tempfile::tempdir().unwrap();
-        let run = fixture::write(folder.path(), fixture::record(), &bench.points);
-        let verdict = analyze::verdict::sentences(&run, &zones::of_run(&run));
+        let verdict = judged_points(fixture::record(), &bench.points);
         let doubt = verdict.doubts.iter().find(|doubt| doubt.kind == record::DoubtKind::Drift).unwrap().what.clone();
         (verdict.sentences.join(" "), doubt)
     };

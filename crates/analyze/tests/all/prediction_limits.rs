@@ -304,8 +304,7 @@ fn workers_fewer_than_the_cpus_keep_no_more_of_them_busy() {
 
 #[test]
 fn a_thread_for_each_connection_is_no_limit_where_connections_were_few() {
-    let run = on_sixteen_cpus(16, &[1, 2, 3, 4], "/usr/bin/server", |point| (1.0 / point.connections as f64, 1.0));
-    let mut run = run;
+    let mut run = on_sixteen_cpus(16, &[1, 2, 3, 4], "/usr/bin/server", |point| (1.0 / point.connections as f64, 1.0));
     // On a short path each of them is busy.
     for point in &mut run.points {
         point.figures.set(names::SERVER_BUSIEST_THREAD, Figure::new(0.8, "CPUs", 1000, Origin::Counted));

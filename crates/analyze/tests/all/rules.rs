@@ -21,8 +21,12 @@ pub fn judged(server: Server, record: RunRecord, change: impl Fn(&mut Point)) ->
         }
     }
     bench.points.iter_mut().for_each(change);
+    judged_points(record, &bench.points)
+}
+
+pub fn judged_points(record: RunRecord, points: &[Point]) -> Verdict {
     let folder = tempfile::tempdir().unwrap();
-    let run = fixture::write(folder.path(), record, &bench.points);
+    let run = fixture::write(folder.path(), record, points);
     verdict::sentences(&run, &zones::of_run(&run))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::fixture;
 use crate::server::{Bench, Server};
+use analyze::statistics::median;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
 use record::{RunDir, Sweep, units};
@@ -87,15 +88,10 @@ fn in_the_same_repeats(run: &RunDir, from: &str, to: &str) -> f64 {
         };
         run.points.iter().filter(is_there).filter_map(|point| point.value(record::names::GOODPUT)).collect()
     };
-    let middle = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        let half = values.len() / 2;
-        (!values.is_empty())
-            .then(|| if values.len() % 2 == 1 { values[half] } else { 0.5 * (values[half - 1] + values[half]) })
-    };
     let repeats: std::collections::BTreeSet<u32> = run.points.iter().map(|point| point.repeat).collect();
-    let ratios = repeats.iter().filter_map(|repeat| Some(middle(rates(to, *repeat))? / middle(rates(from, *repeat))?));
-    middle(ratios.collect()).unwrap()
+    let ratios =
+        repeats.iter().filter_map(|repeat| Some(median(&rates(to, *repeat))? / median(&rates(from, *repeat))?));
+    median(&ratios.collect::<Vec<_>>()).unwrap()
 }
 
 /// Compares the sentences with the table; returns their number.
