@@ -11,7 +11,7 @@ setup: ## install what building needs (root; for others it prints the line to ru
 build: setup ## target/release/straingauge
 	cargo build --release --locked --bin straingauge
 
-dist: ## dist/: a static program, a Debian package, archives of native/, SBOM, checksums; ten minutes
+dist: ## dist/: a static program, a Debian package, archives of toolkit/, SBOM, checksums; ten minutes
 	@setup/install dist
 	@setup/dist
 
@@ -49,4 +49,4 @@ fmt: ## format all code
 
 clean: ## remove what was built; runs/ stays
 	cargo clean
-	rm -rf artefacts dist report.html native/*/build native/stingy/*/build testbed/*/build
+	rm -rf artefacts dist report.html toolkit/*/build toolkit/stingy/*/build testbed/*/build

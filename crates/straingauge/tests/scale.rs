@@ -39,7 +39,7 @@ fn scale(options: &[&str], server: &Path) -> Said {
 }
 
 fn library() -> PathBuf {
-    repository().join("native/scalable-select/build/libscalable-select.so")
+    repository().join("toolkit/scalable-select/build/libscalable-select.so")
 }
 
 fn refused(name: &str, source: &str, flags: &[&str], words: &[&str]) {
@@ -79,7 +79,7 @@ fn program_of_another_c_library_cannot_be_helped() {
 
 #[test]
 fn program_of_another_installation_of_the_c_library_gets_a_note() {
-    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found =
         compiled(&dir, "private-server", POLLS, &["-Wl,--dynamic-linker=/opt/private/lib/ld-linux-x86-64.so.2"]);
@@ -97,7 +97,7 @@ const STARTS: &str = "int start(void);\nint main(void) { return start(); }\n";
 /// The program needs libstart.so, which needs libserve.so, which imports poll; both lie in a folder of the program's own.
 #[test]
 fn libraries_are_looked_for_where_the_dynamic_linker_finds_them() {
-    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     std::fs::create_dir(dir.path().join("lib")).expect("our own folder");
     let folder = format!("-L{}", dir.path().join("lib").display());
@@ -132,7 +132,7 @@ fn libraries_are_looked_for_where_the_dynamic_linker_finds_them() {
 
 #[test]
 fn program_that_only_starts_the_server_is_refused_with_the_way() {
-    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let env = program("env").expect("every system has env");
     scale(&[], &env).exits_with(1).complains_of(&[
         "scalable select does not apply",
@@ -187,7 +187,7 @@ fn script_is_judged_by_its_interpreter() {
 
 #[test]
 fn server_runs_with_the_library_and_reports_when_asked() {
-    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, "poll-server", POLLS, &[]);
     skip_unless!(found.is_some(), "no C compiler here");
@@ -208,7 +208,7 @@ fn server_runs_with_the_library_and_reports_when_asked() {
 
 #[test]
 fn library_that_others_may_write_is_not_loaded() {
-    skip_unless!(library().is_file(), "no library: make -C native/scalable-select");
+    skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
     let dir = tempfile::tempdir().expect("a temporary folder");
     let found = compiled(&dir, "poll-server", POLLS, &[]);
     skip_unless!(found.is_some(), "no C compiler here");

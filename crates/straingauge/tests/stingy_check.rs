@@ -14,7 +14,7 @@ fn a_recorded_run_of_nginx_is_not_worth_it() {
     for word in ["times the requests: neither", "within its errors", "not measured", "--memwalk"] {
         assert!(said.contains(word), "'{word}' is missing:\n{said}");
     }
-    let example = repository().join("native/stingy/schema/example.json");
+    let example = repository().join("toolkit/stingy/schema/example.json");
     let said = check(NGINX, &["--memwalk", example.to_str().expect("text")]).exits_with(0).out;
     assert!(said.contains("memwalk: most at stage SEND_BODY: 4872 bytes, 77 lines"), "{said}");
 }

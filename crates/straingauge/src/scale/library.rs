@@ -17,9 +17,9 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     };
     let Some(found) = candidates.iter().find(|path| path.is_file()) else {
         match named {
-            Some(path) => bail!("{} is not there: build it with make -C native/scalable-select", path.display()),
+            Some(path) => bail!("{} is not there: build it with make -C toolkit/scalable-select", path.display()),
             None => bail!(
-                "{NAME} was not found beside this program or in {}: build it with make -C native/scalable-select, or name it with --library",
+                "{NAME} was not found beside this program or in {}: build it with make -C toolkit/scalable-select, or name it with --library",
                 FOLDERS.join(", ")
             ),
         }
@@ -49,7 +49,7 @@ fn candidates(binary: &Path) -> Vec<PathBuf> {
         found.push(folder.join("../lib").join(NAME));
         // target/PROFILE/straingauge, or target/PROFILE/deps/a-test
         for up in ["../..", "../../.."] {
-            found.push(folder.join(up).join("native/scalable-select/build").join(NAME));
+            found.push(folder.join(up).join("toolkit/scalable-select/build").join(NAME));
         }
     }
     found.extend(FOLDERS.iter().map(|folder| Path::new(folder).join(NAME)));
@@ -116,6 +116,6 @@ mod tests {
     #[test]
     fn library_that_is_not_there_is_said_with_the_remedy() {
         let missing = find(Some(Path::new("/nonexistent/x.so"))).expect_err("missing").to_string();
-        assert!(missing.contains("make -C native/scalable-select"), "{missing}");
+        assert!(missing.contains("make -C toolkit/scalable-select"), "{missing}");
     }
 }
