@@ -1,9 +1,9 @@
 //! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`, and generates the types that they share with
 //! this crate, into `OUT_DIR/<name>.skel.rs`. The numbers of the watch's counters are written for them into `OUT_DIR/counters.h`.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
-#[cfg(feature = "bpf")]
 #[allow(dead_code)] // the programs need names and numbers only
 #[path = "../record/src/watch/counters.rs"]
 mod counters;
@@ -12,14 +12,6 @@ fn main() {
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-changed=../record/src/watch/counters.rs");
     println!("cargo::rerun-if-env-changed=CLANG");
-    if std::env::var_os("CARGO_FEATURE_BPF").is_some() {
-        compile();
-    }
-}
-
-#[cfg(feature = "bpf")]
-fn compile() {
-    use std::ffi::OsStr;
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the target");
     // bpf_tracing.h wants the kernel's name of the architecture.
@@ -34,8 +26,8 @@ fn compile() {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     if std::process::Command::new(&clang).arg("--version").output().is_err() {
         panic!(
-            "{clang} is needed to compile the BPF programs: run setup/install build (apt-get install clang), name \
-             another with CLANG=, or build without them (--no-default-features)"
+            "{clang} is needed to compile the BPF programs: run setup/install build (apt-get install clang), or \
+             name another with CLANG="
         );
     }
     let counters =
@@ -75,10 +67,4 @@ fn compile() {
             panic!("{}: {error:#}", source.display());
         }
     }
-}
-
-#[cfg(not(feature = "bpf"))]
-fn compile() {
-    // The folder is looked at only with the feature.
-    let _ = Path::new("bpf");
 }

@@ -32,7 +32,6 @@
 //! edges into [`window::Edge`], or by the sampler into its samples, and turned into figures in `window`.
 
 mod backends;
-#[cfg(feature = "bpf")]
 mod bpf;
 mod capabilities;
 mod cpu_clock;
@@ -52,7 +51,6 @@ pub mod proc_text;
 mod processes;
 pub mod profile;
 mod sampler;
-#[cfg_attr(not(feature = "bpf"), path = "no_slow_down.rs")]
 pub mod slow_down;
 pub mod sock_diag;
 mod time_wait;

@@ -1,5 +1,4 @@
 //! The profiler on real processes. What needs root and BPF says why it did not run where it cannot.
-#![cfg(feature = "bpf")]
 
 use observe::profile::{self, ProfileError, ProfileOptions};
 use record::layers::Layer;

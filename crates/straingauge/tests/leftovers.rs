@@ -52,10 +52,7 @@ impl Victim {
         use Victim::*;
         let mut all = vec![Load, LoadBesideServer, Find, Cold, Watch];
         if is_root() {
-            all.extend([FindOverPath, Wan]);
-            if cfg!(feature = "bpf") {
-                all.push(Profile);
-            }
+            all.extend([FindOverPath, Wan, Profile]);
         }
         // A guest keeps one CPU busy from its boot on.
         if long_run() && crate::simulate::missing().is_none() {

@@ -119,11 +119,7 @@ pub fn sampling() -> Capability {
 /// Hooks a function of the kernel that does nothing, at its begin and end.
 pub fn exact_layers() -> Capability {
     let name = "hooks in kernel functions";
-    #[cfg(feature = "bpf")]
-    let why = crate::profile::exact::why_not_possible();
-    #[cfg(not(feature = "bpf"))]
-    let why = Some("built without BPF".to_string());
-    match why {
+    match crate::profile::exact::why_not_possible() {
         None => Capability::there(name, "fentry and fexit programs can be attached"),
         Some(why) => Capability::missing(
             name,

@@ -11,11 +11,6 @@ pub enum ProfileError {
         "sampling the kernel is not permitted: run as root, or give the program cap_bpf, cap_perfmon and cap_syslog (setcap cap_bpf,cap_perfmon,cap_syslog+ep straingauge)"
     )]
     NotPermitted,
-    /// The program was built without BPF.
-    #[error(
-        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which needs clang"
-    )]
-    NotBuilt,
     /// The kernel refused a program.
     #[error(
         "the kernel refused the sampler's programs ({0}): they need Linux 5.15 or later with BTF (CONFIG_DEBUG_INFO_BTF)"

@@ -6,16 +6,12 @@
 //! attach), `calibration` (the cost of a hook), `bursts` (the timing), [`result`] (the tables), [`calibrated`] (the
 //! sampled profile corrected by it).
 
-#[cfg(feature = "bpf")]
 mod bursts;
 pub mod calibrated;
 mod calibration;
-#[cfg(feature = "bpf")]
 mod programs;
 pub mod reading;
 pub mod result;
 
-#[cfg(feature = "bpf")]
 pub use bursts::{BURSTS, BurstOptions, ExactProfiler, run};
-#[cfg(feature = "bpf")]
 pub use programs::why_not_possible;

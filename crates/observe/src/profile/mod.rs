@@ -21,28 +21,21 @@ pub mod interval;
 pub mod names;
 mod points;
 pub mod result;
-#[cfg(feature = "bpf")]
 mod sampler;
 pub mod samples;
 pub mod scaling;
 pub mod stacks;
 pub mod symbols;
-#[cfg(feature = "bpf")]
 mod window;
 
 pub use error::ProfileError;
 pub use groups::FunctionGroup;
 pub use points::{LayersSeen, PointSampler, PointSampling};
 pub use record::profile::Profile;
-#[cfg(feature = "bpf")]
 pub use sampler::{EventState, Sampler, SamplerOptions};
-#[cfg(feature = "bpf")]
 pub use window::{ProfileOptions, Profiler, run};
 
 /// Why the kernel cannot be sampled here, if so. Loads and attaches the programs to find out.
 pub fn try_out() -> Result<(), ProfileError> {
-    #[cfg(feature = "bpf")]
-    return Sampler::try_out();
-    #[cfg(not(feature = "bpf"))]
-    Err(ProfileError::NotBuilt)
+    Sampler::try_out()
 }

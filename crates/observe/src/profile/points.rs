@@ -1,9 +1,10 @@
 //! The layers of a server in one window after another: the profiler stays attached between the points of a run, on this
 //! machine for itself or for a driver.
 
+use super::{Profile, ProfileOptions, Profiler};
 use record::point::FunctionCost;
 use record::profile::Stacks;
-use record::{Doubt, Figures};
+use record::{Doubt, DoubtKind, Figures};
 
 /// How the points of a run are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,107 +35,64 @@ pub struct LayersSeen {
     pub doubts: Vec<Doubt>,
 }
 
-#[cfg(feature = "bpf")]
-pub use attached::PointSampler;
-
-#[cfg(feature = "bpf")]
-mod attached {
-    use super::{LayersSeen, PointSampling};
-    use crate::profile::{Profile, ProfileOptions, Profiler};
-    use record::{Doubt, DoubtKind};
-
-    /// An attached profiler, and its samples of the window that ended last.
-    #[derive(Debug)]
-    pub struct PointSampler {
-        profiler: Profiler,
-        how: PointSampling,
-        seen: Option<Result<Profile, String>>,
-    }
-
-    impl PointSampler {
-        /// Attaches to the server on `port`, in the network namespace of `netns_pid`. The error is a sentence.
-        pub fn attach(port: u16, netns_pid: Option<u32>, how: PointSampling) -> Result<PointSampler, String> {
-            let mut options = ProfileOptions::new(port);
-            (options.frequency_hz, options.netns_pid) = (how.frequency_hz, netns_pid);
-            if !how.is_per_packet {
-                options.events.clear();
-            }
-            let profiler = Profiler::attach(options).map_err(|error| error.to_string())?;
-            Ok(PointSampler { profiler, how, seen: None })
-        }
-
-        /// A window begins.
-        pub fn begin(&mut self) {
-            self.seen = self.profiler.begin().err().map(|error| Err(error.to_string()));
-        }
-
-        /// It ends.
-        pub fn end(&mut self) {
-            if self.seen.is_none() {
-                self.seen = Some(self.profiler.end(None).map_err(|error| error.to_string()));
-            }
-        }
-
-        /// The window that ended last, in which so many requests were completed; once.
-        pub fn seen(&mut self, requests: u64) -> Option<LayersSeen> {
-            let mut layers = LayersSeen::default();
-            match self.seen.take()? {
-                Ok(profile) => {
-                    layers.figures = profile.point_figures(requests);
-                    layers.functions = profile.point_functions(requests);
-                    if self.how.is_per_packet {
-                        layers.figures.extend(profile.packet_figures());
-                    }
-                    layers.stacks = Some(profile.point_stacks());
-                    let is_loss = |doubt: &Doubt| doubt.kind == DoubtKind::LostEvents;
-                    layers.doubts.extend(profile.doubts.into_iter().filter(is_loss));
-                }
-                Err(why) => {
-                    layers.figures = Profile::no_figures(&why);
-                    if self.how.is_per_packet {
-                        layers.figures.extend(Profile::no_packet_figures(&why));
-                    }
-                }
-            }
-            Some(layers)
-        }
-
-        /// Drops what was seen.
-        pub fn forget(&mut self) {
-            self.seen = None;
-        }
-    }
+/// An attached profiler, and its samples of the window that ended last.
+#[derive(Debug)]
+pub struct PointSampler {
+    profiler: Profiler,
+    how: PointSampling,
+    seen: Option<Result<Profile, String>>,
 }
 
-/// Never made: without BPF there is no sampler.
-#[cfg(not(feature = "bpf"))]
-#[derive(Debug)]
-pub enum PointSampler {}
-
-#[cfg(not(feature = "bpf"))]
 impl PointSampler {
-    /// Why there is none.
-    pub fn attach(_: u16, _: Option<u32>, _: PointSampling) -> Result<PointSampler, String> {
-        Err("this straingauge was built without its BPF programs".into())
+    /// Attaches to the server on `port`, in the network namespace of `netns_pid`. The error is a sentence.
+    pub fn attach(port: u16, netns_pid: Option<u32>, how: PointSampling) -> Result<PointSampler, String> {
+        let mut options = ProfileOptions::new(port);
+        (options.frequency_hz, options.netns_pid) = (how.frequency_hz, netns_pid);
+        if !how.is_per_packet {
+            options.events.clear();
+        }
+        let profiler = Profiler::attach(options).map_err(|error| error.to_string())?;
+        Ok(PointSampler { profiler, how, seen: None })
     }
 
-    /// Nothing begins.
+    /// A window begins.
     pub fn begin(&mut self) {
-        match *self {}
+        self.seen = self.profiler.begin().err().map(|error| Err(error.to_string()));
     }
 
-    /// Nothing ends.
+    /// It ends.
     pub fn end(&mut self) {
-        match *self {}
+        if self.seen.is_none() {
+            self.seen = Some(self.profiler.end(None).map_err(|error| error.to_string()));
+        }
     }
 
-    /// Nothing was seen.
-    pub fn seen(&mut self, _: u64) -> Option<LayersSeen> {
-        match *self {}
+    /// The window that ended last, in which so many requests were completed; once.
+    pub fn seen(&mut self, requests: u64) -> Option<LayersSeen> {
+        let mut layers = LayersSeen::default();
+        match self.seen.take()? {
+            Ok(profile) => {
+                layers.figures = profile.point_figures(requests);
+                layers.functions = profile.point_functions(requests);
+                if self.how.is_per_packet {
+                    layers.figures.extend(profile.packet_figures());
+                }
+                layers.stacks = Some(profile.point_stacks());
+                let is_loss = |doubt: &Doubt| doubt.kind == DoubtKind::LostEvents;
+                layers.doubts.extend(profile.doubts.into_iter().filter(is_loss));
+            }
+            Err(why) => {
+                layers.figures = Profile::no_figures(&why);
+                if self.how.is_per_packet {
+                    layers.figures.extend(Profile::no_packet_figures(&why));
+                }
+            }
+        }
+        Some(layers)
     }
 
-    /// Nothing was seen.
+    /// Drops what was seen.
     pub fn forget(&mut self) {
-        match *self {}
+        self.seen = None;
     }
 }

@@ -1,7 +1,6 @@
 //! The server's work by process: requests and phases from the programs' records of threads, CPU time from the
 //! scheduler. The processes with the most work are listed, all others are one row, so the rows add up to the group.
 
-#[cfg(feature = "bpf")]
 use crate::bpf::types::watch::{PortCounts, ThreadRecord};
 use crate::group::ProcessCpu;
 use record::Outside;
@@ -47,7 +46,6 @@ impl Work {
 
 /// Work by process; that of threads whose records were overwritten is under number 0. Also the CPU time that threads
 /// spent between connections.
-#[cfg(feature = "bpf")]
 pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<u32, Work>, i64) {
     let mut by_pid: BTreeMap<u32, Work> = BTreeMap::new();
     let mut between_ns = counts.displaced_thread_other_cpu_ns;
@@ -149,7 +147,7 @@ fn others(
     })
 }
 
-#[cfg(all(test, feature = "bpf"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -4,11 +4,6 @@
 /// An error of the watch. The message is one sentence: what, why, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The program was built without BPF.
-    #[error(
-        "this straingauge was built without BPF (--no-default-features): build it with the feature bpf, which needs clang"
-    )]
-    NotBuilt,
     /// The kernel describes no types.
     #[error(
         "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): make /sys visible in this container, or use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"

@@ -13,11 +13,8 @@
 //! [`classes`], `totals`, [`by_process`], [`traffic`] (the protocol) and [`demand`] (service demands).
 //! [`record::watch`] has the form of a reading.
 
-#[cfg(feature = "bpf")]
 mod active_pack;
-#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 pub mod by_process;
-#[cfg(feature = "bpf")]
 mod calibration;
 pub mod classes;
 pub mod demand;
@@ -26,18 +23,13 @@ pub mod estimate;
 pub mod group_io;
 pub mod held;
 pub mod intervals;
-#[cfg(feature = "bpf")]
 mod kernel;
 pub mod pack;
-#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 mod pack_places;
-#[cfg(feature = "bpf")]
 mod phases;
 pub mod point;
 pub mod point_watch;
-#[cfg(feature = "bpf")]
 mod probe_cost;
-#[cfg(feature = "bpf")]
 mod programs;
 pub mod schedule;
 mod server;
@@ -46,11 +38,8 @@ mod standing;
 pub mod states;
 pub mod system;
 pub mod system_text;
-#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 pub mod timer_wheel;
-#[cfg(feature = "bpf")]
 mod totals;
-#[cfg_attr(not(feature = "bpf"), path = "no_tracer.rs")]
 mod tracer;
 pub mod traffic;
 mod watcher;
@@ -63,8 +52,5 @@ pub use watcher::{WatchOptions, Watcher};
 
 /// Whether requests can be counted here: by which hooks, or why not. Loads and attaches the programs to find out.
 pub fn try_out() -> Result<String, WatchError> {
-    #[cfg(feature = "bpf")]
-    return programs::try_out();
-    #[cfg(not(feature = "bpf"))]
-    Err(WatchError::NotBuilt)
+    programs::try_out()
 }

@@ -31,12 +31,10 @@ mod watching;
 mod words;
 mod workload;
 
-#[cfg(any(feature = "bpf", test))]
 pub use axis::AxisWord;
 pub use clients::{ClientOptions, CloseWord, SwitchWord};
 pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
-#[cfg(feature = "bpf")]
 pub use drive::ServerOptions;
 pub use drive::{DriveArgs, IsolateWord, OutputOptions};
 pub use export::Export;
@@ -49,7 +47,6 @@ pub use metrics::MetricsOptions;
 pub use path::{PathOptions, PathWord};
 pub use predict::PredictArgs;
 pub use profile::ProfileArgs;
-#[cfg(feature = "bpf")]
 pub use profile::{Method, SweepArgs};
 pub use protocol::ProtocolOptions;
 pub use report::ReportArgs;
@@ -60,7 +57,6 @@ pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
 pub use stingy_check::StingyCheckArgs;
 pub use summary::SummaryOptions;
 pub use wan::WanArgs;
-#[cfg_attr(not(feature = "bpf"), allow(unused_imports))]
 pub use watch::WatchArgs;
 pub use watching::{WatchWord, WatchingOptions};
 pub use workload::WorkloadOptions;
@@ -86,12 +82,11 @@ pub struct Cli {
     pub generate: Option<Generated>,
 }
 
-/// The version, and what was built in.
+/// The version, how it was linked, and what its BPF programs need.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let linked = if cfg!(target_feature = "crt-static") { "static" } else { "needs glibc, libelf and zlib" };
-    let bpf = if cfg!(feature = "bpf") { "built in; run on Linux 5.15 or later with BTF" } else { "not built in" };
     format!(
-        "{}\nmachine: {} Linux, {linked}\nBPF programs (watch, profile, layers): {bpf}",
+        "{}\nmachine: {} Linux, {linked}\nBPF programs (watch, profile, layers): run on Linux 5.15 or later with BTF",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH
     )
@@ -127,7 +122,6 @@ fn default_words(command: &str) -> Vec<(String, String)> {
         ("on_worker_loss".into(), word::<WorkerLossWord>()),
         ("detail".into(), word::<WatchWord>()),
         ("tls_resumption".into(), word::<SwitchWord>()),
-        #[cfg(feature = "bpf")]
         ("accounting".into(), word::<Method>()),
     ];
     if command == "find" {

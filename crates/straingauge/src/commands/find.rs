@@ -146,7 +146,6 @@ impl SearchPlan {
 
 /// The purpose of the points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 pub(super) enum Purpose {
     /// The yield point; also layers.
     Zones(ProfileWord),

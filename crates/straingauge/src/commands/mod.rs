@@ -9,19 +9,17 @@ mod fleet;
 mod load;
 mod placement;
 mod predict;
-#[cfg(feature = "bpf")]
 mod profile;
 mod report;
 mod runs;
 mod scale;
-#[cfg(all(test, feature = "bpf"))]
+#[cfg(test)]
 mod schemas;
 mod session;
 mod simulate;
 mod stingy_check;
 mod summary;
 mod wan;
-#[cfg(feature = "bpf")]
 mod watch;
 mod watched_server;
 
@@ -49,14 +47,8 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Load(args) => load::run(*args),
         Command::Fleet(args) => fleet::run(*args),
         Command::Watch(args) if args.worker => watched_server::serve(&args),
-        #[cfg(feature = "bpf")]
         Command::Profile(args) => profile::run(*args),
-        #[cfg(feature = "bpf")]
         Command::Watch(args) => watch::run(*args),
-        #[cfg(not(feature = "bpf"))]
-        Command::Profile(_) | Command::Watch(_) => {
-            anyhow::bail!("this straingauge was built without its BPF programs: build it with the feature bpf")
-        }
         Command::Simulate(args) => simulate::run(*args),
         Command::Predict(args) => predict::run(args),
         Command::Compare(args) => compare::run(args),

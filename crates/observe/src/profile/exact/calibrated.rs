@@ -1,9 +1,7 @@
 //! The sampled profile, corrected by bursts of the exact one: the exact bursts give each layer's share, the samples
 //! give its division over the layer's parts and functions.
 
-#[cfg(feature = "bpf")]
 use super::BurstOptions;
-#[cfg(feature = "bpf")]
 use crate::profile::{ProfileError, ProfileOptions, Profiler};
 use record::layers::Layer;
 use record::profile::{Calibration, Correction, Estimate, ExactProfile, LayerRow, MEASUREMENT, Profile};
@@ -15,7 +13,6 @@ const LOAD_TOLERANCE: f64 = 0.1;
 /// Samples half of the window, then measures the bursts, then samples the other half: a steady change affects the
 /// samples' mean as it affects the bursts. No hook is attached while samples are taken, and no sample is taken while
 /// hooks are.
-#[cfg(feature = "bpf")]
 pub fn run(
     options: ProfileOptions,
     bursts: BurstOptions,
@@ -41,7 +38,6 @@ pub fn run(
 }
 
 /// Packets by tenth of the window, the bursts in the middle: if the load changed, the bursts measured another one.
-#[cfg_attr(not(feature = "bpf"), allow(dead_code))]
 fn load_doubt(packets: &[u64]) -> Option<Doubt> {
     let half = packets.len() / 2;
     let mean = |part: &[u64]| part.iter().sum::<u64>() as f64 / part.len().max(1) as f64;

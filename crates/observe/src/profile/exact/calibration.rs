@@ -1,10 +1,8 @@
 //! The cost of a hook, measured in the run itself: pairs around functions of the kernel that do nothing, and system
 //! calls that do nothing.
 
-#[cfg(feature = "bpf")]
 pub use measure::{bare_call_ns, measure};
 
-#[cfg(feature = "bpf")]
 mod measure {
     use crate::profile::error::ProfileError;
     use crate::profile::exact::bursts::now_ns;

@@ -1,6 +1,5 @@
 //! The counts of the programs of `bpf/exact.bpf.c`: time and hooks by place.
 
-#[cfg(feature = "bpf")]
 use crate::bpf::types::exact::Cpu;
 use crate::profile::samples::Side;
 use record::layers::Layer;
@@ -128,7 +127,6 @@ impl Reading {
 
     /// Adds one CPU's record. Time that it has not charged yet is added up to `closes_ns` to its current place, from
     /// `opens_ns` on: a CPU that sleeps reaches no hook.
-    #[cfg(feature = "bpf")]
     pub fn add_cpu(&mut self, cpu: &Cpu, opens_ns: u64, closes_ns: u64) {
         if cpu.is_known == 0 {
             self.silent_cpus += 1;
@@ -198,7 +196,7 @@ pub fn layer_number(layer: Layer) -> u8 {
 /// The number of [`Charged::Calibration`].
 pub const CALIBRATION: u8 = 10;
 
-#[cfg(all(test, feature = "bpf"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
