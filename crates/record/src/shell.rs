@@ -34,7 +34,8 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|file| is_executable(file))
 }
 
-fn is_executable(file: &Path) -> bool {
+/// Whether this is a file that may be executed.
+pub fn is_executable(file: &Path) -> bool {
     file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 

@@ -137,6 +137,22 @@ fn habit(error: &clap::Error) -> Option<String> {
     Some(format!("there is no {typed}: {hint}"))
 }
 
+/// The sentence about a first word that is neither a command nor an installed tool.
+fn unknown_command(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue};
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    // Not a word of fleet.
+    std::env::args_os().nth(1).filter(|first| first == typed.as_str())?;
+    let prefix = crate::tools::PREFIX;
+    let sentence = format!("there is no command '{typed}', and no {prefix}{typed} beside this program or in PATH");
+    Some(match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(like)) if !like.is_empty() => {
+            format!("{sentence}; did you mean '{}'?", like.join("' or '"))
+        }
+        _ => sentence,
+    })
+}
+
 /// Help and version go to standard output with code 0; a wrong command line becomes one sentence with code 2.
 pub fn usage(error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -147,8 +163,8 @@ pub fn usage(error: clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(USAGE);
     }
-    if let Some(hint) = habit(&error) {
-        eprintln!("straingauge: {hint}; see --help");
+    if let Some(sentence) = habit(&error).or_else(|| unknown_command(&error)) {
+        eprintln!("straingauge: {}; see --help", Outside::new(&sentence, MOST_CHARS));
         return ExitCode::from(USAGE);
     }
     let text = error.render().to_string();

@@ -32,6 +32,7 @@ mod scale;
 mod serve;
 mod server;
 mod signals;
+mod tools;
 mod url;
 mod workload;
 

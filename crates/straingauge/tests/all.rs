@@ -60,6 +60,7 @@ mod ssh_workers;
 mod stall;
 mod stingy_check;
 mod text_from_outside;
+mod tools;
 mod unload;
 mod wan;
 mod watch;

@@ -61,9 +61,10 @@ pub use watch::WatchArgs;
 pub use watching::{WatchWord, WatchingOptions};
 pub use workload::WorkloadOptions;
 
-use crate::defaults;
+use crate::{defaults, tools};
 use clap::builder::StyledStr;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::ffi::{OsStr, OsString};
 use std::sync::LazyLock;
 
 /// Finds the load at which a network server yields, and says why.
@@ -106,7 +107,44 @@ const SHORT_HELP: [(&str, &str); 3] = [
 pub fn parse() -> Result<Cli, clap::Error> {
     let words = || std::env::args_os().skip(1).take_while(|word| word != "--");
     let is_short = words().any(|word| word == "-h");
-    Cli::from_arg_matches(&command(is_short).try_get_matches()?)
+    let mut cli = command(is_short);
+    if words().next().is_none_or(|word| ["-h", "--help", "help"].iter().any(|help| word == *help)) {
+        cli = cli.after_help(tools_listed());
+    }
+    let matches = cli.try_get_matches().or_else(|error| match (words().next(), words().nth(1)) {
+        (Some(help), Some(name)) if help == "help" && is_tool(&name) => {
+            command(is_short).try_get_matches_from([OsStr::new("straingauge"), &name, OsStr::new("--help")])
+        }
+        _ => Err(error),
+    })?;
+    let parsed = Cli::from_arg_matches(&matches)?;
+    match &parsed.command {
+        Some(Command::Tool(words)) if !is_tool(&words[0]) => Err(unknown(&words[0])),
+        _ => Ok(parsed),
+    }
+}
+
+fn is_tool(word: &OsStr) -> bool {
+    word.to_str().and_then(tools::find).is_some()
+}
+
+/// The part of the help that lists the tools.
+fn tools_listed() -> String {
+    // A command of that name is run instead.
+    let cli = Cli::command();
+    let names = tools::names().into_iter().filter(|name| cli.find_subcommand(name).is_none());
+    let names: Vec<String> = names.map(|name| format!("  {name}")).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("Tools (straingauge NAME runs {}NAME):\n{}", tools::PREFIX, names.join("\n")),
+    }
+}
+
+/// The error of a first word that is no command and no tool, with the commands that are most like it.
+fn unknown(word: &OsStr) -> clap::Error {
+    // The command line itself would take any word.
+    let cli = clap::Command::new("straingauge").subcommands(Cli::command().get_subcommands().cloned());
+    cli.try_get_matches_from([OsStr::new("straingauge"), word]).expect_err("it is no command")
 }
 
 /// The values of the names in help, by command where the commands differ.
@@ -247,6 +285,9 @@ pub enum Command {
     StingyCheck(StingyCheckArgs),
     /// Show what this machine can and cannot measure, and how to change that
     Doctor(DoctorArgs),
+    /// The name of a tool that is installed ([`crate::tools`]), and its arguments.
+    #[command(external_subcommand)]
+    Tool(Vec<OsString>),
     /// End a server's processes when the straingauge that started it is killed (started by straingauge itself)
     #[command(hide = true, name = crate::server::guardian::COMMAND)]
     GuardSession {

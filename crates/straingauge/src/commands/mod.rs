@@ -64,6 +64,7 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         },
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
+        Command::Tool(words) => Err(crate::tools::exec(&words[0].to_string_lossy(), &words[1..])),
         Command::GuardSession { session, mark } => {
             Ok(crate::server::guardian::stand_guard(session, &mark, crate::leftovers::clean_up_after))
         }
