@@ -261,7 +261,7 @@ fn endless_interim_responses_are_refused() {
 /// The fuzzer's seeds are checked in: each must hold the properties the fuzzer checks, so that plain tests cover them.
 #[test]
 fn the_fuzzing_corpus_holds_in_any_pieces() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/framing");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/framing");
     let mut files = 0;
     for entry in std::fs::read_dir(&corpus).expect("the seeds are part of the repository") {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();

@@ -26,7 +26,7 @@ fn writer_of_a_run() {
 }
 
 fn write(place: &Path) -> Result<(), crate::RunError> {
-    let record: RunRecord = serde_json::from_slice(include_bytes!("../fuzz/valid/run.json")).expect("a record");
+    let record: RunRecord = serde_json::from_slice(include_bytes!("../../../fuzz/valid/run.json")).expect("a record");
     let begun = RunRecord { status: Status::Running, ..RunRecord::begin(record.scenario) };
     let exact = place.ends_with("exact").then_some(place);
     RunWriter::check(place, exact)?;

@@ -615,7 +615,7 @@ mod tests {
     #[test]
     fn a_run_that_was_copied_while_it_was_written_is_neither_abandoned_nor_going_on() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(RECORD), include_bytes!("../fuzz/valid/run.json")).unwrap();
+        fs::write(folder.path().join(RECORD), include_bytes!("../../../fuzz/valid/run.json")).unwrap();
         let mut run = RunDir::open(folder.path()).unwrap();
         run.record.status = Status::Running;
         let own = Owner::of_this_process();
@@ -667,7 +667,7 @@ mod tests {
     #[test]
     fn stacks_are_kept_with_their_point_and_damaged_ones_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("run.json"), include_bytes!("../fuzz/valid/run.json")).unwrap();
+        fs::write(folder.path().join("run.json"), include_bytes!("../../../fuzz/valid/run.json")).unwrap();
         let run = RunDir::open(folder.path()).unwrap();
         assert_eq!(run.stacks(0).unwrap(), None);
         let text = |functions: &str, samples: &str| {

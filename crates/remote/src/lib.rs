@@ -35,7 +35,7 @@ mod watcher;
 mod wires;
 
 #[cfg(test)]
-#[path = "../fuzz/properties/worker_protocol.rs"]
+#[path = "../../../fuzz/properties/worker_protocol.rs"]
 mod properties;
 
 pub use account::leave_out_uncounted;

@@ -116,7 +116,7 @@ mod tests {
     /// The fuzzer's seeds are checked in: the fuzzer's property holds for each, and for each cut off anywhere.
     #[test]
     fn the_fuzzing_corpus_of_the_protocol_holds() {
-        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/worker_protocol");
+        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/worker_protocol");
         let files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(files.len() >= 3, "{files:?}");
         for file in files {

@@ -48,10 +48,10 @@ fn may_use(room: &str) -> &'static [&'static str] {
     }
 }
 
-/// What breaks the rule; the binary may use all.
+/// What breaks the rule; the binary and the fuzz targets may use all.
 fn violations(rooms: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut found = Vec::new();
-    for (room, uses) in rooms.iter().filter(|(room, _)| *room != "straingauge") {
+    for (room, uses) in rooms.iter().filter(|(room, _)| !matches!(room.as_str(), "straingauge" | "fuzz")) {
         for used in uses {
             if !may_use(room).contains(&used.as_str()) {
                 found.push(format!("{room} uses {used}"));

@@ -254,11 +254,11 @@ pub fn write(parent: &Path, record: RunRecord, points: &[Point]) -> RunDir {
 }
 
 #[test]
-#[ignore = "writes the valid files of crates/record/fuzz; run it by hand when the schema changes"]
+#[ignore = "writes the valid files of fuzz/; run it by hand when the schema changes"]
 fn valid_files_for_fuzzing() {
     let folder = tempfile::tempdir().unwrap();
     let run = write(folder.path(), record(), &points()[..3]);
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/fuzz");
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let seeds = fuzz.join("seeds/run_directory");
     std::fs::create_dir_all(&seeds).unwrap();
     let files =

@@ -12,10 +12,10 @@ const MARKUP: [&str; 4] = ["<zq", "\"zq=", "\u{1b}", "370371"];
 
 /// The files of a run, as they are for fuzzing.
 const FILES: [(&str, &[u8]); 4] = [
-    ("run.json", include_bytes!("../../../record/fuzz/valid/run.json")),
-    ("points/000/point.json", include_bytes!("../../../record/fuzz/valid/point.json")),
-    ("points/000/latency.hlog", include_bytes!("../../../record/fuzz/valid/latency.hlog")),
-    ("points/000/stacks.json", include_bytes!("../../../record/fuzz/valid/stacks.json")),
+    ("run.json", include_bytes!("../../../../fuzz/valid/run.json")),
+    ("points/000/point.json", include_bytes!("../../../../fuzz/valid/point.json")),
+    ("points/000/latency.hlog", include_bytes!("../../../../fuzz/valid/latency.hlog")),
+    ("points/000/stacks.json", include_bytes!("../../../../fuzz/valid/stacks.json")),
 ];
 
 /// The places of all strings, as JSON pointers.

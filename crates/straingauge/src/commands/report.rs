@@ -214,7 +214,7 @@ mod tests {
     fn a_run_that_may_not_be_written_is_reported_without_a_page() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = folder.path().to_str().expect("temporary paths are text");
-        fs::write(folder.path().join("run.json"), include_bytes!("../../../record/fuzz/valid/run.json")).expect("ours");
+        fs::write(folder.path().join("run.json"), include_bytes!("../../../../fuzz/valid/run.json")).expect("ours");
         // Not even root writes a file in the place of a folder.
         fs::create_dir(folder.path().join("report.html")).expect("ours");
         let report = |options: &[&str]| {

@@ -6,11 +6,11 @@
 #![no_main]
 #![allow(dead_code, unused_imports, missing_docs)]
 
-#[path = "../../src/cli/mod.rs"]
+#[path = "../../crates/straingauge/src/cli/mod.rs"]
 mod cli;
-#[path = "../../src/defaults.rs"]
+#[path = "../../crates/straingauge/src/defaults.rs"]
 mod defaults;
-#[path = "../../src/quantity.rs"]
+#[path = "../../crates/straingauge/src/quantity.rs"]
 mod quantity;
 
 /// What the command line's source refers to elsewhere in the program.

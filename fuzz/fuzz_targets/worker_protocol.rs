@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 // The messages are no part of what the crate offers; this file stands alone for this.
 #[allow(dead_code)]
-#[path = "../../src/protocol.rs"]
+#[path = "../../crates/remote/src/protocol.rs"]
 mod protocol;
 
 #[path = "../properties/worker_protocol.rs"]
