@@ -134,9 +134,6 @@ agree! {
     python_counts_what_a_closed_loop_counts: Python, Closed;
     python_counts_what_a_closed_loop_without_keep_alive_counts: Python, ClosedWithoutKeepAlive;
     python_counts_what_an_open_loop_counts: Python, Open;
-    tux_counts_what_a_closed_loop_counts: Tux, Closed;
-    tux_counts_what_a_closed_loop_without_keep_alive_counts: Tux, ClosedWithoutKeepAlive;
-    tux_counts_what_an_open_loop_counts: Tux, Open;
 }
 
 #[test]

@@ -18,7 +18,6 @@ pub enum Kind {
     Apache,
     Haproxy,
     Python,
-    Tux,
 }
 
 impl Kind {
@@ -29,7 +28,6 @@ impl Kind {
             Kind::Apache => "apache",
             Kind::Haproxy => "haproxy",
             Kind::Python => "python",
-            Kind::Tux => "tux",
         }
     }
 
@@ -41,7 +39,6 @@ impl Kind {
             Kind::Apache => ("apache2", "apache2-bin"),
             Kind::Haproxy => ("haproxy", "haproxy"),
             Kind::Python => ("python3", "python3"),
-            Kind::Tux => ("make", "make"),
         };
         match program(name) {
             Some(_) => None,

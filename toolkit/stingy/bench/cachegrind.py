@@ -20,8 +20,8 @@ CACHES = ["--I1=32768,8,64", "--D1=32768,8,64"]
 FIELDS = {"instructions": r"I\s+refs", "i1": r"I1\s+misses", "lli": "LLi misses", "d1": r"D1\s+misses", "lld": "LLd misses"}
 
 # Whose code it is, by a part of the source file's path; the first that fits.
-LAYERS = [("/lwip/source/", "lwIP"), ("/tux/lwip/", "sockets and packets"), ("/toolkit/stingy/", "libstingy"), ("stingy_gen.c", "libstingy"), ("/testbed/", "server"),
-          ("", "C library")]
+LAYERS = [("/lwip/source/", "lwIP"), ("/tux/lwip/", "sockets and packets"), ("stingy_gen.c", "libstingy"), ("/servers/", "server"),
+          ("/toolkit/stingy/", "libstingy"), ("", "C library")]
 
 
 def by_layer(path):

@@ -9,7 +9,7 @@ import statistics
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../bench"))
 import cachegrind  # noqa: E402
 import chart  # noqa: E402
 import harness  # noqa: E402

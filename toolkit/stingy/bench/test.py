@@ -9,7 +9,7 @@ import tempfile
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path += [os.path.dirname(HERE), os.path.join(HERE, "../../testbed")]
+sys.path += [os.path.join(HERE, "../../../bench"), os.path.join(HERE, "../../../testbed")]
 
 import cachegrind  # noqa: E402
 import draw  # noqa: E402

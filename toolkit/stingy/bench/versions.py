@@ -18,8 +18,8 @@ import harness
 from harness import ROOT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TUX = os.path.join(ROOT, "testbed", "tux", "build")
-LIGHTTPD = os.path.join(ROOT, "testbed", "lighttpd-stingy", "build")
+TUX = os.path.join(HERE, "../servers/tux/build")
+LIGHTTPD = os.path.join(HERE, "../servers/lighttpd/build")
 REQUESTS = re.compile(r"STINGY_REQUESTS = (\d+)")
 SERVER_CPU, CLIENT_CPU = 0, 1
 

@@ -67,10 +67,10 @@ placed_tux() {
 	local tux=$SCRATCH/placed-tux
 	command -v patch > /dev/null && command -v python3 > /dev/null && links_with_gnu_ld || { skip stingygen-placed-tux "patch, python3 or GNU's linker is missing"; return; }
 	answers_in_place() {
-		STINGY_STACK=auto STINGY_GLOBALS=auto MEMWALK=none STINGIFY=none STINGYGEN=$GEN ../../servers/tux/stingy/apply "$tux" > "$tux.said" 2>&1 &&
+		STINGY_STACK=auto STINGY_GLOBALS=auto MEMWALK=none STINGIFY=none STINGYGEN=$GEN ../servers/tux/stingy/apply "$tux" > "$tux.said" 2>&1 &&
 			$CC -std=c11 -O1 -Wall -Wextra -Werror -fdata-sections -I../include -I"$tux/gen" -o "$tux/tux" "$tux"/stingy/*.c "$tux/gen/stingy_gen.c" "-Wl,-T,$tux/gen/stingy_globals.ld" \
 				../runtime/build/libstingy.a -pthread || { cat "$tux.said"; return 1; }
-		STINGY_STATS=$tux/stats timeout -k 10 300 python3 ../../servers/tux/test/conformance.py "tux, placed" "$tux/tux" > "$tux.said" 2>&1 || { sed 's/^/  /' "$tux.said"; return 1; }
+		STINGY_STATS=$tux/stats timeout -k 10 300 python3 ../servers/tux/test/conformance.py "tux, placed" "$tux/tux" > "$tux.said" 2>&1 || { sed 's/^/  /' "$tux.said"; return 1; }
 		grep -q '"globals_bytes":[1-9].*"stack_peak_bytes":[1-9]' "$tux/stats" || { cat "$tux/stats"; return 1; }
 	}
 	answers_in_place

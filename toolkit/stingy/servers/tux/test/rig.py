@@ -12,7 +12,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(HERE, "../.."))
+sys.path.append(os.path.join(HERE, "../../../../../testbed"))
 from run_tests import run  # noqa: E402
 
 PATIENCE_S = 60  # a test that waits longer has lost an answer

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "..", "..", "testbed", "tux", "test"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../servers/tux/test"))
 from rig import Server, documents, get  # noqa: E402  (the folder above)
 
 tux, library, trace = sys.argv[1:4]
