@@ -1,5 +1,5 @@
 //! What a cache-aware memory layout could win for a server, from a run of `find`, before its source is edited. Meaning
-//! and limits: `toolkit/stingy/docs/stingy.md`.
+//! and limits: `toolkit/stingy/README.md`.
 //!
 //! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (it stays what it is at few
 //! connections). The second is never above the first.

@@ -12,7 +12,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(HERE, "../../../bench"), os.path.join(HERE, "../../../testbed")]
 
 import cachegrind  # noqa: E402
-import draw  # noqa: E402
 import failure  # noqa: E402
 import record  # noqa: E402
 from run_tests import run_tests  # noqa: E402
@@ -138,12 +137,6 @@ def a_rise_that_a_disturbance_ended_early_does_not_lower_the_load_at_failure():
 def a_ramp_that_ran_out_of_time_tells_no_load():
     found = failure.summary([step("rise1", 100, "held"), step("rise1", 102, "held")])
     assert found["failure_per_sec"] == "" and found["recovery_per_sec"] == "", found
-
-
-def a_drawing_has_the_median_of_stock_and_control_together():
-    rows = [{"version": version, "connections": 10, "us": us} for version, us in (("stock", 8.0), ("control", 9.0), ("stock", 10.0), ("both", 7.0))]
-    found = list(draw.curves(rows, lambda row: row["us"]))
-    assert [(version, points) for version, _, _, points in found] == [("stock", [(10, 9.0, 8.5, 9.5)]), ("both", [(10, 7.0, 7.0, 7.0)])], found
 
 
 if __name__ == "__main__":

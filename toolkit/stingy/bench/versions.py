@@ -71,12 +71,6 @@ VERSIONS = {
         "both": ("stingy", {}, None, "slab and cold connections"),
         "prefetch": ("stingy", {"STINGY_COLD": "0"}, None, "slab, connections stay as they are, the structure of the next ready one is fetched ahead"),
     },
-    "engine": {
-        "stock": ("tux-stingy", {}, None, "tux on stingy/loop.h, which is on epoll"),
-        "control": ("tux-stingy", {}, None, "the same once more"),
-        "poll": ("tux-stingy", {"URING": "poll"}, "uring.so", "the same on io_uring: multishot accept and poll (uring.c)"),
-        "receive": ("tux-stingy", {"URING": "receive"}, "uring.so", "the same on io_uring: multishot accept and receive, provided buffers"),
-    },
 }
 
 # Causes of a gain: (name, the two versions, their difference).
@@ -96,7 +90,6 @@ SOURCES = {
                  ("cold connections", "room", "stock", "admission to structures: one is used again and again"),
                  ("allocator after that", "both", "room", "slab in place of malloc, with cold connections"),
                  ("prefetch", "prefetch", "slab", "in place of cold connections")],
-    "engine": [("bytes with the completion", "receive", "poll", "in place of a recv")],
 }
 
 
@@ -111,13 +104,13 @@ def admitted():
 
 def build(server):
     """The server's versions, the clients, the preload libraries."""
-    if server in ("tux", "tux-lwip", "engine"):
+    if server in ("tux", "tux-lwip"):
         subprocess.run(["make", "-s", "-C", os.path.dirname(TUX), "lwip" if server == "tux-lwip" else "all"], check=True, stdout=subprocess.DEVNULL)
     elif not os.path.exists(os.path.join(LIGHTTPD, "stingy", "src", "lighttpd")):
         subprocess.run(["make", "-s", "-C", os.path.dirname(LIGHTTPD), "servers"], check=True)
     for program in ("client", "ramp", "line"):
         harness.compiled(os.path.join(HERE, program + ".c"), os.path.join(HERE, program), "-pthread")
-    for library in ("nullnet", "slowclock", "edge", "uring"):
+    for library in ("nullnet", "slowclock", "edge"):
         harness.compiled(os.path.join(HERE, library + ".c"), os.path.join(HERE, library + ".so"))
 
 

@@ -29,15 +29,9 @@ size_t object_number(const Program &program, const std::string &id) {
 }
 
 // Slots of each region that one more request at this stage takes.
-std::map<size_t, uint32_t> needs(const Program &program, const Layout &layout, const Options &options,
-                                 const Stage &stage) {
+std::map<size_t, uint32_t> needs(const Program &program, const Layout &layout, const Stage &stage) {
     std::map<size_t, uint32_t> out;
     bool is_admission = lets_in(program, stage);
-    if (options.is_frame) {
-        if (is_admission)
-            out[0] = 1;
-        return out;
-    }
     // A request that is admitted must find its slots at every later stage, too, except those of objects that few
     // requests need.
     for (size_t r = 0; is_admission && r < layout.regions.size(); r++)
@@ -51,19 +45,13 @@ std::map<size_t, uint32_t> needs(const Program &program, const Layout &layout, c
     return out;
 }
 
-void emit_objects(std::ostringstream &out, const Program &program, const Layout &layout, const Options &options) {
+void emit_objects(std::ostringstream &out, const Program &program, const Layout &layout) {
     out << "static const struct stingy_object objects[] = {\n";
     for (size_t i = 0; i < program.objects.size(); i++) {
         const Object &object = program.objects[i];
         out << "\t[STINGY_OBJ_" << object.id << "] = { .name = " << quoted(object.id)
-            << ", .object_bytes = " << object.bytes << ", .place_bytes = "
-            << (options.is_frame ? layout.place_bytes[i] : layout.regions[layout.region_of[i]].slot_bytes)
-            << ", .region = " << layout.region_of[i];
-        if (options.is_frame)
-            out << ", .place = " << layout.first_place[i] << ", .places = " << object.per_request;
-        if (object.is_request)
-            out << ", .is_request = true";
-        out << " }, /* size from " << object.bytes_from << " */\n";
+            << ", .object_bytes = " << object.bytes << ", .region = " << layout.region_of[i] << " }, /* size from "
+            << object.bytes_from << " */\n";
     }
     out << "};\n\n";
 }
@@ -74,20 +62,13 @@ void emit_regions(std::ostringstream &out, const Layout &layout) {
         out << "\t{ .name = " << quoted(region.name) << ", .offset_bytes = " << region.offset_bytes
             << ", .slot_bytes = " << region.slot_bytes << ", .slots = " << region.slots << " },\n";
     out << "};\n\n";
-    if (layout.places.empty())
-        return;
-    out << "static const struct stingy_place places[] = {\n";
-    for (const Place &place : layout.places)
-        out << "\t{ .offset_bytes = " << place.offset_bytes << ", .overlaps = UINT64_C(0x" << std::hex << place.overlaps
-            << std::dec << ") },\n";
-    out << "};\n\n";
 }
 
-void emit_room(std::ostringstream &out, const Program &program, const Layout &layout, const Options &options) {
+void emit_room(std::ostringstream &out, const Program &program, const Layout &layout) {
     out << "static inline uint32_t least(uint32_t a, uint32_t b)\n{\n\treturn a < b ? a : b;\n}\n\n"
            "uint32_t stingy_room(unsigned stage)\n{\n\tuint32_t room = UINT32_MAX;\n\tswitch (stage) {\n";
     for (const Stage &stage : program.stages) {
-        auto need = needs(program, layout, options, stage);
+        auto need = needs(program, layout, stage);
         if (need.empty())
             continue;
         out << "\tcase STINGY_STAGE_" << stage_word(stage) << ":\n";
@@ -131,12 +112,11 @@ std::string stage_word(const Stage &stage) {
     return out;
 }
 
-std::string emit_header(const Program &program, const Layout &layout, const Options &options) {
+std::string emit_header(const Program &program, const Layout &layout) {
     std::ostringstream out;
     out << ORIGIN << "#ifndef STINGY_GEN_H\n#define STINGY_GEN_H\n\n#include <stingy/runtime.h>\n\n"
-        << "/* Layout " << (options.is_frame ? "frame" : "pool") << ": " << layout.requests << " requests of "
-        << layout.request_bytes << " bytes in a cache slab of " << layout.cache_bytes
-        << " bytes. */\nenum { STINGY_REQUESTS = " << layout.requests << " };\n\n"
+        << "/* " << layout.requests << " requests of " << layout.request_bytes << " bytes in a cache slab of "
+        << layout.cache_bytes << " bytes. */\nenum { STINGY_REQUESTS = " << layout.requests << " };\n\n"
         << "enum stingy_gen_object {\n";
     for (size_t i = 0; i < program.objects.size(); i++)
         out << "\tSTINGY_OBJ_" << program.objects[i].id << (i == 0 ? " = 0,\n" : ",\n");
@@ -156,35 +136,23 @@ std::string emit_header(const Program &program, const Layout &layout, const Opti
     return out.str();
 }
 
-std::string emit_source(const Program &program, const Layout &layout, const Options &options, bool has_section) {
+std::string emit_source(const Program &program, const Layout &layout, const Options &options) {
     std::ostringstream out;
     out << ORIGIN << "#include \"stingy_gen.h\"\n\n#include <stdio.h>\n\n";
-    emit_objects(out, program, layout, options);
+    emit_objects(out, program, layout);
     emit_regions(out, layout);
-    if (has_section)
-        out << "/* From stingy_globals.ld; NULL where the program was linked without. */\n"
-               "extern char stingy_globals_begin[] __attribute__((weak)), stingy_globals_end[] "
-               "__attribute__((weak));\n\n";
-    out << "const struct stingy_map stingy_gen_map = {\n\t.version = STINGY_MAP_VERSION,\n\t.layout = "
-        << (options.is_frame ? "STINGY_FRAME" : "STINGY_POOL") << ",\n\t.stack_bytes = " << layout.stack_bytes
-        << ",\n\t.globals_bytes = " << options.globals_bytes
-        << (has_section ? ",\n\t.globals = stingy_globals_begin,\n\t.globals_end = stingy_globals_end" : "")
+    out << "const struct stingy_map stingy_gen_map = {\n\t.version = STINGY_MAP_VERSION,\n\t.stack_bytes = "
+        << layout.stack_bytes << ",\n\t.globals_bytes = " << layout.globals_bytes
         << ",\n\t.low_bytes = " << options.low_bytes << ",\n\t.cache_bytes = " << layout.cache_bytes
         << ",\n\t.high_bytes = " << options.high_bytes
         << ",\n\t.object_count = STINGY_OBJECTS,\n\t.region_count = " << layout.regions.size()
-        << ",\n\t.place_count = " << layout.places.size()
-        << ",\n\t.objects = objects,\n\t.regions = regions,\n\t.places = "
-        << (layout.places.empty() ? "NULL" : "places") << ",\n};\n\n";
-    emit_room(out, program, layout, options);
+        << ",\n\t.objects = objects,\n\t.regions = regions,\n};\n\n";
+    emit_room(out, program, layout);
     emit_stages(out, program);
     out << "/* Before main, so that no allocation of the server comes earlier. */\n"
            "__attribute__((constructor)) static void begin(void)\n{\n\tint error = stingy_init(&stingy_gen_map, "
            "NULL);\n\tif (error)\n"
            "\t\tfprintf(stderr, \"stingy: the memory map cannot be used (%d); malloc is\\n\", error);\n";
-    if (has_section)
-        out << "\tif (!stingy_gen_map.globals)\n"
-               "\t\tfputs(\"stingy: the globals are where the compiler put them: link with "
-               "-Wl,-T,stingy_globals.ld\\n\", stderr);\n";
     out << "}\n";
     return out.str();
 }

@@ -11,26 +11,23 @@
 namespace {
 
 const char USAGE[] =
-    "usage: stingygen mem.json -o DIR [--l2 SIZE] [--share 50%] [--layout pool|frame] [--profile FILE]\n"
+    "usage: stingygen mem.json -o DIR [--l2 SIZE] [--share 50%] [--profile FILE]\n"
     "                 [--object ID=BYTES|ID=BYTESxCOUNT]... [--slots ID=N]... [--without ID]...\n"
     "                 [--default-bytes N] [--requests N]\n"
-    "                 [--stack SIZE|auto] [--globals SIZE|auto] [--without-global NAME]... [--low SIZE] [--high SIZE]\n"
+    "                 [--stack SIZE] [--low SIZE] [--high SIZE]\n"
     "\n"
     "Makes DIR if there is none, and writes DIR/stingy_gen.c and DIR/stingy_gen.h: the memory map of a server's "
     "per-request objects and "
     "stingy_room().\n"
     "  --l2 SIZE         the cache (default: this machine's L2); --share: the part of it for the cache slab\n"
-    "  --layout          pool: a region for each group of objects; frame: one block a request\n"
     "  --profile FILE    sizes as measured (STINGY_PROFILE=FILE): an object's p95 instead of its analysed size;\n"
     "                    for a request structure of unknown size its largest\n"
     "  --object ID=B[xN] the size of one, and how many a request holds\n"
-    "  --slots ID=N      pool: slots of an object that few requests need; they do not limit who is let in\n"
+    "  --slots ID=N      slots of an object that few requests need; they do not limit who is let in\n"
     "  --without ID      left to malloc: an object that is not one request's, or that never fits\n"
-    "  --stack           stack at the bottom of the cache slab, for stingy_call_on_stack; auto: the deepest stage's\n"
-    "  --globals         the part of the cache slab for globals that stages touch, those of the most stages first; "
-    "auto: all of\n"
-    "                    them. Writes DIR/stingy_globals.ld, too: compile with -fdata-sections, link with "
-    "-Wl,-T,DIR/stingy_globals.ld\n";
+    "  --stack SIZE      stack of the event loop in the cache slab, for stingy_call_on_stack (default: the deepest "
+    "stage's\n"
+    "                    bound, if memwalk has one for each; 0: not in the slab)\n";
 
 [[noreturn]] void wrong(const std::string &what) {
     std::cerr << "stingygen: " << what << "\n";
@@ -91,7 +88,6 @@ const option LONG_OPTIONS[] = {
     {"help", no_argument, nullptr, 'h'},
     {"l2", required_argument, nullptr, 0},
     {"share", required_argument, nullptr, 0},
-    {"layout", required_argument, nullptr, 0},
     {"profile", required_argument, nullptr, 0},
     {"object", required_argument, nullptr, 0},
     {"slots", required_argument, nullptr, 0},
@@ -99,8 +95,6 @@ const option LONG_OPTIONS[] = {
     {"default-bytes", required_argument, nullptr, 0},
     {"requests", required_argument, nullptr, 0},
     {"stack", required_argument, nullptr, 0},
-    {"globals", required_argument, nullptr, 0},
-    {"without-global", required_argument, nullptr, 0},
     {"low", required_argument, nullptr, 0},
     {"high", required_argument, nullptr, 0},
     {},
@@ -129,10 +123,6 @@ Options parse(int argc, char **argv) {
             if (percent < 1 || percent > 100)
                 wrong("--share " + value + ": not from 1% to 100%");
             options.share = (double)percent / 100;
-        } else if (name == "layout") {
-            if (value != "pool" && value != "frame")
-                wrong("--layout " + value + ": pool or frame");
-            options.is_frame = value == "frame";
         } else if (name == "profile")
             options.profile = value;
         else if (name == "object") {
@@ -155,15 +145,8 @@ Options parse(int argc, char **argv) {
             options.default_bytes = above_zero(size(value, "--default-bytes"), value, "--default-bytes");
         else if (name == "requests")
             options.requests = (uint32_t)above_zero(number(value, "", "--requests"), value, "--requests");
-        else if (name == "stack") {
-            options.is_stack_auto = value == "auto";
-            options.stack_bytes = options.is_stack_auto ? 0 : size(value, "--stack");
-        } else if (name == "globals") {
-            options.is_globals_auto = value == "auto";
-            options.globals_bytes = options.is_globals_auto ? 0 : (size(value, "--globals") + 63) / 64 * 64;
-            options.has_globals = options.is_globals_auto || options.globals_bytes > 0;
-        } else if (name == "without-global")
-            options.without_globals.insert(value);
+        else if (name == "stack")
+            options.stack_bytes = size(value, "--stack");
         else if (name == "low")
             options.low_bytes = size(value, "--low");
         else if (name == "high")
@@ -175,8 +158,6 @@ Options parse(int argc, char **argv) {
         options.input = argv[optind];
     if (options.input.empty() || options.output.empty())
         wrong("an input and -o DIR are needed; see --help");
-    if (!options.without_globals.empty() && !options.has_globals)
-        wrong("--without-global leaves a global out of --globals, which is not given");
     for (const std::string &id : options.without)
         if (options.sizes.count(id) || options.slots.count(id))
             wrong("--without " + id + " leaves it to malloc, and --" + (options.sizes.count(id) ? "object" : "slots") +
@@ -184,14 +165,6 @@ Options parse(int argc, char **argv) {
     if (options.l2_bytes == 0)
         options.l2_bytes = own_l2();
     return options;
-}
-
-// Text from outside, on one line.
-std::string printable(const std::string &text) {
-    std::string out;
-    for (unsigned char c : text.substr(0, 300))
-        out += c >= ' ' && c < 127 ? (char)c : '?';
-    return out;
 }
 
 // Whole or not at all: a build must not see half a file.
@@ -207,38 +180,12 @@ void write(const std::string &path, const std::string &text) {
         throw Refusal(path + ": cannot be written: " + strerror(errno));
 }
 
-// The deepest stage's stack. A stage without a bound is named in a warning: what exceeds the part lies in the low slab.
-void place_stack(Program &program, Options &options) {
-    std::string unbounded;
-    for (const Stage &stage : program.stages) {
-        options.stack_bytes = std::max(options.stack_bytes, stage.stack_bytes);
-        if (!stage.why_unbounded.empty() && unbounded.empty())
-            unbounded = stage.name + ": " + stage.why_unbounded;
-    }
-    if (options.stack_bytes == 0)
-        throw Refusal("--stack auto: " + options.input +
-                      " has no frames; run memwalk with --frames compile, or give --stack SIZE");
-    if (!unbounded.empty())
-        program.warnings.push_back("--stack auto: the stack has no bound (" + printable(unbounded) +
-                                   "); what is deeper lies in the low slab, up to --low");
-}
-
-std::string names(const std::vector<Global> &globals) {
-    std::string out;
-    for (const Global &global : globals)
-        out += (out.empty() ? "" : ", ") + global.name + " " + std::to_string(global.bytes);
-    return out;
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
     Options options = parse(argc, argv);
     try {
         Program program = read_program(options);
-        if (options.is_stack_auto)
-            place_stack(program, options);
-        std::vector<Global> left, globals = choose_globals(program, options, left);
         Layout layout = place(program, options);
         if (options.requests > layout.requests)
             program.warnings.push_back("--requests " + std::to_string(options.requests) + ": only " +
@@ -248,26 +195,15 @@ int main(int argc, char **argv) {
         std::filesystem::create_directories(options.output, error);
         if (error)
             throw Refusal(options.output + ": cannot be made: " + error.message());
-        write(options.output + "/stingy_gen.h", emit_header(program, layout, options));
-        write(options.output + "/stingy_gen.c", emit_source(program, layout, options, !globals.empty()));
-        std::string script = options.output + "/stingy_globals.ld";
-        if (!globals.empty())
-            write(script, emit_linker_script(globals, options));
-        else
-            unlink(script.c_str()); // one of an earlier map would place what this one has no room for
+        write(options.output + "/stingy_gen.h", emit_header(program, layout));
+        write(options.output + "/stingy_gen.c", emit_source(program, layout, options));
         for (const std::string &warning : program.warnings)
             std::cerr << "stingygen: " << warning << "\n";
-        std::cout << (options.is_frame ? "frame" : "pool") << ": " << layout.requests << " requests of "
-                  << layout.request_bytes << " bytes fit into a cache slab of " << layout.cache_bytes << " bytes\n";
+        std::cout << layout.requests << " requests of " << layout.request_bytes << " bytes fit into a cache slab of "
+                  << layout.cache_bytes << " bytes\n";
         for (const Region &region : layout.regions)
             std::cout << "  " << region.slots << " slots of " << region.slot_bytes << " bytes: " << region.name << "\n";
-        if (layout.stack_bytes)
-            std::cout << "  " << layout.stack_bytes << " bytes of stack, for what runs in stingy_call_on_stack\n";
-        if (!globals.empty())
-            std::cout << "  " << options.globals_bytes << " bytes of globals: " << names(globals)
-                      << "; compile with -fdata-sections, link with -Wl,-T,stingy_globals.ld\n";
-        if (!left.empty())
-            std::cerr << "stingygen: globals that stages touch and --globals has no room for: " << names(left) << "\n";
+        std::cout << "  " << layout.stack_bytes << " bytes of stack, " << layout.globals_bytes << " for globals\n";
     } catch (const Refusal &refusal) {
         std::cerr << "stingygen: " << refusal.what() << "\n";
         return 1;

@@ -48,29 +48,10 @@ Stage read_stage(const json &value) {
     stage.allocates = value.at("allocates").get<std::vector<std::string>>();
     const json &stack = value.at("stack");
     stage.stack_bytes = size_field(stack, "bytes", "stage " + stage.name);
-    if (!stack.at("is_bound").get<bool>())
-        stage.why_unbounded =
-            stack.at("why_not").empty() ? "it is no bound" : stack.at("why_not").at(0).get<std::string>();
+    stage.is_stack_bound = stack.at("is_bound").get<bool>() && stage.stack_bytes > 0;
     if (stage.name.empty() || stage.name.size() > 200)
         throw Refusal("a stage has no name, or one of more than 200 characters");
     return stage;
-}
-
-// A name goes into a linker script.
-Global read_global(const json &value) {
-    Global global;
-    global.name = value.at("name").get<std::string>();
-    size_t dot = global.name.find('.');
-    if (!is_identifier(global.name.substr(0, dot)) ||
-        (dot != std::string::npos && !is_identifier(global.name.substr(dot + 1))))
-        throw Refusal("global \"" + global.name + "\" is not a C identifier, nor FUNCTION.NAME");
-    global.bytes = size_field(value, "bytes", global.name);
-    global.align = std::max<uint64_t>(1, size_field(value, "align", global.name));
-    if (global.align > 4096 || (global.align & (global.align - 1)))
-        throw Refusal(global.name + ": align is not a power of two up to 4096");
-    global.is_written = value.at("is_written").get<bool>();
-    global.stages = value.at("stages").size();
-    return global;
 }
 
 Object read_object(const json &value, std::vector<std::string> &warnings) {
@@ -236,9 +217,9 @@ Program read_program(const Options &options) {
             throw Refusal(options.input +
                           ": no stages, or no per-request objects; see memwalk --report for what it looked at");
         for (const json &global : input.at("globals"))
-            // Each thread has a copy, in a section that initialises threads.
-            if (!global.value("is_thread_local", false))
-                program.globals.push_back(read_global(global));
+            // Each thread has its own of a thread-local one.
+            if (!global.value("is_thread_local", false) && !global.at("stages").empty())
+                program.globals_bytes += round_up(size_field(global, "bytes", "a global"), 16);
         if (program.stages.size() > MOST || program.objects.size() > MOST)
             throw Refusal(options.input + ": more than 1024 stages or objects");
         order_stages(program, input.at("edges"));

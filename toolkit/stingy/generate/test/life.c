@@ -11,7 +11,6 @@ struct life {
 static bool is_right = true;
 
 static void take(struct life *life, unsigned object, unsigned count) {
-    stingy_enter(life->blocks[STINGY_OBJ_request][0]);
     for (unsigned i = 0; i < count; i++) {
         life->blocks[object][i] = stingy_alloc(object);
         memset(life->blocks[object][i], life->fill + (int)object, stingy_gen_map.objects[object].object_bytes);

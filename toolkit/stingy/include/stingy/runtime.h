@@ -37,7 +37,7 @@ void stingy_end(void);
 
 /* A block for an object of its analysed size; NULL with ENOMEM as malloc. */
 void *stingy_alloc(unsigned object);
-/* As malloc, calloc, strdup and strndup; in the slab where the object's place is large enough. */
+/* As malloc, calloc, strdup and strndup; in the slab where a slot is large enough. */
 void *stingy_alloc_var(unsigned object, size_t bytes);
 void *stingy_calloc(unsigned object, size_t count, size_t bytes);
 char *stingy_strdup(unsigned object, const char *text);
@@ -54,11 +54,6 @@ void *stingy_evict(unsigned object, void *block, size_t bytes);
 /* One object of a type. A type that is larger than the map expects simply spills. */
 #define stingy_new(object, type) ((type *)stingy_alloc_var((object), sizeof(type)))
 
-/* Sets the request whose memory is allocated next; the frame layout needs it. Call it with a request structure before
- * code runs for this request. With NULL, or a request that is not in the slab, allocations spill. Allocating a request
- * enters it. Cheap. */
-void stingy_enter(const void *request);
-
 /* How many more slots of a region this thread can give without a spill; UINT32_MAX when off. The generated
  * stingy_room(stage) is made of these. */
 uint32_t stingy_free_slots(unsigned region);
@@ -72,18 +67,15 @@ struct stingy_stats {
     uint64_t allocations;     /* of blocks, from any source */
     uint64_t in_cache_slab;   /* of those */
     uint64_t spilled_full;    /* no slot was free */
-    uint64_t spilled_large;   /* larger than its place */
-    uint64_t spilled_alone;   /* frame: outside of a request, or its place is held against the analysis */
+    uint64_t spilled_large;   /* larger than a slot */
     uint64_t spilled_malloc;  /* of the spilled: the high slab had no place either */
     uint64_t foreign_frees;   /* blocks that came from malloc */
     uint64_t remote_frees;    /* by another thread than the owner */
     uint64_t live, peak_live; /* blocks of the cache slab; the peak is the sum of the threads' peaks */
     uint64_t threads;         /* slabs in use or idle */
-    uint64_t huge_bytes;    /* of the slabs, on huge pages now; UINT64_MAX: not measured, /proc/self/smaps unreadable */
-    uint64_t globals_bytes; /* of the section of globals, 0 where the program has none */
+    uint64_t huge_bytes;      /* of the slabs, on huge pages now; UINT64_MAX: not measured, no /proc/self/smaps */
     /* Of the slab with the deepest: from the stack's top to the lowest byte that was ever written. */
     uint64_t stack_peak_bytes;
-    uint64_t globals_huge_bytes; /* huge pages on which the section lies now; UINT64_MAX: not measured */
 };
 void stingy_stats(struct stingy_stats *stats);
 

@@ -25,8 +25,7 @@ static bool has_returns(struct slab *slab) {
 }
 
 static void *spilled(struct slab *slab, unsigned object, size_t bytes, counter *why) {
-    if (why)
-        count(why);
+    count(why);
     return spill_take(slab, object, bytes);
 }
 
@@ -49,16 +48,12 @@ void *stingy_alloc_var(unsigned object, size_t bytes) {
     struct object_counters *counters = &slab->objects[object];
     if (has_returns(slab))
         take_back(slab);
-    if (bytes > stingy_world.map->objects[object].place_bytes) {
-        /* A request that is too large for its place has no frame; the previous one must not be used instead. */
-        if (stingy_world.map->objects[object].is_request)
-            slab->frame = NO_FRAME;
+    const struct stingy_map *map = stingy_world.map;
+    if (bytes > map->regions[map->objects[object].region].slot_bytes)
         return spilled(slab, object, bytes, &counters->spilled_large);
-    }
-    enum slot_why why;
-    void *block = slot_take(slab, object, bytes, &why);
+    void *block = slot_take(slab, object, bytes);
     if (!block)
-        return spilled(slab, object, bytes, why == SLOT_FULL ? &counters->spilled_full : &counters->spilled_alone);
+        return spilled(slab, object, bytes, &counters->spilled_full);
     note_peak(counters);
     return block;
 }
@@ -145,9 +140,9 @@ void *stingy_realloc(unsigned object, void *block, size_t bytes) {
         return NULL;
     }
     bool is_in_cache_slab = slab_is_cache(slab, block);
-    uint32_t place_bytes = 0;
-    unsigned found = is_in_cache_slab ? slot_find(slab, object, block, &place_bytes) : object;
-    size_t room = is_in_cache_slab ? place_bytes : spill_bytes(block);
+    uint32_t slot_bytes = 0;
+    unsigned found = is_in_cache_slab ? slot_find(slab, object, block, &slot_bytes) : object;
+    size_t room = is_in_cache_slab ? slot_bytes : spill_bytes(block);
     if (bytes > room)
         return moved(object < stingy_world.map->object_count ? object : found, block, room, bytes);
     /* A block that moves is noted as it is allocated. */
@@ -171,12 +166,6 @@ void *stingy_evict(unsigned object, void *block, size_t bytes) {
     memcpy(elsewhere, block, bytes);
     stingy_free(object, block);
     return elsewhere;
-}
-
-void stingy_enter(const void *request) {
-    struct slab *slab = slab_mine_if_any();
-    if (slab && stingy_world.map->layout == STINGY_FRAME)
-        slot_enter(slab, request);
 }
 
 uint32_t stingy_free_slots(unsigned region) {

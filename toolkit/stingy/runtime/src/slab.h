@@ -2,8 +2,7 @@
  *
  * All slabs lie in one reserved range, `stride` bytes apart, so the owner of a block follows from its address:
  *
- *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one, or so many pages
- *                                         after it that its part for globals meets their section (map.h)
+ *     control | low | cache | high        stride is a multiple of 2 MiB; cache begins at one
  *
  * Only the owning thread uses a slab, except for: `remote` (a stack to which other threads push blocks that they free)
  * and the marks of such blocks (`returned`, SPILL_RETURNED); `live` and the counters (others read them); and `is_idle`,
@@ -45,7 +44,6 @@ enum {
     SPILL_DOUBLINGS = 5,
     SPILL_CLASSES = SPILL_FINE_CLASSES + SPILL_STEPS * SPILL_DOUBLINGS
 };
-#define NO_FRAME UINT32_MAX
 
 /* A counter that only its owner increments. */
 typedef _Atomic uint64_t counter;
@@ -57,7 +55,7 @@ static inline uint64_t counted(counter *c) {
 }
 
 struct object_counters {
-    counter in_cache_slab, freed, spilled_full, spilled_large, spilled_alone, spilled_malloc;
+    counter in_cache_slab, freed, spilled_full, spilled_large, spilled_malloc;
     counter peak_live;
 };
 
@@ -65,7 +63,7 @@ struct object_counters {
 struct region_state {
     char *base;
     uint16_t *free;
-    uint64_t *live;     /* pool: a bit a slot; frame: a word a slot, a bit a place */
+    uint64_t *live;     /* a bit a slot */
     uint64_t *returned; /* as `live`: freed by another thread, and not taken back yet */
     uint32_t free_count;
 };
@@ -73,7 +71,6 @@ struct region_state {
 struct slab {
     char *low, *cache, *high, *high_end;
     struct region_state *regions;
-    uint32_t frame; /* of the request that runs; NO_FRAME */
     _Atomic(void *) remote;
     char *high_next;                 /* never given out from here on */
     void *spill_free[SPILL_CLASSES]; /* blocks by size class */
@@ -114,22 +111,20 @@ const char *map_fault(const struct stingy_map *map);
 /* STINGY_DIRTY fills memory with this before it is given out, and when it is freed. */
 enum { DIRT = 0xa5 };
 
-/* slot.c: the cache slab. take: NULL when the object has no place now; `why` is the counter of the reason. */
-enum slot_why { SLOT_TAKEN, SLOT_FULL, SLOT_ALONE };
+/* slot.c: the cache slab. take: NULL when no slot is free. */
 void slot_start(struct slab *slab);
-void *slot_take(struct slab *slab, unsigned object, size_t bytes, enum slot_why *why);
+void *slot_take(struct slab *slab, unsigned object, size_t bytes);
 void slot_give(struct slab *slab, unsigned object, void *block);
 /* Another thread frees a block; the owner takes it back. */
 void slot_return(struct slab *slab, unsigned object, const void *block);
 void slot_take_back(struct slab *slab, void *block);
 /* Ends the program if another thread has freed this block. */
 void slot_check_returned(const struct slab *slab, unsigned object, const void *block);
-/* The object that lives at this address and the bytes of its place; ends the program for anything but a
+/* The object that lives at this address and the bytes of its slot; ends the program for anything but a
  * live beginning. Also in another thread's slab, whose owner may be running. */
-unsigned slot_find(const struct slab *slab, unsigned object, const void *block, uint32_t *place_bytes);
-/* A block has changed its size in its place. */
-void slot_resized(void *block, size_t bytes, size_t place_bytes);
-void slot_enter(struct slab *slab, const void *request);
+unsigned slot_find(const struct slab *slab, unsigned object, const void *block, uint32_t *slot_bytes);
+/* A block has changed its size in its slot. */
+void slot_resized(void *block, size_t bytes, size_t slot_bytes);
 
 /* spill.c: the high slab, and malloc after it. */
 void *spill_take(struct slab *slab, unsigned object, size_t bytes);
@@ -140,9 +135,6 @@ void spill_take_back(struct slab *slab, void *block);
 size_t spill_bytes(const void *block);
 /* A block has changed its size. */
 void spill_resized(void *block, size_t bytes);
-
-/* globals.c: puts the section of globals on huge pages, once, where nothing else lies on these. */
-void globals_place(const struct stingy_map *map);
 
 /* stack.c: the greatest depth of the stack in this slab, in bytes. */
 size_t stack_peak(const struct slab *slab);

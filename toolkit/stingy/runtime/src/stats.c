@@ -15,7 +15,6 @@ static void add(struct stingy_stats *stats, struct object_counters *c) {
     stats->in_cache_slab += in;
     stats->spilled_full += counted(&c->spilled_full);
     stats->spilled_large += counted(&c->spilled_large);
-    stats->spilled_alone += counted(&c->spilled_alone);
     stats->spilled_malloc += counted(&c->spilled_malloc);
     stats->peak_live += counted(&c->peak_live);
     /* Modulo 2^64 the sum over objects is right, even where one was freed under another's name. */
@@ -23,7 +22,7 @@ static void add(struct stingy_stats *stats, struct object_counters *c) {
 }
 
 static void sum(struct stingy_stats *stats) {
-    stats->allocations = stats->in_cache_slab + stats->spilled_full + stats->spilled_large + stats->spilled_alone;
+    stats->allocations = stats->in_cache_slab + stats->spilled_full + stats->spilled_large;
 }
 
 /* A number at the beginning of a text, and the text after it. */
@@ -103,12 +102,6 @@ void stingy_stats(struct stingy_stats *stats) {
     sum(stats);
     const struct world *w = &stingy_world;
     stats->huge_bytes = huge_bytes((uintptr_t)w->base, (uintptr_t)w->base + w->max_threads * w->stride);
-    if (w->map->globals) {
-        stats->globals_bytes = (uint64_t)(w->map->globals_end - w->map->globals);
-        stats->globals_huge_bytes =
-            huge_bytes((uintptr_t)w->map->globals / HUGE_PAGE * HUGE_PAGE,
-                       ((uintptr_t)w->map->globals_end + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
-    }
 }
 
 static void put_counts(struct text *out, const struct stingy_stats *s) {
@@ -116,7 +109,6 @@ static void put_counts(struct text *out, const struct stingy_stats *s) {
     text_number(out, ",\"in_cache_slab\":", s->in_cache_slab);
     text_number(out, ",\"spilled_full\":", s->spilled_full);
     text_number(out, ",\"spilled_large\":", s->spilled_large);
-    text_number(out, ",\"spilled_alone\":", s->spilled_alone);
 }
 
 void stats_put(struct text *out) {
@@ -129,10 +121,6 @@ void stats_put(struct text *out) {
     text_number(out, ",\"cache_slab_bytes\":", map->cache_bytes);
     if (s.huge_bytes != UINT64_MAX)
         text_number(out, ",\"huge_bytes\":", s.huge_bytes);
-    if (s.globals_bytes && s.globals_huge_bytes != UINT64_MAX) {
-        text_number(out, ",\"globals_bytes\":", s.globals_bytes);
-        text_number(out, ",\"globals_huge_bytes\":", s.globals_huge_bytes);
-    }
     if (map->stack_bytes) {
         text_number(out, ",\"stack_bytes\":", map->stack_bytes);
         text_number(out, ",\"stack_peak_bytes\":", s.stack_peak_bytes);

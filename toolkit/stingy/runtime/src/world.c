@@ -36,7 +36,7 @@ static size_t lay_control(char *at) {
         slab->regions = (struct region_state *)(at + bytes);
     bytes = round_up(bytes + map->region_count * sizeof(struct region_state), 64);
     for (unsigned r = 0; r < map->region_count; r++) {
-        size_t slots = map->regions[r].slots, words = map->layout == STINGY_FRAME ? slots : slots / 64 + 1;
+        size_t slots = map->regions[r].slots, words = slots / 64 + 1;
         if (at)
             slab->regions[r].live = (uint64_t *)(at + bytes);
         bytes = round_up(bytes + words * sizeof(uint64_t), 64);
@@ -67,8 +67,7 @@ static struct slab *slab_make(uint32_t i) {
     /* A stack that outgrows the low slab must not reach the control block. */
     if (w->map->stack_bytes)
         mprotect(slab->low, 4096, PROT_NONE);
-    size_t into = w->cache_offset % HUGE_PAGE;
-    madvise(slab->cache - into, round_up(into + w->map->cache_bytes, HUGE_PAGE),
+    madvise(slab->cache, round_up(w->map->cache_bytes, HUGE_PAGE),
             w->is_without_huge_pages ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     memset(slab->cache, 0, w->map->cache_bytes);
     slot_start(slab);
@@ -85,7 +84,6 @@ static struct slab *slab_take_over(void) {
             found = slab_at(i);
     if (found) {
         found->is_idle = false;
-        found->frame = NO_FRAME;
         found->is_on_own_stack = false; /* the last owner may have ended there */
     } else if (threads < w->max_threads && (found = slab_make(threads))) {
         atomic_store(&w->threads, threads + 1);
@@ -181,8 +179,7 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
         w->high_bytes = round_up(map->high_bytes, 4096);
         /* Low slab and control block stay out of the cache slab's huge pages: a guard page among them would split
          * these. */
-        w->cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE) +
-                          (map->globals ? ((uintptr_t)map->globals - map->stack_bytes) % HUGE_PAGE : 0);
+        w->cache_offset = round_up(w->control_bytes + w->low_bytes, HUGE_PAGE);
         w->stride = round_up(w->cache_offset + round_up(map->cache_bytes, 4096) + w->high_bytes, HUGE_PAGE);
         /* Where the address space is limited, most of it is left to the program. */
         struct rlimit limit;
@@ -199,8 +196,6 @@ int stingy_init(const struct stingy_map *map, const struct stingy_options *optio
         }
         if (status == 0) {
             w->base = (char *)round_up((size_t)w->reserved, HUGE_PAGE);
-            if (map->globals && !w->is_off && !w->is_without_huge_pages)
-                globals_place(map);
             atomic_store(&w->threads, 0);
             ends_start();
             atomic_store_explicit(&w->is_ready, true, memory_order_release);

@@ -13,8 +13,8 @@ static char folder[] = "/tmp/stingy-test-XXXXXX", stats_path[64], profile_path[6
 static int to_child, from_child; /* socket pair: a byte says that the child is ready */
 
 static void start(void) {
-    made_begin(&made, STINGY_POOL, 1);
-    made.objects[0] = (struct stingy_object){"a", 64, 64, 0, 0, 0, false};
+    made_begin(&made, 1);
+    made.objects[0] = (struct stingy_object){"a", 64, 0};
     made.regions[0] = (struct stingy_region){"a", 0, 64, 32};
     made.map.region_count = 1, made.map.cache_bytes = 4096;
     if (stingy_init(&made.map, NULL) != 0)

@@ -39,9 +39,9 @@ static void nothing_overlaps(void) {
         CHECK(sorted[i - 1].at + sorted[i - 1].bytes <= sorted[i].at);
 }
 
-/* In a pool, slots that are free and blocks in the region's slots make all slots. */
+/* Slots that are free and blocks in the region's slots make all slots. */
 static void room_is_exact(void) {
-    for (unsigned r = 0; r < made.map.region_count && made.map.layout == STINGY_POOL; r++) {
+    for (unsigned r = 0; r < made.map.region_count; r++) {
         unsigned used = 0;
         for (unsigned i = 0; i < count; i++)
             used += stingy_is_in_cache_slab(live[i].at) && made.objects[live[i].object].region == r;
@@ -51,8 +51,6 @@ static void room_is_exact(void) {
 
 static void release(unsigned i, uint64_t *seed) {
     CHECK(is_whole(&live[i], live[i].bytes));
-    if (random_below(seed, 3) == 0)
-        stingy_enter(live[i].at);
     stingy_free(live[i].is_foreign || random_below(seed, 4) == 0 ? STINGY_ANY : live[i].object, live[i].at);
     live[i] = live[--count];
 }
@@ -93,8 +91,8 @@ static void resize(uint64_t *seed) {
         b->is_foreign = true;
 }
 
-static void random_calls(void (*make)(struct made_map *, uint64_t *), uint64_t seed) {
-    make(&made, &seed);
+static void random_calls(uint64_t seed) {
+    made_pool(&made, &seed);
     CHECK_EQ(stingy_init(&made.map, &(struct stingy_options){.max_threads = 2}), 0);
     count = 0;
     unsigned most = 1 + random_below(&seed, LIVE - 1);
@@ -122,20 +120,14 @@ static void random_calls(void (*make)(struct made_map *, uint64_t *), uint64_t s
 
 static unsigned rounds = 60;
 
-static void live_blocks_of_pools_never_overlap(void) {
+static void live_blocks_never_overlap(void) {
     for (uint64_t seed = 1; seed <= rounds && !check_failures; seed++)
-        random_calls(made_pool, seed * 0x9e3779b97f4a7c15);
-}
-
-static void live_blocks_of_frames_never_overlap(void) {
-    for (uint64_t seed = 1; seed <= rounds && !check_failures; seed++)
-        random_calls(made_frame, seed * 0x9e3779b97f4a7c15);
+        random_calls(seed * 0x9e3779b97f4a7c15);
 }
 
 int main(int argc, char **argv) {
     if (argc > 1)
         rounds = (unsigned)atoi(argv[1]);
-    RUN(live_blocks_of_pools_never_overlap);
-    RUN(live_blocks_of_frames_never_overlap);
+    RUN(live_blocks_never_overlap);
     return check_end();
 }

@@ -16,9 +16,9 @@ static _Atomic(uintptr_t *) queue[QUEUE];
 static pthread_barrier_t all_have_slabs;
 
 static void start(uint32_t max_threads) {
-    made_begin(&made, STINGY_POOL, 2);
-    made.objects[0] = (struct stingy_object){"a", 64, 64, 0, 0, 0, false};
-    made.objects[1] = (struct stingy_object){"b", 40, 48, 1, 0, 0, false};
+    made_begin(&made, 2);
+    made.objects[0] = (struct stingy_object){"a", 64, 0};
+    made.objects[1] = (struct stingy_object){"b", 40, 1};
     made.regions[0] = (struct stingy_region){"a", 0, 64, 32};
     made.regions[1] = (struct stingy_region){"b", 2048, 48, 32};
     made.map.region_count = 2, made.map.cache_bytes = 4096;
@@ -209,51 +209,11 @@ static void a_child_of_a_threaded_program_goes_on_alone(void) {
     stingy_end();
 }
 
-static void *take_a_frame(void *out) {
-    void **blocks = out;
-    blocks[0] = stingy_alloc(0);
-    blocks[1] = strcpy(stingy_alloc_var(1, 8), "small");
-    blocks[2] = strcpy(stingy_alloc_var(2, 8), "large");
-    pthread_barrier_wait(&all_have_slabs);
-    pthread_barrier_wait(&is_forked);
-    return NULL;
-}
-
-/* As with malloc: under any name, from any thread. */
-static void a_block_of_another_threads_frame_keeps_to_its_own_place(void) {
-    made_begin(&made, STINGY_FRAME, 3);
-    made.objects[0] = (struct stingy_object){"request", 32, 32, 0, 0, 1, true};
-    made.objects[1] = (struct stingy_object){"small", 16, 16, 0, 1, 1, false};
-    made.objects[2] = (struct stingy_object){"large", 64, 64, 0, 2, 1, false};
-    made.places[0] = (struct stingy_place){0, 1};
-    made.places[1] = (struct stingy_place){32, 2};
-    made.places[2] = (struct stingy_place){48, 4};
-    made.regions[0] = (struct stingy_region){"frames", 0, 112, 4};
-    made.map.region_count = 1, made.map.place_count = 3, made.map.cache_bytes = 4096;
-    CHECK_EQ(stingy_init(&made.map, NULL), 0);
-    void *blocks[3];
-    pthread_t thread;
-    pthread_barrier_init(&all_have_slabs, NULL, 2);
-    pthread_barrier_init(&is_forked, NULL, 2);
-    pthread_create(&thread, NULL, take_a_frame, blocks);
-    pthread_barrier_wait(&all_have_slabs);
-    char *small = stingy_realloc(2, blocks[1], 60), *large = stingy_realloc(STINGY_ANY, blocks[2], 60);
-    CHECK(small != blocks[1] && strcmp(small, "small") == 0);
-    CHECK(large == blocks[2] && strcmp(large, "large") == 0);
-    stingy_free(1, small), stingy_free(2, large), stingy_free(0, blocks[0]);
-    pthread_barrier_wait(&is_forked);
-    pthread_join(thread, NULL);
-    pthread_barrier_destroy(&all_have_slabs);
-    pthread_barrier_destroy(&is_forked);
-    stingy_end();
-}
-
 int main(void) {
     RUN(blocks_freed_by_other_threads_come_home);
     RUN(a_new_thread_takes_over_the_slab_of_an_ended_one);
     RUN(threads_beyond_the_limit_use_malloc);
     RUN(a_child_finds_no_lock_that_another_thread_holds);
     RUN(a_child_of_a_threaded_program_goes_on_alone);
-    RUN(a_block_of_another_threads_frame_keeps_to_its_own_place);
     return check_end();
 }

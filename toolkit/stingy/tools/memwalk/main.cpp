@@ -15,7 +15,8 @@ static cl::OptionCategory category("memwalk");
 static cl::opt<std::string> build("p", cl::desc("folder of compile_commands.json"), cl::value_desc("folder"),
                                   cl::cat(category));
 static cl::opt<std::string>
-    config_file("config", cl::desc("what the source does not say: stages, allocators, sizes (toolkit/stingy/README.md)"),
+    config_file("config",
+                cl::desc("what the source does not say: stages, allocators, sizes (toolkit/stingy/README.md)"),
                 cl::value_desc("stingy.toml"), cl::cat(category));
 static cl::opt<std::string>
     main_file("program", cl::desc("of several programs that the build makes, the one with main in this file"),

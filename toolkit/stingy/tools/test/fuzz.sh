@@ -13,6 +13,6 @@ altered_map() {
 fuzz() {
 	wanted fuzz || return 0
 	command -v python3 > /dev/null || { part fuzz skip fuzz "python3 is not installed (setup/install test)"; return; }
-	part altered_configuration altered_configuration "$(either 25 250)"
-	part altered_map altered_map "$(either 25 250)"
+	part altered_configuration altered_configuration "$(either 8 250)"
+	part altered_map altered_map "$(either 8 250)"
 }

@@ -5,28 +5,25 @@ read_program() {
 	local name=$1 options=()
 	database "$SCRATCH/$name" "$name.c"
 	[ -f "test/programs/$name.toml" ] && options=(--config "test/programs/$name.toml")
-	if ! "$MEMWALK" -p "$SCRATCH/$name" "${options[@]}" --frames none --caches 48,2048,32768 -o "$ACTUAL/$name.json" --dot "$ACTUAL/$name.dot" --report > "$ACTUAL/$name.txt" 2> "$SCRATCH/err"; then
+	if ! "$MEMWALK" -p "$SCRATCH/$name" "${options[@]}" --frames none --caches 48,2048,32768 -o "$ACTUAL/$name.json" --dot "$SCRATCH/dot" --report > "$ACTUAL/$name.txt" 2> "$SCRATCH/err"; then
 		cat "$SCRATCH/err"
 		verdict 1 "memwalk_reads_$name"
 		return
 	fi
-	cat "$ACTUAL/$name.dot" >> "$ACTUAL/$name.txt"
+	cat "$SCRATCH/dot" >> "$ACTUAL/$name.txt"
 	golden "$name.txt"
-	case $name in enum | atoms | union | wrapper | wrappers | temporaries) golden "$name.json" ;; esac
+	case $name in enum | wrapper) golden "$name.json" ;; esac
 	# The same program gives the same bytes, wherever the allocator puts what is known of it.
+	[[ $(either "enum wrappers temporaries" "$name") == *$name* ]] || return 0
 	shuffled 1 -p "$SCRATCH/$name" "${options[@]}" -j 1 -o "$SCRATCH/again.json" && cmp -s "$ACTUAL/$name.json" "$SCRATCH/again.json"
 	verdict $? "output_of_${name}_is_reproducible"
 }
 
-# shuffled SEED ARGUMENT...: memwalk with its memory in another order. A sanitizer brings its own allocator.
+# shuffled SEED ARGUMENT...: memwalk with its memory in another order.
 shuffled() {
-	local seed=$1 preload=
+	local seed=$1
 	shift
-	if [ -z "${SUITES-}" ]; then
-		"${CC:-cc}" -O1 -shared -fPIC -o "$SCRATCH/shuffle.so" test/shuffle.c -pthread || return 1
-		preload=$SCRATCH/shuffle.so
-	fi
-	LD_PRELOAD=$preload SHUFFLE=$seed "$MEMWALK" --frames none "$@"
+	LD_PRELOAD=$SHUFFLE SHUFFLE=$seed "$MEMWALK" --frames none "$@"
 }
 
 # Several programs of one build: asked for, unless --program says which.

@@ -1,6 +1,6 @@
 # Real servers, from Debian's source packages, which are never kept here. The report without stack frames, whose bytes depend on the
-# compiler, and the graph are goldens. nginx, lighttpd and the trace of memcached are for the long run: the short one has toolkit/stingy/servers/tux's
-# trace, and toolkit/stingy/servers/lighttpd reads lighttpd. Sourced by run.
+# compiler, is a golden: whole of memcached, in brief of the larger ones. nginx, lighttpd and the trace of memcached are for the long run:
+# the short one has the trace of tux, and toolkit/stingy/servers/lighttpd reads lighttpd. Sourced by run.
 SOURCES=${SOURCES:-$TOOLS/../../../target/sources}
 SERVERS=$TOOLS/$BUILD/servers
 
@@ -17,7 +17,7 @@ server() {
 		(cd "$folder" && "$prepare") > "$SCRATCH/log" 2>&1 || { skip "server_$name" "it cannot be configured here: $(tail -n 1 "$SCRATCH/log")"; return; }
 		touch "$folder/.is_configured"
 	fi
-	if ! "$MEMWALK" -p "$folder/database" --config "test/servers/$name.toml" --frames none --caches 48,2048,32768 -o "$ACTUAL/server_$name.json" --dot "$ACTUAL/server_$name.dot" --report > "$ACTUAL/server_$name.txt" 2> "$SCRATCH/err"; then
+	if ! "$MEMWALK" -p "$folder/database" --config "test/servers/$name.toml" --frames none --caches 48,2048,32768 -o "$ACTUAL/server_$name.json" --report > "$ACTUAL/server_$name.txt" 2> "$SCRATCH/err"; then
 		head -5 "$SCRATCH/err"
 		verdict 1 "memwalk_reads_$name"
 		return
@@ -26,8 +26,8 @@ server() {
 		shuffled 2 -p "$folder/database" --config "test/servers/$name.toml" -o "$SCRATCH/again.json" && diff "$ACTUAL/server_$name.json" "$SCRATCH/again.json" | head -20 && cmp -s "$ACTUAL/server_$name.json" "$SCRATCH/again.json"
 		verdict $? "output_of_${name}_is_reproducible"
 	fi
+	[ "$name" = memcached ] || { awk -f test/servers/brief.awk "$ACTUAL/server_$name.txt" > "$SCRATCH/brief" && mv "$SCRATCH/brief" "$ACTUAL/server_$name.txt"; }
 	golden "server_$name.txt"
-	golden "server_$name.dot"
 	if python3 -c 'import jsonschema' 2> /dev/null; then python3 test/validate.py ../schema/memwalk.schema.json "$ACTUAL/server_$name.json"; verdict $? "output_of_${name}_fits_the_schema"; fi
 }
 
@@ -63,6 +63,28 @@ sound_memcached() {
 		python3 test/sound/bounds.py "$SCRATCH/trace" "$folder/traced" "$SCRATCH/mem.json" 3
 	verdict $? memcached_stays_within_the_bounds
 }
+
+# What tux does is never more than memwalk's bounds.
+sound_tux() {
+	local out=$SCRATCH/sound_tux source=$TOOLS/../servers/tux
+	for file in python3 addr2line; do command -v $file > /dev/null || { skip sound_tux "$file is not installed (setup/install test)"; return; }; done
+	mkdir -p "$out"
+	(cd "$source/src" && for file in *.c; do "${CC:-cc}" -std=c11 -O2 -g1 -fno-pie -fstack-usage -c -o "$out/${file%.c}.o" "$file" || exit 1; done) &&
+		"${CC:-cc}" -no-pie -pthread -o "$out/tux" "$out"/*.o && "${CC:-cc}" -O1 -shared -fPIC -o "$out/trace.so" test/sound/trace.c -ldl || { verdict 1 tux_is_built_to_be_traced; return; }
+	{
+		printf '['
+		local comma=
+		for file in "$source"/src/*.c; do
+			printf '%s{"directory": "%s", "file": "%s", "arguments": ["cc", "-std=c11", "-O2", "-c", "-o", "%s", "%s"]}' "$comma" "$source/src" "$(basename "$file")" "$out/$(basename "$file" .c).o" "$(basename "$file")"
+			comma=,
+		done
+		printf ']'
+	} > "$out/compile_commands.json"
+	"$MEMWALK" -p "$out" --config "$source/stingy/stingy.toml" --frames su -o "$out/mem.json" || { verdict 1 memwalk_reads_tux_with_frames; return; }
+	timeout 300 python3 test/sound/tux.py "$out/tux" "$out/trace.so" "$out/trace" && python3 test/sound/bounds.py "$out/trace" "$out/tux" "$out/mem.json" 8
+	verdict $? tux_stays_within_the_bounds
+}
+
 memcached() {
 	! wanted server_memcached || server memcached 1.6.18 prepare_memcached
 	[ -f "$SERVERS/memcached/.is_configured" ] && [ -n "$(either '' long)" ] || return 0
@@ -71,6 +93,7 @@ memcached() {
 
 servers() {
 	part server_memcached memcached
+	! wanted sound_tux || part sound_tux sound_tux
 	[ -z "$(either '' long)" ] || ! wanted server_nginx || part server_nginx server nginx 1.22.1 prepare_nginx upstream
 	[ -z "$(either '' long)" ] || ! wanted server_lighttpd || part server_lighttpd server lighttpd 1.4.69 prepare_lighttpd
 }

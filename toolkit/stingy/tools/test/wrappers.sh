@@ -1,4 +1,4 @@
-# Every kind of wrapper in every kind of macro (wrappers.py): what stingify makes of them is a golden, and the server does with dirty slots
+# Every kind of wrapper in every kind of macro (wrappers.py): what stingify leaves alone is a golden, and the server does with dirty slots
 # what it did before. Once with the functions that stingify writes, once with such that --replace names. Sourced by run.
 
 # wrapped NAME OPTION...: OPTION: of stingify
@@ -12,13 +12,13 @@ wrapped() {
 	database "$folder" "$folder/src/wrappers.c"
 	"$MEMWALK" -p "$folder" --frames none -o "$folder/mem.json" && "$STINGYGEN" "$folder/mem.json" -o "$folder/new/gen" --l2 1M --default-bytes 64 --requests 4 > "$folder/said" 2>&1 || { cat "$folder/said"; verdict 1 "${name}_are_read"; return; }
 	"$STINGIFY" -p "$folder" "$@" "$folder/mem.json" > "$folder/patch" 2> "$folder/refused"
-	{ cat "$folder/patch"; sed "s|$folder|FOLDER|g" "$folder/refused"; } > "$ACTUAL/$name.patch"
-	golden "$name.patch"
+	sed "s|$folder|FOLDER|g" "$folder/refused" > "$ACTUAL/$name.refused"
+	golden wrappers.refused "$name.refused"
 	patch -s -p1 -d "$folder/src" < "$folder/patch"
 	verdict $? "patch_of_${name}_applies"
 	[ $# = 0 ] || cp test/wrappers_replaced.h "$folder/new/gen/stingy_gen_replaced.h"
 	local flags="-std=gnu11 -Wall -Wextra -Werror -O1 -g1" library=../runtime/build/libstingy.a sanitize=
-	if [ -f ../runtime/build/asan/libstingy.a ]; then sanitize="-fsanitize=address,undefined -I../runtime/src" library=../runtime/build/asan/libstingy.a; fi
+	if [ -n "$(either '' long)" ] && [ -f ../runtime/build/asan/libstingy.a ]; then sanitize="-fsanitize=address,undefined -I../runtime/src" library=../runtime/build/asan/libstingy.a; fi
 	# shellcheck disable=SC2086 # lists of options
 	"${CC:-cc}" $flags $sanitize -o "$folder/stock" "$folder/stock.c" && "${CC:-cc}" $flags $sanitize -I../include -I"$folder/new/gen" -o "$folder/patched" "$folder/src/wrappers.c" "$folder/new/gen/stingy_gen.c" $library -pthread
 	verdict $? "patched_${name}_compile_without_a_warning"
@@ -39,8 +39,8 @@ wrapped() {
 
 wrappers() {
 	STINGYGEN=$PWD/../generate/build/stingygen
-	build -C ../generate BUILD=build CXXFLAGS=-O1 all
-	build -C ../runtime BUILD=build all asan
+	build -C ../generate BUILD=build all
+	build -C ../runtime BUILD=build all $(either '' asan)
 	! wanted wrappers || part wrappers wrapped wrappers
 	! wanted wrappers_replaced || part wrappers_replaced wrapped wrappers_replaced --header stingy_gen_replaced.h --replace zalloc=zalloc_replaced,xzalloc=xzalloc_replaced
 }

@@ -4,37 +4,34 @@
 #include <stdio.h>
 
 static const struct stingy_object objects[] = {
-	[STINGY_OBJ_request] = { .name = "request", .object_bytes = 328, .place_bytes = 384, .region = 0, .is_request = true }, /* size from analysis */
-	[STINGY_OBJ_line] = { .name = "line", .object_bytes = 200, .place_bytes = 512, .region = 1 }, /* size from analysis */
-	[STINGY_OBJ_field] = { .name = "field", .object_bytes = 72, .place_bytes = 128, .region = 2 }, /* size from analysis */
-	[STINGY_OBJ_header] = { .name = "header", .object_bytes = 500, .place_bytes = 512, .region = 1 }, /* size from analysis */
-	[STINGY_OBJ_tiny] = { .name = "tiny", .object_bytes = 9, .place_bytes = 16, .region = 3 }, /* size from analysis */
-	[STINGY_OBJ_listing] = { .name = "listing", .object_bytes = 3000, .place_bytes = 3008, .region = 4 }, /* size from analysis */
-	[STINGY_OBJ_log_line] = { .name = "log_line", .object_bytes = 120, .place_bytes = 512, .region = 1 }, /* size from analysis */
+	[STINGY_OBJ_request] = { .name = "request", .object_bytes = 328, .region = 0 }, /* size from analysis */
+	[STINGY_OBJ_line] = { .name = "line", .object_bytes = 200, .region = 1 }, /* size from analysis */
+	[STINGY_OBJ_field] = { .name = "field", .object_bytes = 72, .region = 2 }, /* size from analysis */
+	[STINGY_OBJ_header] = { .name = "header", .object_bytes = 500, .region = 1 }, /* size from analysis */
+	[STINGY_OBJ_tiny] = { .name = "tiny", .object_bytes = 9, .region = 3 }, /* size from analysis */
+	[STINGY_OBJ_listing] = { .name = "listing", .object_bytes = 3000, .region = 4 }, /* size from analysis */
+	[STINGY_OBJ_log_line] = { .name = "log_line", .object_bytes = 120, .region = 1 }, /* size from analysis */
 };
 
 static const struct stingy_region regions[] = {
-	{ .name = "request", .offset_bytes = 0, .slot_bytes = 384, .slots = 40 },
-	{ .name = "line, header, log_line", .offset_bytes = 15360, .slot_bytes = 512, .slots = 40 },
-	{ .name = "field", .offset_bytes = 35840, .slot_bytes = 128, .slots = 120 },
-	{ .name = "tiny", .offset_bytes = 51200, .slot_bytes = 16, .slots = 40 },
-	{ .name = "listing", .offset_bytes = 51840, .slot_bytes = 3008, .slots = 5 },
+	{ .name = "request", .offset_bytes = 4288, .slot_bytes = 384, .slots = 40 },
+	{ .name = "line, header, log_line", .offset_bytes = 19648, .slot_bytes = 512, .slots = 40 },
+	{ .name = "field", .offset_bytes = 40128, .slot_bytes = 128, .slots = 120 },
+	{ .name = "tiny", .offset_bytes = 55488, .slot_bytes = 16, .slots = 40 },
+	{ .name = "listing", .offset_bytes = 56128, .slot_bytes = 3008, .slots = 5 },
 };
 
 const struct stingy_map stingy_gen_map = {
 	.version = STINGY_MAP_VERSION,
-	.layout = STINGY_POOL,
 	.stack_bytes = 0,
-	.globals_bytes = 0,
+	.globals_bytes = 4288,
 	.low_bytes = 262144,
 	.cache_bytes = 262144,
 	.high_bytes = 33554432,
 	.object_count = STINGY_OBJECTS,
 	.region_count = 5,
-	.place_count = 0,
 	.objects = objects,
 	.regions = regions,
-	.places = NULL,
 };
 
 static inline uint32_t least(uint32_t a, uint32_t b)

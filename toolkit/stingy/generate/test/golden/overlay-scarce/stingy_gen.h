@@ -4,7 +4,7 @@
 
 #include <stingy/runtime.h>
 
-/* Layout pool: 40 requests of 1296 bytes in a cache slab of 262144 bytes. */
+/* 40 requests of 1296 bytes in a cache slab of 262144 bytes. */
 enum { STINGY_REQUESTS = 40 };
 
 enum stingy_gen_object {
