@@ -22,19 +22,19 @@ site: ## target/site: the documentation as a site with search
 
 check: ## before each commit: format, lints, types, the tests that need no server, no root and no guest
 	@setup/install test
-	@.ci/suites check
+	@$(MAKE) --no-print-directory -f .ci/suites.mk check
 
 test: ## install what the tests need, run every suite, sum up
 	@setup/install test
-	@.ci/suites test
+	@$(MAKE) --no-print-directory -f .ci/suites.mk test
 
 test-long: ## what takes long by nature: soaks, sanitizer builds of everything, many repeats
 	@setup/install test-long
-	@.ci/suites long
+	@$(MAKE) --no-print-directory -f .ci/suites.mk test-long
 
 test-native: ## the C and C++ rooms only
 	@setup/install test
-	@.ci/suites native
+	@$(MAKE) --no-print-directory -f .ci/suites.mk native
 
 demo: ## find nginx's yield point and draw the report: four minutes with the build
 	@setup/install demo

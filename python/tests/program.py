@@ -1,4 +1,4 @@
-"""The straingauge program, for tests that run it: they are marked `program`, and .ci/suites starts them after the build."""
+"""The straingauge program, for tests that run it: they are marked `program`, and .ci/suites.mk starts them after the build."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from program import missing, straingauge_path
 
 REPOSITORY = Path(__file__).parent.parent.parent
 JOBS = REPOSITORY / "docs" / "ci"
-#: Jenkins' schema, from the package that python_setup of .ci/suites unpacks.
+#: Jenkins' schema, from the package that .ci/packages installs.
 SCHEMA = REPOSITORY / "target" / "python-tests" / "junit-10.xsd"
 
 #: A server whose answers take at least so long, whatever the machine does besides.
@@ -141,7 +141,7 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.mark.program
 def test_the_schema_of_jenkins_is_here() -> None:
     if not SCHEMA.exists():
-        pytest.skip(f"{SCHEMA} is not there: the package that has it could not be downloaded (.ci/suites)")
+        pytest.skip(f"{SCHEMA} is not there: the package that has it could not be downloaded (.ci/packages)")
     schema = xmlschema.XMLSchema(str(SCHEMA))
     good = '<testsuite name="a" tests="0" failures="0" errors="0"/>'
     assert schema.is_valid(good) and not schema.is_valid(good.replace("errors", "mistakes"))

@@ -2,7 +2,7 @@
 //!
 //! One integration binary, as it links once. [`rig`] runs straingauge and reads what it said; [`server`] starts the
 //! testbed's servers, [`document_server`] one with the documents of a workload; [`broken_server`] misbehaves on purpose. A test that cannot run here writes
-//! `SKIPPED name: why` and returns; `.ci/suites` counts it.
+//! `SKIPPED name: why` and returns; `.ci/sum` counts it.
 
 mod axis;
 mod bad_input;

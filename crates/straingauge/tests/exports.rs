@@ -117,7 +117,7 @@ fn by_speedscope(file: &Path, form: &str) -> Option<()> {
 fn say_what_is_missing(seen: &[(&str, bool)]) {
     let missing: Vec<&str> = seen.iter().filter(|(_, is_seen)| !is_seen).map(|(name, _)| *name).collect();
     if !missing.is_empty() {
-        skipped(&format!("in part: not opened by {} (setup/install test, .ci/suites)", missing.join(", ")));
+        skipped(&format!("in part: not opened by {} (setup/install test, .ci/packages)", missing.join(", ")));
     }
 }
 

@@ -1,14 +1,11 @@
-//! Metrics that watch, load and find serve and send while they run, read by Prometheus' own programs and decoded by the
-//! schema of OpenTelemetry.
+//! Metrics that watch, load and find serve and send while they run, read by Prometheus' own programs, and sent to a
+//! collector of OpenTelemetry in OTLP's JSON form.
 
 use crate::rig::{
     Running, free_port, needs_server, node_package, open_dir, program, repository, run, skipped, straingauge,
 };
 use crate::server::{Kind, Server};
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value;
-use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, Metric, metric, number_data_point};
-use prost::Message;
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -160,8 +157,8 @@ fn the_dashboard_is_one_of_grafanas_types() {
     assert!(wrong.code != Some(0) && wrong.out.contains("'\"place\"' does not exist"), "{}", wrong.out);
 }
 
-/// A collector: keeps the metrics of each request that it gets, decoded by the schema of OTLP.
-fn collector() -> (String, Arc<Mutex<Vec<Vec<Metric>>>>) {
+/// A collector: keeps the metrics of each request that it gets.
+fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let endpoint = format!("http://{}", listener.local_addr().expect("bound"));
     let kept = Arc::new(Mutex::new(Vec::new()));
@@ -178,14 +175,11 @@ fn collector() -> (String, Arc<Mutex<Vec<Vec<Metric>>>>) {
             let mut body = vec![0; length];
             reader.read_exact(&mut body).expect("a body");
             assert!(head.starts_with("post /v1/metrics http/1.1"), "{head}");
-            assert!(head.contains("content-type: application/x-protobuf"), "{head}");
-            let request = ExportMetricsServiceRequest::decode(&body[..]).expect("a request of OTLP");
-            let scopes = request.resource_metrics.into_iter().flat_map(|one| {
-                let service = one.resource.expect("a resource").attributes.remove(0);
-                assert_eq!(service.key, "service.name");
-                one.scope_metrics
-            });
-            keeper.lock().expect("no panic").push(scopes.flat_map(|scope| scope.metrics).collect());
+            assert!(head.contains("content-type: application/json"), "{head}");
+            let request: Value = serde_json::from_slice(&body).expect("a request of OTLP");
+            let resource = &request["resourceMetrics"][0];
+            assert_eq!(resource["resource"]["attributes"][0]["key"], "service.name");
+            keeper.lock().expect("no panic").push(resource["scopeMetrics"][0]["metrics"].clone());
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             reader.get_mut().write_all(answer).expect("an answer");
         }
@@ -193,9 +187,16 @@ fn collector() -> (String, Arc<Mutex<Vec<Vec<Metric>>>>) {
     (endpoint, kept)
 }
 
-fn of<'a>(metrics: &'a [Metric], name: &str) -> &'a metric::Data {
-    let metric = metrics.iter().find(|metric| metric.name == name);
-    metric.and_then(|metric| metric.data.as_ref()).unwrap_or_else(|| panic!("no {name} in {metrics:#?}"))
+/// The data of a metric that has this kind.
+fn of<'a>(metrics: &'a Value, name: &str, kind: &str) -> &'a Value {
+    let metric = metrics.as_array().expect("a list").iter().find(|metric| metric["name"] == name);
+    let data = metric.and_then(|metric| metric.get(kind));
+    data.unwrap_or_else(|| panic!("no {kind} {name} in {metrics:#}"))
+}
+
+/// A 64-bit integer, which the JSON form has as a string.
+fn integer(value: &Value) -> u64 {
+    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is no integer of 64 bits"))
 }
 
 #[test]
@@ -206,23 +207,24 @@ fn a_collector_gets_the_metrics_of_a_load_with_its_end() {
     let words = ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "300ms", "--detail", "off", "--json"];
     let said = run(straingauge(words).args(["--otlp", &endpoint])).exits_with(0).json();
     let last = kept.lock().expect("no panic").pop().expect("it has sent metrics");
-    let metric::Data::Sum(points) = of(&last, "straingauge.load.points") else { panic!("{last:#?}") };
-    assert!(points.is_monotonic && points.aggregation_temporality() == AggregationTemporality::Cumulative);
-    let point = &points.data_points[0];
-    assert_eq!(point.value, Some(number_data_point::Value::AsDouble(1.0)));
-    assert!(point.start_time_unix_nano > 0 && point.start_time_unix_nano <= point.time_unix_nano, "{point:?}");
-    let port = point.attributes.iter().find(|attribute| attribute.key == "server.port").expect("the port");
-    let port = port.value.as_ref().and_then(|value| value.value.clone());
-    assert_eq!(port, Some(any_value::Value::IntValue(server.port.into())));
-    let metric::Data::Histogram(times) = of(&last, "http.client.request.duration") else { panic!("{last:#?}") };
-    let times = &times.data_points[0];
-    assert_eq!(times.bucket_counts.len(), times.explicit_bounds.len() + 1);
-    assert_eq!(times.bucket_counts.iter().sum::<u64>(), times.count);
+    let points = of(&last, "straingauge.load.points", "sum");
+    assert!(points["isMonotonic"] == true && points["aggregationTemporality"] == 2, "{points:#}");
+    let point = &points["dataPoints"][0];
+    assert_eq!(point["asDouble"], 1.0);
+    let (start, end) = (integer(&point["startTimeUnixNano"]), integer(&point["timeUnixNano"]));
+    assert!(start > 0 && start <= end, "{point:#}");
+    let attributes = point["attributes"].as_array().expect("a list");
+    let port = attributes.iter().find(|attribute| attribute["key"] == "server.port").expect("the port");
+    assert_eq!(integer(&port["value"]["intValue"]), u64::from(server.port));
+    let times = &of(&last, "http.client.request.duration", "histogram")["dataPoints"][0];
+    let counts = times["bucketCounts"].as_array().expect("a list");
+    assert_eq!(counts.len(), times["explicitBounds"].as_array().expect("a list").len() + 1);
+    assert_eq!(counts.iter().map(integer).sum::<u64>(), integer(&times["count"]));
     let responses = &said["point"]["outcomes"];
     let complete = responses["ok"].as_u64().expect("a count") + responses["non_2xx"].as_u64().expect("a count");
-    assert_eq!(times.count, complete, "every complete response of the window is in a bucket");
-    let metric::Data::Gauge(figures) = of(&last, "straingauge.figure") else { panic!("{last:#?}") };
-    assert!(figures.data_points.len() > 20, "{figures:#?}");
+    assert_eq!(integer(&times["count"]), complete, "every complete response of the window is in a bucket");
+    let figures = of(&last, "straingauge.figure", "gauge")["dataPoints"].as_array().expect("a list");
+    assert!(figures.len() > 20, "{figures:#?}");
 }
 
 #[test]
@@ -232,8 +234,8 @@ fn a_collector_gets_the_metrics_of_a_watch() {
     let port = format!(":{}", server.port);
     run(&mut straingauge(["watch", &port, "-d", "300ms", "--interval", "100ms", "--otlp", &endpoint])).exits_with(0);
     let last = kept.lock().expect("no panic").pop().expect("it has sent metrics");
-    let metric::Data::Sum(states) = of(&last, "straingauge.connections") else { panic!("{last:#?}") };
-    assert!(!states.is_monotonic && !states.data_points.is_empty(), "{states:#?}");
+    let states = of(&last, "straingauge.connections", "sum");
+    assert!(states["isMonotonic"] == false && states["dataPoints"][0].is_object(), "{states:#}");
 }
 
 #[test]

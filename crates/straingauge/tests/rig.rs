@@ -67,7 +67,7 @@ pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).expect("crates/straingauge lies two deep")
 }
 
-/// A package of npm that `.ci/suites` installs for the tests.
+/// A package of npm that `.ci/packages` installs for the tests.
 pub fn node_package(name: &str) -> Option<PathBuf> {
     Some(repository().join("target/node-tests/node_modules").join(name)).filter(|folder| folder.is_dir())
 }

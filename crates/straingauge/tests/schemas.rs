@@ -1,6 +1,6 @@
 //! Every output of every run in these tests is kept for `.ci/schemas`, which holds it against the published schemas
 //! (`docs/schemas`): standard output with `--json`, and the run directory of `--out`. `rig` calls it when a command has ended.
-//! Kept where `STRAINGAUGE_OUTPUTS` names a folder, as `.ci/suites` does.
+//! Kept where `STRAINGAUGE_OUTPUTS` names a folder, as `.ci/suites.mk` does.
 
 use crate::rig::Said;
 use serde_json::Value;

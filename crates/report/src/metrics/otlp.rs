@@ -1,100 +1,78 @@
-//! Metrics for OpenTelemetry: a request of OTLP in protobuf, as it is posted to `/v1/metrics` of a collector. The messages
-//! are those of the crate `opentelemetry-proto`.
+//! Metrics for OpenTelemetry: the request that is posted to `/v1/metrics` of a collector, in the JSON form of OTLP
+//! (OpenTelemetry Protocol specification, "JSON Protobuf Encoding": lowerCamelCase names, 64-bit integers as strings).
 
-use super::{Family, Kind, Label, Metrics, Value};
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
-use opentelemetry_proto::tonic::metrics::v1::{
-    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
-    ScopeMetrics, Sum, metric, number_data_point,
-};
-use opentelemetry_proto::tonic::resource::v1::Resource;
-use prost::Message;
+use super::{Family, Kind, Label, Metrics, Sample, Value};
+use serde_json::{Map, Value as Json, json};
 
 /// Type of the body.
-pub const CONTENT_TYPE: &str = "application/x-protobuf";
+pub const CONTENT_TYPE: &str = "application/json";
+
+/// `AGGREGATION_TEMPORALITY_CUMULATIVE` of OTLP.
+const CUMULATIVE: u8 = 2;
 
 /// The body of a request.
 pub fn request(metrics: &Metrics) -> Vec<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let product = [("service.name", "straingauge".to_string()), ("service.version", version.to_string())];
-    let scope = InstrumentationScope { name: "straingauge".into(), version: version.into(), ..Default::default() };
-    let request = ExportMetricsServiceRequest {
-        resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource { attributes: attributes(&product), ..Default::default() }),
-            scope_metrics: vec![ScopeMetrics {
-                scope: Some(scope),
-                metrics: metrics.families.iter().map(|family| one(metrics, family)).collect(),
-                ..Default::default()
-            }],
-            ..Default::default()
-        }],
-    };
-    request.encode_to_vec()
+    let families: Vec<Json> = metrics.families.iter().map(|family| one(metrics, family)).collect();
+    let request = json!({ "resourceMetrics": [{
+        "resource": { "attributes": attributes(&product) },
+        "scopeMetrics": [{ "scope": { "name": "straingauge", "version": version }, "metrics": families }],
+    }] });
+    request.to_string().into_bytes()
 }
 
-fn one(metrics: &Metrics, family: &Family) -> Metric {
-    let numbers = || {
-        let numbers = family.samples.iter().filter_map(|sample| match sample.value {
-            Value::Number(number) => Some((&sample.labels, number)),
-            Value::Buckets(_) => None,
-        });
-        let point = |(labels, number): (&Vec<Label>, f64)| NumberDataPoint {
-            attributes: attributes(metrics.labels.iter().chain(labels)),
-            start_time_unix_nano: metrics.since_unix_ns,
-            time_unix_nano: metrics.at_unix_ns,
-            value: Some(number_data_point::Value::AsDouble(number)),
-            ..Default::default()
-        };
-        numbers.map(point).collect()
-    };
-    let aggregation_temporality = AggregationTemporality::Cumulative.into();
-    let sum = |is_monotonic| metric::Data::Sum(Sum { data_points: numbers(), aggregation_temporality, is_monotonic });
-    let data = match family.kind {
-        Kind::Counter => sum(true),
-        Kind::UpDown => sum(false),
-        Kind::Gauge => metric::Data::Gauge(Gauge { data_points: numbers() }),
-        Kind::Histogram => {
-            metric::Data::Histogram(Histogram { data_points: histograms(metrics, family), aggregation_temporality })
+fn one(metrics: &Metrics, family: &Family) -> Json {
+    let points: Vec<Json> = family.samples.iter().map(|sample| point(metrics, sample)).collect();
+    let (kind, data) = match family.kind {
+        Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
+        Kind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
+        Kind::Counter | Kind::UpDown => {
+            let is_monotonic = family.kind == Kind::Counter;
+            let sum = json!({
+                "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": is_monotonic,
+            });
+            ("sum", sum)
         }
     };
-    Metric {
-        name: family.name.clone(),
-        description: family.help.clone(),
-        unit: family.unit.into(),
-        data: Some(data),
-        ..Default::default()
+    json!({ "name": family.name, "description": family.help, "unit": family.unit, kind: data })
+}
+
+fn point(metrics: &Metrics, sample: &Sample) -> Json {
+    let mut point = Map::new();
+    point.insert("attributes".into(), attributes(metrics.labels.iter().chain(&sample.labels)).into());
+    point.insert("startTimeUnixNano".into(), metrics.since_unix_ns.to_string().into());
+    point.insert("timeUnixNano".into(), metrics.at_unix_ns.to_string().into());
+    match &sample.value {
+        Value::Number(number) => {
+            point.insert("asDouble".into(), double(*number));
+        }
+        Value::Buckets(buckets) => {
+            let counts: Vec<String> = buckets.counts.iter().map(u64::to_string).collect();
+            point.insert("count".into(), buckets.counts.iter().sum::<u64>().to_string().into());
+            point.insert("sum".into(), double(buckets.sum));
+            point.insert("bucketCounts".into(), counts.into());
+            point.insert("explicitBounds".into(), buckets.bounds.iter().copied().map(double).collect());
+        }
+    }
+    Json::Object(point)
+}
+
+/// A number as the JSON form of protobuf has it, which names those that JSON lacks.
+fn double(number: f64) -> Json {
+    match number {
+        _ if number.is_finite() => number.into(),
+        _ if number.is_nan() => "NaN".into(),
+        _ if number > 0.0 => "Infinity".into(),
+        _ => "-Infinity".into(),
     }
 }
 
-fn histograms(metrics: &Metrics, family: &Family) -> Vec<HistogramDataPoint> {
-    let buckets = family.samples.iter().filter_map(|sample| match &sample.value {
-        Value::Buckets(buckets) => Some((&sample.labels, buckets)),
-        Value::Number(_) => None,
-    });
-    let point = |(labels, buckets): (&Vec<Label>, &super::Buckets)| HistogramDataPoint {
-        attributes: attributes(metrics.labels.iter().chain(labels)),
-        start_time_unix_nano: metrics.since_unix_ns,
-        time_unix_nano: metrics.at_unix_ns,
-        count: buckets.counts.iter().sum(),
-        sum: Some(buckets.sum),
-        bucket_counts: buckets.counts.clone(),
-        explicit_bounds: buckets.bounds.clone(),
-        ..Default::default()
+fn attributes<'a>(labels: impl IntoIterator<Item = &'a Label>) -> Vec<Json> {
+    // The semantic conventions want a number for the port.
+    let value = |(name, value): &Label| match value.parse::<u16>() {
+        Ok(port) if *name == "server.port" => json!({ "intValue": port.to_string() }),
+        _ => json!({ "stringValue": value }),
     };
-    buckets.map(point).collect()
-}
-
-fn attributes<'a>(labels: impl IntoIterator<Item = &'a Label>) -> Vec<KeyValue> {
-    // The conventions want a number there.
-    let value = |(name, value): &Label| match value.parse() {
-        Ok(port) if *name == "server.port" => any_value::Value::IntValue(port),
-        _ => any_value::Value::StringValue(value.clone()),
-    };
-    let attribute = |label: &Label| KeyValue {
-        key: label.0.into(),
-        value: Some(AnyValue { value: Some(value(label)) }),
-        ..Default::default()
-    };
-    labels.into_iter().map(attribute).collect()
+    labels.into_iter().map(|label| json!({ "key": label.0, "value": value(label) })).collect()
 }
