@@ -1,5 +1,5 @@
 //! The worker protocol's reader: no bytes from the other end may panic it, make it keep more than a line, or become a
-//! plan, a result or an observation that does not come through the protocol again.
+//! message that does not come through the protocol again.
 
 #![no_main]
 

@@ -381,7 +381,7 @@ def test_a_driver_is_told_why_a_worker_is_gone(tmp_path: Path, end: Any, words: 
 @pytest.mark.parametrize("size", [1, 7, 60, 100_000])
 def test_what_a_worker_reports_becomes_metrics_however_its_bytes_come(size: int) -> None:
     lines = [
-        '{"type":"hello","protocol":2}', '{"type":"progress","connected":5,"completed":40,"failed":2,"throughput_per_sec":812.5}',
+        '{"type":"hello"}', '{"type":"progress","connected":5,"completed":40,"failed":2,"throughput_per_sec":812.5}',
         '{"type":"progress","connected":true}{', '{"type":"progress","connected":[1]}',
         '{"type":"progress","connected":' + "1" * 400 + "}", "x" * 9000,
         '{"type":"progress","failed":' + "1" * 9000 + "}",

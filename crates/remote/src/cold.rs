@@ -138,7 +138,7 @@ impl Cold {
 
     /// What there is for cold connections of this plan, which [`hold`](Self::hold) is about from now on.
     pub(crate) fn ask(&mut self, message: PlanMessage, options: &WorkerOptions) -> Result<ColdRoom> {
-        let mut plan = message.into_plan()?;
+        let mut plan = message.into_plan();
         options.complete(&mut plan)?;
         let room = room(&plan, Keep::of_environment())?;
         self.plan = Some(plan);

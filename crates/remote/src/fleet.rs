@@ -33,8 +33,6 @@ use std::time::Duration;
 const GREETING_NS: u64 = 60_000_000_000;
 /// Events that are handled in a row.
 pub(crate) const MOST_EVENTS: usize = 256;
-/// Results among them: each waits for the others, with the memory of its line.
-const MOST_RESULTS: usize = 16;
 /// How often it is looked for nodes that have joined the cluster, between two loads.
 const LOOK_NS: u64 = 2_000_000_000;
 /// Parts of all workers that are pinged one after the other, each second.
@@ -189,9 +187,8 @@ impl Fleet {
             // Threads and CPUs are the worker's own.
             let threads = self.threads.unwrap_or(0);
             let part = LoadPlan { threads, cpus: Vec::new(), ..plan.part(*share) };
-            let cap = part.offered_per_sec();
             opening_ns = load::opening_limit_ns(&part).max(opening_ns);
-            let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(part, cap))));
+            let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(part))));
             if text.len() > MAX_LINE_BYTES {
                 return Err(unusable(format!(
                     "the plan with its {} targets and its body is larger than the {} MB that a client takes: give fewer or shorter ones",
@@ -227,7 +224,7 @@ impl Fleet {
         for (index, _) in &live {
             let part = LoadPlan { threads: 0, cpus: Vec::new(), ..plan.clone() };
             self.links[*index].cold_room = None;
-            self.links[*index].send(&ToWorker::ColdAsk(Box::new(PlanMessage::new(part, None))));
+            self.links[*index].send(&ToWorker::ColdAsk(Box::new(PlanMessage::new(part))));
         }
         let give_up_ns = monotonic_ns() + self.patience_ns;
         while live.iter().any(|(index, _)| self.links[*index].cold_room.is_none() && !self.links[*index].is_lost()) {
@@ -475,7 +472,6 @@ impl Fleet {
     fn hear(&mut self, wait_ns: u64) -> bool {
         let mut wait = Duration::from_nanos(wait_ns);
         // Events that are there are handled without another wait; a bounded number, because a worker may flood.
-        let mut results = 0;
         for _ in 0..MOST_EVENTS {
             match self.events.recv_timeout(wait) {
                 Ok((index, mut event)) => {
@@ -485,12 +481,8 @@ impl Fleet {
                         *why = nodes.closed();
                     }
                     self.links[index].handle(event);
-                    results += usize::from(self.links[index].result.is_some());
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
-            }
-            if results == MOST_RESULTS {
-                break;
             }
             wait = Duration::ZERO;
         }

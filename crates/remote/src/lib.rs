@@ -9,7 +9,7 @@
 //! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with
 //! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `wires`
 //! (the bytes of all), `fleet`, `merge`
-//! (shares and sums; `consistency` checks results), `inputs` (files that plans name), `cold` (cold connections over
+//! (shares and sums), `inputs` (files that plans name), `cold` (cold connections over
 //! machines), `account` (the report on each worker), `complaints` (its standard error), `architecture` (a machine that cannot execute the program), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker connects from).
 
 mod account;

@@ -5,7 +5,7 @@ use crate::complaints::LastLine;
 use crate::error::{Result, system};
 use crate::process;
 use crate::protocol::{
-    Capacity, ColdHeld, FromWorker, LEASE_NS, PROTOCOL, Place, StartedState, TimeWaitCount, ToWorker, WireObservation,
+    Capacity, ColdHeld, FromWorker, LEASE_NS, Place, StartedState, TimeWaitCount, ToWorker, VERSION, WireObservation,
     WireResult, line, message,
 };
 use crate::wires::{ENDED, Event, Out, Wires};
@@ -20,9 +20,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Most abilities kept of those that a worker names.
-const MOST_WORDS: usize = 32;
 
 /// The state of a worker.
 #[derive(Debug)]
@@ -127,10 +124,6 @@ pub struct Link {
     pub capacity: Option<Capacity>,
     /// The part of that which it has shown it can do as a client.
     pub worth: f64,
-    /// Its straingauge's version, as it reports it.
-    pub version: Outside,
-    /// Its abilities beyond the first messages of the protocol's version.
-    pub can: Vec<String>,
     /// Whether it was ordered to send the requests of the load in progress, or of the one in which it was lost.
     pub has_started: bool,
     /// Whether it was asked to end the load in progress before its time.
@@ -180,8 +173,6 @@ impl Link {
             share: Share::WHOLE,
             capacity: None,
             worth: 1.0,
-            version: Outside::default(),
-            can: Vec::new(),
             has_started: false,
             is_asked_to_stop: false,
             lost_ns: 0,
@@ -263,37 +254,33 @@ impl Link {
             return self.lose("its first message was no hello: it was not its turn".into());
         }
         match message {
-            FromWorker::Hello { protocol, version, host, place, capacity, can, .. } => {
-                if protocol != PROTOCOL {
+            FromWorker::Hello { version, host, place, capacity, .. } => {
+                if *version != *VERSION {
                     return self.lose(format!(
-                        "it speaks version {protocol} of the worker protocol (straingauge {version}), this driver {PROTOCOL}; use the same straingauge on all machines"
+                        "it is straingauge {version}, this is {VERSION}: install the same version on all machines"
                     ));
                 }
-                (self.host, self.version, self.place, self.capacity) = (host, version, place, capacity);
-                self.can = can.into_iter().take(MOST_WORDS).collect();
+                (self.host, self.place, self.capacity) = (host, place, capacity);
                 if matches!(self.state, WorkerState::Greeting) {
                     // A watcher gets ready without a plan.
                     self.state = if self.role == "watcher" { WorkerState::Preparing } else { WorkerState::Idle };
                 }
             }
             FromWorker::Pong { sent_ns, clock_ns } => {
-                // Only a number that this driver can have sent.
-                if sent_ns <= at_ns {
-                    self.pongs += 1;
-                    let trip_ns = at_ns - sent_ns;
-                    let middle = i128::from(sent_ns) + i128::from(trip_ns / 2);
-                    let this = ClockOffset {
-                        offset_ns: i128::from(clock_ns) - middle,
-                        uncertainty_ns: trip_ns / 2,
-                        exchanges: self.clock.map_or(0, |best| best.exchanges) + 1,
-                    };
-                    self.clock = Some(match self.clock {
-                        Some(best) if best.uncertainty_ns <= this.uncertainty_ns => {
-                            ClockOffset { exchanges: this.exchanges, ..best }
-                        }
-                        _ => this,
-                    });
-                }
+                self.pongs += 1;
+                let trip_ns = at_ns.saturating_sub(sent_ns);
+                let middle = i128::from(sent_ns) + i128::from(trip_ns / 2);
+                let this = ClockOffset {
+                    offset_ns: i128::from(clock_ns) - middle,
+                    uncertainty_ns: trip_ns / 2,
+                    exchanges: self.clock.map_or(0, |best| best.exchanges) + 1,
+                };
+                self.clock = Some(match self.clock {
+                    Some(best) if best.uncertainty_ns <= this.uncertainty_ns => {
+                        ClockOffset { exchanges: this.exchanges, ..best }
+                    }
+                    _ => this,
+                });
             }
             FromWorker::Ready {} if matches!(self.state, WorkerState::Preparing) => self.state = WorkerState::Ready,
             FromWorker::InputKept {} if self.pieces_under_way > 0 => self.pieces_under_way -= 1,

@@ -1,48 +1,26 @@
 //! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md).
 //!
-//! One JSON object a line. Messages from the other end are untrusted: lines have a limit, numbers a range, and texts
-//! are made safe ([`record::Outside`]) first. This file depends on nothing else here, so that it can be fuzzed.
+//! One JSON object a line, of limited length. Both ends are the same version of straingauge, as the hello says; what comes
+//! before it may be anything. This file depends on nothing else here, so that it can be fuzzed.
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
 use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
 use record::protocol::Protocol;
-use record::{ClientSide, Doubt, LoadPlan, Outside};
+use record::{ClientSide, LoadPlan, Outside};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read};
 
-#[path = "consistency.rs"]
-mod consistency;
 #[path = "observation.rs"]
 mod observation;
 
 pub use observation::{WireObservation, WireWatch};
 
-/// Version of the protocol; both ends must use the same.
-pub const PROTOCOL: u32 = 2;
+/// The version of straingauge, which must be the same at both ends.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// A longer line is refused: a plan with many targets and a result with whole histograms stay far below.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 /// A worker that hears nothing for this long stops sending load; a driver that hears nothing gives the worker up.
 pub const LEASE_NS: u64 = 5_000_000_000;
-/// The longest time in a plan: that of a log of a year.
-pub(crate) const MAX_SPAN_NS: u64 = 400 * 24 * 3_600_000_000_000;
-/// Parts of a load at most: with 1,024 threads in each, their numbers have 32 bits.
-pub(crate) const MOST_PARTS: u32 = 1 << 20;
-/// Rejected lines of a log that are kept.
-const MAX_EXAMPLES: usize = 10;
-const MAX_SERIES_BYTES: usize = 8 << 20;
-const MAX_WORDS: usize = 300;
-/// The ability of a watcher that can sample the layers.
-pub const CAN_SAMPLE_LAYERS: &str = "layers";
-/// The ability of a watcher that can count requests.
-pub const CAN_COUNT_REQUESTS: &str = "requests";
-
-/// The ability of a watcher that can count and end TIME_WAIT sockets.
-pub const CAN_END_TIME_WAIT: &str = "time-wait";
-/// The ability of a watcher that can run a command beside the server.
-pub const CAN_RUN_BESIDE: &str = "beside";
-/// The ability of a watcher that started the server: it reports how it ended, and its output.
-pub const CAN_REPORT_SERVER: &str = "server";
 
 /// Messages of the driver.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,18 +41,17 @@ pub enum ToWorker {
     /// Hold so many cold connections of the plan that was last asked about, of at most `most`. Answered with their counts
     /// every 200 ms from then on.
     Cold { count: u64, most: u64 },
-    /// To a watcher with that ability: count requests from now on, too.
+    /// To a watcher: count requests from now on, too.
     Watch(WireWatch),
-    /// To a watcher with that ability: be ready to sample the layers, with so many samples a second and CPU.
+    /// To a watcher: be ready to sample the layers, with so many samples a second and CPU.
     Layers { frequency_hz: u32 },
-    /// To a watcher with that ability: start this command beside the server; without words, end the one that runs. Answered by
-    /// its state.
+    /// To a watcher: start this command beside the server; without words, end the one that runs. Answered by its state.
     Beside { command: Vec<String> },
-    /// To a watcher with that ability: report the state of that command.
+    /// To a watcher: report the state of that command.
     BesideAsk {},
-    /// To a watcher with that ability: report the state of the server that it started.
+    /// To a watcher: report the state of the server that it started.
     ServerAsk {},
-    /// To a watcher with that ability: count the server's TIME_WAIT sockets, and end them first if so.
+    /// To a watcher: count the server's TIME_WAIT sockets, and end them first if so.
     TimeWait {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ends: bool,
@@ -103,22 +80,17 @@ pub enum ToWorker {
 /// A worker's share of a load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanMessage {
-    /// [`PROTOCOL`] of the driver.
-    pub protocol: u32,
     /// The engine's plan; `threads` 0 leaves their number to the worker, `cpus` are the worker's own.
     pub plan: LoadPlan,
     /// The request body in base64, which the plan itself does not carry.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub body: String,
+    #[serde(default, with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
+    pub body: Vec<u8>,
     /// The password that opens a connection, which the plan itself does not carry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub password: String,
     /// The authorities to trust in base64, which the plan itself does not carry.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub authorities: String,
-    /// The worker refuses a plan that offers more than this, requests per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_cap_per_sec: Option<f64>,
+    #[serde(default, with = "base64_bytes", skip_serializing_if = "Vec::is_empty")]
+    pub authorities: Vec<u8>,
 }
 
 /// A piece of a file, compressed with gzip; the pieces of a file, one after another, are it whole.
@@ -169,7 +141,6 @@ pub struct ColdHeld {
 }
 
 mod base64_bytes {
-    use super::MAX_PIECE_BYTES;
     use base64::prelude::{BASE64_STANDARD, Engine as _};
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -179,11 +150,7 @@ mod base64_bytes {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        let bytes = BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)?;
-        if bytes.len() > MAX_PIECE_BYTES {
-            return Err(D::Error::custom("a piece of a file is larger than any that straingauge sends"));
-        }
-        Ok(bytes)
+        BASE64_STANDARD.decode(String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -191,9 +158,8 @@ mod base64_bytes {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum FromWorker {
-    /// First line: the worker's identity, and its abilities beyond the first messages of version 1.
+    /// First line: the worker's identity.
     Hello {
-        protocol: u32,
         version: Outside,
         host: Outside,
         pid: u32,
@@ -202,8 +168,6 @@ pub enum FromWorker {
         /// What a load worker's machine can do.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         capacity: Option<Capacity>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        can: Vec<String>,
     },
     /// Answer to a ping: its number, and the worker's monotonic clock.
     Pong { sent_ns: u64, clock_ns: u64 },
@@ -307,27 +271,10 @@ impl Capacity {
     }
 }
 
-/// A worker's result. It stays text, with encoded histograms, until it is added to the others: waiting results need only the
-/// memory of their lines, whatever is in them.
+/// A worker's result. It stays JSON, with encoded histograms, until it is added to the others: many may wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(from = "serde_json::Value", into = "serde_json::Value")]
-pub struct WireResult {
-    json: Box<str>,
-    is_of_a_part: bool,
-}
-
-impl From<serde_json::Value> for WireResult {
-    fn from(value: serde_json::Value) -> WireResult {
-        let is_of_a_part = value.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true);
-        WireResult { json: value.to_string().into(), is_of_a_part }
-    }
-}
-
-impl From<WireResult> for serde_json::Value {
-    fn from(result: WireResult) -> serde_json::Value {
-        serde_json::from_str(&result.json).expect("it was written here")
-    }
-}
+#[serde(transparent)]
+pub struct WireResult(serde_json::Value);
 
 #[derive(Serialize, Deserialize)]
 struct ResultMessage {
@@ -335,21 +282,6 @@ struct ResultMessage {
     result: LoadResult,
     /// How long after the agreed instant requests began; 0 = in time.
     started_late_ns: u64,
-}
-
-/// Text of the other end, made safe to print.
-fn words(text: &str) -> String {
-    Outside::new(text, MAX_WORDS).into()
-}
-
-fn bounded_doubts(doubts: &[Doubt]) -> Vec<Doubt> {
-    let bounded = |doubt: &Doubt| Doubt::new(doubt.kind, doubt.severity, words(&doubt.what), words(&doubt.remedy));
-    doubts.iter().take(50).map(bounded).collect()
-}
-
-fn bytes(base64: &str, what: &str) -> Result<Vec<u8>, ProtocolError> {
-    let decoded = BASE64_STANDARD.decode(base64);
-    decoded.map_err(|error| ProtocolError::Unusable(format!("{what} is not base64: {error}")))
 }
 
 /// Why a line was not accepted.
@@ -415,107 +347,53 @@ pub fn line(message: &impl Serialize) -> String {
 
 impl PlanMessage {
     /// A driver's message for a plan.
-    pub fn new(plan: LoadPlan, rate_cap_per_sec: Option<f64>) -> Self {
-        let body = BASE64_STANDARD.encode(&plan.body);
+    pub fn new(plan: LoadPlan) -> Self {
         let password = match &plan.protocol {
             Protocol::Redis(redis) => redis.password.clone(),
             _ => String::new(),
         };
-        let authorities = plan.clients.tls.as_ref().map(|tls| BASE64_STANDARD.encode(&tls.ca_pem));
-        PlanMessage {
-            protocol: PROTOCOL,
-            plan,
-            body,
-            password,
-            authorities: authorities.unwrap_or_default(),
-            rate_cap_per_sec,
-        }
+        let authorities = plan.clients.tls.as_ref().map(|tls| tls.ca_pem.clone()).unwrap_or_default();
+        PlanMessage { body: plan.body.clone(), password, authorities, plan }
     }
 
-    /// The plan that the worker drives, with its body; refused if no engine could run it.
-    pub fn into_plan(self) -> Result<LoadPlan, ProtocolError> {
-        let unusable = |why: String| Err(ProtocolError::Unusable(why));
-        if self.protocol != PROTOCOL {
-            return unusable(format!(
-                "the driver speaks version {} of the worker protocol, this worker {PROTOCOL}; use the same straingauge on all machines",
-                self.protocol
-            ));
-        }
+    /// The plan that the worker drives, with its body.
+    pub fn into_plan(self) -> LoadPlan {
         let mut plan = self.plan;
-        plan.body = bytes(&self.body, "the body")?;
+        plan.body = self.body;
         if let Some(tls) = &mut plan.clients.tls {
-            tls.ca_pem = bytes(&self.authorities, "the list of authorities")?;
+            tls.ca_pem = self.authorities;
         }
         if let Protocol::Redis(redis) = &mut plan.protocol {
             redis.password = self.password;
         }
-        let spans = [plan.warmup_ns, plan.duration_ns, plan.timeout_ns, plan.connect_timeout_ns];
-        if spans.iter().any(|span| *span > MAX_SPAN_NS) {
-            return unusable("a time in the plan is longer than 400 days".into());
-        }
-        if plan.addresses.is_empty()
-            || (plan.targets.is_empty() && plan.protocol.is_http())
-            || plan.connections == 0
-            || plan.threads > 1024
-        {
-            return unusable("the plan needs an address, a target, a connection and at most 1024 threads".into());
-        }
-        let share = plan.share;
-        if !share.exists() || share.of > MOST_PARTS {
-            return unusable(format!("part {} of {} of a load does not exist", share.index, share.of));
-        }
-        if let Some(offered) = plan.offered_per_sec() {
-            if !(offered > 0.0 && offered.is_finite()) {
-                return unusable("the plan's rate is not a positive number".into());
-            }
-            if let Some(cap) = self.rate_cap_per_sec
-                && offered > cap * (1.0 + 1e-9)
-            {
-                return unusable(format!("the plan offers {offered} requests/s, more than its cap of {cap}"));
-            }
-        }
-        Ok(plan)
+        plan
     }
 }
 
 impl WireResult {
     /// A worker's result, ready to be sent.
     pub fn new(result: LoadResult, started_late_ns: u64) -> serde_json::Result<Self> {
-        serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult::from)
+        serde_json::to_value(ResultMessage { result, started_late_ns }).map(WireResult)
     }
 
     /// Whether the load ended before its time.
     pub fn is_of_a_part(&self) -> bool {
-        self.is_of_a_part
+        self.0.get("interrupted").and_then(serde_json::Value::as_bool) == Some(true)
     }
 
-    /// The engine's result, and how late its requests began in nanoseconds; refused if a histogram is missing or
-    /// unreadable, or if counts contradict each other.
+    /// The engine's result, and how late its requests began in nanoseconds; refused if it is unreadable, or if its
+    /// outcomes do not add up to the requests.
     pub fn into_result(self) -> Result<(LoadResult, u64), ProtocolError> {
-        let unusable = |why: String| ProtocolError::Unusable(words(&why));
-        let ResultMessage { mut result, started_late_ns } =
-            serde_json::from_str(&self.json).map_err(|error| unusable(error.to_string()))?;
-        if result.series_csv.len() > MAX_SERIES_BYTES {
-            return Err(unusable("the result is larger than any that straingauge sends".into()));
+        let ResultMessage { result, started_late_ns } = serde_json::from_value(self.0)
+            .map_err(|error| ProtocolError::Unusable(Outside::new(&error.to_string(), 300).into()))?;
+        let outcomes = &result.counts.outcomes;
+        if outcomes.sum() != outcomes.requests() {
+            return Err(ProtocolError::Unusable(format!(
+                "it had {} requests and accounts for {}: the outcomes do not add up",
+                outcomes.requests(),
+                outcomes.sum()
+            )));
         }
-        let clean_up = |text: &mut String| *text = words(text);
-        result.window_ns = result.window_ns.min(MAX_SPAN_NS);
-        result.warmup_ns = result.warmup_ns.min(MAX_SPAN_NS);
-        result.engine.threads = result.engine.threads.min(1024);
-        clean_up(&mut result.engine.wait_method);
-        clean_up(&mut result.engine.scheduling);
-        result.first_errors.truncate(8);
-        result.first_errors.iter_mut().for_each(clean_up);
-        result.tls.iter_mut().filter_map(|tls| tls.example.as_mut()).for_each(clean_up);
-        if let Some(replay) = &mut result.replay {
-            replay.rejected_examples.truncate(MAX_EXAMPLES);
-            replay.rejected_examples.iter_mut().for_each(clean_up);
-            [&mut replay.file, &mut replay.format].into_iter().chain(&mut replay.failure).for_each(clean_up);
-        }
-        result.doubts = bounded_doubts(&result.doubts);
-        match consistency::contradiction(&result) {
-            Some(why) => Err(ProtocolError::Unusable(why)),
-            None => Ok((result, started_late_ns)),
-        }
+        Ok((result, started_late_ns))
     }
 }

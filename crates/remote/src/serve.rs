@@ -21,7 +21,7 @@ const MAX_LEAD_NS: u64 = 60_000_000_000;
 
 /// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
 pub fn serve(options: &WorkerOptions, inputs: &mut dyn InputStore) -> ExitCode {
-    session::hold(&[], options.capacity(), |lease, out, orders| obey(options, inputs, lease, out, orders))
+    session::hold(options.capacity(), |lease, out, orders| obey(options, inputs, lease, out, orders))
 }
 
 fn obey(
@@ -84,7 +84,7 @@ fn drive(
     out: &SyncSender<String>,
     orders: &Receiver<Order>,
 ) -> Result<WireResult> {
-    let mut plan = message.into_plan()?;
+    let mut plan = message.into_plan();
     options.complete(&mut plan)?;
     load::check(&plan)?;
     if is_first {

@@ -2,10 +2,7 @@
 
 use crate::STATES_INTERVAL;
 use crate::error::{RemoteError, Result, unusable};
-use crate::protocol::{
-    CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_REPORT_SERVER, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, FromWorker,
-    MAX_SPAN_NS, StartedState, TimeWaitCount, ToWorker, WireObservation, WireWatch, line,
-};
+use crate::protocol::{FromWorker, StartedState, TimeWaitCount, ToWorker, WireObservation, WireWatch, line};
 use crate::requests::{RequestWatch, RequestWatchPlan};
 use crate::session::{self, Ended, Order};
 use observe::profile::{LayersSeen, PointSampler, PointSampling};
@@ -43,9 +40,7 @@ pub trait Started {
 
 /// Serves one driver with observations of this server, until it leaves or `stop` is set.
 pub fn serve(target: Target, started: &mut dyn Started, stop: &AtomicBool) -> ExitCode {
-    let mut can = vec![CAN_COUNT_REQUESTS, CAN_SAMPLE_LAYERS, CAN_RUN_BESIDE, CAN_END_TIME_WAIT];
-    can.extend(started.server().map(|_| CAN_REPORT_SERVER));
-    session::hold(&can, None, |_, out, orders| obey(target, started, out, orders, stop))
+    session::hold(None, |_, out, orders| obey(target, started, out, orders, stop))
 }
 
 /// The server and its observer.
@@ -241,7 +236,6 @@ impl Watched {
             (told.functions, told.stacks) = (functions, stacks);
         }
         if let (Some(requests), Some(client)) = (&mut self.requests, client) {
-            let client = ClientSide { window_ns: client.window_ns.min(MAX_SPAN_NS), ..client };
             let PointSeen { figures, watched, doubts } = requests.seen(&client);
             told.figures.extend(figures);
             told.doubts.extend(doubts);

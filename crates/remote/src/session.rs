@@ -2,7 +2,7 @@
 //! not read never blocks anything), one watches the lease, and the main thread does the work.
 
 use crate::error::Result;
-use crate::protocol::{Capacity, FromWorker, LEASE_NS, Lines, PROTOCOL, Place, ToWorker, line};
+use crate::protocol::{Capacity, FromWorker, LEASE_NS, Lines, Place, ToWorker, VERSION, line};
 use record::time::monotonic_ns;
 use record::{machine, sentence};
 use std::io::Write;
@@ -37,11 +37,9 @@ pub struct Lease {
     pub stop: AtomicBool,
 }
 
-/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease.
-///
-/// `can`: its abilities beyond the first messages of version 1 of the protocol. `capacity`: what its machine can do, of a load worker.
+/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease. `capacity`: what its machine can do,
+/// of a load worker.
 pub fn hold(
-    can: &[&str],
     capacity: Option<Capacity>,
     work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,
 ) -> ExitCode {
@@ -49,13 +47,11 @@ pub fn hold(
     let lease = Arc::new(Lease::default());
     let (out, writer) = start_writer();
     let hello = FromWorker::Hello {
-        protocol: PROTOCOL,
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: VERSION.into(),
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
         pid: std::process::id(),
         place: Place::here(),
         capacity,
-        can: can.iter().map(ToString::to_string).collect(),
     };
     let _ = out.send(line(&hello));
     // At most one plan and one start wait; a driver that sends more is blocked by the pipe.

@@ -1,6 +1,5 @@
 //! Which part of a load each worker gets: by what its machine can do.
 
-use crate::protocol::MOST_PARTS;
 use load::{LoadResult, MOST_CONNECTIONS};
 use record::{DoubtKind, Share};
 
@@ -12,6 +11,8 @@ const MUCH: f64 = 3.0;
 /// No part is larger than so many times the smallest.
 const MOST: f64 = 1000.0;
 
+/// Parts of a load at most: with 1,024 threads in each, their numbers have 32 bits.
+const MOST_PARTS: u32 = 1 << 20;
 /// What is left of a worker's part where it could not keep up with it.
 const RELIEF: f64 = 0.75;
 /// A worker keeps at least so much of its part.
@@ -38,7 +39,6 @@ fn weights(capacities: &[Option<f64>]) -> Option<Vec<u32>> {
     let weights: Vec<u32> = known.iter().map(steps).collect();
     let common = weights.iter().copied().fold(0, greatest_common_divisor);
     let parts: Vec<u32> = weights.iter().map(|weight| weight.checked_div(common)).collect::<Option<_>>()?;
-    // More than a worker takes.
     (parts.iter().sum::<u32>() <= MOST_PARTS).then_some(parts)
 }
 

@@ -3,10 +3,7 @@
 use crate::error::{RemoteError, Result, unusable};
 use crate::fleet::{MOST_EVENTS, keep_leases};
 use crate::link::{Link, Source, WorkerState};
-use crate::protocol::{
-    CAN_COUNT_REQUESTS, CAN_END_TIME_WAIT, CAN_REPORT_SERVER, CAN_RUN_BESIDE, CAN_SAMPLE_LAYERS, LEASE_NS, Place,
-    StartedState, TimeWaitCount, ToWorker, WireObservation,
-};
+use crate::protocol::{LEASE_NS, Place, StartedState, TimeWaitCount, ToWorker, WireObservation};
 use crate::requests::RequestWatchPlan;
 use crate::wires::{Event, Wires};
 use observe::profile::PointSampling;
@@ -43,6 +40,8 @@ pub struct Watcher {
     wires: Wires,
     /// Facts about the server, from the last observation.
     pub server_facts: BTreeMap<String, String>,
+    /// Whether it started the server.
+    has_started_server: bool,
     /// Whether requests are counted there.
     counts_requests: bool,
     /// When the messages that begin and end the last window were sent, on this clock.
@@ -64,8 +63,15 @@ impl Watcher {
             link.ends_within = STOPS_SERVER_WITHIN;
         }
         keep_leases(std::slice::from_ref(&link));
-        let mut watcher =
-            Watcher { events, link, wires, server_facts: BTreeMap::new(), counts_requests: false, edges_ns: [0; 2] };
+        let mut watcher = Watcher {
+            events,
+            link,
+            wires,
+            server_facts: BTreeMap::new(),
+            has_started_server: starts_server.is_some(),
+            counts_requests: false,
+            edges_ns: [0; 2],
+        };
         let patience_ns = GREETING_NS + starts_server.map_or(0, |timeout| timeout.as_nanos() as u64);
         let until_ns = monotonic_ns() + patience_ns;
         while matches!(watcher.link.state, WorkerState::Greeting) && monotonic_ns() < until_ns {
@@ -126,12 +132,6 @@ impl Watcher {
     /// Has requests counted there from now on. `Ok(Some)`: why they cannot be counted, which the points report, too; an
     /// error is why there is no watcher.
     pub fn watch_requests(&mut self, how: &RequestWatchPlan) -> Result<Option<String>, String> {
-        if !self.link.can.iter().any(|word| word == CAN_COUNT_REQUESTS) {
-            return Err(format!(
-                "the watcher on the server's machine is an older straingauge ({}), which reads CPU, memory and connections only",
-                self.link.version
-            ));
-        }
         self.link.watching = None;
         self.say(&ToWorker::Watch(how.to_wire()))?;
         let why_not = self.answer(PREPARING_NS, "whether it can count requests", |link| link.watching.take())?;
@@ -141,12 +141,6 @@ impl Watcher {
 
     /// Has the layers sampled there in windows that ask for it; an error is why they cannot be.
     pub fn sample_layers(&mut self, how: PointSampling) -> Result<(), String> {
-        if !self.link.can.iter().any(|word| word == CAN_SAMPLE_LAYERS) {
-            return Err(format!(
-                "the watcher on the server's machine is an older straingauge ({}), which does not sample layers",
-                self.link.version
-            ));
-        }
         self.link.layers = None;
         self.say(&ToWorker::Layers { frequency_hz: how.frequency_hz })?;
         let why_not = self.answer(PREPARING_NS, "whether it can sample layers", |link| link.layers.take())?;
@@ -155,12 +149,6 @@ impl Watcher {
 
     /// Counts the server's TIME_WAIT sockets there, and ends them first if so.
     pub fn time_wait(&mut self, ends: bool) -> Result<TimeWaitCount, String> {
-        if !self.link.can.iter().any(|word| word == CAN_END_TIME_WAIT) {
-            return Err(format!(
-                "the watcher on the server's machine is an older straingauge ({}), which does not count them",
-                self.link.version
-            ));
-        }
         self.link.time_wait = None;
         self.say(&ToWorker::TimeWait { ends })?;
         let seen = self.answer(PREPARING_NS, "the server's TIME_WAIT sockets", |link| link.time_wait.take())?;
@@ -169,12 +157,6 @@ impl Watcher {
 
     /// Starts a command beside the server there; the error is why it does not run.
     pub fn start_beside(&mut self, command: &[String]) -> Result<(), String> {
-        if !self.link.can.iter().any(|word| word == CAN_RUN_BESIDE) {
-            return Err(format!(
-                "the watcher on the server's machine is an older straingauge ({}), which starts nothing beside the server",
-                self.link.version
-            ));
-        }
         let state = self.beside(&ToWorker::Beside { command: command.to_vec() })?;
         state.gone.map_or(Ok(()), |why| Err(why.into()))
     }
@@ -202,7 +184,7 @@ impl Watcher {
 
     /// How the server that it started ended, and the end of its output so far. A lost watcher's server ends with it.
     pub fn server(&mut self) -> (Option<String>, Vec<u8>) {
-        if !self.link.can.iter().any(|word| word == CAN_REPORT_SERVER) {
+        if !self.has_started_server {
             return (self.loss().map(lost_with), Vec::new());
         }
         self.link.server = None;
@@ -219,7 +201,7 @@ impl Watcher {
     pub fn has_lost_its_server(&mut self) -> bool {
         self.hear(Duration::ZERO, 0);
         let has_ended = self.link.server.as_ref().is_some_and(|state| state.gone.is_some());
-        has_ended || (self.link.is_lost() && self.link.can.iter().any(|word| word == CAN_REPORT_SERVER))
+        has_ended || (self.link.is_lost() && self.has_started_server)
     }
 
     /// A load begins: returns when the state before it is known there. Its clock is compared anew, as clocks run apart.
@@ -287,8 +269,7 @@ impl Watcher {
         self.link.observation = None;
         let completed = client.completed_in_window;
         self.say(&ToWorker::Observe { completed, client: self.counts_requests.then_some(client) })?;
-        let seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
-        let mut seen = seen.bounded();
+        let mut seen = self.answer(ANSWER_NS, "what it saw", |link| link.observation.take())?;
         self.server_facts = seen.server_facts.clone();
         if let (Some(theirs_ns), Some(clock)) = (seen.edges_ns, self.link.clock) {
             let theirs_ns = theirs_ns.map(|at_ns| i128::from(at_ns) - clock.offset_ns);
@@ -300,7 +281,7 @@ impl Watcher {
             None => Figure::not_measured("us", "it answered no ping"),
         };
         seen.figures.set("watcher.round_trip_us", figure);
-        Ok(seen)
+        Ok(*seen)
     }
 }
 

@@ -10,17 +10,13 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::{Errno, ioctl_fionbio, read, write};
 use std::collections::{HashMap, VecDeque};
-use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 /// Bytes that are read of one worker before it is another's turn.
 const TURN_BYTES: usize = 64 << 10;
-/// Bytes of whole lines that wait to be handled, of all workers. A single line may have more; of each worker, the beginning of its
-/// next line is kept besides.
-const MOST_UNHANDLED_BYTES: usize = 64 << 20;
 /// Lines that wait for a worker that does not read.
 const MOST_WAITING: usize = 64;
 /// How often it is looked for bytes at least, nanoseconds.
@@ -35,53 +31,9 @@ pub const ENDED: &str = "it ended";
 #[derive(Debug)]
 pub enum Event {
     /// A line without its end, and when it came on the driver's monotonic clock.
-    Line(Line, u64),
+    Line(Vec<u8>, u64),
     /// The worker's output ended or is not the protocol; the reason in words.
     Ended(String),
-}
-
-/// A line of a worker; as long as it is there, it takes room.
-#[derive(Debug)]
-pub struct Line {
-    text: Vec<u8>,
-    room: Arc<Room>,
-}
-
-impl Deref for Line {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.text
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        *self.room.lock() -= self.text.capacity();
-        self.room.has_more.notify_one();
-    }
-}
-
-/// The memory that lines may take until they are handled: no worker is read while it is full.
-#[derive(Debug)]
-struct Room {
-    most_bytes: usize,
-    taken_bytes: Mutex<usize>,
-    has_more: Condvar,
-}
-
-impl Room {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.taken_bytes.lock().expect("no holder panics")
-    }
-
-    /// Waits until there is room for a line, or no other one takes any. One thread asks for it.
-    fn give(self: &Arc<Room>, text: Vec<u8>) -> Line {
-        let bytes = text.capacity();
-        let is_full = |taken: &mut usize| *taken > 0 && *taken + bytes > self.most_bytes;
-        *self.has_more.wait_while(self.lock(), is_full).expect("no holder panics") += bytes;
-        Line { text, room: self.clone() }
-    }
 }
 
 /// The thread. Dropping this ends it.
@@ -99,8 +51,6 @@ struct Shared {
     next_key: AtomicU64,
     /// Every event of what came before this is in the queue of events.
     heard_all_ns: AtomicU64,
-    /// What the lines in that queue take.
-    room: Arc<Room>,
     /// Those that the thread has not yet taken.
     added: Mutex<Vec<(u64, Wire)>>,
 }
@@ -139,10 +89,6 @@ struct Queue {
 impl Wires {
     /// Starts the thread. What comes goes into `events`, with the worker's index.
     pub fn start(events: SyncSender<(usize, Event)>) -> Result<Wires> {
-        Wires::start_within(MOST_UNHANDLED_BYTES, events)
-    }
-
-    fn start_within(most_bytes: usize, events: SyncSender<(usize, Event)>) -> Result<Wires> {
         let start = || -> std::io::Result<Wires> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let end = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -151,7 +97,6 @@ impl Wires {
                 epoll,
                 next_key: AtomicU64::new(END + 1),
                 heard_all_ns: AtomicU64::new(0),
-                room: Arc::new(Room { most_bytes, taken_bytes: Mutex::default(), has_more: Condvar::new() }),
                 added: Mutex::default(),
             });
             let mut thread = Thread { shared: shared.clone(), wires: HashMap::new(), events: Some(events) };
@@ -330,11 +275,8 @@ impl Thread {
                 if !self.wires.contains_key(&key) {
                     self.wires.extend(self.shared.added.lock().expect("no holder panics").drain(..));
                 }
-                if self
-                    .wires
-                    .get_mut(&key)
-                    .is_some_and(|wire| !wire.take_turn(flags, &mut room, &self.shared.room, &mut self.events))
-                {
+                let wire = self.wires.get_mut(&key);
+                if wire.is_some_and(|wire| !wire.take_turn(flags, &mut room, &mut self.events)) {
                     self.end(key);
                 }
             }
@@ -361,7 +303,6 @@ impl Wire {
         &mut self,
         flags: EventFlags,
         room: &mut [u8],
-        of_lines: &Arc<Room>,
         events: &mut Option<SyncSender<(usize, Event)>>,
     ) -> bool {
         match self {
@@ -391,7 +332,7 @@ impl Wire {
                 match read(&*from, &mut *room) {
                     Ok(0) if line.is_empty() => tell(Event::Ended(ENDED.into())),
                     Ok(0) => tell(Event::Ended(ProtocolError::Torn.to_string())),
-                    Ok(count) => match take_lines(line, &room[..count], of_lines, &mut tell) {
+                    Ok(count) => match take_lines(line, &room[..count], &mut tell) {
                         Ok(()) => return true,
                         Err(error) => tell(Event::Ended(error.to_string())),
                     },
@@ -405,12 +346,7 @@ impl Wire {
 }
 
 /// Tells of each line that `bytes` end; `line` is the beginning of the next, bounded.
-fn take_lines(
-    line: &mut Vec<u8>,
-    bytes: &[u8],
-    room: &Arc<Room>,
-    tell: &mut impl FnMut(Event),
-) -> Result<(), ProtocolError> {
+fn take_lines(line: &mut Vec<u8>, bytes: &[u8], tell: &mut impl FnMut(Event)) -> Result<(), ProtocolError> {
     let at_ns = monotonic_ns();
     for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
         line.extend_from_slice(piece);
@@ -418,7 +354,7 @@ fn take_lines(
             return Err(ProtocolError::TooLong);
         }
         if line.pop_if(|byte| *byte == b'\n').is_some() {
-            tell(Event::Line(room.give(std::mem::take(line)), at_ns));
+            tell(Event::Line(std::mem::take(line), at_ns));
         }
     }
     Ok(())
@@ -441,7 +377,7 @@ mod tests {
 
     fn line(events: &Receiver<(usize, Event)>) -> (usize, Vec<u8>) {
         match events.recv_timeout(LONG).unwrap() {
-            (index, Event::Line(line, _)) => (index, line.to_vec()),
+            (index, Event::Line(line, _)) => (index, line),
             (index, Event::Ended(why)) => panic!("{index} ended: {why}"),
         }
     }
@@ -521,35 +457,6 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(!out.send("x\n".into()));
-    }
-
-    #[test]
-    fn lines_that_nobody_handles_take_bounded_memory_and_all_come() {
-        const MOST: usize = 1 << 20;
-        let (tell, events) = sync_channel(1024);
-        let wires = Wires::start_within(MOST, tell).unwrap();
-        let (mut worker, here) = UnixStream::pair().unwrap();
-        wires.add_socket(0, Arc::new(here.into())).unwrap();
-        // The last one alone is too long.
-        let flood = std::thread::spawn(move || {
-            for number in 0..100 {
-                writeln!(worker, "{}{number}", " ".repeat(100_000)).unwrap();
-            }
-            writeln!(worker, "{}100", " ".repeat(3_000_000)).unwrap();
-        });
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(!flood.is_finished(), "all of it waits here");
-        for expected in 0..=100 {
-            let line = match events.recv_timeout(LONG).unwrap() {
-                (_, Event::Line(line, _)) => line,
-                (_, Event::Ended(why)) => panic!("{why}"),
-            };
-            let taken = *wires.shared.room.lock();
-            assert!(taken <= MOST || line.len() > MOST, "{taken} bytes wait");
-            assert_eq!(std::str::from_utf8(&line).unwrap().trim().parse(), Ok(expected));
-        }
-        flood.join().unwrap();
-        assert_eq!(*wires.shared.room.lock(), 0);
     }
 
     #[test]

@@ -106,8 +106,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let (socket, _) = listener.accept()?;
                     epoll::add(&epoll, &socket, EventData::new_u64(next), EventFlags::IN)?;
                     let mut worker = Worker { socket, said: Vec::new(), window_ns: 0, end_ns: 0, completed: 0 };
-                    worker
-                        .say(&json!({ "type": "hello", "protocol": 2, "version": "fake", "host": "fake", "pid": 1 }))?;
+                    let version = env!("CARGO_PKG_VERSION");
+                    worker.say(&json!({ "type": "hello", "version": version, "host": "fake", "pid": 1 }))?;
                     workers.insert(next, worker);
                     next += 1;
                 }

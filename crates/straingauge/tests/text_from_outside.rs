@@ -34,7 +34,7 @@ fn what_a_server_wrote_before_it_ended() {
 fn what_a_worker_writes_to_its_standard_error_and_says_in_the_protocol() {
     let complains = format!("printf '{IN_OCTAL}\\n' >&2; exit 7");
     is_shown_as_text(&run(&mut from(&[&complains], &["http://127.0.0.1:9/"])).exits_with(1));
-    let hello = r#"{"type":"hello","protocol":2,"version":"0","host":"fake","pid":1}"#;
+    let hello = crate::workers::hello(env!("CARGO_PKG_VERSION"));
     let why = HOSTILE.replace('\u{1b}', "\\u001b").replace('\u{9b}', "\\u009b").replace('\u{7}', "\\u0007");
     let refuses = format!(r#"echo '{hello}'; read -r plan; printf '%s\n' '{{"type":"refused","why":"{why}"}}'"#);
     let said = run(&mut from(&[&refuses], &["http://127.0.0.1:9/"])).exits_with(1);

@@ -103,56 +103,6 @@ fn a_watcher_samples_the_layers_of_every_point_of_a_search() {
     assert!(layers > cpu / 2.0 && layers < cpu * 2.0, "layers {layers} us, the server {cpu} us a request");
 }
 
-/// What an older straingauge's `watch --worker` is in the protocol: its hello claims nothing, and messages that came later get no
-/// answer.
-fn older(port: u16) -> String {
-    let watch = format!("{} watch --worker :{port}", env!("CARGO_BIN_EXE_straingauge"));
-    format!(
-        r#"grep --line-buffered -v -e '"type":"watch"' -e '"type":"load-begins"' | {watch} |
-        sed -u 's/,"can":\[[^]]*\]//; s/"version":"[^"]*"/"version":"0.0.9"/'"#
-    )
-}
-
-#[test]
-fn an_older_watcher_still_works_and_is_said() {
-    needs_server!(Kind::Nginx);
-    let server = Server::start(Kind::Nginx);
-    let json = run(&mut load(&server.url("1k.bin"), &older(server.port), "600ms")).exits_with(0).json();
-    let point = &json["point"];
-    assert!(point["figures"]["server.cpu_us_per_request"]["value"].as_f64().unwrap() > 0.0, "{point:#}");
-    let why = point["figures"]["watch.requests"]["not_measured"].as_str().unwrap();
-    assert!(why.contains("older straingauge (0.0.9)"), "{why}");
-    assert!(json.to_string().contains("requests were not watched from the server's side"), "{json:#}");
-    let mut priced = straingauge(["find", &server.url("1k.bin"), "--watch-with", &older(server.port), "--quiet"]);
-    priced.args([
-        "--beside",
-        "sleep 60",
-        "--settle",
-        "100ms",
-        "--max-connections",
-        "1",
-        "--duration",
-        "100ms",
-        "--out",
-    ]);
-    let folder = open_dir();
-    let said = run(priced.arg(folder.path().join("run"))).exits_with(1);
-    said.complains_of(&["older straingauge (0.0.9)", "starts nothing beside the server"]);
-}
-
-#[test]
-fn an_older_driver_is_answered_as_before() {
-    needs_server!(Kind::Nginx);
-    let server = Server::start(Kind::Nginx);
-    let mut spoken = Spoken::start_with(&["watch", "--worker", &format!(":{}", server.port)]);
-    for text in [r#"{"type":"begin"}"#, r#"{"type":"end"}"#, r#"{"type":"observe","completed":1}"#] {
-        spoken.say(text);
-    }
-    let seen = spoken.hear_of("observation");
-    assert!(seen["figures"]["server.cpu_us_per_request"].is_object(), "{seen:#}");
-    assert!(seen.get("watched").is_none() && seen["figures"].get("watch.requests").is_none(), "{seen:#}");
-}
-
 #[test]
 fn a_watcher_says_what_of_the_watch_it_cannot_do() {
     needs_server!(Kind::Nginx);

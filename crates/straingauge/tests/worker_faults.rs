@@ -7,19 +7,20 @@ use crate::rig::{
     straingauge,
 };
 use crate::server::{Kind, Server};
-use crate::workers::{doubt_kinds, from, killed, worker};
+use crate::workers::{doubt_kinds, from, hello, killed, worker};
 use serde_json::Value;
 
 /// A worker made of shell: it says hello, answers pings with this clock, and says ready to a plan.
 fn made_of_shell(clock: u64) -> String {
     format!(
-        r#"echo '{{"type":"hello","protocol":2,"version":"0","host":"fake","pid":1}}'
+        r#"echo '{}'
         while read -r line; do
           case $line in
             *'"ping"'*) sent=${{line##*:}}; echo "{{\"type\":\"pong\",\"sent_ns\":${{sent%\}}}},\"clock_ns\":{clock}}}" ;;
             *'"plan"'*) echo '{{"type":"ready"}}' ;;
           esac
-        done"#
+        done"#,
+        hello(env!("CARGO_PKG_VERSION"))
     )
 }
 

@@ -150,8 +150,12 @@ fn what_is_no_worker_is_refused_in_one_sentence() {
         ("exit 7", "exit status: 7"),
         ("yes | tr -d '\\n'", "more than"),
         (
-            "echo '{\"type\":\"hello\",\"protocol\":99,\"version\":\"9\",\"host\":\"h\",\"pid\":1}'; sleep 9",
-            "version 99",
+            &format!("echo '{}'; sleep 9", hello("0.0.9")),
+            concat!(
+                "it is straingauge 0.0.9, this is ",
+                env!("CARGO_PKG_VERSION"),
+                ": install the same version on all machines"
+            ),
         ),
         ("printf '{\"type\":'", "middle of a message"),
     ] {
@@ -185,6 +189,11 @@ fn clients_are_refused_where_they_cannot_be_meant() {
         let clients = vec![worker.as_str(); clients];
         run(&mut from(&clients, &more)).exits_with(2).complains_of(&[words]);
     }
+}
+
+/// The first line of a worker of this version.
+pub fn hello(version: &str) -> String {
+    format!(r#"{{"type":"hello","version":"{version}","host":"fake","pid":1}}"#)
 }
 
 /// A worker that a test talks to by hand.
@@ -233,7 +242,7 @@ impl Spoken {
     }
 
     fn plan(&mut self, address: &str, duration_ns: u64) {
-        let plan = serde_json::json!({ "type": "plan", "protocol": 2, "plan": {
+        let plan = serde_json::json!({ "type": "plan", "plan": {
             "addresses": [address], "host": "test", "method": "GET", "targets": [{ "path": "/1k.bin" }], "headers": [],
             "pace": { "loop": "closed" }, "connections": 2, "requests_per_connection": 0, "threads": 0, "cpus": [],
             "warmup_ns": 0, "duration_ns": duration_ns, "timeout_ns": 1_000_000_000u64,

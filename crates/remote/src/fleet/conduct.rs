@@ -191,9 +191,6 @@ impl Conduct<'_> {
                 link.state = WorkerState::Idle;
             }
             match wire.into_result() {
-                Ok((result, _)) if result.window_ns > self.plan.duration_ns => {
-                    link.lose("a message is not usable: its window is longer than the plan's".into());
-                }
                 Ok((result, late_ns)) => {
                     let (number, completed) = (link.number, result.counts.completed_in_window);
                     results.parts.push(Part { number, completed, window_s: result.window_s() });

@@ -4,7 +4,7 @@
 use super::{Fleet, OnLoss};
 use crate::inputs::{Handing, InputFiles};
 use crate::link::Source;
-use crate::protocol::{FromWorker, InputPiece, Lines, PROTOCOL, Place, ToWorker, WireResult, line};
+use crate::protocol::{FromWorker, InputPiece, Lines, Place, ToWorker, VERSION, WireResult, line};
 use load::{LoadEvents, LoadResult, Progress};
 use record::time::monotonic_ns;
 use record::workload::ReplayResult;
@@ -43,10 +43,7 @@ impl Mouth {
     }
 
     fn give_of(&mut self, mut result: LoadResult, ok: u64) {
-        let times = &mut result.counts.times;
-        for latency in [&mut times.response, &mut times.service, &mut times.first_byte] {
-            (0..ok).for_each(|_| latency.record_ns(1000));
-        }
+        (0..ok).for_each(|_| result.counts.times.response.record_ns(1000));
         (result.counts.outcomes.sent, result.counts.outcomes.ok) = (ok, ok);
         self.say(&FromWorker::Result(Box::new(WireResult::new(result, 0).expect("a result is JSON"))));
     }
@@ -102,13 +99,11 @@ pub fn work_after(first: &[FromWorker], socket: UnixStream, ahead_ns: Option<u64
     let mut lines = Lines::new(socket.try_clone().expect("a second handle"));
     let mut mouth = Mouth { socket, ahead_ns };
     mouth.say(&FromWorker::Hello {
-        protocol: PROTOCOL,
-        version: "fake".into(),
+        version: VERSION.into(),
         host: "fake".into(),
         pid: 1,
         place: Place::default(),
         capacity: None,
-        can: Vec::new(),
     });
     first.iter().for_each(|message| mouth.say(message));
     while let Ok(Some(message)) = lines.next::<ToWorker>() {

@@ -59,9 +59,9 @@ impl Distance {
             Distance::None => bail!(
                 "{ALWAYS}: a client runs where --server-with starts the server, and shares its network stack; start one of them on another machine"
             ),
-            Distance::Unknown => bail!(
-                "{ALWAYS}: the watcher on the server's machine is an older straingauge, which does not say where it runs"
-            ),
+            Distance::Unknown => {
+                bail!("{ALWAYS}: the watcher on the server's machine does not know which machine it runs on")
+            }
         }
     }
 }
