@@ -14,7 +14,8 @@ pub enum LoadError {
     /// More connections than descriptors.
     #[error(
         "{wanted} connections need {needed} file descriptors, but this process may open {limit} ({in_use} are in use): \
-         {fits} connections fit; ask for fewer, or raise the limit (ulimit -n {needed}, or LimitNOFILE= of the service)"
+         {fits} connections fit; ask for fewer, raise the limit (ulimit -n {needed}, or LimitNOFILE= of the service), or \
+         divide them over several --client"
     )]
     Descriptors {
         /// Number of connections.
@@ -27,14 +28,6 @@ pub enum LoadError {
         in_use: u64,
         /// Connections that would fit.
         fits: u64,
-    },
-    /// More cold connections than descriptors, and no io_uring to hold them.
-    #[error("{limit}; {why}")]
-    ColdDescriptors {
-        /// Why they take descriptors.
-        why: String,
-        /// The limit.
-        limit: Box<LoadError>,
     },
     /// More connections than local ports.
     #[error(

@@ -53,7 +53,6 @@ mod worker;
 
 pub use check::{MOST_CONNECTIONS, check};
 pub use classes::ClassCounts;
-pub use cold::LEFTOVERS;
 pub use cost::EngineCost;
 pub use engine::{LoadEvents, Progress, choose_address, opening_limit_ns, run, run_supplied};
 pub use error::LoadError;

@@ -42,11 +42,6 @@ impl Poller {
         self.control(libc::EPOLL_CTL_MOD, fd, interest, data)
     }
 
-    /// A descriptor that is closed while something else keeps its file open is to be removed first.
-    pub(crate) fn remove(&self, fd: i32) -> Result<(), Errno> {
-        self.control(libc::EPOLL_CTL_DEL, fd, 0, 0)
-    }
-
     /// Waits for at most `timeout_ns` (0: polls once); returns the number of events for [`Poller::event`].
     #[inline]
     pub(crate) fn wait(&mut self, timeout_ns: u64) -> Result<usize, Errno> {

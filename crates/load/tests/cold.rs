@@ -1,7 +1,7 @@
 //! The herd of cold connections against listeners that hold, drop and refuse.
 
 use crate::servers::plan;
-use load::cold::{ColdHerd, Keep};
+use load::cold::ColdHerd;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -33,24 +33,16 @@ fn wait_for(what: &str, is_done: impl Fn() -> bool) {
     panic!("{what} did not happen within a minute");
 }
 
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
 #[test]
-fn a_herd_grows_shrinks_and_needs_hardly_any_descriptors() {
+fn a_herd_grows_shrinks_and_takes_hardly_any_memory() {
     let (address, kept) = hoarder();
-    let mut herd = ColdHerd::begin(&plan(address), 3_000, Keep::Best).unwrap();
+    let mut herd = ColdHerd::begin(&plan(address), 3_000).unwrap();
     let never = AtomicBool::new(false);
     herd.resize(2_000, PATIENCE, &never, |_| {}).unwrap();
     assert_eq!(herd.counts().established, 2_000);
     // Those of them that the client gave up in their handshake come on top.
     let accepted = || kept.lock().unwrap().len();
     wait_for("the server's accepts", || accepted() >= 2_000);
-    if !herd.keeps_descriptors() {
-        let servers = kept.lock().unwrap().len();
-        assert!(descriptors() < servers + 500, "{} descriptors, {servers} of them the server's", descriptors());
-    }
     assert!(herd.counts().user_bytes / 2_000 <= 512, "{} bytes each", herd.counts().user_bytes / 2_000);
     let dropped = herd.counts().dropped;
     herd.resize(500, PATIENCE, &never, |_| {}).unwrap();
@@ -72,7 +64,8 @@ fn a_herd_grows_shrinks_and_needs_hardly_any_descriptors() {
 
 /// A listener with a short queue that does not accept at once, so that its kernel answers some handshakes with cookies and forgets
 /// them: those connections have a client's end alone.
-fn opens_at_both_ends(keep: Keep) {
+#[test]
+fn connections_that_only_the_client_has_are_found_and_opened_again() {
     use std::os::fd::AsRawFd;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
     // SAFETY: no pointers; listening again only changes the queue's length.
@@ -84,7 +77,7 @@ fn opens_at_both_ends(keep: Keep) {
         std::thread::sleep(Duration::from_millis(300));
         listener.incoming().flatten().for_each(|stream| theirs.lock().unwrap().push(stream));
     });
-    let mut herd = ColdHerd::begin(&plan(address), 600, keep).unwrap();
+    let mut herd = ColdHerd::begin(&plan(address), 600).unwrap();
     herd.resize(600, PATIENCE, &AtomicBool::new(false), |_| {}).unwrap();
     let open = || {
         let kept = kept.lock().unwrap();
@@ -100,19 +93,9 @@ fn opens_at_both_ends(keep: Keep) {
 }
 
 #[test]
-fn connections_that_only_the_client_has_are_found_and_opened_again() {
-    opens_at_both_ends(Keep::Best);
-}
-
-#[test]
-fn descriptors_that_only_the_client_has_connected_are_found_and_opened_again() {
-    opens_at_both_ends(Keep::Descriptors);
-}
-
-#[test]
 fn connections_that_the_server_drops_are_counted_and_opened_again() {
     let (address, kept) = hoarder();
-    let mut herd = ColdHerd::begin(&plan(address), 400, Keep::Best).unwrap();
+    let mut herd = ColdHerd::begin(&plan(address), 400).unwrap();
     let never = AtomicBool::new(false);
     herd.resize(400, PATIENCE, &never, |_| {}).unwrap();
     wait_for("the server's accepts", || kept.lock().unwrap().len() == 400);
@@ -127,34 +110,18 @@ fn a_server_that_refuses_ends_the_opening_with_a_sentence() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let mut herd = ColdHerd::begin(&plan(address), 10, Keep::Best).unwrap();
+    let mut herd = ColdHerd::begin(&plan(address), 10).unwrap();
     let never = AtomicBool::new(false);
     let error = herd.resize(10, Duration::from_millis(500), &never, |_| {}).unwrap_err().to_string();
     assert!(error.contains("only 0 of 10") && error.contains("attempts failed"), "{error}");
 }
 
 #[test]
-fn without_io_uring_each_connection_takes_a_descriptor() {
-    let (address, kept) = hoarder();
-    let mut herd = ColdHerd::begin(&plan(address), 600, Keep::Descriptors).unwrap();
-    assert!(herd.keeps_descriptors());
-    let never = AtomicBool::new(false);
-    herd.resize(600, PATIENCE, &never, |_| {}).unwrap();
-    wait_for("the server's accepts", || kept.lock().unwrap().len() == 600);
-    // What the server ends is opened again.
-    kept.lock().unwrap().drain(..100);
-    wait_for("the drops", || herd.counts().dropped >= 100);
-    wait_for("the refill", || herd.counts().established == 600);
-    herd.resize(50, PATIENCE, &never, |_| {}).unwrap();
-    assert_eq!(herd.counts().established, 50);
-}
-
-#[test]
-fn more_than_the_descriptors_allow_is_told_apart_so_that_others_can_help() {
+fn more_than_the_descriptors_allow_is_refused_with_how_many_fit() {
     let (address, _kept) = hoarder();
     let limit = record::machine::raise_descriptor_limit();
-    let error = ColdHerd::begin(&plan(address), limit + 1, Keep::Descriptors).unwrap_err();
-    assert!(matches!(error, load::LoadError::ColdDescriptors { .. }), "{error}");
+    let error = ColdHerd::begin(&plan(address), limit + 1).unwrap_err();
+    assert!(matches!(error, load::LoadError::Descriptors { fits, .. } if fits < limit), "{error}");
 }
 
 #[test]
@@ -173,14 +140,11 @@ fn a_server_that_resets_every_connection_is_not_asked_again_at_full_speed() {
             }
         }
     });
-    for keep in [Keep::Best, Keep::Descriptors] {
-        let mut herd = ColdHerd::begin(&plan(address), 500, keep).unwrap();
-        let error =
-            herd.resize(500, Duration::from_millis(1500), &AtomicBool::new(false), |_| {}).unwrap_err().to_string();
-        assert!(error.contains("cold connections are established"), "{error}");
-        let counts = herd.counts();
-        assert!(counts.dropped + counts.failed > 0, "{counts:?}");
-        // 500 wanted for 1.5 s and more: without a pause that would be tens of thousands.
-        assert!(counts.opened + counts.failed < 5_000, "it spins: {counts:?}");
-    }
+    let mut herd = ColdHerd::begin(&plan(address), 500).unwrap();
+    let error = herd.resize(500, Duration::from_millis(1500), &AtomicBool::new(false), |_| {}).unwrap_err().to_string();
+    assert!(error.contains("cold connections are established"), "{error}");
+    let counts = herd.counts();
+    assert!(counts.dropped + counts.failed > 0, "{counts:?}");
+    // 500 wanted for 1.5 s and more: without a pause that would be tens of thousands.
+    assert!(counts.opened + counts.failed < 5_000, "it spins: {counts:?}");
 }

@@ -1,9 +1,9 @@
 //! Cold connections over several machines: what each has for them, how they are divided, and a worker's part of them.
 
-use crate::error::{NoRoom, Result, system, unusable};
+use crate::error::{NoRoom, Result, unusable};
 use crate::options::WorkerOptions;
 use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
-use load::cold::{ColdHerd, ColdRoom, Keep, PATIENCE, room};
+use load::cold::{ColdHerd, ColdRoom, PATIENCE, room};
 use record::LoadPlan;
 use record::units::{format_bytes, grouped};
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub struct Node {
 /// The limits of a machine, in cold connections.
 struct Limits {
     ports: u64,
-    descriptors: Option<u64>,
+    descriptors: u64,
     memory: u64,
 }
 
@@ -54,7 +54,7 @@ impl Limits {
             let memory_bytes = room.memory_bytes - room.memory_bytes / MEMORY_LEFT;
             Limits {
                 ports: room.ports.saturating_mul(room.addresses) / networks[&node.place.network],
-                descriptors: room.descriptors.map(|each| each.saturating_mul(room.processes)),
+                descriptors: room.descriptors,
                 memory: memory_bytes / machines[&node.place.machine] / bytes,
             }
         };
@@ -63,8 +63,7 @@ impl Limits {
 
     /// Connections that fit, and what ends first.
     fn least(&self) -> (u64, &'static str) {
-        let all =
-            [(self.ports, "ports"), (self.descriptors.unwrap_or(u64::MAX), "descriptors"), (self.memory, "memory")];
+        let all = [(self.ports, "ports"), (self.descriptors, "descriptors"), (self.memory, "memory")];
         all.into_iter().min_by_key(|(count, _)| *count).expect("there are three")
     }
 }
@@ -96,7 +95,7 @@ fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[Limits], rooms: &
         rows.push([
             node.name.clone(),
             format!("{} x {}", count_words(node.room.ports), count_words(node.room.addresses)),
-            limits.descriptors.map_or("none needed".into(), count_words),
+            count_words(limits.descriptors),
             format!("{} in {}", count_words(limits.memory), format_bytes(node.room.memory_bytes as f64)),
             count_words(node.hot),
             count_words(*room),
@@ -140,7 +139,7 @@ impl Cold {
     pub(crate) fn ask(&mut self, message: PlanMessage, options: &WorkerOptions) -> Result<ColdRoom> {
         let mut plan = message.into_plan();
         options.complete(&mut plan)?;
-        let room = room(&plan, Keep::of_environment())?;
+        let room = room(&plan)?;
         self.plan = Some(plan);
         Ok(room)
     }
@@ -152,9 +151,7 @@ impl Cold {
         let herd = match &self.herd {
             Some(herd) => herd.clone(),
             None => {
-                let program = std::env::current_exe().map_err(system("cannot find this program's file"))?;
-                let herd = ColdHerd::begin_anyhow(plan, most.max(count), Keep::of_environment(), &program)?;
-                let herd = Arc::new(Mutex::new(herd));
+                let herd = Arc::new(Mutex::new(ColdHerd::begin(plan, most.max(count))?));
                 self.report(&herd);
                 self.herd.insert(herd).clone()
             }
@@ -189,17 +186,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn node(ports: u64, descriptors: Option<u64>, memory_bytes: u64, hot: u64, network: u32) -> Node {
+    fn node(ports: u64, descriptors: u64, memory_bytes: u64, hot: u64, network: u32) -> Node {
         let place =
             Place { network: network.to_string().as_str().into(), machine: (network / 2).to_string().as_str().into() };
-        let room = ColdRoom { ports, addresses: 1, descriptors, processes: 2, memory_bytes };
+        let room = ColdRoom { ports, addresses: 1, descriptors, memory_bytes };
         Node { name: "client".into(), place, room, hot }
     }
 
     proptest! {
         #[test]
         fn parts_add_up_fit_and_are_as_even_as_can_be(
-            rooms in prop::collection::vec((0u64..500, prop::option::of(0u64..300), 0u64..5_000_000, 0u64..50, 0u32..4), 1..8),
+            rooms in prop::collection::vec((0u64..500, 0u64..600, 0u64..5_000_000, 0u64..50, 0u32..4), 1..8),
             count in 0u64..2000, is_local: bool,
         ) {
             let nodes: Vec<Node> = rooms.into_iter().map(|(a, b, c, d, e)| node(a, b, c, d, e)).collect();
@@ -226,10 +223,10 @@ mod tests {
 
     #[test]
     fn the_table_says_what_each_machine_lacks() {
-        let nodes = [node(28_232, None, 8 << 30, 100, 0), node(64_000, Some(1000), 8 << 30, 0, 2)];
+        let nodes = [node(28_232, 100_000, 8 << 30, 100, 0), node(64_000, 2000, 8 << 30, 0, 2)];
         let why = divide(1_000_000, &nodes, false).unwrap_err();
         assert!(
-            why.table[1].contains("28,232 x 1  none needed") && why.table[1].ends_with("28,132  ports"),
+            why.table[1].contains("28,232 x 1  100,000") && why.table[1].ends_with("28,132  ports"),
             "{:#?}",
             why.table
         );

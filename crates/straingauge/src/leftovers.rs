@@ -12,7 +12,7 @@ const ROUNDS: usize = 5;
 
 /// Every kind, in the order of removal: a guardian or a server may still be making what follows.
 pub fn kinds() -> impl Iterator<Item = Kind> {
-    let processes = guardian::LEFTOVERS.into_iter().chain([load::LEFTOVERS, simulate::LEFTOVERS]);
+    let processes = guardian::LEFTOVERS.into_iter().chain([simulate::LEFTOVERS]);
     processes.chain(wan::LEFTOVERS).chain([record::unfinished::KIND])
 }
 

@@ -389,15 +389,3 @@ fn a_pace_that_makes_no_sense_is_refused() {
         run(straingauge(["load", "http://127.0.0.1:1/"]).args(arguments)).exits_with(2).complains_of(words);
     }
 }
-
-#[test]
-fn cold_connections_without_io_uring_are_held_by_descriptors_or_helpers() {
-    needs_server!(Kind::Nginx);
-    for way in ["descriptors", "helpers"] {
-        let server = Server::start(Kind::Nginx);
-        let mut command =
-            straingauge(["load", &server.url("128.bin"), "--cold", "300", "--duration", "200ms", "--json"]);
-        let json = run(command.arg("--quiet").env("STRAINGAUGE_COLD", way)).exits_with(0).json();
-        assert_eq!(figure(&json, "client.cold_connections"), 300.0, "{way}");
-    }
-}

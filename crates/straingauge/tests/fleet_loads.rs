@@ -213,13 +213,13 @@ fn cold_connections_are_divided_over_workers_and_gone_with_them() {
 /// Nothing listens at the target: a connection would have been noticed.
 #[test]
 fn cold_connections_that_do_not_fit_the_workers_are_refused_with_a_table_before_one_is_opened() {
-    let worker = format!("ulimit -n 300; export STRAINGAUGE_COLD=descriptors; {}", worker());
+    let worker = format!("ulimit -n 11136; {}", worker());
     let mut command = from(&[worker.as_str(); 2], &["http://127.0.0.1:9/", "--cold", "1M", "--connections", "10"]);
     let said = run(&mut command).exits_with(2);
     let rows: Vec<&str> =
         said.err.lines().filter(|line| line.starts_with("client 1 ") || line.starts_with("client 2 ")).collect();
     assert_eq!(rows.len(), 2, "a row for each: {}", said.err);
-    // 64 processes with 300 descriptors each, of which 128 are for other things; five hot connections.
+    // 11,136 descriptors each, of which 128 are for other things; five hot connections.
     assert!(rows.iter().all(|row| row.contains("11,008") && row.contains("11,003")), "{}", said.err);
     assert!(said.err.contains("977,994 lacking"), "{}", said.err);
     said.complains_of(&["1,000,000 cold connections", "2 clients", "977,994 are too many"]);

@@ -1,12 +1,10 @@
-//! The herd's thread: opens connections at the herd's pace, hands those that the server has to the holder, and replaces
-//! those that it drops.
+//! The herd's thread: opens connections at the herd's pace, holds those that the server has, and replaces those that it drops.
 //!
 //! A handshake that is done at the client's end is not always done at the server's: a kernel whose accept queue is full may
 //! answer with a SYN cookie, keep no state, and drop the last segment. The client's end then stays established for ever. So
 //! each connection is probed once (keep-alive), and counts when the server has answered.
 
-use super::holder::{Gone, HELD_EVENT, Holder, RING_EVENT};
-use super::{ColdCounts, Keep, Shared};
+use super::{ColdCounts, Shared};
 use crate::check;
 use crate::herd::Herd;
 use crate::poller::{Poller, READABLE, WRITABLE_TOO};
@@ -23,8 +21,6 @@ const LOOK_NS: u64 = 100_000_000;
 const PAUSE_NS: u64 = 100_000_000;
 /// The longest pause after connections that were dropped at once.
 const MOST_PAUSE_NS: u64 = 1_000_000_000;
-/// Entries of one ring's table, where the descriptor limit allows as many.
-const PER_RING: u64 = 32_768;
 /// Connections closed in one round.
 const RELEASES: u64 = 4_096;
 /// How often attempts are looked at for time-outs and answered probes.
@@ -32,8 +28,8 @@ const SWEEP_NS: u64 = 20_000_000;
 /// The first probe has left when a connection is as old as this, and what the server acknowledges in the last half of it is no
 /// answer to the handshake.
 const PROBED_AFTER_NS: u64 = 1_010_000_000;
-/// Connections that may wait for the answer to their probe at once, as a part of the descriptors that a process may open.
-const PROBED_PART: u64 = 2;
+/// Data of the poller's events of held connections: their slot with this bit.
+const HELD_EVENT: u64 = 1 << 62;
 
 /// A connection that the server is not known to have.
 #[derive(Clone, Copy)]
@@ -45,9 +41,15 @@ struct Attempt {
     opened_ns: Option<u64>,
 }
 
+/// A connection that the server has.
+#[derive(Clone, Copy)]
+struct Held {
+    fd: i32,
+    lease: Lease,
+}
+
 pub(super) struct Keeper {
     poller: Poller,
-    holder: Holder,
     address: RawAddress,
     sources: Vec<Option<IpAddr>>,
     range: (u16, u16),
@@ -60,36 +62,29 @@ pub(super) struct Keeper {
     free_attempts: Vec<u32>,
     /// Those whose handshake is not done.
     under_way: u64,
-    /// Those whose probe is not answered, and how many there may be at once.
+    /// Those whose probe is not answered.
     probed: u64,
-    most_probed: u64,
     next_sweep_ns: u64,
-    /// The lease of every held slot; `None` where the slot is empty.
-    leases: Vec<Option<Lease>>,
+    /// Held connections by slot; the free slots are listed.
+    slots: Vec<Option<Held>>,
+    free_slots: Vec<u32>,
+    held: u64,
     /// The pause after connections that the server dropped at once; grows while it keeps doing so.
     back_off_ns: u64,
-    held: u64,
-    /// Held connections that we are closing.
-    closing: u64,
     paused_until_ns: u64,
     /// What only grows is counted here as it happens, the rest when it is published.
     counts: ColdCounts,
 }
 
 impl Keeper {
-    /// Also returns why connections are kept as descriptors, if they are.
-    pub(super) fn new(plan: &LoadPlan, most: u64, keep: Keep) -> Result<(Self, Option<String>), Errno> {
-        let limit = record::machine::raise_descriptor_limit();
-        let per_ring = PER_RING.min(limit).min(most.max(64)) as u32;
-        let poller = Poller::new()?;
-        let (holder, note) = Holder::new(&poller, per_ring, keep)?;
+    pub(super) fn new(plan: &LoadPlan) -> Result<Self, Errno> {
         let rules = check::port_rules(plan);
         let target = plan.addresses[0];
         let mut sources = check::sources(plan, target, &rules);
         // The engine takes sources from the front; the herd from the back, so that they rarely share one.
         sources.reverse();
-        let keeper = Keeper {
-            poller,
+        Ok(Keeper {
+            poller: Poller::new()?,
             address: RawAddress::new(target),
             range: (rules.low, rules.high),
             ports: PortAllocator::new(rules, sources.len()),
@@ -101,17 +96,14 @@ impl Keeper {
             free_attempts: Vec::new(),
             under_way: 0,
             probed: 0,
-            most_probed: if holder.is_descriptors() { most } else { limit / PROBED_PART }.max(1),
             next_sweep_ns: 0,
-            holder,
-            leases: Vec::new(),
-            back_off_ns: 0,
+            slots: Vec::new(),
+            free_slots: Vec::new(),
             held: 0,
-            closing: 0,
+            back_off_ns: 0,
             paused_until_ns: 0,
             counts: ColdCounts::default(),
-        };
-        Ok((keeper, note))
+        })
     }
 
     /// Keeps the herd at its target until the owner ends it.
@@ -120,31 +112,27 @@ impl Keeper {
             // Not pinned is slower, not wrong.
             let _ = crate::cost::pin_to(*cpu);
         }
-        let mut gone = Gone::default();
         while !shared.is_ending.load(Ordering::SeqCst) {
             let now_ns = monotonic_ns();
             let target = shared.target.load(Ordering::SeqCst);
-            let kept = self.held - self.closing;
-            let begun = kept + self.probed + self.under_way;
-            let may_open = begun < target && self.probed + self.under_way < self.most_probed;
+            let begun = self.held + self.probed + self.under_way;
+            let may_open = begun < target;
             if may_open && now_ns >= self.paused_until_ns {
-                self.open_some((target - begun).min(self.most_probed - self.probed - self.under_way), now_ns)?;
-            } else if kept > target {
-                self.close_some((kept - target).min(RELEASES), &mut gone)?;
+                self.open_some(target - begun, now_ns)?;
+            } else if self.held > target {
+                self.close_some((self.held - target).min(RELEASES));
             }
             if now_ns >= self.next_sweep_ns && self.probed + self.under_way > 0 {
                 self.next_sweep_ns = now_ns + SWEEP_NS;
                 self.sweep(now_ns)?;
             }
-            self.holder.drain(&mut gone)?;
-            self.settle(&mut gone, now_ns);
             if self.probed + self.under_way == 0 {
                 // Some thousand at most while the herd grows; not needed while it stays.
                 (self.attempts, self.free_attempts) = (Vec::new(), Vec::new());
             }
             self.publish(shared);
             let pause_ns = self.paused_until_ns.saturating_sub(monotonic_ns());
-            let wait_ns = if self.closing > 0 || (may_open && pause_ns == 0) {
+            let wait_ns = if self.held > target || (may_open && pause_ns == 0) {
                 self.herd.next_ns().saturating_sub(monotonic_ns()).clamp(50_000, 1_000_000)
             } else if self.probed + self.under_way > 0 {
                 // Handshakes are events.
@@ -157,11 +145,11 @@ impl Keeper {
             let count = self.poller.wait(wait_ns)?;
             for index in 0..count {
                 let (conditions, data) = self.poller.event(index);
-                if data & RING_EVENT != 0 {
-                    continue; // drained at the top of the loop
-                }
                 if data & HELD_EVENT != 0 {
-                    self.holder.fired(data & !HELD_EVENT, &mut gone);
+                    // The server closed it, or sent something without a request: it is no longer cold.
+                    if self.close(data as u32, false) {
+                        self.counts.dropped += 1;
+                    }
                 } else {
                     self.decided(data as u32, conditions)?;
                 }
@@ -171,16 +159,11 @@ impl Keeper {
     }
 
     fn publish(&mut self, shared: &Shared) {
-        let bytes = self.leases.capacity() * size_of::<Option<Lease>>()
-            + self.attempts.capacity() * size_of::<Option<Attempt>>()
-            // The holder's free lists: one number a slot.
-            + self.leases.capacity() * size_of::<u32>();
-        self.counts = ColdCounts {
-            established: self.held - self.closing,
-            cpu_ns: thread_cpu_ns(),
-            user_bytes: bytes as u64,
-            ..self.counts
-        };
+        let bytes = self.slots.capacity() * size_of::<Option<Held>>()
+            + self.free_slots.capacity() * size_of::<u32>()
+            + self.attempts.capacity() * size_of::<Option<Attempt>>();
+        self.counts =
+            ColdCounts { established: self.held, cpu_ns: thread_cpu_ns(), user_bytes: bytes as u64, ..self.counts };
         shared.report(|told| told.counts = self.counts);
     }
 
@@ -279,13 +262,14 @@ impl Keeper {
     /// The server answered: the connection is held from now on, and no longer probed.
     fn hold(&mut self, number: u32) -> Result<(), Errno> {
         let Some(attempt) = self.take(number) else { return Ok(()) };
-        let held = socket::set_keepalive(attempt.fd, false).and_then(|()| self.holder.hold(attempt.fd, &self.poller));
-        let slot = held.inspect_err(|_| socket::close(attempt.fd))? as usize;
-        if slot >= self.leases.len() {
-            self.leases.resize(slot + 1, None);
-        }
-        self.leases[slot] = Some(attempt.lease);
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = Some(Held { fd: attempt.fd, lease: attempt.lease });
         self.held += 1;
+        socket::set_keepalive(attempt.fd, false)?;
+        self.poller.modify(attempt.fd, READABLE, HELD_EVENT | u64::from(slot))?;
         self.back_off_ns = 0;
         Ok(())
     }
@@ -319,40 +303,23 @@ impl Keeper {
         Ok(())
     }
 
-    fn close_some(&mut self, count: u64, gone: &mut Gone) -> Result<(), Errno> {
-        // From the end, so that the table shrinks; slots that are closing already have no lease any more.
-        let slots: Vec<u32> = self
-            .leases
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, lease)| lease.is_some())
-            .take(count as usize)
-            .map(|(slot, _)| slot as u32)
-            .collect();
-        for slot in slots {
-            if let Some(lease) = self.leases[slot as usize].take() {
-                self.ports.release(lease, true, monotonic_ns());
-                self.closing += 1;
-                self.holder.release(slot, gone)?;
+    fn close_some(&mut self, mut count: u64) {
+        for slot in (0..self.slots.len() as u32).rev() {
+            if count == 0 {
+                break;
             }
+            count -= u64::from(self.close(slot, true));
         }
-        Ok(())
     }
 
-    /// Accounts for the connections that ended.
-    fn settle(&mut self, gone: &mut Gone, now_ns: u64) {
-        for slot in gone.fired.drain(..).chain(gone.released.drain(..)) {
-            self.held -= 1;
-            match self.leases.get_mut(slot as usize).and_then(Option::take) {
-                Some(lease) => {
-                    self.ports.release(lease, false, now_ns);
-                    self.counts.dropped += 1;
-                }
-                // We closed it.
-                None => self.closing = self.closing.saturating_sub(1),
-            }
-        }
+    /// Closes a held connection; whether there was one. `is_ours`: the server has not ended it.
+    fn close(&mut self, slot: u32, is_ours: bool) -> bool {
+        let Some(Held { fd, lease }) = self.slots[slot as usize].take() else { return false };
+        socket::close(fd);
+        self.ports.release(lease, is_ours, monotonic_ns());
+        self.free_slots.push(slot);
+        self.held -= 1;
+        true
     }
 }
 
@@ -366,8 +333,8 @@ fn thread_cpu_ns() -> u64 {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        for attempt in self.attempts.iter().flatten() {
-            socket::close(attempt.fd);
-        }
+        let attempts = self.attempts.iter().flatten().map(|attempt| attempt.fd);
+        let held = self.slots.iter().flatten().map(|held| held.fd);
+        attempts.chain(held).for_each(socket::close);
     }
 }

@@ -5,22 +5,17 @@
 //! one, and laboratory load has none. A herd is opened once and stays through many load points; connections that the
 //! server drops are counted and opened again.
 
-mod helper;
-mod holder;
 mod keeper;
 mod room;
 
-pub use helper::{LEFTOVERS, help};
 pub use room::{ColdRoom, room};
 
 use crate::check;
 use crate::error::LoadError;
-use helper::Helper;
 use keeper::Keeper;
 use record::time::monotonic_ns;
 use record::{Figures, LoadPlan, Origin, names};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -42,16 +37,15 @@ pub struct ColdCounts {
     pub failed: u64,
     /// CPU time of the herd's threads, nanoseconds.
     pub cpu_ns: u64,
-    /// Memory that the herd allocated in its processes.
+    /// Memory that the herd allocated.
     pub user_bytes: u64,
 }
 
-/// What a thread or a helper reports of its part.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// What the herd's thread reports.
+#[derive(Debug, Clone, Default)]
 struct Told {
-    #[serde(flatten)]
     counts: ColdCounts,
-    /// Why it has ended, where it has by itself.
+    /// Why it has ended by itself, if it has.
     trouble: Option<String>,
 }
 
@@ -73,59 +67,27 @@ impl Shared {
     }
 }
 
-/// The place where established connections are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Keep {
-    /// Tables of io_uring where the kernel has it, else descriptors.
-    #[default]
-    Best,
-    /// Descriptors of this process, at most as many as its limit allows.
-    Descriptors,
-    /// Descriptors of several processes.
-    Helpers,
-}
-
-impl Keep {
-    /// What the environment demands with `STRAINGAUGE_COLD`: `descriptors` or `helpers`, for tests.
-    pub fn of_environment() -> Keep {
-        match std::env::var("STRAINGAUGE_COLD").unwrap_or_default().as_str() {
-            "" => Keep::Best,
-            "helpers" => Keep::Helpers,
-            _ => Keep::Descriptors,
-        }
-    }
-}
-
-/// A part of a herd, and who keeps it.
-#[derive(Debug)]
-enum Part {
-    Thread(Arc<Shared>, Option<JoinHandle<()>>),
-    Helper(Helper),
-}
-
-/// A herd of cold connections on a separate thread, or in several helper processes. Dropping it closes them.
+/// A herd of cold connections on a thread of its own, one descriptor each. Dropping it closes them.
 #[derive(Debug)]
 pub struct ColdHerd {
-    parts: Vec<Part>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    most: u64,
     slab_before: Option<u64>,
     slab_filled: Option<u64>,
-    note: Option<String>,
 }
 
 impl ColdHerd {
-    /// Begins an empty herd; [`resize`](Self::resize) opens connections. Addresses, source addresses, connect timeout,
-    /// connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the calling thread.
-    pub fn begin(plan: &LoadPlan, most: u64, keep: Keep) -> Result<Self, LoadError> {
+    /// Begins an empty herd; [`resize`](Self::resize) opens connections, `most` at most. Addresses, source addresses,
+    /// connect timeout, connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the calling
+    /// thread.
+    pub fn begin(plan: &LoadPlan, most: u64) -> Result<Self, LoadError> {
         let plan = LoadPlan { connections: most.max(1), threads: 1, ..plan.clone() };
         check::check_ports(&plan)?;
+        check::check_descriptors(&plan)?;
         let shared = Arc::new(Shared::default());
-        let machine =
-            |what: &'static str| move |cause: crate::socket::Errno| LoadError::Machine { what, cause: cause.io() };
-        let (mut keeper, note) = Keeper::new(&plan, most, keep).map_err(machine("prepare to hold cold connections"))?;
-        if let Some(why) = &note {
-            check::check_descriptors(&plan)
-                .map_err(|error| LoadError::ColdDescriptors { why: why.clone(), limit: Box::new(error) })?;
-        }
+        let machine = |what: &'static str, cause| LoadError::Machine { what, cause };
+        let mut keeper = Keeper::new(&plan).map_err(|error| machine("prepare to hold cold connections", error.io()))?;
         let theirs = shared.clone();
         let thread = std::thread::Builder::new()
             .name("cold".into())
@@ -134,33 +96,8 @@ impl ColdHerd {
                     theirs.report(|told| told.trouble = Some(error.io().to_string()));
                 }
             })
-            .map_err(|cause| LoadError::Machine { what: "start the thread of the cold connections", cause })?;
-        Ok(ColdHerd::of(vec![Part::Thread(shared, Some(thread))], note))
-    }
-
-    /// Begins a herd of none that can grow to `most`: as [`begin`](Self::begin), or in several processes where one has too
-    /// few descriptors or `keep` demands it. `program`: as in [`of_helpers`](Self::of_helpers).
-    pub fn begin_anyhow(plan: &LoadPlan, most: u64, keep: Keep, program: &Path) -> Result<Self, LoadError> {
-        let why = match keep {
-            Keep::Helpers => "helpers are forced".into(),
-            _ => match ColdHerd::begin(plan, most, keep) {
-                Err(error @ LoadError::ColdDescriptors { .. }) => error.to_string(),
-                begun => return begun,
-            },
-        };
-        ColdHerd::of_helpers(plan, most, program, why)
-    }
-
-    /// Begins a herd of none in several processes, each of which holds no more connections than it may open descriptors. `program`
-    /// calls [`help`] when it is started with the one argument `cold-helper`; `why` one process is not enough is part of every
-    /// complaint.
-    pub fn of_helpers(plan: &LoadPlan, most: u64, program: &Path, why: String) -> Result<Self, LoadError> {
-        let helpers = helper::start(plan, most, program, &why)?;
-        Ok(ColdHerd::of(helpers.into_iter().map(Part::Helper).collect(), Some(why)))
-    }
-
-    fn of(parts: Vec<Part>, note: Option<String>) -> Self {
-        ColdHerd { parts, slab_before: kernel_memory(), slab_filled: None, note }
+            .map_err(|cause| machine("start the thread of the cold connections", cause))?;
+        Ok(ColdHerd { shared, thread: Some(thread), most, slab_before: kernel_memory(), slab_filled: None })
     }
 
     /// Opens or closes connections until `target` are established, at the server's end, too. Returns early when `stop`
@@ -172,7 +109,13 @@ impl ColdHerd {
         stop: &AtomicBool,
         mut progress: impl FnMut(u64),
     ) -> Result<(), LoadError> {
-        self.aim(target)?;
+        if target > self.most {
+            return Err(LoadError::Plan(format!(
+                "{target} cold connections are more than the {} that were prepared for",
+                self.most
+            )));
+        }
+        self.shared.target.store(target, Ordering::SeqCst);
         let (mut nearest, mut since_ns) = (u64::MAX, monotonic_ns());
         loop {
             let counts = self.counts();
@@ -186,7 +129,7 @@ impl ColdHerd {
             let distance = counts.established.abs_diff(target);
             if distance < nearest {
                 (nearest, since_ns) = (distance, monotonic_ns());
-            } else if monotonic_ns() - since_ns > patience.as_nanos() as u64 || self.parts.iter().any(Part::has_ended) {
+            } else if monotonic_ns() - since_ns > patience.as_nanos() as u64 || self.has_ended() {
                 return Err(LoadError::Plan(self.why_not(target, counts)));
             }
             progress(counts.established);
@@ -194,35 +137,12 @@ impl ColdHerd {
         }
     }
 
-    /// Sets the target to `target` connections and does not wait for them.
-    fn aim(&mut self, target: u64) -> Result<(), LoadError> {
-        let mut left = target;
-        for part in &mut self.parts {
-            match part {
-                Part::Thread(shared, _) => shared.target.store(std::mem::take(&mut left), Ordering::SeqCst),
-                Part::Helper(helper) => {
-                    let share = left.min(helper.most);
-                    left -= share;
-                    helper.aim(share)?;
-                }
-            }
-        }
-        match target - left {
-            all if all == target => Ok(()),
-            most => Err(LoadError::Plan(format!(
-                "{target} cold connections are more than the {most} that were prepared for"
-            ))),
-        }
-    }
-
-    /// Whether each connection takes a descriptor, because io_uring is not available.
-    pub fn keeps_descriptors(&self) -> bool {
-        self.note.is_some()
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     fn why_not(&self, target: u64, counts: ColdCounts) -> String {
-        let trouble = self.parts.iter().find_map(|part| part.shared().told().trouble);
-        let cause = trouble.unwrap_or_else(|| match counts {
+        let cause = self.shared.told().trouble.unwrap_or_else(|| match counts {
             ColdCounts { dropped, .. } if dropped > 0 => {
                 format!(
                     "the server closed {dropped} of them again: raise its limit of connections, its backlog and its idle timeout"
@@ -233,17 +153,12 @@ impl ColdHerd {
             ),
             _ => "the server accepts no more: raise its limits of connections and descriptors".into(),
         });
-        let note = self.note.as_deref().map(|note| format!(" ({note})")).unwrap_or_default();
-        format!("only {} of {target} cold connections are established: {cause}{note}", counts.established)
+        format!("only {} of {target} cold connections are established: {cause}", counts.established)
     }
 
-    /// The counts now, of all parts.
+    /// The counts now.
     pub fn counts(&self) -> ColdCounts {
-        let mut sum = ColdCounts::default();
-        for part in &self.parts {
-            sum.add(&part.shared().told().counts);
-        }
-        sum
+        self.shared.told().counts
     }
 
     /// Kernel memory for each connection, from the growth of slab and socket memory while the herd was filled; both
@@ -293,29 +208,11 @@ pub fn figures(now: ColdCounts, before: ColdCounts, kernel_bytes: Option<f64>, w
     figures
 }
 
-impl Part {
-    fn shared(&self) -> &Shared {
-        match self {
-            Part::Thread(shared, _) => shared,
-            Part::Helper(helper) => &helper.shared,
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        match self {
-            Part::Thread(_, thread) => thread.as_ref().is_none_or(JoinHandle::is_finished),
-            Part::Helper(helper) => helper.shared.told().trouble.is_some(),
-        }
-    }
-}
-
-impl Drop for Part {
+impl Drop for ColdHerd {
     fn drop(&mut self) {
-        if let Part::Thread(shared, thread) = self {
-            shared.is_ending.store(true, Ordering::SeqCst);
-            if let Some(thread) = thread.take() {
-                let _ = thread.join();
-            }
+        self.shared.is_ending.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

@@ -1,7 +1,5 @@
 //! How many cold connections a machine can hold, before any is opened.
 
-use super::Keep;
-use super::keeper::Keeper;
 use crate::check;
 use crate::error::LoadError;
 use record::LoadPlan;
@@ -18,30 +16,23 @@ pub struct ColdRoom {
     pub ports: u64,
     /// Source addresses.
     pub addresses: u64,
-    /// Descriptors of a process; absent where io_uring holds connections without.
-    pub descriptors: Option<u64>,
-    /// Processes that hold a part each, where they take descriptors.
-    pub processes: u64,
+    /// Descriptors that the process may open.
+    pub descriptors: u64,
     /// Memory that is available.
     pub memory_bytes: u64,
 }
 
 /// What this machine has for connections of this plan. Opens none.
-pub fn room(plan: &LoadPlan, keep: Keep) -> Result<ColdRoom, LoadError> {
-    let machine =
-        |what: &'static str| move |error: crate::socket::Errno| LoadError::Machine { what, cause: error.io() };
+pub fn room(plan: &LoadPlan) -> Result<ColdRoom, LoadError> {
     // As many source addresses as there can be.
     let plan = LoadPlan { connections: u64::from(u32::MAX), threads: 1, ..plan.clone() };
     let rules = check::port_rules(&plan);
     check::check_sources(&plan)?;
     let addresses = plan.addresses.iter().map(|target| check::sources(&plan, *target, &rules).len()).min();
-    let (_, takes_descriptors) = Keeper::new(&plan, 1, keep).map_err(machine("prepare to hold cold connections"))?;
-    let limit = record::machine::raise_descriptor_limit().saturating_sub(SPARE);
     Ok(ColdRoom {
         ports: rules.range(),
         addresses: addresses.unwrap_or(0) as u64,
-        descriptors: takes_descriptors.map(|_| limit),
-        processes: super::helper::MOST_HELPERS,
+        descriptors: record::machine::raise_descriptor_limit().saturating_sub(SPARE),
         memory_bytes: available_bytes(Path::new("/proc/meminfo")),
     })
 }

@@ -145,18 +145,3 @@ pub fn symbols() -> Capability {
         "functions of the kernel cannot be named: run it as root with 'sysctl kernel.kptr_restrict=1'",
     )
 }
-
-/// Requests a ring with parameters that cannot be read: a kernel with io_uring returns an error about these.
-pub fn io_uring() -> Capability {
-    let name = "io_uring";
-    // SAFETY: a null pointer is not read by this process; the kernel answers EFAULT.
-    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, std::ptr::null::<u8>()) };
-    let error = io::Error::last_os_error();
-    let remedy = "cold connections are descriptors, and beyond their limit helper processes hold them: 'sysctl kernel.io_uring_disabled=0', outside of a container that forbids it";
-    match error.raw_os_error() {
-        _ if result >= 0 => Capability::there(name, "rings can be made"),
-        Some(libc::EFAULT) => Capability::there(name, "rings can be made"),
-        Some(libc::ENOSYS) => Capability::missing(name, "this kernel has none", remedy),
-        _ => Capability::missing(name, format!("refused: {error}"), remedy),
-    }
-}

@@ -36,7 +36,6 @@ pub fn capabilities() -> Vec<Capability> {
         kernel::sampling,
         kernel::exact_layers,
         kernel::symbols,
-        kernel::io_uring,
     ]
     .iter()
     .map(|look| look())

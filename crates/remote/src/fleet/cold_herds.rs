@@ -14,7 +14,7 @@ static GO_ON: AtomicBool = AtomicBool::new(false);
 fn holds(mut deed: impl FnMut(u64, &mut Mouth) + Send + 'static) -> Deed {
     Box::new(move |message, mouth| match message {
         ToWorker::ColdAsk(_) => {
-            let room = ColdRoom { ports: 1000, addresses: 1, descriptors: None, processes: 1, memory_bytes: 1 << 30 };
+            let room = ColdRoom { ports: 1000, addresses: 1, descriptors: 1000, memory_bytes: 1 << 30 };
             mouth.say(&FromWorker::ColdRoom(room));
         }
         ToWorker::Cold { count, .. } => deed(count, mouth),

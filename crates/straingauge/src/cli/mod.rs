@@ -296,9 +296,6 @@ pub enum Command {
         /// The mark of processes that left it.
         mark: String,
     },
-    /// Hold a part of the cold connections; started by straingauge itself
-    #[command(hide = true)]
-    ColdHelper,
     /// Send segments for the microbenchmark of profile --axis; started by straingauge itself
     #[command(hide = true)]
     SegmentSender {

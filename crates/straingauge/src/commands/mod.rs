@@ -58,10 +58,6 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Wan(args) => wan::run(args),
         Command::Scale(args) => scale::run(args),
         Command::StingyCheck(args) => stingy_check::run(&args),
-        Command::ColdHelper => match ::load::cold::help() {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(error) => Err(crate::failure::wrong_usage(error.to_string())),
-        },
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
         Command::Tool(words) => Err(crate::tools::exec(&words[0].to_string_lossy(), &words[1..])),

@@ -2,8 +2,8 @@
 
 use super::{Companion, Holding, Load};
 use crate::measured::Measured;
-use anyhow::{Context, Result};
-use load::cold::{ColdCounts, ColdHerd, Keep, PATIENCE};
+use anyhow::Result;
+use load::cold::{ColdCounts, ColdHerd, PATIENCE};
 use record::units::{format_bytes, format_si};
 use record::{Axis, AxisPlace, LoadPlan};
 use std::time::Duration;
@@ -18,9 +18,7 @@ pub struct HeldCold {
 impl HeldCold {
     /// No connections yet; up to `most` can be held.
     pub fn none(plan: &LoadPlan, most: u64) -> Result<HeldCold> {
-        let program = std::env::current_exe().context("the helpers of the cold connections cannot be started")?;
-        let herd = ColdHerd::begin_anyhow(plan, most, Keep::of_environment(), &program)?;
-        Ok(HeldCold { herd, before: ColdCounts::default() })
+        Ok(HeldCold { herd: ColdHerd::begin(plan, most)?, before: ColdCounts::default() })
     }
 
     /// Opens `count` connections, which stay through all points, and waits until they are established.
