@@ -105,15 +105,6 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// When a process started, Unix milliseconds, by today's clock.
-pub(crate) fn started_unix_ms(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let booted: u64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    // SAFETY: sysconf takes no pointers.
-    let ticks_per_sec = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|ticks| *ticks > 0)?;
-    Some(booted * 1000 + start_ticks(pid)? * 1000 / ticks_per_sec)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,11 +125,5 @@ mod tests {
         let later = Owner { start_ticks: this.start_ticks + 1, ..this };
         assert_eq!(later.life(), Life::Ended, "the same number given to another process");
         assert_eq!(Owner { place: !this.place, ..this }.life(), Life::Elsewhere);
-    }
-
-    #[test]
-    fn a_process_started_before_now() {
-        let started = started_unix_ms(std::process::id()).expect("/proc is mounted");
-        assert!(started <= crate::time::unix_ms() + 1000, "{started}");
     }
 }

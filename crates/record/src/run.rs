@@ -13,7 +13,7 @@ use crate::doubt::{Doubt, DoubtKind};
 use crate::fault;
 use crate::histogram::{self, Latency};
 use crate::machine::MachineFacts;
-use crate::owner::{self, Life, Owner};
+use crate::owner::{Life, Owner};
 use crate::point::Point;
 use crate::profile::Stacks;
 use crate::scenario::Scenario;
@@ -26,17 +26,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use crate::point::SCHEMA;
-/// Newest version of `run.json` that is read. A run names the oldest version that has its form
-/// ([`crate::RunKind::schema`]).
-pub const RECORD_SCHEMA: u32 = 2;
 
 /// Files of a run are small; anything larger than this was not written by straingauge.
 const MAX_JSON_BYTES: u64 = 16 << 20;
 const MAX_SERIES_BYTES: u64 = 64 << 20;
 const MAX_STACKS_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
-/// The machine's clock may have been set back by this much since a run began.
-const CLOCK_STEP_MS: u64 = 60_000;
 
 /// Whether a run reached its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +50,7 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunRecord {
-    /// The version of its form ([`crate::RunKind::schema`]).
+    /// The version of its form ([`SCHEMA`]).
     pub schema: u32,
     /// Running, complete or interrupted.
     pub status: Status,
@@ -63,7 +58,7 @@ pub struct RunRecord {
     pub started_unix_ms: u64,
     /// Process that writes the run; with `status: running` a reader can check whether it still runs.
     pub writer_pid: u32,
-    /// When that process started, and the machine on which its number holds. Earlier versions did not write it.
+    /// When that process started, and the machine on which its number holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writer: Option<Owner>,
     /// The resolved request.
@@ -92,7 +87,7 @@ impl RunRecord {
         let path = folder.join(RECORD);
         match read_json::<Form>(&path)?.schema {
             0 => Err(RunError::Malformed { path, why: "it has schema 0, which no straingauge has written".into() }),
-            found if found > RECORD_SCHEMA => Err(RunError::Newer { path, found }),
+            found if found > SCHEMA => Err(RunError::Newer { path, found }),
             _ => read_json(&path),
         }
     }
@@ -100,7 +95,7 @@ impl RunRecord {
     /// The record of a run that begins now, in this process.
     pub fn begin(scenario: Scenario) -> RunRecord {
         RunRecord {
-            schema: scenario.kind.schema(),
+            schema: SCHEMA,
             status: Status::Running,
             started_unix_ms: crate::time::unix_ms(),
             writer_pid: std::process::id(),
@@ -150,9 +145,7 @@ pub enum RunError {
         path: PathBuf,
     },
     /// The directory was written by a later version.
-    #[error(
-        "{path} was written with schema {found}, this straingauge reads up to {RECORD_SCHEMA}; use a newer straingauge"
-    )]
+    #[error("{path} was written with schema {found}, this straingauge reads up to {SCHEMA}; use a newer straingauge")]
     Newer {
         /// The file.
         path: PathBuf,
@@ -495,15 +488,7 @@ impl RunDir {
 
     /// Whether the process that writes the run still runs.
     pub fn writer_life(&self) -> Life {
-        if let Some(writer) = &self.record.writer {
-            return writer.life();
-        }
-        // Its number alone is known; a later process may have the same.
-        let latest = self.record.started_unix_ms.saturating_add(CLOCK_STEP_MS);
-        match owner::started_unix_ms(self.record.writer_pid) {
-            Some(started) if started <= latest => Life::Alive,
-            _ => Life::Ended,
-        }
+        self.record.writer.as_ref().map_or(Life::Ended, Owner::life)
     }
 
     /// Whether the run's writer was killed: the record says "running", but the process has ended.

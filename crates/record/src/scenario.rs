@@ -373,14 +373,6 @@ impl RunKind {
             RunKind::Simulate(_) => "simulate",
         }
     }
-
-    /// The oldest schema of `run.json` with this form: up to schema 1 all kinds had a load plan.
-    pub fn schema(&self) -> u32 {
-        match self {
-            RunKind::Load(_) | RunKind::Find(_) | RunKind::Profile(_) => 1,
-            RunKind::Watch(_) | RunKind::Simulate(_) => 2,
-        }
-    }
 }
 
 impl Scenario {
@@ -486,28 +478,12 @@ mod tests {
             let before: Value = serde_json::from_str(kept).expect("JSON");
             let record: crate::RunRecord = serde_json::from_str(kept).expect("a record");
             let after = serde_json::to_value(&record).expect("JSON");
-            // Fields that an older version did not write have their defaults.
             for member in ["command", "name", "url", "repeat_command", "server", "sweep", "path", "what_ifs"] {
                 assert_eq!(after["scenario"].get(member), before["scenario"].get(member), "{member}");
             }
             assert_eq!(serde_json::from_value::<crate::RunRecord>(after).expect("a record"), record);
-            assert!(record.scenario.load().is_some() && record.schema == record.scenario.kind.schema());
+            assert!(record.scenario.load().is_some() && record.schema == crate::run::SCHEMA);
         }
-    }
-
-    /// Up to schema 1 every run had a load plan, also without a load.
-    #[test]
-    fn a_watch_and_a_simulation_of_schema_1_are_read_and_their_load_plan_is_passed_over() {
-        let nothing = r#""sweep": null, "load": { "addresses": [], "host": "", "targets": [], "threads": 0 }"#;
-        let old = |command: &str, url: &str| {
-            read(&format!(
-                r#"{{ "command": "{command}", "name": "n", "url": "{url}", "repeat_command": "r", {nothing} }}"#
-            ))
-        };
-        let watch = old("watch", ":8080");
-        assert_eq!((watch.url().as_ref(), watch.load(), watch.kind.command()), (":8080", None, "watch"));
-        let simulation = old("simulate", "");
-        assert_eq!((simulation.url().as_ref(), &simulation.kind), ("", &RunKind::Simulate(SimulateRun::default())));
     }
 
     #[test]

@@ -61,25 +61,6 @@ const HABITS: [(&[&str], &str); 11] = [
     (&["--h2"], "HTTP/2 is --http2"),
 ];
 
-/// Options that had another name: command, the old one, the new one. One word has one meaning in all commands.
-pub(crate) const RENAMED: [(&str, &str, &str); 15] = [
-    ("watch", "--mode", "--detail"),
-    ("watch", "--classes", "--response-classes"),
-    ("find", "--watch", "--detail"),
-    ("find", "--watch-overhead", "--overhead"),
-    ("find", "--watch-classes", "--response-classes"),
-    ("find", "--watch-pack", "--pack"),
-    ("profile", "--sweep", "--axis"),
-    ("profile", "--method", "--accounting"),
-    ("profile", "--folded", "--export folded=FILE"),
-    ("simulate", "--pack", "--repack"),
-    ("simulate", "--timeout", "--guest-timeout"),
-    ("report", "--out", "--page"),
-    ("files", "--out", "--into"),
-    ("predict", "--delay", "--round-trip"),
-    ("predict", "--mix", "--class-shares"),
-];
-
 /// Options that exist in scenario files only: the command, the file's section, the options.
 pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 4] = [
     ("find", "load", &["--connect-rate"]),
@@ -104,10 +85,7 @@ pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 4] = [
     ),
 ];
 
-/// Former options of `scale` that compared a server with itself.
-const COMPARED_BY_SCALE: [&str; 5] = ["--compare", "--connections", "--cold", "--duration-ms", "--repeats"];
-
-/// A hint for an option of another tool, a renamed one, or one that exists only in scenario files.
+/// A hint for an option of another tool, or for one that exists only in scenario files.
 fn habit(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(typed))) =
@@ -118,20 +96,12 @@ fn habit(error: &clap::Error) -> Option<String> {
     let command = std::env::args_os().nth(1).unwrap_or_default();
     // What find and load have in common had the same names in both.
     let command = if command == "load" || command == "fleet" { "find" } else { &command.to_string_lossy() };
-    if command == "scale" && COMPARED_BY_SCALE.contains(&typed.as_str()) {
-        return Some(format!(
-            "there is no {typed}: both are measured by straingauge find URL --compare-with scale -- SERVER ..."
-        ));
-    }
     let is_meant = |(of, _, options): &&(&str, &str, &[&str])| *of == command && options.contains(&typed.as_str());
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
         let key = typed.trim_start_matches('-');
         return Some(format!(
             "{typed} exists in scenario files only: write {key} = ... into its section [{section}], and name the file with --scenario"
         ));
-    }
-    if let Some((.., new)) = RENAMED.iter().find(|(of, old, _)| *of == command && old == typed) {
-        return Some(format!("{typed} is called {new} now"));
     }
     let (_, hint) = HABITS.iter().find(|(words, _)| words.contains(&typed.as_str()))?;
     Some(format!("there is no {typed}: {hint}"))

@@ -371,14 +371,6 @@ fn options_of_other_tools_get_a_hint() {
     ] {
         run(&mut straingauge(typed)).exits_with(2).complains_of(&["there is no -", hint]);
     }
-    for (typed, new) in [
-        (&["watch", ":80", "--mode", "exact"][..], "--detail"),
-        (&["load", "http://127.0.0.1:1/", "--watch-overhead=2%"], "--overhead"),
-        (&["profile", "--sweep", "delay"], "--axis"),
-        (&["predict", "run", "--delay", "40ms"], "--round-trip"),
-    ] {
-        run(&mut straingauge(typed)).exits_with(2).complains_of(&["is called", new]);
-    }
 }
 
 #[test]

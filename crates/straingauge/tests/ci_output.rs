@@ -82,7 +82,7 @@ fn wrong_files_are_refused_before_anything_is_measured() {
     let folder = open_dir();
     let log = folder.path().join("run.json");
     let record = serde_json::json!({
-        "schema": 2, "status": "complete", "started_unix_ms": 1, "writer_pid": 1, "machine": {},
+        "schema": 1, "status": "complete", "started_unix_ms": 1, "writer_pid": 1, "machine": {},
         "scenario": {"command": "watch", "name": "w", "port": 8080, "mode": "counts", "classes": [], "repeat_command": "",
             "overhead_limit_ratio": 0.01},
     });

@@ -110,7 +110,6 @@ impl Pair {
         let state = PairState {
             server_namespace: self.server.inode()?,
             client_namespace: Some(self.client.inode()?),
-            cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.path().to_path_buf()),
             ..PairState::of_this_process(&self.token)
         };
         self.state_file = Some(folder.write(&state)?);

@@ -101,10 +101,6 @@ fn remove_pair(left: &Leftover, folder: &Path) -> Result<(), String> {
         return Err(format!("{} is not removed: its process still runs", path.display()));
     }
     if !state.is_from_an_earlier_boot() {
-        // The groups of earlier versions do not say whose they are.
-        if let Some(cgroup) = state.cgroup.as_deref().and_then(ServerCgroup::existing) {
-            cgroup.remove().map_err(|error| error.to_string())?;
-        }
         for namespace in namespaces_of(&state) {
             end_processes_in_namespace(namespace, |pid| is_of_pair(pid, &state));
         }
@@ -180,7 +176,6 @@ mod tests {
             server_namespace: fs::read_link("/proc/self/ns/net").map_or(0, |at| {
                 at.to_string_lossy().trim_start_matches("net:[").trim_end_matches(']').parse().unwrap_or(0)
             }),
-            cgroup: Some("/sys/fs/cgroup".into()),
             ..PairState::of_this_process("0123456789")
         };
         folder.write(&of_earlier_boot).unwrap();

@@ -22,20 +22,16 @@ pub(crate) struct PairState {
     pub owner_pid: u32,
     /// Start of the owner in clock ticks since boot (field 22 of /proc/PID/stat).
     pub owner_start_ticks: u64,
-    /// Where the two mean anything ([`Owner::place`]); absent in files of earlier versions.
-    #[serde(default)]
-    pub owner_place: Option<u32>,
+    /// Where the two mean anything ([`Owner::place`]).
+    pub owner_place: u32,
     /// /proc/sys/kernel/random/boot_id.
     pub boot_id: String,
     /// Random name of the pair; part of the names of its links and of its control group.
     pub token: String,
     /// Number of the server's namespace.
     pub server_namespace: u64,
-    /// Number of the client's namespace; absent in files of earlier versions.
-    #[serde(default)]
+    /// Number of the client's namespace, once there is one.
     pub client_namespace: Option<u64>,
-    /// Control group of the server, where there is one.
-    pub cgroup: Option<PathBuf>,
 }
 
 impl PairState {
@@ -45,19 +41,17 @@ impl PairState {
         PairState {
             owner_pid: owner.pid,
             owner_start_ticks: owner.start_ticks,
-            owner_place: Some(owner.place),
+            owner_place: owner.place,
             boot_id: boot_id(),
             token: token.into(),
             server_namespace: 0,
             client_namespace: None,
-            cgroup: None,
         }
     }
 
     /// The run that owns the pair.
     pub(crate) fn owner(&self) -> Owner {
-        let place = self.owner_place.unwrap_or(Owner::of_this_process().place);
-        Owner { pid: self.owner_pid, start_ticks: self.owner_start_ticks, place }
+        Owner { pid: self.owner_pid, start_ticks: self.owner_start_ticks, place: self.owner_place }
     }
 
     /// Whether the owner has ended.
@@ -202,7 +196,7 @@ mod tests {
         assert!(!of_me.is_left_over());
         of_me.owner_start_ticks += 1;
         assert!(of_me.is_left_over(), "the same number given to a later process");
-        of_me.owner_place = of_me.owner_place.map(|place| !place);
+        of_me.owner_place = !of_me.owner_place;
         assert!(!of_me.is_left_over(), "of a container whose processes have other numbers here");
     }
 }

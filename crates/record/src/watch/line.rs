@@ -2,7 +2,7 @@
 
 use super::{Headroom, Mode, Rates, Reading, SizeClass};
 use crate::Doubt;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// One JSON object a line; `kind` says which.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -43,7 +43,6 @@ pub struct Beginning {
 #[serde(default)]
 pub struct Watching {
     /// The server's port.
-    #[serde(alias = "url", deserialize_with = "port")]
     pub port: u16,
     /// The level of detail.
     pub mode: Mode,
@@ -51,23 +50,6 @@ pub struct Watching {
     pub classes: Vec<SizeClass>,
     /// The highest average cost to the server, as a share of its CPU time.
     pub overhead_limit_ratio: f64,
-}
-
-/// Runs of schema 1 hold the port as a URL, `:8080`.
-fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Number(u16),
-        Url(String),
-    }
-    match Written::deserialize(deserializer)? {
-        Written::Number(port) => Ok(port),
-        Written::Url(url) => {
-            let port = url.strip_prefix(':').and_then(|port| port.parse().ok());
-            port.ok_or_else(|| serde::de::Error::custom("the port is not a number"))
-        }
-    }
 }
 
 /// A reading as it is printed.

@@ -182,10 +182,9 @@ pub struct SystemTotals {
 }
 
 impl SystemTotals {
-    /// When this kind of counters was read. Older recordings, in which all were read at once, have one time for all.
+    /// When this kind of counters was read.
     pub fn read_ns(&self, kind: Kind) -> Option<u64> {
-        let all_at_once = (self.read_at_ns.is_empty() && self.at_ns > 0).then_some(self.at_ns);
-        self.read_at_ns.get(kind.word()).copied().or(all_at_once)
+        self.read_at_ns.get(kind.word()).copied()
     }
 
     /// Seconds between the times at which this kind was read in an earlier reading and in this one; `None` unless both

@@ -80,9 +80,7 @@ pub(crate) fn replay_facts(replay: &ReplayResult) -> Vec<(&'static str, String)>
             count(replay.lines),
             count(replay.rejected),
             count(replay.requests),
-            // Older runs do not count them.
             match replay.clients {
-                0 => "its clients".to_string(),
                 1 => "1 client".to_string(),
                 clients => format!("{} clients", count(clients)),
             },
