@@ -8,9 +8,10 @@ use crate::port_sockets::PortReader;
 use crate::processes::ProcessTable;
 use crate::sock_diag::{STATES, Scope};
 use crate::wait_call::{Stalls, Waits};
+use record::lock;
 use rustix::thread::CpuSet;
 use std::collections::HashSet;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t` on average: 0.25 % of a CPU
@@ -70,11 +71,11 @@ impl Shared {
 
     /// The group. A panic elsewhere does not make its counters wrong.
     pub fn group(&self) -> MutexGuard<'_, ServerGroup> {
-        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.group)
     }
 
     fn control(&self) -> MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.control)
     }
 
     /// Starts gathering anew and asks for an early reading.

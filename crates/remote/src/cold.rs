@@ -5,11 +5,12 @@ use crate::options::WorkerOptions;
 use crate::protocol::{ColdHeld, FromWorker, Place, PlanMessage, line};
 use load::cold::{ColdHerd, ColdRoom, PATIENCE, room};
 use record::LoadPlan;
+use record::lock;
 use record::units::{format_bytes, grouped};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Kernel memory that a cold connection takes at one end, on the safe side (docs/fleet.md).
@@ -156,7 +157,7 @@ impl Cold {
                 self.herd.insert(herd).clone()
             }
         };
-        let mut herd = herd.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut herd = lock(&herd);
         let out = self.out.clone();
         herd.resize(count, PATIENCE, stop, |established| {
             let counts = load::cold::ColdCounts { established, ..Default::default() };

@@ -4,6 +4,7 @@
 use crate::complaints::{Complaints, LastLine, Said, start_to_show};
 use crate::error::{Result, system};
 use crate::protocol::{MAX_LINE_BYTES, ProtocolError};
+use record::lock;
 use record::time::monotonic_ns;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -170,7 +171,7 @@ impl Shared {
 
     /// An event that comes before this comes again.
     fn hand_over(&self, key: u64, wire: Wire) {
-        self.added.lock().expect("no holder panics").push((key, wire));
+        lock(&self.added).push((key, wire));
     }
 }
 
@@ -206,7 +207,7 @@ impl Out {
 
     /// Closed where `act` gives false.
     fn with(&self, act: impl FnOnce(&mut Queue) -> bool) -> bool {
-        let mut queue = self.0.lock().expect("no holder panics");
+        let mut queue = lock(&self.0);
         let is_open = queue.as_mut().is_some_and(act);
         if !is_open {
             *queue = None;
@@ -273,7 +274,7 @@ impl Thread {
                     return;
                 }
                 if !self.wires.contains_key(&key) {
-                    self.wires.extend(self.shared.added.lock().expect("no holder panics").drain(..));
+                    self.wires.extend(lock(&self.shared.added).drain(..));
                 }
                 let wire = self.wires.get_mut(&key);
                 if wire.is_some_and(|wire| !wire.take_turn(flags, &mut room, &mut self.events)) {

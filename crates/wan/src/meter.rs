@@ -4,7 +4,7 @@ use crate::delay_line::LineMeter;
 use crate::error::{DuringStep, WanError};
 use crate::rtnetlink::{LinkDrops, NetemCounts, Route};
 use record::units::format_nanos;
-use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan, names};
+use record::{Doubt, DoubtKind, Figures, Latency, Origin, PathMechanism, PathPlan, lock, names};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -94,7 +94,7 @@ impl PathMeter {
                 // A change starts netem's losses anew: with the same seed, each delay would lose the same packets.
                 let plan = reseeded(plan, 1 + self.0.changes.fetch_add(1, Ordering::Relaxed));
                 self.0.ends.iter().zip(0..).try_for_each(|((route, index), number)| {
-                    let route = route.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let route = lock(route);
                     route.set_netem(*index, &plan, number).during("change the delay of a netem")
                 })
             }
@@ -131,7 +131,7 @@ impl PathMeter {
             cpu_ns: None,
             trouble: None,
         };
-        let mut before = self.0.before.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut before = lock(&self.0.before);
         let links = self.link_drops().unwrap_or(before.links);
         let links_before = std::mem::replace(&mut before.links, links);
         let link = |end: usize| LinkDrops {

@@ -14,10 +14,10 @@ use crate::check;
 use crate::error::LoadError;
 use keeper::Keeper;
 use record::time::monotonic_ns;
-use record::{Figures, LoadPlan, Origin, names};
+use record::{Figures, LoadPlan, Origin, lock, names};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -59,11 +59,11 @@ struct Shared {
 
 impl Shared {
     fn report(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.told));
     }
 
     fn told(&self) -> Told {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.told).clone()
     }
 }
 

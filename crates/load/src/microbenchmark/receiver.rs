@@ -4,9 +4,10 @@ use crate::cost::pin_to;
 use crate::error::LoadError;
 use crate::poller::{Poller, READABLE, WRITABLE_TOO};
 use crate::socket::{self, Errno, RawAddress};
+use record::lock;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Connections under way at once: fewer than any listen backlog.
@@ -33,7 +34,7 @@ impl Receiver {
             if let Err(Errno(errno)) = receive(sender, connections, &over) {
                 let cause = std::io::Error::from_raw_os_error(errno);
                 let error = LoadError::Machine { what: "read the sender's data", cause };
-                *said.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *lock(&said) = Some(error);
             }
         };
         let thread = std::thread::Builder::new().name("receiver".into()).spawn(body);
@@ -43,7 +44,7 @@ impl Receiver {
 
     /// The error that ended it early, once.
     pub fn trouble(&self) -> Option<LoadError> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.trouble).take()
     }
 }
 

@@ -11,8 +11,9 @@ pub use types::Shared;
 use libbpf_rs::{
     Error, ErrorExt, ErrorKind, Link, Map, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
 };
+use record::lock;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// A compiled object. libbpf reads the ELF file in place, as structures of 8 bytes' alignment.
 #[repr(C, align(8))]
@@ -112,10 +113,10 @@ pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> 
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     static LOG: Mutex<String> = Mutex::new(String::new());
     record::fault::step().map_err(Error::from)?;
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let _alone = lock(&ONE_AT_A_TIME);
+    lock(&LOG).clear();
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&LOG);
         log.push_str(&text);
         let surplus = log.len().saturating_sub(LOG_BYTES);
         let cut = (surplus..log.len()).find(|at| log.is_char_boundary(*at)).unwrap_or(log.len());
@@ -123,7 +124,7 @@ pub fn logged<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Refusal> 
     })));
     let done = work();
     libbpf_rs::set_print(None);
-    done.map_err(|error| Refusal { error, log: LOG.lock().unwrap_or_else(PoisonError::into_inner).clone() })
+    done.map_err(|error| Refusal { error, log: lock(&LOG).clone() })
 }
 
 /// Sets the constants in a separate section; the verifier sees their values.

@@ -11,9 +11,10 @@ use super::error::WatchError;
 use super::pack_places::Place;
 use super::programs::Programs;
 use crate::cpu_clock;
+use record::lock;
 use std::hint::black_box;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 const CALLS: u32 = 200;
 const ROUNDS: usize = 5;
@@ -83,7 +84,7 @@ static MEASURING: Mutex<()> = Mutex::new(());
 
 /// Measures the kinds that these places need. Takes some ms for each.
 pub fn measure(programs: &Programs, places: &[Place]) -> Result<ProbeCosts, WatchError> {
-    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = lock(&MEASURING);
     let of_kind = |kind: bool, function: Probed| {
         let is_needed = places.iter().any(|place| place.is_stepped == kind);
         is_needed.then(|| function_costs(programs, function)).transpose()

@@ -2,10 +2,11 @@
 
 use crate::serve::{Answer, Request, Server, Site, response};
 use anyhow::{Context, Result};
+use record::lock;
 use report::metrics::Metrics;
 use report::metrics::text::{Format, page};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Connections at once.
 const MOST_CLIENTS: usize = 64;
@@ -18,7 +19,7 @@ impl Site for Newest {
         if request.target != "/metrics" && !request.target.starts_with("/metrics?") {
             return Answer::Whole(response("404 Not Found", "text/plain; charset=utf-8", "", b"see /metrics\n"));
         }
-        let metrics = Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let metrics = Arc::clone(&lock(&self.0));
         let format = Format::accepted(&request.accept);
         let body = page(&metrics, format);
         Answer::Whole(response("200 OK", format.content_type(), "Vary: Accept\r\n", body.as_bytes()))
@@ -47,7 +48,7 @@ impl Exporter {
 
     /// Replaces what is served.
     pub fn publish(&self, metrics: Arc<Metrics>) {
-        *self.newest.0.lock().unwrap_or_else(PoisonError::into_inner) = metrics;
+        *lock(&self.newest.0) = metrics;
     }
 }
 

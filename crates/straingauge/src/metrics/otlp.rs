@@ -3,6 +3,7 @@
 
 use crate::failure::wrong_usage;
 use anyhow::{Context, Result};
+use record::lock;
 use report::metrics::{Metrics, otlp};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -57,14 +58,14 @@ impl Otlp {
 
     /// Replaces what is sent next.
     pub fn publish(&self, metrics: Arc<Metrics>) {
-        self.desk.0.lock().unwrap_or_else(PoisonError::into_inner).newest = Some(metrics);
+        lock(&self.desk.0).newest = Some(metrics);
         self.desk.1.notify_one();
     }
 }
 
 impl Drop for Otlp {
     fn drop(&mut self) {
-        self.desk.0.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        lock(&self.desk.0).is_closed = true;
         self.desk.1.notify_one();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -77,8 +78,8 @@ fn send_all(url: &str, desk: &Shared) {
         ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).http_status_as_error(true).build().into();
     let mut has_complained = false;
     loop {
-        let lock = desk.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = desk.1.wait_while(lock, |desk| desk.newest.is_none() && !desk.is_closed);
+        let held = lock(&desk.0);
+        let waited = desk.1.wait_while(held, |desk| desk.newest.is_none() && !desk.is_closed);
         let mut now = waited.unwrap_or_else(PoisonError::into_inner);
         let (newest, is_closed) = (now.newest.take(), now.is_closed);
         drop(now);
@@ -92,7 +93,7 @@ fn send_all(url: &str, desk: &Shared) {
         if is_closed {
             return;
         }
-        let lock = desk.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(desk.1.wait_timeout_while(lock, INTERVAL, |desk| !desk.is_closed));
+        let held = lock(&desk.0);
+        drop(desk.1.wait_timeout_while(held, INTERVAL, |desk| !desk.is_closed));
     }
 }

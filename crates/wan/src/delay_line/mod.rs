@@ -13,6 +13,7 @@ use crate::affinity;
 use crate::error::{DuringStep, WanError};
 use crate::tun::{HEADER_BYTES, LONGEST_MERGED, LONGEST_SINGLE, Tun};
 use queue::PacketQueue;
+use record::lock;
 use record::{Latency, PathPlan};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -151,10 +152,6 @@ impl LineMeter {
     pub(crate) fn trouble(&self) -> Option<String> {
         lock(&self.0.trouble).clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Sets SCHED_FIFO for the calling thread; without the right to it, at least exact timers.

@@ -6,10 +6,11 @@ use crate::failure::wrong_usage;
 use crate::serve::{Answer, Request, Server, Site, response};
 use anyhow::{Context, Result};
 use record::RunDir;
+use record::lock;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Connections at once: a browser opens up to six.
@@ -127,7 +128,7 @@ fn token() -> Result<String> {
 
 impl Pages {
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.now)
     }
 
     /// What follows the token in a target that has it.
