@@ -1,5 +1,5 @@
 //! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`, and generates the types that they share with
-//! this crate, into `OUT_DIR/<name>.skel.rs`. The numbers of the watch's counters are written for them into `OUT_DIR/counters.h`.
+//! this crate, into `OUT_DIR/<name>.types.rs`. The numbers of the watch's counters are written for them into `OUT_DIR/counters.h`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -66,5 +66,23 @@ fn main() {
         if let Err(error) = built {
             panic!("{}: {error:#}", source.display());
         }
+        let text = std::fs::read_to_string(&skeleton).expect("it was just written");
+        std::fs::write(skeleton.with_extension("").with_extension("types.rs"), types_of(&text))
+            .expect("OUT_DIR can be written");
     }
+}
+
+/// The module `types` of a skeleton. The rest is not used, and takes the compiler half a minute for an object with 200 programs.
+fn types_of(skeleton: &str) -> &str {
+    let from = skeleton.find("pub mod types {").expect("a skeleton has its types");
+    let mut depth = 0;
+    for (at, byte) in skeleton[from..].bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return &skeleton[from..=from + at],
+            b'}' => depth -= 1,
+            _ => {}
+        }
+    }
+    panic!("the skeleton's types do not end")
 }

@@ -2,17 +2,17 @@
 //! information of the compiled objects: a field that moves in `bpf/*.h` moves here, too, and use of a removed field
 //! does not compile.
 
-/// libbpf-cargo's skeletons, of which only the types are used; loading is the same for all objects ([`super::load`]).
-#[allow(unused, clippy::all, clippy::undocumented_unsafe_blocks, rust_2018_idioms)]
+/// The types of libbpf-cargo's skeletons; loading is the same for all objects ([`super::load`]).
+#[allow(unused, nonstandard_style, clippy::all, clippy::undocumented_unsafe_blocks, rust_2018_idioms)]
 mod generated {
     pub mod watch {
-        include!(concat!(env!("OUT_DIR"), "/watch.skel.rs"));
+        include!(concat!(env!("OUT_DIR"), "/watch.types.rs"));
     }
     pub mod profile {
-        include!(concat!(env!("OUT_DIR"), "/profile.skel.rs"));
+        include!(concat!(env!("OUT_DIR"), "/profile.types.rs"));
     }
     pub mod exact {
-        include!(concat!(env!("OUT_DIR"), "/exact.skel.rs"));
+        include!(concat!(env!("OUT_DIR"), "/exact.types.rs"));
     }
 }
 
