@@ -49,4 +49,4 @@ fmt: ## format all code
 
 clean: ## remove what was built; runs/ stays
 	cargo clean
-	rm -rf artefacts dist report.html toolkit/*/build toolkit/stingy/*/build testbed/*/build
+	rm -rf artefacts dist report.html toolkit/*/build toolkit/stingy/*/build toolkit/stingy/servers/*/build testbed/*/build

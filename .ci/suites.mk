@@ -25,7 +25,7 @@ export PYTHONPYCACHEPREFIX = $(CURDIR)/target/bytecode
 export STRAINGAUGE_OUTPUTS = $(CURDIR)/target/outputs
 
 # C and C++: folders with a Makefile that has `test`. A suite reads the whole tool that the folder belongs to.
-ROOMS = toolkit/scalable-select $(addprefix toolkit/stingy/,runtime generate tools servers/tux servers/lighttpd) testbed/truth
+ROOMS = toolkit/scalable-select $(addprefix toolkit/stingy/,runtime generate tools servers/tux servers/lighttpd bench) testbed/truth
 log = $(LOGS)/$(subst /,-,$(1)).log
 tool = $(if $(filter toolkit/%,$(1)),toolkit/$(word 2,$(subst /, ,$(1))) toolkit/rules.mk toolkit/parts.sh,$(1))
 ROOM_LOGS = $(foreach room,$(ROOMS),$(call log,$(room)))
