@@ -21,7 +21,7 @@ endif
 # Python's bytecode is kept, but not beside the sources: Ray starts dozens of interpreters.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX = $(CURDIR)/target/bytecode
-# What the tests' commands print and keep: held against the schemas when all have ended.
+# What the tests' commands print and keep: validated against the program's schemas when all have ended.
 export STRAINGAUGE_OUTPUTS = $(CURDIR)/target/outputs
 
 # C and C++: folders with a Makefile that has `test`. A suite reads the whole tool that the folder belongs to.
@@ -64,7 +64,7 @@ documentation: rust-build
 documentation-long: rust-long
 	@RUSTDOC=$(CURDIR)/.ci/rustdoc .ci/suite $@ cargo test --locked --workspace --doc --no-fail-fast
 schemas: $(filter rust rust-long,$(PARTS_$(GOAL)))
-	@.ci/suite $@ $(VENV)/bin/python .ci/schemas target/outputs
+	@.ci/suite $@ $(VENV)/bin/python .ci/schemas target/debug/straingauge target/outputs
 fuzz-targets:
 	@.ci/suite $@ cargo check --locked -p straingauge-fuzz --features fuzz
 

@@ -21,8 +21,7 @@ use std::collections::BTreeMap;
 const SEED: u64 = 0x4158;
 
 /// A figure over the repeats of one value.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Median {
     /// Median over repeats.
     pub median: f64,
@@ -35,8 +34,7 @@ pub struct Median {
 }
 
 /// Everything at one value of the axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AxisLevel {
     /// The nominal value, in the axis's unit.
     pub value: f64,
@@ -76,8 +74,7 @@ pub struct AxisLevel {
 }
 
 /// How a figure changed from the axis's lowest value to its highest.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Change {
     /// At the lowest value: median over repeats.
     pub from: f64,
@@ -94,8 +91,7 @@ pub struct Change {
 }
 
 /// The largest value at which enough connections conformed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Conforming {
     /// Share of the connections that must conform.
     pub demanded_ratio: f64,
@@ -106,8 +102,7 @@ pub struct Conforming {
 }
 
 /// The findings of one axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AxisFindings {
     /// The varied quantity.
     pub axis: Axis,

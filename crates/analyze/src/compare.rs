@@ -26,8 +26,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::collections::BTreeMap;
 
 /// Which way is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
     /// More is better.
@@ -48,8 +47,7 @@ const GOOD: Figure = ("outcomes.good_ratio", "good answers", Better::Higher);
 
 record::worded! {
     /// The result for one figure at one load.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Outcome {
         /// Worse by more than the threshold, and not by chance.
@@ -67,8 +65,7 @@ record::worded! {
 }
 
 /// One figure at one load.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Difference {
     /// Sweep of the points.
     pub sweep: Sweep,
@@ -108,8 +105,7 @@ pub struct Difference {
 }
 
 /// The result of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conclusion {
     /// At least one figure is worse by more than the threshold.
@@ -121,8 +117,7 @@ pub enum Conclusion {
 }
 
 /// The comparison of two runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
     /// Worse by more than this is a regression (0.05 = 5 %).
     pub threshold_ratio: f64,

@@ -24,8 +24,7 @@ pub const LAYERS: [(&str, &str); 8] = [
 const LEAST_PAIRS: usize = 3;
 
 /// CPU time per request at two loads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Growth {
     /// The layer or function. A function's name is untrusted text.
     pub name: String,

@@ -18,8 +18,7 @@ fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
 }
 
 /// A folder's runs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Index {
     /// The folder.
     #[serde(serialize_with = "shown")]
@@ -33,8 +32,7 @@ pub struct Index {
 }
 
 /// A run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// The run directory.
     #[serde(serialize_with = "shown")]
@@ -79,8 +77,7 @@ pub struct Row {
 }
 
 /// How a run compares with the one before it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Before {
     /// The run before.
     #[serde(serialize_with = "shown")]
@@ -98,8 +95,7 @@ pub struct Before {
 }
 
 /// A run that could not be read.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Unreadable {
     /// Its folder.
     #[serde(serialize_with = "shown")]

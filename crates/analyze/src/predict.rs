@@ -33,8 +33,7 @@ const NOISY_CPUS: f64 = 0.1;
 const ALIKE: f64 = 1.1;
 
 /// Results of a sweep's CPU readings, without a model.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Measured {
     /// `closed loop` or `open loop`.
     pub sweep: &'static str,
@@ -45,8 +44,7 @@ pub struct Measured {
 }
 
 /// A prediction with its basis.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Prediction {
     /// Demands and lines.
     pub measured: Vec<Measured>,

@@ -6,8 +6,7 @@ use record::{Doubt, RunDir, names};
 use std::collections::BTreeMap;
 
 /// The change of a function's share of the samples, without its callees.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct Change {
     /// The function, with the kernel's mark.
     pub function: String,

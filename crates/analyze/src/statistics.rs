@@ -11,8 +11,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub const DRAWS: usize = 400;
 
 /// An interval from a bootstrap.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

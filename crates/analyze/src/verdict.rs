@@ -23,8 +23,7 @@ use record::{Criteria, Doubt, Point, RunDir, RunKind, Sweep, names};
 use serde::{Deserialize, Serialize};
 
 /// The verdict on a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Verdict {
     /// One line.
     pub headline: String,
@@ -38,8 +37,7 @@ pub struct Verdict {
 }
 
 /// How sure a cause is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// The evidence excludes chance, and other explanations.
@@ -50,8 +48,7 @@ pub enum Certainty {
 }
 
 /// A cause that a rule of the table ([`rules::RULES`]) found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cause {
     /// The rule's name.
     pub rule: String,

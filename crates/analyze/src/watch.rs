@@ -22,8 +22,7 @@ use stalls::Stalls;
 use tables::Tables;
 
 /// The findings of a recording.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct WatchFindings {
     /// Seconds from the first reading to the last.
     pub seconds: f64,

@@ -72,8 +72,7 @@ fn percent_signed(ratio: f64) -> String {
 }
 
 /// A load, or a load and a class: medians in the order of the columns; absent = not measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// The load: connections, offered requests per second, or the place on the axis.
     pub load: f64,
@@ -97,8 +96,7 @@ impl Row {
 }
 
 /// The server's side of one sweep.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ServerSide {
     /// The sweep.
     pub sweep: Sweep,

@@ -38,8 +38,7 @@ use serde::{Deserialize, Serialize};
 
 record::worded! {
     /// The zone of a load level.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Zone {
         /// Throughput follows load.
@@ -54,8 +53,7 @@ record::worded! {
 }
 
 /// The place of a point among the measured loads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// Among them, with an estimate.
@@ -69,8 +67,7 @@ pub enum Place {
 }
 
 /// A yield, efficiency or failure point, or the reason why none was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointFinding {
     /// Its place among the measured loads.
     pub place: Place,
@@ -116,8 +113,7 @@ impl PointFinding {
 }
 
 /// A number over the points of one level: their median, smallest and largest.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
     /// Median over the points.
     pub median: f64,
@@ -130,8 +126,7 @@ pub struct Spread {
 }
 
 /// All points of one sweep at one load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Level {
     /// Connections (closed loop) or offered requests per second (open loop).
     pub load: f64,
@@ -189,8 +184,7 @@ impl Level {
 }
 
 /// The highest throughput of a sweep.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Peak {
     /// Its load.
     pub load: f64,
@@ -215,8 +209,7 @@ pub(crate) fn are_comparable(of_medians: f64, within: f64) -> bool {
 }
 
 /// The lowest CPU time per request, and the highest at a higher load; rounded as the table shows them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CpuGrowth {
     /// Load at which a request cost least.
     pub lowest_load: f64,
@@ -256,8 +249,7 @@ impl CpuGrowth {
 }
 
 /// What one sweep showed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SweepFindings {
     /// Closed loop over connections, or open loop over rate.
     pub sweep: Sweep,
@@ -307,8 +299,7 @@ fn first_beyond(levels: &[Level], estimate: f64) -> Option<&Level> {
 }
 
 /// The drift of the machine's speed between repeats, by the yardstick.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Drift {
     /// Coefficient of variation of the yardstick's arithmetic, per second of CPU time.
     pub cpu_cv_ratio: Option<f64>,
@@ -319,8 +310,7 @@ pub struct Drift {
 }
 
 /// All findings of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Findings {
     /// The criteria used.
     pub criteria: Criteria,

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 crate::worded! {
     /// The varied quantity. The word is that of `--axis` and of JSON.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Axis {
         /// Connections of the closed loop.
@@ -67,8 +66,7 @@ pub const MAX_SLOW_DOWN_NS: u64 = 100_000;
 
 crate::worded! {
     /// A place of the server's work that can be slowed down. The order is that of `bpf/slow.bpf.c`.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum SlowPlace {
         /// Each packet that the server's machine receives for it, in the network softirq.
@@ -89,8 +87,7 @@ crate::worded! {
 }
 
 /// A point's place on the axis of its run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AxisPlace {
     /// The varied quantity.
     pub axis: Axis,
@@ -102,8 +99,7 @@ pub struct AxisPlace {
 }
 
 /// An axis and the values to measure along it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AxisPlan {
     /// The varied quantity.
     pub axis: Axis,

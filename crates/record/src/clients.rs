@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The kind of every client of a load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ClientPlan {
     /// Each connection reads at most this many bytes per second; 0 = no limit.
@@ -35,8 +34,7 @@ impl ClientPlan {
 
 /// Connections of fixed bandwidth, after SPECweb99: each reads at most the first rate, and conforms when it gets the
 /// second.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FixedBandwidth {
     /// The most that each connection reads, bits per second.
     pub asked_bits_per_sec: f64,
@@ -46,8 +44,7 @@ pub struct FixedBandwidth {
 
 /// The end that closes a connection first: its own port stays in TIME_WAIT for a minute, the other end's is free at
 /// once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CloseFirst {
     /// The client, as soon as the last response is complete.
@@ -57,8 +54,7 @@ pub enum CloseFirst {
 }
 
 /// The TLS settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TlsPlan {
     /// Name or address that the certificate must be for; a name is sent as SNI.
     pub server_name: String,

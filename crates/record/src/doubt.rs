@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $kind:ident,)+) => {
         /// The kinds of doubt. The name is the stable key in JSON.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Serialize, Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "kebab-case")]
         pub enum DoubtKind {
             $($(#[doc = $doc])+ $kind,)+
@@ -80,8 +80,7 @@ kinds! {
 
 crate::worded! {
     /// How much a doubt matters to the verdict.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Severity {
         /// Worth knowing; the verdict stands.
@@ -94,8 +93,7 @@ crate::worded! {
 }
 
 /// One doubt: what was seen, with its size, and the remedy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Doubt {
     /// Its kind.
     pub kind: DoubtKind,
@@ -128,27 +126,5 @@ impl DoubtKind {
     /// A doubt of this kind that rules the figures out.
     pub fn invalid(self, what: impl Into<String>, remedy: impl Into<String>) -> Doubt {
         Doubt::new(self, Severity::Invalid, what, remedy)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::DoubtKind;
-    use crate::documentation;
-
-    #[test]
-    fn the_pages_list_every_kind_and_no_other() {
-        let (files, troubles) = (documentation("run-directory.md"), documentation("troubleshooting.md"));
-        let (_, after) = files.split_once("Kinds, each with its meaning").expect("the list of kinds");
-        let list =
-            after.split_once("): ").and_then(|(_, list)| list.split_once("Take one")).expect("the list of kinds").0;
-        let listed: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
-        for (kind, _) in DoubtKind::KNOWN {
-            let json = serde_json::to_value(kind).expect("a word");
-            let word = json.as_str().expect("a word");
-            assert!(listed.contains(&word), "docs/run-directory.md lacks {word}");
-            assert!(troubles.contains(&format!("\n| `{word}` |")), "docs/troubleshooting.md lacks {word}");
-        }
-        assert_eq!(listed.len(), DoubtKind::KNOWN.len(), "docs/run-directory.md has a kind that is none: {listed:?}");
     }
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 crate::worded! {
     /// How a number was obtained. Printed with it; numbers of different origin are not added without a note.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Origin {
         /// Every event was counted.
@@ -24,8 +23,7 @@ crate::worded! {
 
 /// One number of a point. JSON: `{"value": 12.5, "unit": "us", "n": 81234, "origin": "timed"}` or
 /// `{"unit": "us", "not_measured": "the kernel has no ..."}`; a missing number is never 0.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figure {
     /// The number, absent where it could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,8 +57,7 @@ impl Figure {
 }
 
 /// The figures of a point by name; the names and meanings are listed in [`crate::names`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Figures(pub BTreeMap<String, Figure>);
 

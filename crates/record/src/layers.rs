@@ -20,8 +20,7 @@ static BUILT_IN: LazyLock<Rule> = LazyLock::new(|| Rule::parse(TABLE).unwrap_or_
 
 crate::worded! {
     /// The layers, from the server's own code down to the wire. Their sum, with what is unattributed, is the whole.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Layer {
         /// User mode.
@@ -57,8 +56,7 @@ impl Layer {
 
 /// A row of the table: a layer, and a part of it that the table distinguishes (`socket layer` of System Call); the part
 /// is empty for a layer without parts.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Row {
     /// The layer.
     pub layer: Layer,

@@ -31,8 +31,7 @@ pub struct Kind {
 }
 
 /// One thing that is left.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 pub struct Leftover {
     /// Its kind ([`Kind::name`]).
     pub kind: &'static str,

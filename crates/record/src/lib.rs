@@ -69,10 +69,3 @@ pub use text::Outside;
 pub use watched::{ClientSide, Watched, WatchedClass};
 pub use what_if::WhatIf;
 pub use workload::{Workload, WorkloadResult};
-
-/// A page of the documentation, for tests that hold its lists against the code.
-#[cfg(test)]
-fn documentation(page: &str) -> String {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
-    std::fs::read_to_string(file).expect("a page of the documentation")
-}

@@ -295,14 +295,4 @@ mod tests {
         (counts.arrivals_unknown, counts.dated_ns, counts.dated_times) = (0, 0, 0);
         assert_eq!(serde_json::from_value::<LoadCounts>(json).unwrap(), counts);
     }
-
-    #[test]
-    fn the_page_of_the_run_directory_has_the_tags_of_the_log() {
-        let page = crate::documentation("run-directory.md");
-        let (_, after) = page.split_once("## points/NNN/latency.hlog").expect("the part about the log");
-        let part = after.split("\n## ").next().unwrap_or_default();
-        for (tag, _) in LoadTimes::default().tagged() {
-            assert_eq!(part.contains(&format!("`{tag}`")), tag != "own-lag", "docs/run-directory.md: {tag}");
-        }
-    }
 }

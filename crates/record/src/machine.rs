@@ -6,8 +6,7 @@ use std::fs;
 use std::net::{IpAddr, UdpSocket};
 
 /// The `machine` section of a run. A fact that could not be read is absent, never guessed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct MachineFacts {
     /// `uname -r`.
@@ -37,8 +36,7 @@ pub struct MachineFacts {
 }
 
 /// One thing that a measurement may need.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Capability {
     /// Short name, the same on every machine.
     pub name: String,

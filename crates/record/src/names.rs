@@ -483,37 +483,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn the_page_of_limits_lists_the_names_that_a_load_can_have_and_no_other() {
-        const OF_OTHER_COMMANDS: [&str; 6] = ["layer.", "microbenchmark.", "yardstick.", "beside.", "slow.", "find."];
-        let page = crate::documentation("ci.md");
-        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(".` ("));
-        let names = rows.filter_map(|(prefix, rest)| Some((prefix, rest.split_once(") | `")?.1.strip_suffix("` |")?)));
-        let listed: Vec<String> =
-            names.flat_map(|(prefix, names)| names.split("`, `").map(move |name| format!("{prefix}.{name}"))).collect();
-        let known: Vec<&str> = (ALL.iter().map(|(name, ..)| *name))
-            .filter(|name| !OF_OTHER_COMMANDS.iter().any(|prefix| name.starts_with(*prefix)))
-            .collect();
-        for name in &known {
-            assert!(listed.iter().any(|one| one == name), "docs/ci.md lacks {name}");
-        }
-        for name in &listed {
-            assert!(known.contains(&name.as_str()), "docs/ci.md has {name}, which no figure is called");
-        }
-        assert_eq!(listed.len(), known.len(), "docs/ci.md has a name twice");
-    }
-
-    #[test]
-    fn the_page_of_sources_has_every_figure_of_the_server() {
-        let page = crate::documentation("measuring.md");
-        let told: Vec<&str> = page.split('`').filter(|word| word.starts_with("server.")).collect();
-        for (name, ..) in ALL.iter().filter(|(name, ..)| name.starts_with("server.")) {
-            let is_of = |word: &&str| match word.strip_suffix('*').or_else(|| word.strip_suffix("...")) {
-                Some(begin) => name.starts_with(begin),
-                None => word == name,
-            };
-            assert!(told.iter().any(is_of), "docs/measuring.md lacks {name}");
-        }
-    }
 }

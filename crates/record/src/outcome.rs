@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Counts of requests by outcome. Every request of the window ends in exactly one of the counts that [`Outcomes::sum`]
 /// adds; `connects*` and `connections_*` count connections, not requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Outcomes {
     /// Requests issued in the measured window (intended send inside it).

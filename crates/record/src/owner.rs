@@ -8,8 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
 /// A process: its number, when it started, and where that means anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Owner {
     /// Its number.
     pub pid: u32,

@@ -15,8 +15,7 @@ pub const MTU_BYTES: u64 = 1500;
 
 crate::worded! {
     /// The mechanism that makes the path.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum PathMechanism {
         /// The kernel's netem queueing discipline on both ends of the link.
@@ -32,8 +31,7 @@ crate::worded! {
 }
 
 /// A path, resolved. Every quantity holds for each direction separately.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PathPlan {
     /// Delay of one direction, nanoseconds: a round trip takes twice this.
     pub delay_ns: u64,

@@ -16,8 +16,7 @@ pub const SCHEMA: u32 = 1;
 
 crate::worded! {
     /// The part of a run that a point belongs to.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Sweep {
         /// A single point of `load`.
@@ -39,8 +38,7 @@ crate::worded! {
 }
 
 /// One measured load point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Point {
     /// Version of this file's schema ([`SCHEMA`]).
     pub schema: u32,
@@ -86,8 +84,7 @@ pub struct Point {
 }
 
 /// A function's CPU time, without its callees.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FunctionCost {
     /// Its name. Untrusted text.
     pub function: String,

@@ -22,8 +22,7 @@ pub const NOT_SAMPLED: &str = "what the layers of the network stack cost was not
 pub const MEASUREMENT: &str = "measurement";
 
 /// The profile of a window.
-#[derive(Debug, Clone, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Profile {
     /// The method of measurement.
     pub method: &'static str,
@@ -95,8 +94,7 @@ impl Profile {
 }
 
 /// A row of the table. Times are the server's CPU time, wherever it ran.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct LayerRow {
     /// The layer; `None` = unattributed.
     pub layer: Option<Layer>,
@@ -119,8 +117,7 @@ pub struct LayerRow {
 }
 
 /// A function and its cost, without its callees.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct FunctionRow {
     /// Name; untrusted text.
     pub function: String,
@@ -141,8 +138,7 @@ pub struct FunctionRow {
 }
 
 /// A group of functions; a sample belongs to the group of its innermost function that is in one.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct GroupRow {
     /// The group; `None` = in no group.
     pub group: Option<String>,
@@ -155,8 +151,7 @@ pub struct GroupRow {
 }
 
 /// The distribution of the machine's samples; their sum is all of them.
-#[derive(Debug, Clone, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct SampleSums {
     /// The server's work in its own processes.
     pub server_in_own_process: u64,
@@ -192,8 +187,7 @@ impl SampleSums {
 }
 
 /// CPU time from two independent sources.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, Serialize, schemars::JsonSchema)]
 pub struct CpuCheck {
     /// Samples in the server's processes times their period, nanoseconds.
     pub sampled_ns: f64,
@@ -208,8 +202,7 @@ pub struct CpuCheck {
 }
 
 /// Interrupts of the sampling clock on all CPUs against the number that the window had time for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Arrivals {
     /// Interrupts that came while samples were taken.
     pub arrived: u64,
@@ -239,8 +232,7 @@ impl Arrivals {
 }
 
 /// An event other than the CPU clock.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct EventRow {
     /// Name.
     pub event: String,
@@ -256,8 +248,7 @@ pub struct EventRow {
 }
 
 /// How many of the kernel's samples the rule covers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Coverage {
     /// Samples in the kernel.
     pub kernel_samples: u64,
@@ -271,8 +262,7 @@ pub struct Coverage {
 
 crate::worded! {
     /// The CPU's mode.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {
         /// User mode.
@@ -287,8 +277,7 @@ crate::worded! {
 }
 
 /// Packets of the port, over all CPUs; in, out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacketCounts {
     /// Packets as an interface counts them.
     pub packets: [u64; 2],
@@ -314,8 +303,7 @@ impl PacketCounts {
 }
 
 /// Losses for lack of space.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Losses {
     /// Samples whose stack did not fit; they are unattributed.
     pub stacks: u64,
@@ -326,8 +314,7 @@ pub struct Losses {
 crate::grows!(Losses { stacks, samples });
 
 /// A value and the half width of its 95 % interval, which covers both the sampling and the changes of the load.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
@@ -336,8 +323,7 @@ pub struct Estimate {
 }
 
 /// A correction of a profile.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Calibration {
     /// Layers in the order of the table.
     pub corrections: Vec<Correction>,
@@ -348,8 +334,7 @@ pub struct Calibration {
 }
 
 /// The correction of one layer by the bursts.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Correction {
     /// The layer; `None` = unattributed.
     pub layer: Option<Layer>,

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// The protocol that clients and server speak.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "name", rename_all = "lowercase")]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -26,8 +25,7 @@ pub enum Protocol {
 }
 
 /// How HTTP/2 is used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Http2Plan {
     /// Requests in flight on a connection, each a stream; at least 1.
@@ -35,8 +33,7 @@ pub struct Http2Plan {
 }
 
 /// Calls of gRPC with one message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct GrpcPlan {
     /// The method, as `package.Service/Method`.
@@ -46,8 +43,7 @@ pub struct GrpcPlan {
 }
 
 /// Which keys are asked for, and how large values are.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Keyspace {
     /// Keys are numbers below this.
@@ -67,8 +63,7 @@ impl Default for Keyspace {
 }
 
 /// Commands to a Redis server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct RedisPlan {
     /// Keys and values.
@@ -89,8 +84,7 @@ pub struct RedisPlan {
 }
 
 /// Commands to a memcached server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct MemcachedPlan {
     /// Keys and values.
@@ -106,8 +100,7 @@ pub struct MemcachedPlan {
 }
 
 /// Bytes to send over TCP, and where the answer ends.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct TcpPlan {
     /// The request.
@@ -119,8 +112,7 @@ pub struct TcpPlan {
 }
 
 /// Where an answer over TCP ends.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Expect {
     /// After a line feed.

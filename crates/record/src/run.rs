@@ -34,8 +34,7 @@ const MAX_STACKS_BYTES: u64 = 64 << 20;
 const MAX_POINTS: usize = 100_000;
 
 /// Whether a run reached its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The run is going on, or its process was killed.
@@ -47,8 +46,7 @@ pub enum Status {
 }
 
 /// The content of `run.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RunRecord {
     /// The version of its form ([`SCHEMA`]).
     pub schema: u32,

@@ -14,8 +14,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 /// The gaps between intended sends of an open loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrival {
     /// Equal gaps.
@@ -29,8 +28,7 @@ pub enum Arrival {
 }
 
 /// What decides when the next request leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "loop", rename_all = "lowercase")]
 pub enum Pace {
     /// Closed loop: each connection sends as soon as its response is complete.
@@ -56,16 +54,14 @@ pub fn other_rate_ratio(pace: Pace, sent: u64, window_ns: u64) -> Option<f64> {
 }
 
 /// One request as it is sent: target path and query, in origin form.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequestTarget {
     /// Origin-form target, beginning with `/`.
     pub path: String,
 }
 
 /// Everything the engine needs to produce one load point. The command line has validated it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadPlan {
     /// The server's addresses, tried in order of the list; at least one. Names are resolved before the plan is made.
     pub addresses: Vec<SocketAddr>,
@@ -186,8 +182,7 @@ impl LoadPlan {
 }
 
 /// The criteria that separate the zones; all configurable, all stored with the run and printed in the report.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Criteria {
     /// Closed loop: there is a yield point where doubling the connections raises throughput by less than this share (0.2 = 20 %).
@@ -227,8 +222,7 @@ impl Default for Criteria {
 }
 
 /// The ranges that `find` sweeps over and its time limit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SweepPlan {
     /// Smallest and largest number of connections of the closed-loop sweep.
     pub connections_min: u64,
@@ -262,8 +256,7 @@ pub struct SweepPlan {
 }
 
 /// The server command that a run started itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerCommand {
     /// Program and arguments, as typed after `--`.
     pub argv: Vec<String>,
@@ -275,8 +268,7 @@ pub struct ServerCommand {
 }
 
 /// The resolved request for a run: the fields of every kind of run, and those of this kind.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Scenario {
     /// A name given by the user or derived from the URL; part of the run directory's name. Untrusted text.
     pub name: String,
@@ -288,8 +280,7 @@ pub struct Scenario {
 }
 
 /// The kinds of runs. `command` names the kind; its fields are next to it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum RunKind {
     /// One load point.
@@ -305,8 +296,7 @@ pub enum RunKind {
 }
 
 /// A load on a server: the fields of `load`, and part of those of `find` and `profile`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadRun {
     /// The URL as typed, or `microbenchmark`. Untrusted text.
     pub url: String,
@@ -321,8 +311,7 @@ pub struct LoadRun {
 }
 
 /// The fields of `find`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FindRun {
     /// The load that is varied.
     #[serde(flatten)]
@@ -339,8 +328,7 @@ pub struct FindRun {
 }
 
 /// The fields of a sweep of `profile`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProfileRun {
     /// The load that is varied. The microbenchmark's reader sends no requests, so its plan has no targets.
     #[serde(flatten)]
@@ -350,8 +338,7 @@ pub struct ProfileRun {
 }
 
 /// The fields of `simulate`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct SimulateRun {
     /// The loads that are simulated, each with every seed.

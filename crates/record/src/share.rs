@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// One of several equal parts, or as many neighbouring ones as `parts` says: a machine that is worth two others has two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Share {
     /// This part, from 0; less than `of`.
     pub index: u32,

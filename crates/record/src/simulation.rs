@@ -43,8 +43,7 @@ pub enum SimulationError {
 }
 
 /// All points.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Simulation {
     /// The origin of the numbers: [`Origin::Simulated`].
     pub origin: Origin,
@@ -67,8 +66,7 @@ pub struct Simulation {
 }
 
 /// The simulated caches.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Caches {
     /// The format of a geometry.
     #[serde(default)]
@@ -91,8 +89,7 @@ pub struct Caches {
 }
 
 /// Cycles of events: a model in which nothing overlaps, so an upper bound for an out-of-order processor.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cost {
     /// For an instruction.
     pub instruction: f64,
@@ -103,8 +100,7 @@ pub struct Cost {
 }
 
 /// A load.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointPlan {
     /// Open connections.
     pub connections: u64,
@@ -115,8 +111,7 @@ pub struct PointPlan {
 }
 
 /// A load, and a sample of it for each seed.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Point {
     /// Open connections.
@@ -132,8 +127,7 @@ pub struct Point {
 }
 
 /// The counts of one run of a point on the server's CPU.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Sample {
     /// The seed of its boot.
@@ -175,8 +169,7 @@ pub struct Sample {
 }
 
 /// Counts of a layer, or of a part of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Row {
     /// The layer and its part.
     #[serde(flatten)]
@@ -187,8 +180,7 @@ pub struct Row {
 }
 
 /// Counts of a row.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Counts {
     /// Instructions; a repeated string instruction counts once.
@@ -205,8 +197,7 @@ pub struct Counts {
 }
 
 /// Misses.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CacheCounts {
     /// Instruction fetches that missed L1I, a line each.
     #[serde(default)]
@@ -231,8 +222,7 @@ pub struct CacheCounts {
 }
 
 /// Counts of a level.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Level {
     /// Instruction fetches that missed.
@@ -248,8 +238,7 @@ pub struct Level {
 }
 
 /// Counts of a function on behalf of a layer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Function {
     /// Its name.
@@ -264,8 +253,7 @@ pub struct Function {
 }
 
 /// Misses of fully associative caches of all sizes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Curve {
     /// Accesses that reached L2.
@@ -275,8 +263,7 @@ pub struct Curve {
 }
 
 /// Misses by fetches of code, by L2 geometry.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CodeMisses {
     /// Of the kernel.
@@ -291,7 +278,6 @@ impl Serialize for Geometry {
     }
 }
 
-#[cfg(feature = "schema")]
 impl schemars::JsonSchema for Geometry {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Geometry".into()

@@ -7,8 +7,7 @@ use std::ops::Deref;
 
 /// Text from outside, made safe to print: one line of bounded length. A control character (an escape sequence begins
 /// with one) and a character that changes the direction or the joining of the following text are shown as `?`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Outside(String);
 

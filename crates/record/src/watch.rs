@@ -29,8 +29,7 @@ pub const FILE: &str = "watch.jsonl";
 
 crate::worded! {
     /// How much is traced.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Mode {
         /// Connection states and the kernel's own counters of closed connections; nothing runs per request.
@@ -53,8 +52,7 @@ impl Mode {
 }
 
 /// One class: `[from, below)` bytes of response, head and body.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct SizeClass {
     /// Name, shown in tables.

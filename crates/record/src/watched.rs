@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A point's requests by size class, and how closely they were watched.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Watched {
     /// How closely: `zero`, `counts`, `default` or `exact` (docs/watching.md).
@@ -26,8 +25,7 @@ pub struct Watched {
 }
 
 /// Requests of one size class.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct WatchedClass {
     /// Its name. Untrusted text where it is read from a file.
@@ -45,8 +43,7 @@ pub struct WatchedClass {
 }
 
 /// What the client counted of a load that a server's side saw.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClientSide {
     /// Complete responses whose last byte came within the window.
     pub completed_in_window: u64,

@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A what-if question: absent values stay as measured. Read from `run.json`, so it is untrusted.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct WhatIf {
     /// A name given by the user; may be empty. Untrusted text.

@@ -10,8 +10,7 @@ pub const KEPT_TARGETS: usize = 1000;
 
 /// How the targets of a plan are chosen, and when requests leave if neither rate nor loop decides it. The default
 /// requests the targets in turn.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Workload {
     /// In words: `webstone`, `surge`, `fitted`, `urls`; empty for a plain URL or list. Untrusted text.
@@ -55,8 +54,7 @@ impl Workload {
 }
 
 /// Whether a document is a file or is generated for each request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A file.
@@ -66,8 +64,7 @@ pub enum Kind {
 }
 
 /// One class of requests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct RequestClass {
     /// In words: `to 64.0 KiB`, `dynamic`.
     pub label: String,
@@ -79,8 +76,7 @@ pub struct RequestClass {
 }
 
 /// The source of a rate series; its counts are not kept with the run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SeriesSource {
     /// The file. Untrusted text.
     pub file: String,
@@ -96,8 +92,7 @@ pub struct SeriesSource {
 }
 
 /// The source of a replayed log, and the way it is replayed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TraceSource {
     /// The file. Untrusted text.
     pub file: String,
@@ -114,8 +109,7 @@ pub struct TraceSource {
 }
 
 /// The results of a workload; empty if the plan requests targets in turn.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct WorkloadResult {
     /// Results by class: first by size, then (where there are dynamic documents) by kind.
@@ -140,8 +134,7 @@ impl WorkloadResult {
 
 crate::worded! {
     /// The property by which requests are grouped.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "lowercase")]
     pub enum Grouping {
         /// By the size of the document.
@@ -155,8 +148,7 @@ crate::worded! {
 }
 
 /// The window's requests of one class.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClassResult {
     /// What it is grouped by.
     pub grouping: Grouping,
@@ -214,8 +206,7 @@ impl ClassResult {
 }
 
 /// What was read of a log, and how the server's answers compare with it. Text is untrusted.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ReplayResult {
     /// The log.

@@ -22,8 +22,7 @@ use std::collections::BTreeMap;
 pub const SCHEMA: u32 = 1;
 
 /// An object on standard output.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Output<'a> {
     /// Version of this form.
     pub schema: u32,
@@ -36,8 +35,7 @@ pub struct Output<'a> {
 }
 
 /// What an output holds.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Content<'a> {
     /// `find` and `report` of a run with points.
@@ -63,8 +61,7 @@ pub enum Content<'a> {
 }
 
 /// A whole run.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Run<'a> {
     /// The run directory.
     pub path: String,
@@ -99,8 +96,7 @@ impl<'a> Run<'a> {
 }
 
 /// One point.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Loaded<'a> {
     /// As in `point.json`.
     pub point: &'a Point,
@@ -118,8 +114,7 @@ pub struct Loaded<'a> {
 }
 
 /// A limit and whether it was crossed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct CheckedLimit {
     /// As typed.
     pub limit: String,
@@ -130,8 +125,7 @@ pub struct CheckedLimit {
 }
 
 /// Two runs that took turns.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Pair<'a> {
     /// The first, an output of kind `run`.
     pub a: Box<Output<'a>>,
@@ -145,8 +139,7 @@ pub struct Pair<'a> {
 }
 
 /// A run of `simulate`: the counts as stored, and the tables made of them.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Simulated<'a> {
     /// The run directory.
     pub path: String,

@@ -115,6 +115,23 @@ fn the_pages_of_the_reference_name_everything_that_the_code_defines() {
 }
 
 #[test]
+fn every_listed_schema_is_printed_and_a_wrong_name_gets_the_list() {
+    let list = help(&["--generate", "schema"]);
+    let names: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.contains(&"point"), "{list}");
+    for name in &names {
+        let schema = run(&mut straingauge(["--generate", "schema", name])).exits_with(0).json();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{name}");
+        assert!(!schema.to_string().contains("[`"), "{name}: a link of rustdoc leads nowhere");
+    }
+    let said = run(&mut straingauge(["--generate", "schema", "pionts"])).exits_with(2);
+    assert!(names.iter().all(|name| said.err.contains(name)), "{}", said.err);
+    let said = run(&mut straingauge(["--generate", "pages"])).exits_with(2);
+    assert!(said.err.contains("complete-bash") && said.err.contains("reference-rules"), "{}", said.err);
+    run(&mut straingauge(["--generate", "man", "point"])).exits_with(2);
+}
+
+#[test]
 fn doctor_says_what_this_machine_can_measure() {
     let said = run(&mut straingauge(["doctor"])).exits_with(0);
     assert!(said.out.contains("available"), "{}", said.out);

@@ -1,6 +1,6 @@
-//! Every output of every run in these tests is kept for `.ci/schemas`, which holds it against the published schemas
-//! (`docs/schemas`): standard output with `--json`, and the run directory of `--out`. `rig` calls it when a command has ended.
-//! Kept where `STRAINGAUGE_OUTPUTS` names a folder, as `.ci/suites.mk` does.
+//! Every output of every run in these tests is kept for `.ci/schemas`, which validates it against the program's schemas
+//! (`straingauge --generate schema`): standard output with `--json`, and the run directory of `--out`. `rig` calls it
+//! when a command has ended. Kept where `STRAINGAUGE_OUTPUTS` names a folder, as `.ci/suites.mk` does.
 
 use crate::rig::Said;
 use serde_json::Value;
@@ -34,7 +34,7 @@ fn of_output(words: &[&str], value: &Value) -> &'static str {
         "files" => "files",
         "doctor" if has("--leftovers") || has("--clean") => "leftovers",
         "doctor" => "doctor",
-        other => panic!("no schema in docs/schemas is that of {other} --json"),
+        other => panic!("no schema is that of {other} --json"),
     }
 }
 

@@ -27,8 +27,7 @@ pub(crate) const LAYERS: [Named; 8] = [
 pub const OVERALL: &str = "Overall Stack";
 
 /// Layers per packet along an axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AxisLayers {
     /// Ascending by value.
     pub levels: Vec<LayersAt>,
@@ -41,8 +40,7 @@ pub struct AxisLayers {
 }
 
 /// One value of the axis.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LayersAt {
     /// In the axis's unit.
     pub value: f64,
@@ -63,8 +61,7 @@ pub struct LayersAt {
 }
 
 /// One layer at one value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LayerCost {
     /// Its word.
     pub layer: String,
@@ -79,8 +76,7 @@ pub struct LayerCost {
 }
 
 /// How a layer's CPU time per packet changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LayerChange {
     /// Its word.
     pub layer: String,

@@ -23,8 +23,7 @@ const LEAST_GAIN: f64 = 0.02;
 const LEAST_ADDED_RATIO: f64 = 0.02;
 
 /// Microseconds of a figure for each microsecond of CPU time that was added to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Slope {
     /// The slope, microseconds per microsecond.
     pub us_per_us: f64,
@@ -37,8 +36,7 @@ pub struct Slope {
 }
 
 /// What slowing down one place did.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Effect {
     /// Times that a request reaches the place.
     pub reached_per_request: Option<Median>,

@@ -18,8 +18,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// What a command costs the server, and what it uses itself.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Price {
     /// The command, as typed; made safe to print.
     pub command: String,
@@ -43,8 +42,7 @@ pub struct Price {
 }
 
 /// What a command uses itself, over the windows in which it ran.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Own {
     /// Mean over the windows.
     pub mean: f64,

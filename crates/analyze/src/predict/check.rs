@@ -31,8 +31,7 @@ const EVALUATIONS: usize = 400;
 const SEED: u64 = 0x5052;
 
 /// The errors of a model on points that it was not fitted to.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Check {
     /// The model.
     pub form: Form,
@@ -57,8 +56,7 @@ pub struct Check {
 }
 
 /// The predictions of a fit up to half the yield point for the rest.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Extrapolation {
     /// The model that cross-validation on the low levels alone chose; absent if none could be fitted.
     pub form: Option<Form>,

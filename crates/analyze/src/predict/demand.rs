@@ -13,8 +13,7 @@ use serde::Serialize;
 type Part<'a> = (&'static str, &'a dyn Fn(&Reading) -> Option<f64>);
 
 /// Service demand of one resource at one load.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Demand {
     /// `cpu`, `user` or `kernel`.
     pub resource: &'static str,
@@ -63,8 +62,7 @@ pub fn demands(readings: &[Reading], confidence: f64) -> Vec<Demand> {
 }
 
 /// One CPU share over the rate of completed requests.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Regression {
     /// `idle`, `user` or `kernel`.
     pub part: &'static str,
@@ -92,8 +90,7 @@ pub fn regressions(readings: &[Reading], cpus: f64, saturation: f64, confidence:
 }
 
 /// Shape of the response time's distribution, below or at saturation.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Shape {
     /// Mean over [`Reading::cycle_s`].
     pub mean: f64,

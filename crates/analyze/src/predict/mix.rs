@@ -21,8 +21,7 @@ const ROUNDING: f64 = 1e-3;
 const MAX_CLASSES: usize = 64;
 
 /// The cost of another mix.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Mix {
     /// Class, asked share, demand of a request in seconds. Labels are untrusted text.
     pub classes: Vec<(String, f64, f64)>,

@@ -14,8 +14,7 @@ fn waiting_probability(servers: u32, load: f64) -> f64 {
 }
 
 /// A single-queue station under Poisson arrivals.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Queue {
     /// Busy share of a server.
     pub utilisation: f64,

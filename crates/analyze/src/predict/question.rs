@@ -17,8 +17,7 @@ use serde::Serialize;
 const REACH: f64 = 10.0;
 
 /// The rate of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub enum Rate {
     /// Requests per second.
     PerSec(f64),
@@ -27,8 +26,7 @@ pub enum Rate {
 }
 
 /// A question. The default is about the server as it was measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Question {
     /// CPUs for the server.
     pub cpus: Option<f64>,
@@ -49,8 +47,7 @@ pub struct Question {
 }
 
 /// A predicted number.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Predicted {
     /// Its name.
     pub name: &'static str,
@@ -65,8 +62,7 @@ pub struct Predicted {
 }
 
 /// The answer to a question.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Answer {
     /// The question in words.
     pub question: String,

@@ -7,8 +7,7 @@ use nalgebra::{DMatrix, DVector, Dyn};
 use serde::{Deserialize, Serialize};
 
 /// A parameter with its standard error and interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Parameter {
     /// Estimate.
     pub value: f64,
@@ -35,8 +34,7 @@ fn parameter(value: f64, standard_error: f64, freedom: usize, confidence: f64) -
 }
 
 /// A straight line through points: y = intercept + slope x.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Line {
     /// y at x = 0.
     pub intercept: Parameter,

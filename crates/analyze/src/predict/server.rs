@@ -22,8 +22,7 @@ use serde::Serialize;
 
 record::worded! {
     /// Which parameters a model has, simplest first.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Form {
         /// The same demand at every load, exponential service.
@@ -98,8 +97,7 @@ impl Form {
 }
 
 /// A fitted server.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Server {
     /// Its form.
     pub form: Form,

@@ -5,8 +5,7 @@ use super::regression::{Parameter, minimise, with_errors};
 use serde::Serialize;
 
 /// A fitted law.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Usl {
     /// Contention: the share of the work that only one can do at a time; 0 to 1.
     pub alpha: Parameter,

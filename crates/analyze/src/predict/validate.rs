@@ -22,8 +22,7 @@ pub const TIME_ERROR: f64 = 0.20;
 const NOTABLE: f64 = 0.10;
 
 /// One predicted number and the measured one.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Checked {
     /// `throughput`, `p50`, `p99`, `peak throughput`, `yield point`, `failure point`, `yield rate`, `failure rate`.
     pub name: &'static str,
@@ -51,8 +50,7 @@ impl Checked {
 }
 
 /// The result of the test.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Validation {
     /// Loads of the closed loop that were fitted, and the highest of them.
     pub fitted: (usize, f64),

@@ -12,8 +12,7 @@ use serde::Serialize;
 const ROUNDING: f64 = 1e-3;
 
 /// A kept question with its answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct WhatIfAnswer {
     /// The name given to it; may be empty. Untrusted text.
     pub name: String,

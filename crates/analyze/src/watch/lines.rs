@@ -18,8 +18,7 @@ const FEWEST_WINDOWS: usize = 5;
 const LEAST_VARIATION: f64 = 0.05;
 
 /// One window.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Window {
     /// Its begin, seconds since the watch began.
     pub at_s: f64,
@@ -36,8 +35,7 @@ pub struct Window {
 }
 
 /// The lines. CPUs against requests per second.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Lines {
     /// The windows that they are fitted to.
     pub windows: Vec<Window>,

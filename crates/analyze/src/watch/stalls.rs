@@ -32,8 +32,7 @@ const MOST_STALLS: usize = 2000;
 const TRIES: usize = 20_000;
 
 /// One silence.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Stall {
     /// Its begin, seconds since the watch began, to an interval's length.
     pub at_s: f64,
@@ -42,8 +41,7 @@ pub struct Stall {
 }
 
 /// Stalls that come regularly.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Period {
     /// Seconds from one begin to the next.
     pub period_s: f64,
@@ -56,8 +54,7 @@ pub struct Period {
 }
 
 /// The rate by the interval, its stalls and their period.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stalls {
     /// Begin of each interval (seconds) and requests per second in it.
     #[serde(skip)]

@@ -10,8 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A number, perhaps with half of its 95 % interval; absent = not measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cell {
     /// Value.
     pub value: Option<f64>,
@@ -42,8 +41,7 @@ impl Cell {
 }
 
 /// A table.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Table {
     /// Its title.
     pub title: &'static str,
@@ -56,8 +54,7 @@ pub struct Table {
 }
 
 /// CPU time by the scheduler against the time charged to requests and connections.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct CpuCheck {
     /// The server's processes, by the scheduler, in CPUs.
     pub scheduler_cpus: f64,
@@ -66,8 +63,7 @@ pub struct CpuCheck {
 }
 
 /// All of them.
-#[derive(Debug, Clone, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Tables {
     /// In the order in which they are shown.
     pub tables: Vec<Table>,

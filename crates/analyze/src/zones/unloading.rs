@@ -38,8 +38,7 @@ const STEADY_RATIO: f64 = 0.25;
 const DISTURBED_RATIO: f64 = 0.2;
 
 /// One load on both ways.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UnloadingLevel {
     /// Connections.
     pub load: f64,
@@ -55,8 +54,7 @@ pub struct UnloadingLevel {
 }
 
 /// The findings of the way down.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Unloading {
     /// Ascending by load.
     pub levels: Vec<UnloadingLevel>,

@@ -7,8 +7,7 @@ use crate::layers::Layer;
 use serde::Serialize;
 
 /// The exact profile.
-#[derive(Debug, Clone, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct ExactProfile {
     /// The method of measurement.
     pub method: &'static str,
@@ -51,8 +50,7 @@ impl ExactProfile {
 }
 
 /// A line of the table.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct ExactRow {
     /// The layer; `None` = unattributed.
     pub layer: Option<Layer>,
@@ -71,8 +69,7 @@ pub struct ExactRow {
 }
 
 /// The measured server, the machine and the hooks.
-#[derive(Debug, Clone, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Machine {
     /// The server's port.
     pub port: u16,
@@ -95,8 +92,7 @@ pub struct Machine {
 }
 
 /// A boundary that could not be hooked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Unhooked {
     /// The function.
     pub function: String,
@@ -107,8 +103,7 @@ pub struct Unhooked {
 }
 
 /// The same time from two sources.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, Serialize, schemars::JsonSchema)]
 pub struct SumCheck {
     /// All places together, hooks included, nanoseconds.
     pub summed_ns: u64,
@@ -127,8 +122,7 @@ impl SumCheck {
 }
 
 /// The effect of the measurement on the server.
-#[derive(Debug, Clone, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, schemars::JsonSchema)]
 pub struct Perturbation {
     /// Costs of the hooks, as calibrated in this run.
     pub costs: HookCosts,
@@ -145,8 +139,7 @@ pub struct Perturbation {
 }
 
 /// Events without a partner.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, Serialize, schemars::JsonSchema)]
 pub struct Unpaired {
     /// Ends of functions whose begin was not seen.
     pub not_entered: u64,
@@ -160,8 +153,7 @@ pub struct Unpaired {
 
 /// Costs outside the time stamps of the programs: before the first or after the last of them. The time between a
 /// program's own two time stamps is counted as measurement, and not here.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct HookCosts {
     /// Of an empty pair: the time charged to the function that it encloses, nanoseconds.
     pub pair_inner_ns: f64,

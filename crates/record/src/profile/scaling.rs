@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 /// All calls and their costs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Scaling {
     /// The kernel's release.
     pub kernel: String,
@@ -17,8 +16,7 @@ pub struct Scaling {
 }
 
 /// A call's costs and their growth.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CallScaling {
     /// The call.
     pub call: Call,
@@ -34,8 +32,7 @@ pub struct CallScaling {
 
 crate::worded! {
     /// A call that is measured.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum Call {
         /// select() over all descriptors.
@@ -52,8 +49,7 @@ crate::worded! {
 }
 
 /// Cost of a call at one number of descriptors, CPU nanoseconds a call.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Cost {
     /// Idle descriptors.
     pub descriptors: usize,
@@ -68,8 +64,7 @@ pub struct Cost {
 }
 
 /// The growth of a cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Growth {
     /// Hardly or not at all.

@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 const MAX_DEPTH: usize = 1024;
 
 /// A window's stacks.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stacks {
     /// When the window began, Unix milliseconds.
     pub started_unix_ms: u64,
@@ -35,8 +34,7 @@ pub struct Stacks {
 }
 
 /// A process of the server.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SampledProcess {
     /// Its number.
     pub pid: u32,
@@ -45,8 +43,7 @@ pub struct SampledProcess {
 }
 
 /// A function of a stack.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Frame {
     /// Its name.
     pub function: Outside,
@@ -58,8 +55,7 @@ pub struct Frame {
 }
 
 /// The place where work of the server ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ran {
     /// In a process of the server: in the scheduler's account of it.
@@ -71,8 +67,7 @@ pub enum Ran {
 }
 
 /// Samples of one stack.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stack {
     /// The functions by their places in [`Stacks::functions`], innermost first; empty if none could be kept.
     pub functions: Vec<u32>,

@@ -42,7 +42,6 @@ impl Serialize for Counts {
     }
 }
 
-#[cfg(feature = "schema")]
 impl schemars::JsonSchema for Counts {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Counts".into()

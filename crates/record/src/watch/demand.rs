@@ -4,8 +4,7 @@ use super::Mean;
 use serde::Serialize;
 
 /// Demands of one class, per request.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Demand {
     /// Requests measured.
     pub requests: u64,
@@ -22,8 +21,7 @@ pub struct Demand {
 }
 
 /// The utilisation law for the server's CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct UtilisationCheck {
     /// Sum of throughput times demand, in CPUs.
     pub predicted_cpus: f64,

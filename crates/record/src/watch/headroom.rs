@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 crate::worded! {
     /// What may become full.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "kebab-case")]
     pub enum LimitKind {
         /// The CPUs that the server may run on, whoever uses them.
@@ -33,8 +32,7 @@ impl LimitKind {
 }
 
 /// An interval. Its upper end is absent where the traffic does not tell it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Range {
     /// Lower end.
@@ -45,8 +43,7 @@ pub struct Range {
 }
 
 /// A limit whose distance is known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limit {
     /// What becomes full.
     pub kind: LimitKind,
@@ -65,8 +62,7 @@ pub struct Limit {
 }
 
 /// A limit whose distance is not known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UnknownLimit {
     /// What would become full.
     pub kind: LimitKind,
@@ -75,8 +71,7 @@ pub struct UnknownLimit {
 }
 
 /// The headroom as of a reading.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Headroom {
     /// Requests per second over the last readings.

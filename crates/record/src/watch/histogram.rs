@@ -28,7 +28,6 @@ impl Serialize for Log2Histogram {
     }
 }
 
-#[cfg(feature = "schema")]
 impl schemars::JsonSchema for Log2Histogram {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Log2Histogram".into()

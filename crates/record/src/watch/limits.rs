@@ -4,8 +4,7 @@ use crate::Outside;
 use serde::{Deserialize, Serialize};
 
 /// The limits that could be read. Times are totals, so that any two readings give a rate. What could not be read is absent.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct LimitTotals {
     /// CPUs that the server's busy threads may run on.
@@ -32,8 +31,7 @@ pub struct LimitTotals {
 }
 
 /// A limit of CPU time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuQuota {
     /// The limit, in CPUs.
@@ -48,8 +46,7 @@ pub struct CpuQuota {
 }
 
 /// A thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct BusyThread {
     /// Its process.
@@ -63,8 +60,7 @@ pub struct BusyThread {
 }
 
 /// Open descriptors of one process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Descriptors {
     /// The process.

@@ -5,8 +5,7 @@ use crate::Doubt;
 use serde::{Deserialize, Serialize};
 
 /// One JSON object a line; `kind` says which.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Line {
     /// The first of a recording.
@@ -26,8 +25,7 @@ impl Line {
 }
 
 /// The first line of a recording.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Beginning {
     /// [`crate::run::SCHEMA`] of the writer.
@@ -38,8 +36,7 @@ pub struct Beginning {
 }
 
 /// The options of a watch: also the form of the run (`run.json`).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Watching {
     /// The server's port.
@@ -53,8 +50,7 @@ pub struct Watching {
 }
 
 /// A reading as it is printed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Taken {
     /// Counts since the watch began.

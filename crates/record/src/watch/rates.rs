@@ -5,8 +5,7 @@ use super::reading::{ClassTotals, Reading};
 use serde::{Deserialize, Serialize};
 
 /// One size class between two readings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ClassRates {
     /// Requests answered per second.
@@ -26,8 +25,7 @@ pub struct ClassRates {
 }
 
 /// Between two readings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Rates {
     /// Length in nanoseconds.

@@ -18,8 +18,7 @@ pub const PHASES: usize = 3;
 pub const FEWEST_WINDOWS: u64 = 5;
 
 /// Requests of one size class.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ClassTotals {
     /// Requests answered (counted).
@@ -53,8 +52,7 @@ impl ClassTotals {
 }
 
 /// Phases of one size class, from windows or from every request.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct PhaseTotals {
     /// Requests whose phases were timed.
@@ -82,8 +80,7 @@ pub struct PhaseTotals {
 }
 
 /// The port's connections.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ConnectionTotals {
     /// Sockets now, by TCP state.
@@ -113,8 +110,7 @@ pub struct ConnectionTotals {
 }
 
 /// Times from the establishment of connections to their first read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConnectTotals {
     /// Connections whose first byte was read.
     pub connects: u64,
@@ -133,8 +129,7 @@ pub struct ConnectTotals {
 }
 
 /// The programs' counts of one process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProcessCounts {
     /// Requests it finished.
     pub requests: u64,
@@ -156,8 +151,7 @@ pub struct ProcessCounts {
 }
 
 /// One process of the server, or the sum of all that are not listed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ProcessTotals {
     /// Process number; 0 = all others: those beyond the list, those that ended, and requests that no event of a process
@@ -176,8 +170,7 @@ pub struct ProcessTotals {
 }
 
 /// A request that has not ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct OpenRequest {
     /// Time since its first read.
@@ -195,8 +188,7 @@ pub struct OpenRequest {
 }
 
 /// Requests in progress.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct OpenTotals {
     /// Read, not answered yet.
@@ -208,8 +200,7 @@ pub struct OpenTotals {
 }
 
 /// The scheduler's account of the server's processes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuTotals {
     /// All processes of the group (timed by the scheduler).
@@ -252,8 +243,7 @@ pub fn sees_all_threads(used_ns: u64, accounted_ns: u64) -> bool {
 }
 
 /// CPU time by what it was spent on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ChargedCpu {
     /// Charged to requests, finished or in progress.
     pub requests_ns: i64,
@@ -270,8 +260,7 @@ pub struct ChargedCpu {
 
 /// Phases by the server's own functions, beside those by reads and sends of the same requests. CPU times are as timed,
 /// so they include the cost of the probes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct PackTotals {
     /// The pack's server.
@@ -298,8 +287,7 @@ pub struct PackTotals {
 }
 
 /// Cost of the watch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CostTotals {
     /// CPU time of this process.
@@ -310,8 +298,7 @@ pub struct CostTotals {
 }
 
 /// Cost of the programs to the server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AddedCost {
     /// CPU time added to the server and to other programs: the number of events times the calibrated cost of one.
     pub added_ns: f64,
@@ -342,8 +329,7 @@ pub struct AddedCost {
 }
 
 /// A reading. Counts are totals since the watch began.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Reading {
     /// CLOCK_MONOTONIC.
@@ -388,8 +374,7 @@ pub struct Reading {
 }
 
 /// A mean per request with the half-width of its 95 % interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Mean {
     /// Mean per request.
@@ -404,8 +389,7 @@ pub struct Mean {
 }
 
 /// Differences between scans and the model of the states.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Reconciliation {
     /// Scans so far, including the first one at the start.
@@ -421,8 +405,7 @@ pub struct Reconciliation {
 }
 
 /// The contents of reads that began a request. Only examined reads are counted, not all reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Traffic {
     /// Reads examined; the following are parts of it.

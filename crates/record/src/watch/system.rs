@@ -28,8 +28,7 @@ crate::worded! {
 pub const KINDS: usize = Kind::ALL.len();
 
 /// CPU time by mode since boot, summed over the machine's CPUs, milliseconds (the kernel counts in ticks of 10).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct CpuModes {
     /// User mode, nice included.
@@ -49,8 +48,7 @@ pub struct CpuModes {
 }
 
 /// Paging since boot.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Paging {
     /// Bytes read from disks into memory.
@@ -68,8 +66,7 @@ pub struct Paging {
 }
 
 /// Memory now, bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Memory {
     /// The machine's memory.
@@ -85,8 +82,7 @@ pub struct Memory {
 }
 
 /// Disk work since boot, summed over devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct DiskCounts {
     /// Devices.
@@ -105,8 +101,7 @@ pub struct DiskCounts {
 }
 
 /// Disk bytes of the group since the watch began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct GroupIo {
     /// Bytes read from disks.
@@ -120,8 +115,7 @@ pub struct GroupIo {
 }
 
 /// A control group's counters (version 2) since it was created. A counter whose controller is not enabled is absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct ControlGroupTotals {
     /// CPU time, microseconds.
@@ -147,8 +141,7 @@ pub struct ControlGroupTotals {
 }
 
 /// One reading of the machine. What the kernel does not report is absent, never 0.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct SystemTotals {
     /// CLOCK_MONOTONIC at the last reading of any kind.

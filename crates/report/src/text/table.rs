@@ -75,8 +75,7 @@ impl Table {
 }
 
 /// A table with its title, and how its numbers were obtained.
-#[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Titled {
     /// Title.
     pub title: String,

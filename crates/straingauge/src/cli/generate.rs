@@ -1,51 +1,39 @@
 //! `straingauge --generate`: the manual page, shells' completions and the pages of the reference, from the definitions.
 
 use super::reference;
-use clap::{Command, ValueEnum};
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// What `--generate` prints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Generated {
-    /// The manual page, for `man -l -`
-    Man,
-    /// Completions for bash
-    CompleteBash,
-    /// Completions for zsh
-    CompleteZsh,
-    /// Completions for fish
-    CompleteFish,
-    /// A page of the documentation site (setup/site): every option
-    #[value(hide = true)]
-    ReferenceOptions,
-    /// The same: every figure
-    #[value(hide = true)]
-    ReferenceFigures,
-    /// The same: every kind of doubt
-    #[value(hide = true)]
-    ReferenceDoubts,
-    /// The same: the rules of the verdict
-    #[value(hide = true)]
-    ReferenceRules,
-}
+/// The names of what [`text`] makes.
+pub const NAMES: [&str; 8] = [
+    "man",
+    "complete-bash",
+    "complete-zsh",
+    "complete-fish",
+    "reference-options",
+    "reference-figures",
+    "reference-doubts",
+    "reference-rules",
+];
 
-/// The text. `cli`: the whole command line.
-pub fn text(what: Generated, mut cli: Command) -> String {
-    let shell = match what {
-        Generated::Man => return manual(cli),
-        Generated::CompleteBash => Shell::Bash,
-        Generated::CompleteZsh => Shell::Zsh,
-        Generated::CompleteFish => Shell::Fish,
-        Generated::ReferenceOptions => return reference::options(cli),
-        Generated::ReferenceFigures => return reference::figures(),
-        Generated::ReferenceDoubts => return reference::doubts(),
-        Generated::ReferenceRules => return reference::rules(),
+/// The text of one of [`NAMES`]; `None` for another name. `cli`: the whole command line.
+pub fn text(name: &str, mut cli: Command) -> Option<String> {
+    let shell = match name {
+        "man" => return Some(manual(cli)),
+        "complete-bash" => Shell::Bash,
+        "complete-zsh" => Shell::Zsh,
+        "complete-fish" => Shell::Fish,
+        "reference-options" => return Some(reference::options(cli)),
+        "reference-figures" => return Some(reference::figures()),
+        "reference-doubts" => return Some(reference::doubts()),
+        "reference-rules" => return Some(reference::rules()),
+        _ => return None,
     };
-    let name = cli.get_name().to_string();
+    let program = cli.get_name().to_string();
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut cli, name, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    clap_complete::generate(shell, &mut cli, program, &mut text);
+    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// One page: what all commands have in common, then a section a command.

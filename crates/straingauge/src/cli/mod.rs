@@ -41,7 +41,6 @@ pub use export::Export;
 pub use files::FilesArgs;
 pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
-pub use generate::Generated;
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
 pub use metrics::MetricsOptions;
 pub use path::{PathOptions, PathWord};
@@ -61,6 +60,7 @@ pub use watch::WatchArgs;
 pub use watching::{WatchWord, WatchingOptions};
 pub use workload::WorkloadOptions;
 
+use crate::failure::wrong_usage;
 use crate::{defaults, tools};
 use clap::builder::StyledStr;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -78,9 +78,13 @@ pub struct Cli {
     /// What to do; none with --generate.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// Print the manual page, or a shell's completions
-    #[arg(long, value_enum, value_name = "WHAT")]
-    pub generate: Option<Generated>,
+    /// Print the manual page, shell completions, a reference table or a JSON schema
+    ///
+    /// WHAT is `man` (the manual page, for `man -l -`); `complete-bash`, `complete-zsh` or `complete-fish`;
+    /// `reference-options`, `reference-figures`, `reference-doubts` or `reference-rules` (Markdown);
+    /// or `schema NAME`, the JSON schema of a file or an output. `schema` without NAME lists the names.
+    #[arg(long, num_args = 1..=2, value_names = ["WHAT", "NAME"])]
+    pub generate: Option<Vec<String>>,
 }
 
 /// The version, how it was linked, and what its BPF programs need.
@@ -226,9 +230,11 @@ fn with_defaults(mut command: clap::Command) -> clap::Command {
     names.iter().fold(command, |command, name| command.mut_subcommand(name, |one| one.defer(with_defaults)))
 }
 
-/// The manual page or completions, with all options.
-pub fn generated(what: Generated) -> String {
-    generate::text(what, command(false))
+/// What `--generate` prints, except for schemas.
+pub fn generated(name: &str) -> anyhow::Result<String> {
+    let names = || generate::NAMES.join(", ");
+    generate::text(name, command(false))
+        .ok_or_else(|| wrong_usage(format!("--generate makes {} and schema, but no '{name}'", names())))
 }
 
 /// The commands. In short help those of [`SHORT_HELP`] show these options only.

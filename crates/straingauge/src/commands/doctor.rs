@@ -11,8 +11,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 
 /// The output of `--json`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Shown<'a> {
     /// What is there, and what is missing.
     capabilities: &'a [Capability],
@@ -21,8 +20,7 @@ pub struct Shown<'a> {
 }
 
 /// The output of `--json` with `--leftovers` or `--clean`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Left {
     /// What is there now.
     leftovers: Vec<Leftover>,

@@ -129,8 +129,7 @@ fn text(tree: &Tree, made: &Made, notes: &[String]) -> Result<String> {
 }
 
 /// The output of `--json`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Files<'a> {
     /// The mix or log.
     workload: &'a str,

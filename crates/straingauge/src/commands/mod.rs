@@ -13,7 +13,6 @@ mod profile;
 mod report;
 mod runs;
 mod scale;
-#[cfg(test)]
 mod schemas;
 mod session;
 mod simulate;
@@ -36,8 +35,15 @@ fn send_segments(port: u16) -> Result<ExitCode> {
 
 /// Runs the command and returns its exit code.
 pub fn run(typed: Cli) -> Result<ExitCode> {
-    if let Some(what) = typed.generate {
-        crate::failure::print(&cli::generated(what))?;
+    if let Some(words) = typed.generate {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let text = match words[..] {
+            ["schema"] => schemas::list(),
+            ["schema", name] => schemas::text(name)?,
+            [name] => cli::generated(name)?,
+            _ => return Err(crate::failure::wrong_usage("only --generate schema takes a NAME")),
+        };
+        crate::failure::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     // Without a word the command line was help.

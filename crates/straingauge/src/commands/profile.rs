@@ -27,8 +27,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 const FREQUENCIES: std::ops::RangeInclusive<u64> = 1..=4000;
 
 /// The output of `--json`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Sampled<'a> {
     /// What was sampled.
     #[serde(flatten)]

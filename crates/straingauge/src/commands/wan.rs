@@ -211,8 +211,7 @@ fn wait_for(child: &mut Child, signals: &Signals, server: &mut Option<AtOtherEnd
 }
 
 /// The output of `--json`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Crossed<'a> {
     /// The path as it was made.
     path: &'a PathPlan,
@@ -225,8 +224,7 @@ pub struct Crossed<'a> {
 }
 
 /// The self-test of a path.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize, schemars::JsonSchema)]
 pub struct Tested {
     round_trip_us: Option<f64>,
     asked_round_trip_us: f64,
