@@ -1,5 +1,5 @@
 //! What `--json` prints of runs, points, comparisons, predictions and simulations: one form, whose `kind` names what it
-//! holds. `docs/schemas/output.schema.json` is made from these types and `docs/run-directory.md` describes them;
+//! holds. `straingauge --generate schema output` is made from these types and `docs/run-directory.md` describes them;
 //! additions keep the version, changes of meaning raise it.
 
 use crate::text::table::Titled;
