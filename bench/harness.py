@@ -31,13 +31,17 @@ os.environ["PATH"] += ":/usr/sbin:/sbin"
 # ---- Options and results
 
 def out_folder(name):
-    return os.path.join(ROOT, "bench", "runs", f"{datetime.date.today()}-{name}")
+    """In bench/runs; for a benchmark of a tool, in the tool's bench/runs."""
+    place = os.path.relpath(os.path.dirname(os.path.abspath(sys.argv[0])), ROOT).split(os.sep)
+    tool = place[:2] if place[0] == "toolkit" else []
+    return os.path.join(ROOT, *tool, "bench", "runs", f"{datetime.date.today()}-{name}")
 
 
 def options(doc, name):
     """A parser with the script's text as its help, and --out."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", default=out_folder(name), help="folder for the results [bench/runs/DATE-%s]" % name)
+    parser.add_argument("--out", default=out_folder(name),
+                        help=f"folder for the results [{os.path.relpath(out_folder(name), ROOT)}]")
     return parser
 
 

@@ -6,8 +6,9 @@ WARN = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 SANITIZED = -std=c11 -O1 -g1 -fno-omit-frame-pointer
 ADDRESS = address,undefined
 
-# `yes` if the compiler can link with the sanitizers. Without their libraries, sanitizer builds are left out and their tests are skipped.
-links = $(shell t=$$(mktemp) && echo 'int main(void) { return 0; }' | $(CC) -fsanitize=$(1) -o $$t -x c - 2>/dev/null && echo yes; rm -f $$t)
+# `yes` if the compiler, or another one (links SANITIZERS,COMPILER), can link with the sanitizers. Without their libraries, sanitizer
+# builds are left out and their tests are skipped.
+links = $(shell t=$$(mktemp) && echo 'int main(void) { return 0; }' | $(or $(2),$(CC)) -fsanitize=$(1) -o $$t -x c - 2>/dev/null && echo yes; rm -f $$t)
 HAS_ADDRESS = $(call links,$(ADDRESS))
 HAS_THREAD = $(call links,thread)
 

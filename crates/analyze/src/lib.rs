@@ -2,8 +2,8 @@
 //!
 //! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (which load is measured next),
 //! [`verdict`] (the findings in words), [`watch`] (recordings of a watch), [`watched`] (the server's side of points),
-//! [`simulated`] (simulations), [`index`] (many runs), [`stingy`] (what a cache-aware layout could win), and [`limit`] for `--fail-if`. Definitions and intervals are described in
-//! `docs/zones.md`.
+//! [`simulated`] (simulations), [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and intervals are
+//! described in `docs/zones.md`.
 
 pub mod axis;
 pub mod compare;
@@ -18,7 +18,6 @@ pub mod profile;
 mod shown;
 pub mod simulated;
 pub mod statistics;
-pub mod stingy;
 pub mod sweep;
 pub mod verdict;
 pub mod watch;

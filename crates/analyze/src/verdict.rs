@@ -3,15 +3,18 @@
 mod cause;
 mod command;
 mod doubts;
-pub(crate) mod evidence;
+mod evidence;
 mod facts;
-pub(crate) mod growth;
+mod growth;
 mod judge;
-pub(crate) mod layout;
+mod layout;
 mod one_at_a_time;
 pub mod rules;
 mod sure;
 mod waits;
+
+pub use growth::{UserGrowth, user_times};
+pub use layout::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy};
 
 use crate::growth::Growth;
 use crate::shown;

@@ -13,7 +13,7 @@ pub const WIDTH: usize = 100;
 const MOST_ESCAPED: usize = 600;
 
 /// Breaks words into lines of at most [`WIDTH`], the first after `first`, the others after `rest`.
-pub(crate) fn wrap(text: &str, first: &str, rest: &str) -> String {
+pub fn wrap(text: &str, first: &str, rest: &str) -> String {
     wrap_at(WIDTH, text, first, rest)
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn wrap_at(width: usize, text: &str, first: &str, rest: &str) -> Stri
 }
 
 /// A title and sentences; nothing without a sentence.
-pub(crate) fn list(title: &str, items: &[String]) -> String {
+pub fn list(title: &str, items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
     }

@@ -28,7 +28,6 @@ mod plan;
 mod process;
 mod progress;
 mod quantity;
-mod scale;
 mod serve;
 mod server;
 mod signals;

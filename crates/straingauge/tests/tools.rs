@@ -70,3 +70,16 @@ fn a_word_that_is_no_command_is_refused_with_the_most_similar_one() {
         typed(&dir, &[word]).exits_with(2).complains_of(&["straingauge: "]);
     }
 }
+
+#[test]
+fn comparing_with_scalable_select_asks_the_tool_before_anything_is_measured() {
+    let dir = installed();
+    let compare = || typed(&dir, &["find", "http://127.0.0.1:1/", "--compare-with", "scale", "--", "sleep", "60"]);
+    compare().exits_with(1).complains_of(&["--compare-with scale", "straingauge-scale", "neither beside"]);
+    let tool = dir.path().join("bin/straingauge-scale");
+    let refuses =
+        "#!/bin/sh\n[ \"$*\" = '--check -- sleep 60' ] && echo 'straingauge scale: not for sleep' >&2\nexit 1\n";
+    std::fs::write(&tool, refuses).expect("our own folder");
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("our own file");
+    compare().exits_with(1).complains_of(&["straingauge: not for sleep"]);
+}

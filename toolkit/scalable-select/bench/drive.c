@@ -1,4 +1,5 @@
-/* Load driver for toolkit/scalable-select/bench: closed loop, or a fixed rate with response times from the intended send.
+/* Load driver for toolkit/scalable-select/bench: closed loop, or a fixed rate with response times from the intended
+ * send.
  *
  *   drive PORT CONNECTIONS SECONDS RATE_PER_SEC keep|close REQUEST
  *

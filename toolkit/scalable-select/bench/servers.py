@@ -9,7 +9,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
-sys.path.append(os.path.dirname(HERE))
+sys.path.append(os.path.join(HERE, "../../../bench"))
 import harness  # noqa: E402
 from harness import ROOT  # noqa: E402
 

@@ -13,7 +13,7 @@ import sys
 from collections import defaultdict
 
 sys.dont_write_bytecode = True
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../bench"))
 import chart  # noqa: E402
 
 VARIANTS = ["stock", "scaled", "floor", "epoll"]

@@ -10,10 +10,10 @@ use super::rules::*;
 use crate::disturbance::is_disturbed;
 use crate::growth;
 use crate::statistics::{mean, median};
-use crate::zones::{Level, load_words, percent};
+use crate::zones::{Findings, Level, load_words, percent};
 use record::layers::Layer;
 use record::units::{format_bytes, format_si};
-use record::{Point, Sweep, names};
+use record::{Point, RunDir, Sweep, names};
 use std::collections::BTreeMap;
 
 /// The kernel divides CPU time into user and system by samples at its ticks.
@@ -62,21 +62,25 @@ fn user_time(points: &[&Point]) -> Option<UserTime> {
 }
 
 /// User time of a request at few and at many connections.
-pub(crate) struct UserGrowth<'a> {
+pub struct UserGrowth<'a> {
     low: Vec<&'a Point>,
+    /// The points at many connections.
     pub high: Vec<&'a Point>,
+    /// The cheapest load and the most expensive one, in connections.
     pub loads: (f64, f64),
+    /// User time of a request at few and at many connections, in microseconds.
     pub us: (f64, f64),
-    /// Whether the former is an upper bound.
+    /// Whether that at few connections is an upper bound.
     is_at_most: bool,
-    /// Whether the latter is one.
+    /// Whether that at many connections is an upper bound.
     pub is_high_at_most: bool,
     /// The least growth, three standard errors below the estimate.
     at_least_us: f64,
 }
 
 /// User time at the loads up to the cheapest, and at those above it that cost about as much as the most expensive.
-pub(crate) fn user_times<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
+pub fn user_times<'a>(run: &'a RunDir, findings: &'a Findings) -> Option<UserGrowth<'a>> {
+    let evidence = Evidence { run, findings };
     let closed = evidence.findings.connections.as_ref()?;
     let cpu = closed.cpu.as_ref()?;
     let loads = (cpu.lowest_load, cpu.highest_load);
@@ -104,7 +108,7 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
     if !cpu.is_growth() || cpu.times() < GROWTH_RATIO || !cpu.is_comparable() {
         return None;
     }
-    let times = user_times(evidence)?;
+    let times = user_times(evidence.run, evidence.findings)?;
     let grown = times.us.1 - times.us.0;
     let is_chance = times.at_least_us <= 0.0 || times.is_high_at_most;
     let is_minor =

@@ -4,10 +4,10 @@
 const LEAST_WON: f64 = 1.05;
 
 /// The share of the second-level cache that a slab gets where stingygen is not told otherwise.
-pub(crate) const SLAB_SHARE: f64 = 0.5;
+pub const SLAB_SHARE: f64 = 0.5;
 
 /// Second-level cache where the machine's is not known, bytes.
-pub(crate) const USUAL_CACHE_BYTES: u64 = 1 << 20;
+pub const USUAL_CACHE_BYTES: u64 = 1 << 20;
 
 /// How many times the requests a CPU would serve: 1 is no gain.
 #[derive(Debug, Clone, Copy, PartialEq)]

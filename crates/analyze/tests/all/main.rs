@@ -9,6 +9,7 @@ mod fits;
 mod fixture;
 mod grid;
 mod index;
+mod layout;
 mod prediction;
 mod prediction_inputs;
 mod prediction_limits;
@@ -22,7 +23,6 @@ mod search;
 mod server;
 mod simulation;
 mod slow_down;
-mod stingy;
 mod sure;
 mod unloading;
 

@@ -12,11 +12,9 @@ mod predict;
 mod profile;
 mod report;
 mod runs;
-mod scale;
 mod schemas;
 mod session;
 mod simulate;
-mod stingy_check;
 mod summary;
 mod wan;
 mod watch;
@@ -62,8 +60,6 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Runs(args) => runs::run(args),
         Command::Files(args) => files::run(args),
         Command::Wan(args) => wan::run(args),
-        Command::Scale(args) => scale::run(args),
-        Command::StingyCheck(args) => stingy_check::run(&args),
         Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
         Command::Tool(words) => Err(crate::tools::exec(&words[0].to_string_lossy(), &words[1..])),

@@ -4,8 +4,10 @@ use crate::cli::FindOptions;
 use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::RunOptions;
+use crate::tools;
 use anyhow::{Context, Result, bail};
 use record::Outside;
+use std::process::Command;
 use std::time::Duration;
 
 /// The second side.
@@ -56,31 +58,39 @@ fn words(option: &str, typed: &str, wanted: &str) -> Result<Vec<String>> {
     }
 }
 
-/// The second server's command: `scale` means the first server under scalable select, which another machine's straingauge
-/// looks for there.
+/// The second server's command: `scale` means the first server under scalable select. The tool of that name is looked
+/// for on the server's machine, and asked here whether it applies.
 pub(super) fn command(with: &str, first: &[String], is_elsewhere: bool) -> Result<Vec<String>> {
     if first.is_empty() {
         return Err(wrong_usage("--compare-with needs the first server, too: add -- SERVER ..."));
     }
-    if with.trim() == "scale" && is_elsewhere {
-        return Ok(["straingauge", "scale", "--"].map(String::from).into_iter().chain(first.iter().cloned()).collect());
-    }
     if with.trim() == "scale" {
-        let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let program = program.into_os_string().into_string().map_err(|_| {
-            wrong_usage(
-                "this program lies in a folder whose name is no text: put it elsewhere for --compare-with scale",
-            )
-        })?;
-        let found = crate::scale::target::inspect(&crate::scale::target::find_program(&first[0])?)?;
-        if let Err(hindrance) = found {
-            bail!("scalable select does not apply: {hindrance}");
+        let mut program = "straingauge".to_string();
+        if !is_elsewhere {
+            applies(first)?;
+            let own = std::env::current_exe().context("cannot find this program's own file")?;
+            program = own.into_os_string().into_string().map_err(|_| {
+                wrong_usage(
+                    "this program lies in a folder whose name is no text: put it elsewhere for --compare-with scale",
+                )
+            })?;
         }
-        crate::scale::library::find(None)?;
-        let words = [program, "scale".into(), "--".into()];
-        return Ok(words.into_iter().chain(first.iter().cloned()).collect());
+        return Ok([program, "scale".into(), "--".into()].into_iter().chain(first.iter().cloned()).collect());
     }
     words("--compare-with", with, "'scale', or the second server's words")
+}
+
+/// Whether scalable select applies to a server: otherwise the tool's reason.
+fn applies(server: &[String]) -> Result<()> {
+    let program = tools::program("scale").context("--compare-with scale")?;
+    let said = Command::new(&program).args(["--check", "--"]).args(server).output();
+    let said = said.with_context(|| format!("{} cannot be started", program.display()))?;
+    let why = String::from_utf8_lossy(&said.stderr);
+    let why = why.lines().last().unwrap_or("straingauge scale --check failed");
+    if !said.status.success() {
+        bail!("{}", Outside::new(why.trim_start_matches("straingauge scale: "), 1000));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What a cache-aware memory layout could win, as text.
 
-use crate::text::{list, wrap};
-use analyze::stingy::{Check, Remedy};
+use crate::check::Check;
+use analyze::verdict::Remedy;
 use record::text::plain;
 use record::units::{format_bytes, grouped};
+use report::text::{list, wrap};
 
 /// The answer first, then what it rests on.
 pub fn text(check: &Check) -> String {

@@ -4,11 +4,8 @@
 //! Two bounds: Amdahl's (user time becomes 0), and the growth of user time with connections (it stays what it is at few
 //! connections). The second is never above the first.
 
-use crate::verdict::evidence::Evidence;
-use crate::verdict::growth::user_times;
-pub use crate::verdict::layout::{Remedy, Won, remedy};
-use crate::verdict::layout::{SLAB_SHARE, USUAL_CACHE_BYTES};
-use crate::zones;
+use analyze::verdict::{Remedy, SLAB_SHARE, USUAL_CACHE_BYTES, Won, remedy, user_times};
+use analyze::zones;
 use record::{RunDir, RunKind, names};
 use serde::Deserialize;
 
@@ -59,12 +56,11 @@ impl Memwalk {
     ///
     /// # Errors
     /// The reason why it is none.
-    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let report: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        match report.stages.iter().any(|stage| stage.state.lines > 0) {
-            true => Ok(report),
-            false => Err("no stage of it holds memory of a request".into()),
-        }
+    pub fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+        let report: Self = serde_json::from_slice(bytes)?;
+        let is_held = report.stages.iter().any(|stage| stage.state.lines > 0);
+        anyhow::ensure!(is_held, "no stage of it holds memory of a request");
+        Ok(report)
     }
 
     fn largest(&self, cache_bytes: u64) -> Option<Largest> {
@@ -135,7 +131,7 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
     if findings.connections.is_none() {
         return Err(NotChecked::NoSweep);
     }
-    let times = user_times(&Evidence { run, findings: &findings }).ok_or(NotChecked::NoCpu)?;
+    let times = user_times(run, &findings).ok_or(NotChecked::NoCpu)?;
     if times.is_high_at_most {
         return Err(NotChecked::TooShort);
     }
@@ -173,4 +169,56 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
         cache_bytes,
         not_measured,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::server::{Bench, Server};
+    use record::{Figure, Origin, Point};
+
+    /// A server whose CPU time of a request grows by `user` of it in user space, with this memory for each connection.
+    fn checked(user: f64, memory: f64, report: Option<&Memwalk>) -> Result<Check, NotChecked> {
+        let grows = Server { path: 120e-6, doubles_at: 60.0, noise: 0.02, drift: 0.05, ..Server::default() };
+        let mut bench = Bench::new(grows, 5);
+        for repeat in 0..4 {
+            for load in [1, 2, 4, 8, 16, 32, 64, 128] {
+                bench.closed(load, repeat, 1_000_000_000);
+            }
+        }
+        let set = |point: &mut Point, name: &str, value: f64, unit: &str| {
+            point.figures.set(name, Figure::new(value, unit, 1000, Origin::Sampled));
+        };
+        for point in &mut bench.points {
+            let cpu = point.value(names::SERVER_CPU).expect("the server is watched");
+            set(point, names::SERVER_CPU_USER, 1.5 + user * (cpu - 12.0).max(0.0), "us");
+            set(point, names::SERVER_MEMORY, memory * point.connections as f64, "bytes");
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        of_run(&fixture::write(folder.path(), fixture::record(), &bench.points), report)
+    }
+
+    fn memwalk(lines: u64) -> Memwalk {
+        let state = format!(r#"{{"bytes": {}, "lines": {lines}, "is_bound": true}}"#, lines * 60);
+        let report =
+            format!(r#"{{"program": {{"cache_line_bytes": 64}}, "stages": [{{"name": "SEND", "state": {state}}}]}}"#);
+        Memwalk::parse(report.as_bytes()).expect("a report")
+    }
+
+    #[test]
+    fn runs_of_known_servers_are_answered() {
+        let outgrown = checked(0.9, 65536.0, None).expect("a check");
+        assert_eq!(outgrown.remedy, Some(Remedy::Loop), "{outgrown:?}");
+        assert!(outgrown.won.at_least > 1.05 && outgrown.won.at_most <= outgrown.won.amdahl, "{outgrown:?}");
+        assert!(outgrown.not_measured.iter().any(|what| what.contains("--memwalk")));
+        let per_connection = outgrown.memory_per_connection.expect("memory is known");
+        assert!((per_connection / 65536.0 - 1.0).abs() < 0.5, "{per_connection}");
+        let kernel = checked(0.0, 65536.0, None).expect("a check");
+        assert_eq!((kernel.remedy, kernel.won.at_least), (Some(Remedy::Neither), 1.0), "{kernel:?}");
+        let dense = checked(0.9, 65536.0, Some(&memwalk(4))).expect("a check");
+        assert_eq!(dense.remedy, Some(Remedy::Slab), "{dense:?}");
+        let large = checked(0.9, 65536.0, Some(&memwalk(1000))).expect("a check");
+        assert_eq!((large.remedy, large.largest.map(|largest| largest.fit)), (Some(Remedy::Loop), Some(16.0)));
+    }
 }

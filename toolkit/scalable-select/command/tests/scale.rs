@@ -1,6 +1,6 @@
-//! `straingauge scale`: says why it cannot help, runs the server with the library where it can.
+//! Says why it cannot help, runs the server with the library where it can.
 
-use crate::rig::{Said, program, repository, run, skip_unless, straingauge};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,21 +25,65 @@ const EPOLLS: &str =
 const NEITHER: &str = "int main(void) { return 0; }\n";
 const LIKE_GO: &str = "__attribute__((section(\".go.buildinfo\"), used)) static char info[16];\n#include <poll.h>\nint main(void) { return poll(0, 0, 0); }\n";
 
-/// Compiles a program; `None` where there is no C compiler, or no static C library.
-fn compiled(dir: &TempDir, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
-    let compiler = program("cc")?;
-    let (input, output) = (dir.path().join(format!("{name}.c")), dir.path().join(name));
-    std::fs::write(&input, source).expect("our own folder");
-    let done = Command::new(compiler).args(flags).arg("-o").arg(&output).arg(&input).output().ok()?;
-    done.status.success().then_some(output)
+/// Ends the test with a printed reason.
+macro_rules! skip_unless {
+    ($condition:expr, $($why:tt)+) => {
+        if !$condition {
+            let name = std::thread::current().name().unwrap_or("a-test").to_string();
+            // Where libtest does not capture it.
+            let _ = std::io::stderr().write_all(format!("SKIPPED {name}: {}\n", format!($($why)+)).as_bytes());
+            return;
+        }
+    };
+}
+
+/// What a run said.
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    #[track_caller]
+    fn exits_with(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "\n--- stdout\n{}\n--- stderr\n{}", self.out, self.err);
+        self
+    }
+
+    /// Asserts that there is one line of complaint with all of these words.
+    #[track_caller]
+    fn complains_of(self, words: &[&str]) -> Self {
+        assert_eq!(self.err.lines().count(), 1, "one line, not:\n{}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "'{word}' is not in: {}", self.err);
+        }
+        self
+    }
+}
+
+fn scale_with(variables: &[(&str, &Path)], options: &[&str], server: &Path) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_straingauge-scale"));
+    command.args(options).arg("--").arg(server).env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
+    let done = command.envs(variables.iter().copied()).output().expect("our own program");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Said { code: done.status.code(), out: text(&done.stdout), err: text(&done.stderr) }
 }
 
 fn scale(options: &[&str], server: &Path) -> Said {
-    run(straingauge(["scale"]).args(options).arg("--").arg(server).env_remove("LD_PRELOAD"))
+    scale_with(&[], options, server)
+}
+
+/// Compiles a program; `None` where there is no C compiler, or no static C library.
+fn compiled(dir: &TempDir, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let (input, output) = (dir.path().join(format!("{name}.c")), dir.path().join(name));
+    std::fs::write(&input, source).expect("our own folder");
+    let done = Command::new("cc").args(flags).arg("-o").arg(&output).arg(&input).output().ok()?;
+    done.status.success().then_some(output)
 }
 
 fn library() -> PathBuf {
-    repository().join("toolkit/scalable-select/build/libscalable-select.so")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../build/libscalable-select.so")
 }
 
 fn refused(name: &str, source: &str, flags: &[&str], words: &[&str]) {
@@ -109,32 +153,28 @@ fn libraries_are_looked_for_where_the_dynamic_linker_finds_them() {
     };
     let (rpath, runpath) =
         ("-Wl,--disable-new-dtags,-rpath,$ORIGIN/lib", "-Wl,--enable-new-dtags,-rpath,${ORIGIN}/lib");
-    let check = |server: &Path, folder: Option<&str>| {
-        let named = library();
-        let mut command =
-            straingauge(["scale", "--check", "--library", named.to_str().expect("a path in UTF-8"), "--"]);
-        command.arg(server).env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
-        run(command.envs(folder.map(|folder| ("LD_LIBRARY_PATH", folder)))).exits_with(0)
-    };
+    let named = library();
+    let options = ["--check", "--library", named.to_str().expect("a path in UTF-8")];
+    let check = |server: &Path| scale(&options, server).exits_with(0);
     needs("lib/libstart.so", HANDS_ON, "-lserve", &["-shared", "-fPIC"]);
     let inherits = needs("inherits", STARTS, "-lstart", &[rpath]);
-    assert!(check(&inherits, None).flat().contains("imports poll"), "RPATH holds for what its libraries need");
+    assert!(check(&inherits).out.contains("imports poll"), "RPATH holds for what its libraries need");
     let plain = needs("plain", STARTS, "-lstart", &[]);
-    let said = check(&plain, None);
+    let said = check(&plain);
     assert!(said.err.contains("libstart.so was not found"), "{}", said.err);
-    assert!(check(&plain, dir.path().join("lib").to_str()).flat().contains("imports poll"), "LD_LIBRARY_PATH");
+    let said = scale_with(&[("LD_LIBRARY_PATH", &dir.path().join("lib"))], &options, &plain).exits_with(0);
+    assert!(said.out.contains("imports poll"), "LD_LIBRARY_PATH");
     let direct = needs("direct", STARTS, "-lstart", &[runpath]);
-    let said = check(&direct, None);
+    let said = check(&direct);
     assert!(said.err.contains("libserve.so was not found"), "RUNPATH is the program's own: {}", said.err);
     needs("lib/libstart.so", HANDS_ON, "-lserve", &["-shared", "-fPIC", "-Wl,--enable-new-dtags,-rpath,$ORIGIN"]);
-    assert!(check(&direct, None).flat().contains("imports poll"), "RUNPATH");
+    assert!(check(&direct).out.contains("imports poll"), "RUNPATH");
 }
 
 #[test]
 fn program_that_only_starts_the_server_is_refused_with_the_way() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");
-    let env = program("env").expect("every system has env");
-    scale(&[], &env).exits_with(1).complains_of(&[
+    scale(&[], Path::new("env")).exits_with(1).complains_of(&[
         "scalable select does not apply",
         "WRAPPER",
         "straingauge scale -- SERVER",
@@ -172,7 +212,9 @@ fn text_is_no_server_and_a_missing_one_is_said() {
     std::fs::write(&path, "hello\n").expect("our own folder");
     scale(&[], &path).exits_with(1).complains_of(&["neither an ELF program nor a script"]);
     scale(&[], Path::new("no-such-server-at-all")).exits_with(1).complains_of(&["not found in PATH"]);
-    run(&mut straingauge(["scale"])).exits_with(2).complains_of(&["scale needs a server"]);
+    let nothing = Command::new(env!("CARGO_BIN_EXE_straingauge-scale")).output().expect("our own program");
+    let said = String::from_utf8_lossy(&nothing.stderr);
+    assert!(nothing.status.code() == Some(2) && said.contains("SERVER"), "{said}");
 }
 
 #[test]
@@ -203,7 +245,7 @@ fn server_runs_with_the_library_and_reports_when_asked() {
     assert_eq!(counted.into_iter().sum::<Option<u64>>(), Some(3), "{report}");
     assert_eq!(report["lost"].as_u64(), Some(0), "{report}");
     let said = scale(&["--check", "--library", named], &path).exits_with(0);
-    assert!(said.flat().contains("scalable select applies (imports poll)"), "{}", said.out);
+    assert!(said.out.contains("scalable select applies (imports poll)"), "{}", said.out);
 }
 
 #[test]

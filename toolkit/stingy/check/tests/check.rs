@@ -1,0 +1,60 @@
+//! On a recorded run of nginx, and on what is no such run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+/// What the command says, with the exit code.
+fn check(run: &Path, options: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_straingauge-stingy-check"));
+    let done = command.arg(run).args(options).output().expect("our own program");
+    (done.status.code(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+}
+
+#[track_caller]
+fn refused(run: &Path, options: &[&str], why: &str) {
+    let (code, said) = check(run, options);
+    assert!(code == Some(1) && said.lines().count() == 1 && said.contains(why), "{code:?}: {said}");
+}
+
+const NGINX: &str = "crates/analyze/tests/recorded/planted/nginx";
+
+#[test]
+fn a_recorded_run_of_nginx_is_not_worth_it() {
+    let (code, said) = check(&repository().join(NGINX), &[]);
+    assert_eq!(code, Some(0), "{said}");
+    for word in ["times the requests: neither", "within its errors", "not measured", "--memwalk"] {
+        assert!(said.contains(word), "'{word}' is missing:\n{said}");
+    }
+    let example = repository().join("toolkit/stingy/schema/example.json");
+    let (_, said) = check(&repository().join(NGINX), &["--memwalk", example.to_str().expect("text")]);
+    assert!(said.contains("memwalk: most at stage SEND_BODY: 4872 bytes, 77 lines"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_checked_is_refused_in_one_sentence() {
+    refused(&repository().join("docs"), &[], "run.json");
+    let page = repository().join("README.md");
+    let memwalk = ["--memwalk", page.to_str().expect("text")];
+    refused(&repository().join(NGINX), &memwalk, "is no report of memwalk");
+    let changed = |from: &str, to: &str| {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let points = repository().join(NGINX).join("points");
+        let text = std::fs::read_to_string(repository().join(NGINX).join("run.json")).expect("a record");
+        std::fs::write(dir.path().join("run.json"), text.replace(from, to)).expect("our own folder");
+        for point in std::fs::read_dir(points).expect("points") {
+            let point = point.expect("a point");
+            let folder = dir.path().join("points").join(point.file_name());
+            std::fs::create_dir_all(&folder).expect("our own folder");
+            let text = std::fs::read_to_string(point.path().join("point.json")).expect("a point");
+            std::fs::write(folder.join("point.json"), text.replace(from, to)).expect("our own folder");
+        }
+        dir
+    };
+    let unwatched = changed("server.cpu_us_per_request", "server.unknown");
+    refused(unwatched.path(), &[], "does not have the server's CPU time");
+    refused(changed("\"command\":\"find\"", "\"command\":\"load\"").path(), &[], "a run of load, not of find");
+}
