@@ -388,9 +388,12 @@ impl Tally {
     /// Bytes came on a connection that had no request under way.
     pub(crate) fn stray(&mut self, bytes: &[u8]) {
         self.counts.stray_responses += 1;
-        self.example("stray", || match is_http_2(bytes) {
-            true => HTTP_2.0.into(),
-            false => "the server sent bytes on a connection that had no request under way".into(),
+        self.example("stray", || {
+            if is_http_2(bytes) {
+                HTTP_2.0.into()
+            } else {
+                "the server sent bytes on a connection that had no request under way".into()
+            }
         });
     }
 

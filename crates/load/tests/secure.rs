@@ -27,9 +27,10 @@ fn serve_secure(wants_certificate: bool, handle: impl Fn(Secure) + Send + Sync +
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let builder =
         ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("ring has them");
-    let builder = match wants_certificate {
-        true => builder.with_client_cert_verifier(verifier.build().expect("there is a root")),
-        false => builder.with_no_client_auth(),
+    let builder = if wants_certificate {
+        builder.with_client_cert_verifier(verifier.build().expect("there is a root"))
+    } else {
+        builder.with_no_client_auth()
     };
     let key = PrivateKeyDer::from_pem_slice(PEM).expect("a key");
     let config = Arc::new(builder.with_single_cert(vec![certificate], key).expect("they belong together"));

@@ -43,10 +43,7 @@ pub enum SlowDownError {
 
 impl From<Refusal> for SlowDownError {
     fn from(refusal: Refusal) -> Self {
-        match refusal.is_permission() {
-            true => SlowDownError::NotPermitted,
-            false => SlowDownError::Refused(refusal.to_string()),
-        }
+        if refusal.is_permission() { SlowDownError::NotPermitted } else { SlowDownError::Refused(refusal.to_string()) }
     }
 }
 

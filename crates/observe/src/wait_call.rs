@@ -236,10 +236,8 @@ mod tests {
         let files = |descriptor: i32, is_read: bool| {
             let mut stalls = Stalls::default();
             let descriptor = descriptor as u64;
-            let call = match is_read {
-                true => WaitCall::Read { descriptor },
-                false => WaitCall::Write { descriptor, is_sync: false },
-            };
+            let call =
+                if is_read { WaitCall::Read { descriptor } } else { WaitCall::Write { descriptor, is_sync: false } };
             stalls.count(std::process::id(), Some(call));
             stalls.files
         };

@@ -220,9 +220,10 @@ impl Window {
     fn server_figures(&self, figures: &mut Figures, requests: u64) {
         let why = self.why_no_group();
         let (accounts, of_all_threads) = (self.has_accounts(), self.sees_all_threads());
-        let why_not = why.as_deref().unwrap_or(match accounts {
-            true => "threads lived shorter than the time between readings",
-            false => "this kernel keeps no accounts of threads (schedstat)",
+        let why_not = why.as_deref().unwrap_or(if accounts {
+            "threads lived shorter than the time between readings"
+        } else {
+            "this kernel keeps no accounts of threads (schedstat)"
         });
         let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin| {
             figures.found(name, value.filter(|_| why.is_none()), (n, origin), why_not);

@@ -44,9 +44,10 @@ impl Search {
     fn visit(&mut self, folder: &Path, depth: usize) {
         // Not `exists`, which follows a link.
         if let Ok(there) = fs::symlink_metadata(folder.join(RECORD)) {
-            match there.is_symlink() {
-                false => self.found.runs.push(folder.into()),
-                true => self.leave_out(folder, "its run.json is a link, and links are not followed"),
+            if there.is_symlink() {
+                self.leave_out(folder, "its run.json is a link, and links are not followed")
+            } else {
+                self.found.runs.push(folder.into())
             }
             return;
         }

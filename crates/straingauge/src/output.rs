@@ -33,9 +33,10 @@ impl<'a> Named<'a> {
         for (place, (option, file)) in self.0.iter().enumerate() {
             if let Some((before, there)) = self.0[..place].iter().find(|(_, there)| is_same(there, file)) {
                 let name = there.display();
-                return Err(wrong_usage(match before == option {
-                    true => format!("{option} names {name} twice"),
-                    false => format!("{before} and {option} both name {name}"),
+                return Err(wrong_usage(if before == option {
+                    format!("{option} names {name} twice")
+                } else {
+                    format!("{before} and {option} both name {name}")
                 }));
             }
             if is_json && is_standard_output(file) {

@@ -194,10 +194,7 @@ impl Framing {
                 }
                 Phase::Chunked(step) => {
                     let (used, is_body) = self.feed_chunked(step, rest)?;
-                    match is_body {
-                        true => self.body_came(&rest[..used], &mut fed),
-                        false => fed.used += used,
-                    }
+                    if is_body { self.body_came(&rest[..used], &mut fed) } else { fed.used += used }
                 }
             }
         }

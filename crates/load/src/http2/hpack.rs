@@ -115,19 +115,19 @@ struct Text<'b> {
 
 impl Text<'_> {
     fn decode(&self, take: impl FnMut(u8)) -> Result<usize, Malformed> {
-        match self.is_coded {
-            true => huffman::decode(self.bytes, take),
-            false => {
-                self.bytes.iter().copied().for_each(take);
-                Ok(self.bytes.len())
-            }
+        if self.is_coded {
+            huffman::decode(self.bytes, take)
+        } else {
+            self.bytes.iter().copied().for_each(take);
+            Ok(self.bytes.len())
         }
     }
 
     fn length(&self) -> Result<u32, Malformed> {
-        match self.is_coded {
-            true => huffman::decode(self.bytes, |_| {}).map(|length| length as u32),
-            false => Ok(self.bytes.len() as u32),
+        if self.is_coded {
+            huffman::decode(self.bytes, |_| {}).map(|length| length as u32)
+        } else {
+            Ok(self.bytes.len() as u32)
         }
     }
 

@@ -125,9 +125,10 @@ impl Resp {
             match self.step {
                 Step::Type => {
                     if !b"+-:$*_#,(!=%~>|".contains(&first) {
-                        return Err(match self.is_at_top() {
-                            true => of_another_protocol(first, Wanted::Redis),
-                            false => Malformed("a value in a reply of Redis begins with a byte that no type has"),
+                        return Err(if self.is_at_top() {
+                            of_another_protocol(first, Wanted::Redis)
+                        } else {
+                            Malformed("a value in a reply of Redis begins with a byte that no type has")
                         });
                     }
                     self.line.clear();

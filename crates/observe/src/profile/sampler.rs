@@ -272,10 +272,7 @@ impl Drop for Sampler {
 
 impl From<Refusal> for ProfileError {
     fn from(refusal: Refusal) -> Self {
-        match refusal.is_permission() {
-            true => ProfileError::NotPermitted,
-            false => ProfileError::Refused(refusal.to_string()),
-        }
+        if refusal.is_permission() { ProfileError::NotPermitted } else { ProfileError::Refused(refusal.to_string()) }
     }
 }
 

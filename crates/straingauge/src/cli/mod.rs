@@ -134,9 +134,10 @@ fn tools_listed() -> String {
     let cli = Cli::command();
     let names = tools::names().into_iter().filter(|name| cli.find_subcommand(name).is_none());
     let names: Vec<String> = names.map(|name| format!("  {name}")).collect();
-    match names.is_empty() {
-        true => String::new(),
-        false => format!("Tools (straingauge NAME runs {}NAME):\n{}", tools::PREFIX, names.join("\n")),
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!("Tools (straingauge NAME runs {}NAME):\n{}", tools::PREFIX, names.join("\n"))
     }
 }
 
@@ -181,9 +182,8 @@ const READ_BY_WORKERS: [(&str, &[&str]); 2] = [
 fn with_workers(cli: clap::Command) -> clap::Command {
     READ_BY_WORKERS.iter().fold(cli, |cli, (name, read)| {
         cli.mut_subcommand(name, |command| {
-            command.mut_args(|argument| match read.contains(&argument.get_id().as_str()) {
-                true => argument,
-                false => argument.conflicts_with("worker"),
+            command.mut_args(|argument| {
+                if read.contains(&argument.get_id().as_str()) { argument } else { argument.conflicts_with("worker") }
             })
         })
     })

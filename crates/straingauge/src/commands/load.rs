@@ -70,9 +70,10 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         session.progress.say(&format!("kept in {}", writer.path().display()));
     }
     let checks: Vec<(&Limit, Check)> = limits.iter().map(|limit| (limit, limit.check(&measured.point))).collect();
-    let shown = match output.summary.files().are_printed() {
-        true => Ok(()),
-        false => show(&measured, &checks, &session, is_full, output.json),
+    let shown = if output.summary.files().are_printed() {
+        Ok(())
+    } else {
+        show(&measured, &checks, &session, is_full, output.json)
     };
     let ended = match cut_short {
         Some(why) => Err(anyhow!(why)),

@@ -342,10 +342,12 @@ impl<R: Default + Clone> Session<R> {
             100..=199 => {
                 stream.interim += 1;
                 // HTTP/2 has no 101.
-                return match is_last || fields.status == 101 {
-                    true => Err(NO_STATUS),
-                    false if stream.interim > MAX_INTERIM => Err(TOO_MANY_INTERIM),
-                    false => Ok(()),
+                return if is_last || fields.status == 101 {
+                    Err(NO_STATUS)
+                } else if stream.interim > MAX_INTERIM {
+                    Err(TOO_MANY_INTERIM)
+                } else {
+                    Ok(())
                 };
             }
             status => {

@@ -80,9 +80,10 @@ impl Pace for Sampled {
 
     #[inline]
     fn receive<F>(&mut self, connection: &mut Connection<F>, buffer: &mut [u8]) -> Result<usize, Errno> {
-        match self.bursts.is_dating() {
-            false => socket::receive(connection.fd, buffer),
-            true => self.receive_stamped(connection, buffer),
+        if self.bursts.is_dating() {
+            self.receive_stamped(connection, buffer)
+        } else {
+            socket::receive(connection.fd, buffer)
         }
     }
 

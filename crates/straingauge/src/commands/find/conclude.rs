@@ -58,10 +58,7 @@ impl Search<'_> {
             _ => run_text(first),
         };
         let output = &self.drive.output;
-        let shown = match output.summary.files().are_printed() {
-            true => Ok(()),
-            false => print_either(output.json, json, text),
-        };
+        let shown = if output.summary.files().are_printed() { Ok(()) } else { print_either(output.json, json, text) };
         let mut progress = Progress::new(output.quiet);
         let written = finished.map_err(anyhow::Error::from).and_then(|()| write_report(first));
         match &written {

@@ -330,9 +330,10 @@ impl<'a> Search<'a> {
                 (plan.connections, plan.pace) = (open, Pace::Open { rate_per_sec, arrival });
             }
             Load::Place(at) => {
-                plan = match is_microbenchmark {
-                    true => places::segments_at(at.axis, at.value, base),
-                    false => places::at(at.axis, at.value, base, arrival, open),
+                plan = if is_microbenchmark {
+                    places::segments_at(at.axis, at.value, base)
+                } else {
+                    places::at(at.axis, at.value, base, arrival, open)
                 };
                 place = Some(at);
             }
