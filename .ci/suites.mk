@@ -31,8 +31,8 @@ tool = $(if $(filter toolkit/%,$(1)),toolkit/$(word 2,$(subst /, ,$(1))) toolkit
 ROOM_LOGS = $(foreach room,$(ROOMS),$(call log,$(room)))
 
 PARTS_check = form python-packages rust-quick python-types
-PARTS_test = rust-build native-build python-packages node-packages form rust documentation python schemas
-PARTS_test-long = native-build python-packages node-packages form rust-long documentation-long fuzz-targets dist userlands kernels \
+PARTS_test = rust-build native-build python-packages node-packages form rust python schemas
+PARTS_test-long = native-build python-packages node-packages form rust-long documentation fuzz-targets dist userlands kernels \
   bare-build reproducible python-long schemas
 PARTS_native = native-build
 
@@ -58,10 +58,8 @@ rust-quick:
 	@.ci/suite $@ '$(call nextest,ci,-E "kind(lib) or package(straingauge-analyze) or package(straingauge-report) or package(straingauge-workload)")'
 rust-long: native-build python-packages node-packages
 	@STRAINGAUGE_LONG=1 .ci/suite $@ '$(call nextest,long)'
-# The examples in the libraries' documentation, and for long their links.
-documentation: rust-build
-	@.ci/suite $@ cargo test --locked --workspace --doc --no-fail-fast
-documentation-long: rust-long
+# The examples in the libraries' documentation, and its links.
+documentation: rust-long
 	@RUSTDOC=$(CURDIR)/.ci/rustdoc .ci/suite $@ cargo test --locked --workspace --doc --no-fail-fast
 schemas: $(filter rust rust-long,$(PARTS_$(GOAL)))
 	@.ci/suite $@ $(VENV)/bin/python .ci/schemas target/debug/straingauge target/outputs
