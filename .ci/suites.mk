@@ -89,7 +89,7 @@ python: python-packages rust-build
 python-types: python-packages
 	@.ci/suite $@ '$(call pytest,not program)'
 python-long: python-packages rust-long
-	@.ci/suite $@ '$(VENV)/bin/uv pip install -q --python $(VENV)/bin/python "ray[default]" || true; $(call pytest,long)'
+	@.ci/suite $@ '$(call pytest,long)'
 
 # --- C and C++ ----------------------------------------------------------------------------------------------------------------
 # Libraries, tools and servers that tests of other suites run, too. The tools are not optimised: they run for moments.

@@ -4,23 +4,18 @@ baseline. Addresses and times are smaller here; nothing else is changed."""
 from __future__ import annotations
 
 import os
-import shlex
+import re
 import shutil
-import socket
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 from xml.etree import ElementTree
 
 import pytest
-import xmlschema
 import yaml
-from program import missing, straingauge_path
+from conftest import REPOSITORY, free_port
 
-REPOSITORY = Path(__file__).parent.parent.parent
-JOBS = REPOSITORY / "docs" / "ci"
-#: Jenkins' schema, from the package that .ci/packages installs.
-SCHEMA = REPOSITORY / "target" / "python-tests" / "junit-10.xsd"
+pytestmark = pytest.mark.program
 
 #: A server whose answers take at least so long, whatever the machine does besides.
 SERVER = """#!/usr/bin/env python3
@@ -45,27 +40,28 @@ FAST_S, SLOW_S = 0.01, 0.25
 
 
 def text_of(name: str) -> str:
-    return (JOBS / name).read_text()
-
-
-def test_the_page_shows_the_files_of_the_jobs() -> None:
+    """The block of docs/ci.md that begins with this file's name."""
     page = (REPOSITORY / "docs" / "ci.md").read_text()
-    for name, language in [("github.yml", "yaml"), ("gitlab.yml", "yaml"), ("find.toml", "toml")]:
-        assert f"```{language}\n{text_of(name)}```\n" in page, f"docs/ci.md does not show docs/ci/{name}"
+    found = re.search(rf"^```\w+\n(# {re.escape(name)}\n.*?)^```$", page, re.M | re.S)
+    assert found, f"docs/ci.md does not show {name}"
+    return found.group(1)
+
+
+GITHUB, GITLAB, SCENARIO = ".github/workflows/capacity.yml", ".gitlab-ci.yml", "capacity/find.toml"
 
 
 class Checkout:
     """What a runner's working folder holds after the checkout: a server, how it is built, the scenario, the baseline."""
 
-    def __init__(self, folder: Path, seconds: float, baseline: "Path | None" = None) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.folder = folder
+    def __init__(self, binary: Path, folder: Path, seconds: float, baseline: "Path | None" = None) -> None:
+        self.port = free_port()
+        self.binary, self.folder = binary, folder
         (folder / "capacity").mkdir(parents=True)
         (folder / "server.py").write_text(SERVER.format(seconds=seconds))
         (folder / "Makefile").write_text("server: server.py\n\tinstall -m 755 server.py server\n")
-        scenario = self.replaced(text_of("find.toml"), {"8080": str(self.port), "64": "2", '"3m"': '"20s"'})
+        scenario = self.replaced(text_of(SCENARIO), {"8080": str(self.port), "64": "2", '"3m"': '"20s"'})
+        # Python starts slowly on a busy machine.
+        scenario += 'server-timeout = "120s"\n'
         # A point of the slow server holds two answers a connection.
         scenario += '[load]\nduration = "500ms"\nwarmup = "50ms"\n'
         (folder / "capacity" / "find.toml").write_text(scenario)
@@ -81,19 +77,14 @@ class Checkout:
         return text
 
     def shell(self, script: str, *options: str) -> "subprocess.CompletedProcess[str]":
-        binary = straingauge_path()
-        assert binary is not None
-        environment = {**os.environ, "PATH": f"{binary.parent}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(self.summary)}
+        environment = {**os.environ, "PATH": f"{self.binary.parent}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(self.summary)}
         return subprocess.run(["bash", "--noprofile", "--norc", *options, "-c", script], cwd=self.folder, env=environment,
                               capture_output=True, text=True, timeout=240)
 
     def cases(self, name: str) -> "Dict[str, str]":
-        """The results by name of a JUnit file, after Jenkins' schema has taken it."""
-        path = self.folder / name
-        if SCHEMA.exists():
-            xmlschema.XMLSchema(str(SCHEMA)).validate(str(path))
+        """The results by name of a JUnit file."""
         found = {}
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
+        for case in ElementTree.parse(self.folder / name).getroot().iter("testcase"):
             kinds = [child.tag for child in case if child.tag != "system-out"]
             found[str(case.get("name"))] = kinds[0] if kinds else "passed"
         assert found
@@ -102,7 +93,7 @@ class Checkout:
 
 def github(checkout: Checkout, limit: str) -> "List[Tuple[str, int, str]]":
     """Each `run:` of the workflow as a runner runs it: bash -e, a fresh summary for each step, later steps by their `if`."""
-    (job,) = yaml.safe_load(text_of("github.yml"))["jobs"].values()
+    (job,) = yaml.safe_load(text_of(GITHUB))["jobs"].values()
     done: "List[Tuple[str, int, str]]" = []
     has_failed = False
     for step in job["steps"]:
@@ -129,25 +120,12 @@ def is_a_summary(text: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def baseline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def baseline(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The workflow on the fast server, and the checkout in which it ran."""
-    why = missing()
-    if why is not None:
-        pytest.skip(why)
-    checkout = Checkout(tmp_path_factory.mktemp("fast"), FAST_S)
-    yield github(checkout, "peak < 20"), checkout
+    checkout = Checkout(binary, tmp_path_factory.mktemp("fast"), FAST_S)
+    return github(checkout, "peak < 20"), checkout
 
 
-@pytest.mark.program
-def test_the_schema_of_jenkins_is_here() -> None:
-    if not SCHEMA.exists():
-        pytest.skip(f"{SCHEMA} is not there: the package that has it could not be downloaded (.ci/packages)")
-    schema = xmlschema.XMLSchema(str(SCHEMA))
-    good = '<testsuite name="a" tests="0" failures="0" errors="0"/>'
-    assert schema.is_valid(good) and not schema.is_valid(good.replace("errors", "mistakes"))
-
-
-@pytest.mark.program
 def test_githubs_job_passes_on_the_server_of_the_baseline(baseline: Any) -> None:
     steps, checkout = baseline
     assert [code for _, code, _ in steps] == [0, 0, 0], steps
@@ -165,10 +143,9 @@ def assert_worse(cases: "Dict[str, str]") -> None:
     assert times and "passed" not in times.values(), cases
 
 
-@pytest.mark.program
 def test_githubs_job_fails_on_a_slower_server(baseline: Any, tmp_path: Path) -> None:
     _, first = baseline
-    checkout = Checkout(tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
+    checkout = Checkout(first.binary, tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
     steps = github(checkout, "peak < 20")
     # The last script turns code 4 into 0, and every other code but 0 into 1.
     assert [code for _, code, _ in steps] == [0, 3, 1], steps
@@ -177,11 +154,10 @@ def test_githubs_job_fails_on_a_slower_server(baseline: Any, tmp_path: Path) -> 
     assert "B is worse than A by more than 10 %" in steps[2][2]
 
 
-@pytest.mark.program
 def test_gitlabs_job_fails_with_code_3_on_a_slower_server(baseline: Any, tmp_path: Path) -> None:
     _, first = baseline
-    (job,) = yaml.safe_load(text_of("gitlab.yml")).values()
-    checkout = Checkout(tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
+    (job,) = yaml.safe_load(text_of(GITLAB)).values()
+    checkout = Checkout(first.binary, tmp_path / "slow", SLOW_S, first.folder / "capacity" / "baseline")
     # A runner joins the lines and ends at the first that fails; here that shall be the comparison.
     script = "\n".join(job["script"]).replace("peak < 20k", "peak < 0")
     ended = checkout.shell(script, "-e", "-o", "pipefail")
@@ -191,4 +167,4 @@ def test_gitlabs_job_fails_with_code_3_on_a_slower_server(baseline: Any, tmp_pat
     kept = [*job["artifacts"]["paths"], *job["artifacts"]["reports"]["junit"]]
     assert all((checkout.folder / name).exists() for name in kept), kept
     assert is_a_summary((checkout.folder / "compare.md").read_text())
-    assert job["allow_failure"]["exit_codes"] == 4 and shlex.split(job["script"][1])[0] == "straingauge"
+    assert job["allow_failure"]["exit_codes"] == 4

@@ -12,18 +12,19 @@ import tempfile
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator
 
 import pytest
-from fleet_rig import Fleet, Nginx, command_lines, finish, free_port, missing, wait_until
-from test_fleet_ray import find, load, workers_by_point
+from conftest import free_port
+from fleet_rig import Fleet, Nginx, command_lines, finish, kill_all_that_name, missing, wait_until
+from test_fleet_ray import find, workers_by_point
 
 WHY_NOT = missing()
 pytestmark = [pytest.mark.program, pytest.mark.long, pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or "")]
 
 #: Of each node: more than a worker's, so that several bundles of a worker's size would fit on one.
 CPUS = 2
-MOST = 3
+LONG = ["--budget", "900s", "--duration", "5s", "--repeats", "100"]
 #: That the cluster may have beside its head.
 ADDED = 3
 #: The simulated nodes of earlier versions look for their head at Ray's own port, and version 2 was not usable yet.
@@ -85,15 +86,7 @@ class AutoscalingCluster:
         return sum(1 for _, line in command_lines() if "/raylet/raylet " in line and str(self._folder) in line)
 
     def close(self) -> None:
-        def processes() -> List[int]:
-            return [pid for pid, line in command_lines() if str(self._folder) in line]
-
-        while found := processes():
-            for pid in found:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        kill_all_that_name(self._folder)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -113,7 +106,7 @@ def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_
     kept, everyone = fleet.folder / "run", set(range(1, 1 + ADDED + 1))
     # More than it may have, of which the second version adds none.
     # Long enough for all to come.
-    child = fleet.start([*find(nginx.url(), kept, "900s", "5s"), "--repeats", "100"], ["--workers", "1..20"])
+    child = fleet.start(find(nginx.url, kept, *LONG), "--workers", "1..20")
     wait_until("a point is kept", lambda: any(kept.glob("points/*")), 120)
     wait_until("all send load", lambda: workers_by_point(kept)[-1:] == [everyone], 120)
     child.send_signal(signal.SIGINT)
@@ -122,30 +115,10 @@ def test_a_find_begins_with_what_is_there_and_takes_in_what_the_autoscaler_adds_
     wait_until("the nodes that were added are gone", lambda: cluster.nodes() == 1, 120)
 
 
-def test_a_fleet_of_more_nodes_than_there_are_waits_for_the_autoscaler(
-        cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
-    fleet.run(load(nginx.url(), "500ms"), ["--workers", "2"]).exits_with(0)
-    assert cluster.nodes() >= 2
-
-
-@pytest.mark.parametrize("place", [["--worker-resource", "load=1"], ["--worker-label", "zone=b"]], ids=["resource", "label"])
-def test_nodes_are_added_that_have_what_workers_need(
-        cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx, place: List[str]) -> None:
-    if "--worker-label" in place and (IS_OLD or cluster.autoscaler == 1):
-        pytest.skip("the first autoscaler does not look at labels")
-    wait_until("the head, which has neither, is the only node", lambda: cluster.nodes() == 1, 120)
-    kept = fleet.folder / "run"
-    child = fleet.start([*find(nginx.url(), kept, "900s", "5s"), "--repeats", "100"], ["--workers", "1..20", *place])
-    wait_until("all that can send load do", lambda: any(kept.glob("points/*")) and workers_by_point(kept)[-1:] == [set(range(1, ADDED + 1))], 240)
-    child.send_signal(signal.SIGINT)
-    finish(child).exits_with(130)
-    assert cluster.nodes() == 1 + ADDED
-
-
 def test_a_helper_that_is_killed_leaves_no_request(cluster: AutoscalingCluster, fleet: Fleet, nginx: Nginx) -> None:
-    what = [*find(nginx.url(), fleet.folder / "run", "900s", "5s"), "--repeats", "100"]
-    child = fleet.start(what, ["--workers", f"1..{MOST}"])
-    wait_until("the autoscaler has added nodes", lambda: cluster.nodes() == MOST, 120)
+    what = find(nginx.url, fleet.folder / "run", *LONG)
+    child = fleet.start(what, "--workers", "1..3")
+    wait_until("the autoscaler has added nodes", lambda: cluster.nodes() == 3, 120)
     lines = dict(command_lines())
     helper = [pid for pid in fleet.processes() if "-m straingauge.fleet" in lines.get(pid, "")]
     assert len(helper) == 1

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
+import yaml
 
-from straingauge.fleet import FleetError, Order, __main__, cluster, growth, node
-from straingauge.fleet.cluster import Cluster, _probe, sentence
+from straingauge.fleet import FleetError, Order, cluster, growth, node
+from straingauge.fleet.cluster import Cluster, sentence
 from straingauge.fleet.node import WorkerNode
 from straingauge.fleet.relay import Relay, loss
 
@@ -35,10 +36,8 @@ def test_an_order_is_read_and_the_prefix_names_the_worker() -> None:
 
 
 @pytest.mark.parametrize("line, words", [
-    ("", "started by straingauge fleet"), ("hello", "started by straingauge fleet"), ("[1]", "not an object"),
-    (json.dumps({**ORDER, "binary": None}), "'binary'"), (json.dumps({**ORDER, "workers": "all"}), "'workers'"),
-    (json.dumps({**ORDER, "prefix": "a 'b"}), "--worker-prefix"),
-    (json.dumps({**ORDER, "taints": {}}), "unknown 'taints'; are straingauge and its Python package of one version"),
+    ("hello", "started by straingauge fleet"), (json.dumps({**ORDER, "prefix": "a 'b"}), "--worker-prefix"),
+    (json.dumps({"binary": "/bin/sg"}), "missing .* of one version"), (json.dumps({**ORDER, "taints": {}}), "'taints'.* of one version"),
 ])
 def test_what_is_no_order_is_one_sentence(line: str, words: str) -> None:
     with pytest.raises(FleetError, match=words):
@@ -54,33 +53,12 @@ def test_a_node_fits_that_has_the_resources_and_the_labels() -> None:
     assert [one for one in lacking if order.fits({**has, **one})] == []
 
 
-def test_a_cluster_that_does_not_answer_is_said_at_once() -> None:
-    with pytest.raises(FleetError, match="no Ray cluster answers at 127.0.0.1:1"):
-        _probe("127.0.0.1:1")
-    _probe("auto")
-
-
 def test_the_helper_started_by_hand_says_so_and_leaves_no_folder(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "straingauge.fleet"], input="help\n", text=True, capture_output=True,
                           env={**os.environ, "TMPDIR": str(tmp_path)}, timeout=60)
     said = json.loads(done.stdout)
     assert said["type"] == "failed" and "started by straingauge fleet" in said["why"] and done.returncode == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_whatever_goes_wrong_in_the_helper_is_said(tmp_path: Path) -> None:
-    broken = tmp_path / "ray"
-    broken.mkdir()
-    (broken / "__init__.py").write_text(
-        "def init(**_): pass\ndef is_initialized(): return False\ndef nodes(): raise LookupError('no such table')\n")
-    (broken / "util").mkdir()
-    (broken / "util" / "__init__.py").write_text("")
-    (broken / "util" / "placement_group.py").write_text("placement_group = None\n")
-    done = subprocess.run([sys.executable, "-m", "straingauge.fleet"], input=json.dumps({**ORDER, "workers": None}) + "\n", text=True, capture_output=True,
-                          env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path)}, timeout=60)
-    said = [json.loads(line) for line in done.stdout.splitlines()][-1]
-    assert said["type"] == "failed" and "LookupError: no such table" in said["why"], done
-    assert done.returncode == 1 and [one.name for one in tmp_path.iterdir()] == ["ray"]
 
 
 class Gauges:
@@ -163,15 +141,9 @@ def test_a_node_fetches_the_program_once_and_again_where_it_is_damaged_or_gone(s
     assert [one.name for one in shipped.folder.iterdir()] == [shipped.digest]
 
 
-def test_a_folder_that_others_can_write_is_refused(shipped: Shipped, tmp_path: Path) -> None:
+def test_a_folder_that_others_can_write_is_refused(shipped: Shipped) -> None:
     shipped.folder.mkdir()
     shipped.folder.chmod(0o777)
-    with pytest.raises(RuntimeError, match="only this user writes"):
-        shipped.start([], ["echo"])
-    shipped.folder.rmdir()
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    shipped.folder.symlink_to(elsewhere)
     with pytest.raises(RuntimeError, match="only this user writes"):
         shipped.start([], ["echo"])
 
@@ -238,8 +210,6 @@ class FakeRay:
         monkeypatch.setattr(cluster, "_ray", lambda: self)
 
     def nodes(self) -> List[Dict[str, Any]]:
-        if self.count < 0:
-            raise ConnectionError("the head is gone")
         return [{"NodeID": f"node{number}", "NodeManagerAddress": "10.0.0.1", "Alive": True,
                  "Resources": {"CPU": 2.0, "load": number % 2}, "Labels": {"zone": "ab"[number // 2 % 2]}}
                 for number in range(self.count)]
@@ -277,16 +247,6 @@ def test_a_node_where_no_worker_starts_keeps_no_later_one_out(monkeypatch: pytes
     assert ray.names == ["straingauge client 1", "straingauge client 2", "straingauge client 3"]
 
 
-def test_of_the_nodes_that_come_only_those_with_the_resources_and_the_labels_get_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = FakeRay(monkeypatch)
-    only = {"resources": {"load": 1}, "labels": {"zone": "b"}}
-    fleet = Cluster(Order.read(json.dumps({**ORDER, "prefix": None, "workers": None, **only})), print, lambda: False)
-    fleet._actor = ray
-    ray.count = 8
-    assert [member.name for member in fleet.join()] == ["10.0.0.1 node3", "10.0.0.1 node7"]
-    assert ray.resources == {"load": 1}
-
-
 def test_a_fleet_that_no_node_fits_says_what_was_asked_and_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = FakeRay(monkeypatch)
     groups = types.ModuleType("ray.util.placement_group")
@@ -312,30 +272,6 @@ def test_labels_are_refused_where_ray_does_not_know_them(monkeypatch: pytest.Mon
     for version in ("2.51.0", "2.60.0", "3.0.0.dev0"):
         setattr(ray, "__version__", version)
         fleet._check_labels_are_known()
-
-
-def test_a_look_that_fails_finds_nobody_and_the_next_one_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    ray = FakeRay(monkeypatch)
-    fleet = Cluster(Order.read(json.dumps({**ORDER, "prefix": None, "workers": None})), print, lambda: False)
-    ray.count = -1
-
-    class Asks:
-        """A driver that asks twice."""
-
-        said: List[Dict[str, Any]] = []
-
-        def asks(self) -> bool:
-            return True
-
-        def is_gone(self) -> bool:
-            return [one["type"] for one in self.said].count("joined") == 2
-
-        def say(self, **message: Any) -> None:
-            self.said.append(message)
-
-    asyncio.run(asyncio.wait_for(__main__.serve(Asks(), fleet, []), 60))  # type: ignore[arg-type]
-    why = {"type": "failed", "why": "no node could join: ConnectionError: the head is gone"}
-    assert Asks.said[1:] == [why, {"type": "joined", "nodes": []}] * 2
 
 
 def test_bytes_go_both_ways_and_a_worker_ends_with_its_driver(tmp_path: Path) -> None:
@@ -378,29 +314,17 @@ def test_a_driver_is_told_why_a_worker_is_gone(tmp_path: Path, end: Any, words: 
     assert gone["type"] == "gone" and words in gone["why"]
 
 
-@pytest.mark.parametrize("size", [1, 7, 60, 100_000])
+@pytest.mark.parametrize("size", [1, 60, 100_000])
 def test_what_a_worker_reports_becomes_metrics_however_its_bytes_come(size: int) -> None:
-    lines = [
-        '{"type":"hello"}', '{"type":"progress","connected":5,"completed":40,"failed":2,"throughput_per_sec":812.5}',
-        '{"type":"progress","connected":true}{', '{"type":"progress","connected":[1]}',
-        '{"type":"progress","connected":' + "1" * 400 + "}", "x" * 9000,
-        '{"type":"progress","failed":' + "1" * 9000 + "}",
-    ]
-    seen = ["straingauge_client_requests_per_second", "straingauge_client_connections", "straingauge_client_failed_requests"]
-
-    def told(lines: List[str]) -> List[float]:
-        Gauges.values = {(name, "3"): -1.0 for name in seen}
-        heard = node.Progress(3, Gauges)
-        data = "".join(line + "\n" for line in lines).encode()
+    def told(*lines: str) -> List[float]:
+        heard, data = node.Progress(3, Gauges), "".join(line + "\n" for line in lines).encode()
         for begin in range(0, len(data), size):
             heard.hear(data[begin:begin + size])
-        heard.hear(b"")
-        assert len(heard._line) <= node.PROGRESS_BYTES + 1
-        return [Gauges.values[name, "3"] for name in seen]
+        return [Gauges.values[f"straingauge_client_{name}", "3"] for name in ("requests_per_second", "connections", "failed_requests")]
 
-    assert told(lines[:2]) == [812.5, 5.0, 2.0]
-    assert told(lines)[1:] == [5.0, 2.0], "what is no progress changes nothing"
-    assert told([lines[1], '{"type":"result","outcomes":{' + "9" * 9000 + "}}"]) == [0.0, 0.0, 0.0], "its load is over"
+    progress = '{"type":"progress","connected":5,"completed":40,"failed":2,"throughput_per_sec":812.5}'
+    assert told('{"type":"hello"}', progress) == [812.5, 5.0, 2.0]
+    assert told(progress, '{"type":"result","outcomes":{}}') == [0.0, 0.0, 0.0], "its load is over"
 
 
 def test_what_ray_says_of_a_lost_actor_becomes_a_few_words() -> None:
@@ -444,8 +368,6 @@ CLUSTERS = Path(__file__).parent.parent.parent / "docs" / "cluster"
 
 def test_the_cluster_for_ray_up_fits_rays_schema() -> None:
     util = pytest.importorskip("ray.autoscaler._private.util", reason="Ray is not installed: pip install 'straingauge[fleet]'")
-    import yaml
-
     config = yaml.safe_load((CLUSTERS / "ray-up.yaml").read_text())
     util.validate_config(util.prepare_config(config))
     config["available_node_types"]["client"]["no_such_key"] = 1
@@ -453,20 +375,9 @@ def test_the_cluster_for_ray_up_fits_rays_schema() -> None:
         util.validate_config(util.prepare_config(config))
 
 
-def test_the_cluster_for_kubernetes_has_pods_that_fit_its_schema_and_rays_version() -> None:
-    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
-    import yaml
-
-    cluster = yaml.safe_load((CLUSTERS / "kuberay.yaml").read_text())
+def test_the_clusters_for_ray_up_and_for_kubernetes_have_one_version_of_ray() -> None:
+    text = (CLUSTERS / "kuberay.yaml").read_text()
+    cluster = yaml.safe_load(text)
     assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
-    spec = cluster["spec"]
-    for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]):
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, **group["template"]}
-        validate.validate(pod, "1.30", strict=True)
-        pod["spec"]["no_such_key"] = 1
-        with pytest.raises(validate.ValidationError):
-            validate.validate(pod, "1.30", strict=True)
-    # One version of Ray in both files, and in the image that the comment describes.
-    version = spec["rayVersion"]
-    assert f"rayproject/ray:{version}-" in (CLUSTERS / "kuberay.yaml").read_text()
-    assert f"ray[default]=={version}'" in (CLUSTERS / "ray-up.yaml").read_text()
+    version = cluster["spec"]["rayVersion"]
+    assert f"rayproject/ray:{version}-" in text and f"ray[default]=={version}'" in (CLUSTERS / "ray-up.yaml").read_text()

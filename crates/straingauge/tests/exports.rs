@@ -2,8 +2,8 @@
 
 use crate::report_page::{browser, look};
 use crate::rig::{
-    Running, free_port, is_root, long_run, needs_server, node_package, open_dir, points, program, repository, run,
-    skip_unless, skipped, straingauge,
+    Running, free_port, is_root, needs_server, node_package, open_dir, points, program, repository, run, skip_unless,
+    skipped, straingauge,
 };
 use crate::server::{Kind, Server, serve_words};
 use serde_json::{Value, json};
@@ -14,42 +14,11 @@ use std::process::Command;
 /// Samples and nanoseconds by layer.
 type Sums = BTreeMap<String, [u64; 2]>;
 
-/// The labels that are compared: Go prints others as they are, brackets and all.
-const LABELS: [&str; 4] = ["layer", "load", "zone", "point"];
-
 /// A sample of a pprof file.
 #[derive(Debug, PartialEq)]
 struct Sample {
     values: [u64; 2],
     labels: BTreeMap<String, String>,
-}
-
-/// The samples of a file, by pprof itself; nothing where there is no Go.
-fn by_go(file: &Path) -> Option<Vec<Sample>> {
-    program("go")?;
-    let mut command = Command::new("go");
-    command.args(["tool", "pprof", "-symbolize=none", "-raw"]).arg(file).env("GOTOOLCHAIN", "local");
-    let said = run(&mut command).exits_with(0);
-    assert!(said.out.contains("samples/count cpu/nanoseconds"), "{}", said.out);
-    let mut samples: Vec<Sample> = Vec::new();
-    let body = said.out.lines().skip_while(|line| !line.starts_with("samples/count")).skip(1);
-    for line in body.take_while(|line| !line.starts_with("Locations")) {
-        let numbers = line.split_once(": ").map_or("", |(numbers, _)| numbers);
-        let values: Vec<u64> = numbers.split_whitespace().map_while(|number| number.parse().ok()).collect();
-        match values[..] {
-            [samples_count, cpu_ns] => {
-                samples.push(Sample { values: [samples_count, cpu_ns], labels: BTreeMap::new() });
-            }
-            _ => {
-                let labels = &mut samples.last_mut().expect("labels follow a sample").labels;
-                for key in LABELS {
-                    let value = line.split_once(&format!("{key}:[")).and_then(|(_, rest)| rest.split_once(']'));
-                    labels.extend(value.map(|(value, _)| (key.to_string(), value.to_string())));
-                }
-            }
-        }
-    }
-    Some(samples)
 }
 
 fn sums_of<'s>(samples: impl IntoIterator<Item = &'s Sample>, key: &str) -> Sums {
@@ -62,7 +31,7 @@ fn sums_of<'s>(samples: impl IntoIterator<Item = &'s Sample>, key: &str) -> Sums
 }
 
 /// The samples of a file, by npm's pprof-format; nothing without the package.
-fn by_node(file: &Path) -> Option<Vec<Sample>> {
+fn by_pprof_format(file: &Path) -> Option<Vec<Sample>> {
     const SCRIPT: &str = r#"
         const { Profile } = require(process.argv[1]);
         const bytes = require("zlib").gunzipSync(require("fs").readFileSync(process.argv[2]));
@@ -76,26 +45,11 @@ fn by_node(file: &Path) -> Option<Vec<Sample>> {
     let package = node_package("pprof-format")?;
     let said = run(Command::new(program("node")?).args(["-e", SCRIPT]).arg(package).arg(file)).exits_with(0);
     let samples: Vec<([u64; 2], BTreeMap<String, String>)> = serde_json::from_str(&said.out).expect("samples");
-    let labelled = |(values, labels): ([u64; 2], BTreeMap<String, String>)| {
-        let labels = labels.into_iter().filter(|(key, _)| LABELS.contains(&key.as_str())).collect();
-        Sample { values, labels }
-    };
-    Some(samples.into_iter().map(labelled).collect())
-}
-
-/// The samples of a file, by another program. Go compiles its own for a minute of CPU time, so it is a second opinion
-/// in the long suite, and the only one where the other is missing.
-fn by_others(file: &Path) -> Option<Vec<Sample>> {
-    let node = by_node(file);
-    let go = if long_run() || node.is_none() { by_go(file) } else { None };
-    if let (Some(node), Some(go)) = (&node, &go) {
-        assert_eq!(node, go, "pprof-format and go tool pprof");
-    }
-    node.or(go)
+    Some(samples.into_iter().map(|(values, labels)| Sample { values, labels }).collect())
 }
 
 /// Whether speedscope's own importer takes the file; nothing without the package or a browser.
-fn by_speedscope(file: &Path, form: &str) -> Option<()> {
+fn by_speedscope(file: &Path) -> Option<()> {
     let package = node_package("speedscope")?;
     browser()?;
     let dir = open_dir();
@@ -108,7 +62,7 @@ fn by_speedscope(file: &Path, form: &str) -> Option<()> {
     let options = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"].map(String::from);
     let seen = look(Path::new(&page), &options);
     let console = seen.console().join("\n");
-    assert!(console.contains(form) && console.contains("import:"), "{console}");
+    assert!(console.contains("speedscope json") && console.contains("import:"), "{console}");
     assert!(!console.to_lowercase().contains("error") && !console.contains("recognized"), "{console}");
     Some(())
 }
@@ -200,18 +154,17 @@ impl Files {
             let sums = wanted.iter().map(|(layer, sums)| (layer.clone(), sums[column]));
             sums.filter(|(_, sum)| *sum > 0).collect()
         };
-        let others = by_others(&self.at("p.pb.gz"));
-        if let Some(samples) = &others {
+        let pprof = by_pprof_format(&self.at("p.pb.gz"));
+        if let Some(samples) = &pprof {
             assert_eq!(&sums_of(samples, "layer"), wanted, "pprof");
         }
-        let opened = by_speedscope(&self.at("s.speedscope.json"), "speedscope json");
-        let opened = opened.and(by_speedscope(&self.at("p.pb.gz"), "pprof"));
+        let opened = by_speedscope(&self.at("s.speedscope.json"));
         assert_eq!(in_speedscope(&self.at("s.speedscope.json")), of(1), "speedscope");
         assert_eq!(in_firefox(&self.at("f.json")), of(0), "Firefox");
         assert_eq!(in_folded(&self.at("l.folded"), layer_at), of(0), "folded-layers");
         let folded = in_folded(&self.at("x.folded"), 0);
         assert_eq!(folded.values().sum::<u64>(), of(0).values().sum::<u64>(), "folded");
-        say_what_is_missing(&[("pprof-format or go", others.is_some()), ("speedscope", opened.is_some())]);
+        say_what_is_missing(&[("pprof-format", pprof.is_some()), ("speedscope", opened.is_some())]);
     }
 }
 
@@ -268,7 +221,9 @@ fn a_kept_run_opens_in_other_programs() {
         let folded = std::fs::read_to_string(files.at("x.folded")).expect("it was written");
         assert!(folded.contains(&load), "{load} in {folded}");
     }
-    let Some(samples) = by_others(&files.at("p.pb.gz")) else { return skipped("neither pprof-format nor go is there") };
+    let Some(samples) = by_pprof_format(&files.at("p.pb.gz")) else {
+        return skipped("node or npm's pprof-format is not installed (make test installs them)");
+    };
     assert_eq!(sums_of(&samples, "point")["002"], [20, cpu(20, 6)]);
     let known = ["elastic", "plastic", "failure", "unknown"];
     assert!(samples.iter().all(|sample| known.contains(&sample.labels["zone"].as_str())));
@@ -342,7 +297,9 @@ fn every_point_of_find_keeps_what_its_layers_rest_on() {
         return skipped("the server got next to no CPU beside other work, so no point was sampled");
     }
     exported.exits_with(0);
-    let Some(samples) = by_others(&file) else { return skipped("neither pprof-format nor go is there") };
+    let Some(samples) = by_pprof_format(&file) else {
+        return skipped("node or npm's pprof-format is not installed (make test installs them)");
+    };
     let words = [
         ("User", "user"),
         ("System Call", "system_call"),

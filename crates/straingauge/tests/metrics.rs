@@ -1,9 +1,7 @@
 //! Metrics that watch, load and find serve and send while they run, read by Prometheus' own programs, and sent to a
 //! collector of OpenTelemetry in OTLP's JSON form.
 
-use crate::rig::{
-    Running, free_port, needs_server, node_package, open_dir, program, repository, run, skipped, straingauge,
-};
+use crate::rig::{Running, free_port, needs_server, open_dir, run, skipped, straingauge};
 use crate::server::{Kind, Server};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -128,33 +126,6 @@ fn a_find_serves_the_figures_of_its_last_point() {
         assert!(value(&page, name).is_some(), "{name} is not in {page}");
     }
     assert!(page.contains("name=\"client.response_p99_us\",unit=\"us\"}"), "{page}");
-}
-
-/// Grafana's own types of a dashboard accept ours, and know each of its members.
-#[test]
-fn the_dashboard_is_one_of_grafanas_types() {
-    let packages = ["@grafana/schema", "typescript"].map(node_package);
-    let ([Some(_), Some(compiler)], Some(node)) = (packages, program("node")) else {
-        return skipped("node, or npm's @grafana/schema or typescript, is not installed (make test installs them)");
-    };
-    let types = compiler.parent().expect("it lies among others");
-    let dashboard = std::fs::read_to_string(repository().join("dashboards/watch.json")).expect("the dashboard");
-    let check = |dashboard: &str| {
-        let dir = open_dir();
-        std::os::unix::fs::symlink(types, dir.path().join("node_modules")).expect("our own folder");
-        let typed = format!(
-            "import type {{ Dashboard }} from \"@grafana/schema\";\nexport const dashboard: Dashboard = {dashboard};\n"
-        );
-        std::fs::write(dir.path().join("dashboard.ts"), typed).expect("our own folder");
-        let words =
-            "--noEmit --strict --skipLibCheck --preserveSymlinks --module nodenext --target es2022 dashboard.ts";
-        let mut command = Command::new(&node);
-        command.arg(compiler.join("lib/tsc.js")).args(words.split(' ')).current_dir(dir.path());
-        run(&mut command)
-    };
-    check(&dashboard).exits_with(0);
-    let wrong = check(&dashboard.replacen("\"gridPos\"", "\"place\"", 1));
-    assert!(wrong.code != Some(0) && wrong.out.contains("'\"place\"' does not exist"), "{}", wrong.out);
 }
 
 /// A collector: keeps the metrics of each request that it gets.

@@ -6,14 +6,10 @@ from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from .errors import MissingLibraryError, printable
-from .histogram import buckets
-from .model import Point
+from .run import Point, Run, buckets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from .run import Run
 
 #: The horizontal axis of a sweep: label, and the place of a point.
 _AXES: "Dict[str, Tuple[str, Callable[[Point], Optional[float]]]]" = {
@@ -30,16 +26,17 @@ _ROWS: "List[Tuple[str, bool, List[Tuple[str, str]]]]" = [
 ]
 
 
-def find(run: "Run", findings: Optional[Mapping[str, Any]] = None) -> "Figure":
+def find(run: Run, findings: Optional[Mapping[str, Any]] = None) -> "Figure":
     """A find run: throughput, response time and the server's CPU per request, against connections and offered load.
 
     `findings` is `run.findings()`, or what `straingauge report RUN --json` printed; with it the yield and failure points
     are drawn with their intervals. Of one that was not reached, the end of the loads measured is drawn dotted.
     """
-    pyplot = _pyplot()
+    from matplotlib import pyplot
+
     sweeps = [name for name in _AXES if run.sweep(name)]
     if not sweeps:
-        found = printable(", ".join(dict.fromkeys(point.sweep for point in run.points))) or "no points yet"
+        found = ", ".join(dict.fromkeys(point.sweep for point in run.points)) or "no points yet"
         raise ValueError(f"only sweeps over {' and '.join(_AXES)} are drawn, as straingauge find makes them; this run has {found}")
     figure, axes = pyplot.subplots(len(_ROWS), len(sweeps), figsize=(5.5 * len(sweeps), 9), sharex="col", squeeze=False)
     for column, sweep in enumerate(sweeps):
@@ -102,9 +99,10 @@ def _mark(panel: Any, found: Mapping[str, Any]) -> None:
             panel.axvline(end, color=color, linestyle=":", linewidth=1, label=f"{words}: {where} this" if estimate is None else None)
 
 
-def response_times(run: "Run", indices: "Optional[List[int]]" = None, tag: str = "response") -> "Figure":
+def response_times(run: Run, indices: "Optional[List[int]]" = None, tag: str = "response") -> "Figure":
     """Quantiles of a time over points, from the shortest on, on a scale that gives each further nine the same room."""
-    pyplot = _pyplot()
+    from matplotlib import pyplot
+
     figure, panel = pyplot.subplots(figsize=(7, 4.5))
     for point in run.points:
         if (indices is not None and point.index not in indices) or point.sweep == "yardstick":
@@ -132,10 +130,3 @@ def response_times(run: "Run", indices: "Optional[List[int]]" = None, tag: str =
     figure.tight_layout()
     return figure  # type: ignore[no-any-return]
 
-
-def _pyplot() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise MissingLibraryError("matplotlib", "plot") from error
-    return pyplot

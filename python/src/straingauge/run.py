@@ -1,61 +1,133 @@
-"""A run directory, opened."""
+"""Run directories (docs/run-directory.md): points, figures, doubts, histograms and recordings of a watch.
+
+`RunError` is raised where run.json cannot be read. Every other file, or line of one, that is damaged is left out with a
+`RunWarning` that names it.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from dataclasses import replace
+import shutil
+import subprocess
+import warnings
+from array import array
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Collection, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple, Union, overload
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
-from . import executable, frames, histogram, watch
-from .bounded import MAX_POINTS, MAX_SERIES_BYTES, read_text
-from .errors import RunError, printable
-from .frames import Column
-from .model import Doubt, Point, RunRecord, read_point, read_record
-from .owner import has_ended_by_number
+from hdrh.histogram import HdrHistogram
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
-    from typing_extensions import Literal
+#: The newest schemas of run.json and point.json that are read. Fields may be added within a schema.
+RECORD_SCHEMA, POINT_SCHEMA = 2, 1
+
+T = TypeVar("T")
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class RunError(Exception):
+    """A file of a run directory cannot be read: `path`, `line` (from 1; None if the whole file is meant) and `why`."""
+
+    def __init__(self, path: PathLike, why: str, line: Optional[int] = None) -> None:
+        self.path, self.why, self.line = os.fspath(path), why, line
+        super().__init__(f"{self.path}{'' if line is None else f', line {line}'}: {why}")
+
+
+class RunWarning(UserWarning):
+    """A run, a point or a line cannot be read and was left out."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number with its unit, sample count and origin; or why it was not measured."""
+
+    value: Optional[float]
+    unit: str
+    n: Optional[int] = None
+    #: counted, timed, sampled, simulated or modelled
+    origin: Optional[str] = None
+    not_measured: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A stated reason not to trust a number, with its remedy. `severity` is note, warning or invalid."""
+
+    kind: str
+    severity: str
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One load point (points/NNN/point.json)."""
+
+    index: int
+    #: single, connections, unloading, rate, axis or yardstick
+    sweep: str
+    repeat: int
+    connections: int
+    #: requests per second of an open loop's schedule; None in a closed loop
+    offered_per_sec: Optional[float]
+    #: the varied quantity of `--axis`, such as `in-flight`, and its value in its own unit; None in other runs
+    axis: Optional[str]
+    axis_value: Optional[float]
+    started_unix_ms: int
+    warmup_ns: int
+    duration_ns: int
+    outcomes: Mapping[str, int]
+    figures: Mapping[str, Figure]
+    connection_states: Mapping[str, Figure]
+    doubts: Sequence[Doubt]
+    #: point.json as it is
+    raw: Mapping[str, Any] = field(repr=False)
+
+    def value(self, name: str) -> Optional[float]:
+        """A figure's value; None if it is absent or was not measured."""
+        return self.figures[name].value if name in self.figures else None
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """run.json: the settings, the machine, how the run ended."""
+
+    #: running (also of a run that was killed), complete or interrupted
+    status: str
+    started_unix_ms: int
+    name: str
+    #: the URL as typed; `:8080` of a watch; empty of a run without a server
+    url: str
+    scenario: Mapping[str, Any] = field(repr=False)
+    machine: Mapping[str, Any] = field(repr=False)
+    server_facts: Mapping[str, str] = field(repr=False)
+    doubts: Sequence[Doubt]
+    ended_by: Optional[str]
 
 
 class Run:
-    """A run directory: its record, its points, and the files beside them, read when they are used.
+    """A run directory: its record, its points, and the files beside them, which are read when they are used.
 
-    Every `..._frame` takes "pandas" or "polars" and names units in its columns; a number that was not measured is a
-    missing value, never 0. Only an outcome that an older straingauge did not count is 0.
+    Each `..._frame` takes "pandas" or "polars". Columns of numbers name their unit. A number that was not measured is
+    a missing value, never 0.
     """
 
-    def __init__(self, path: Path, record: RunRecord, points: Sequence[Point], reading_doubts: Sequence[Doubt]) -> None:
+    def __init__(self, path: Path, record: RunRecord, points: Sequence[Point], unreadable: Sequence[Doubt]) -> None:
         self.path = path
         self.record = record
         self.points = points
-        #: Parts that could not be read and were left out (of points only with `damaged="leave out"`).
-        self.reading_doubts = reading_doubts
+        #: A doubt for each point that could not be read.
+        self.unreadable = unreadable
 
     def __repr__(self) -> str:
-        return f"<Run {printable(self.record.name)}: {self.record.status}, {len(self.points)} points>"
+        return f"<Run {self.record.name!r}: {self.record.status}, {len(self.points)} points>"
 
     @property
-    def is_abandoned(self) -> bool:
-        """The record says "running", but its writer has ended: it was killed. False where that cannot be known, as of a
-        run on another machine, in another container or before a restart, and without Linux's /proc."""
-        record = self.record
-        if record.status != "running":
-            return False
-        if record.writer is None:
-            return has_ended_by_number(record.writer_pid, record.started_unix_ms)
-        return record.writer.has_ended()
-
-    @property
-    def doubts(self) -> "List[Tuple[int | None, Doubt]]":
-        """All doubts: of the run (None) and of its points (their index)."""
-        found: "List[Tuple[int | None, Doubt]]" = [(None, doubt) for doubt in self.record.doubts]
-        found += [(None, doubt) for doubt in self.reading_doubts]
-        found += [(point.index, doubt) for point in self.points for doubt in point.doubts]
-        return found
+    def doubts(self) -> List[Tuple[Optional[int], Doubt]]:
+        """All doubts: those of the run with None, those of a point with its index."""
+        found: List[Tuple[Optional[int], Doubt]] = [(None, doubt) for doubt in (*self.record.doubts, *self.unreadable)]
+        return found + [(point.index, doubt) for point in self.points for doubt in point.doubts]
 
     def sweep(self, name: str) -> List[Point]:
         """The points of one sweep: single, connections, unloading, rate, axis or yardstick."""
@@ -65,208 +137,319 @@ class Run:
         """The folder of a point."""
         return self.path / "points" / f"{index:03}"
 
-    def histograms(self, index: int) -> "Dict[str, Any]":
-        """A point's HdrHistograms of nanoseconds by tag (response, service, lag, ...); empty where it has none."""
-        path = self.point_path(index) / "latency.hlog"
-        return histogram.read_log(path) if path.exists() else {}
+    def histograms(self, index: int) -> Dict[str, Any]:
+        """A point's HdrHistograms (`hdrh.histogram.HdrHistogram`) of nanoseconds by tag: response, service, lag, ..."""
+        found: Dict[str, Any] = {}
+        for tag, histogram in _read_lines(self.point_path(index) / "latency.hlog", _tagged_histogram):
+            if tag in found:
+                found[tag].add(histogram)
+            else:
+                found[tag] = histogram
+        return found
 
-    def merged_histogram(self, tag: str, sweep: "str | None" = None) -> Any:
-        """One tag's histogram over all points, or those of one sweep; counts are added, nothing is lost. KeyError where
-        there is no such sweep or tag, with those that there are."""
-        merged: Any = None
-        tags: "Dict[str, None]" = {}
-        points = [point for point in self.points if sweep is None or point.sweep == sweep]
-        if not points and sweep is not None:
-            raise KeyError(f"this run has no sweep {sweep!r}; it has {_words(point.sweep for point in self.points)}")
-        for point in points:
-            histograms = self.histograms(point.index)
-            tags.update(dict.fromkeys(histograms))
-            found = histograms.get(tag)
-            if found is not None and merged is None:
+    def merged_histogram(self, tag: str, sweep: Optional[str] = None) -> Any:
+        """The sum of a tag's histograms over all points, or those of one sweep. KeyError if no point has one."""
+        merged = None
+        for point in self.points if sweep is None else self.sweep(sweep):
+            found = self.histograms(point.index).get(tag)
+            if merged is None:
                 merged = found
             elif found is not None:
                 merged.add(found)
         if merged is None:
-            raise KeyError(f"no point has a histogram of {tag!r}; there are {_words(tags)}")
+            sweeps = ", ".join(dict.fromkeys(point.sweep for point in self.points))
+            raise KeyError(f"no point of {sweep or 'this run'} has a histogram {tag!r} (sweeps of this run: {sweeps})")
         return merged
 
-    def findings(self) -> "Mapping[str, Any]":
-        """Zones, yield and failure points and verdict: what `straingauge report RUN --json` prints. Needs the program.
-
-        `MissingProgramError` where it is not found, `RunError` where it refuses the run.
-        """
-        found: "Mapping[str, Any]" = executable.report(self.path)
+    def findings(self) -> Mapping[str, Any]:
+        """Zones, yield and failure points and verdict: what `straingauge report RUN --json` prints."""
+        command = [str(program()), "report", "--json", "--page", os.devnull, "--", str(self.path)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RunError(self.path, done.stderr.strip() or f"straingauge report: exit code {done.returncode}")
+        found: Mapping[str, Any] = json.loads(done.stdout)
         return found
 
-    @overload
-    def points_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
-    @overload
-    def points_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
-    def points_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a point: its load, its outcomes (`outcome.ok_count`), its figures and connection states.
+    def points_frame(self, library: str = "pandas") -> Any:
+        """One row a point: its load, outcomes (`outcome.ok_count`), figures and connection states (`state....`)."""
+        columns = {name: (kind, [getattr(point, name) for point in self.points]) for name, kind in _LOAD.items()}
+        columns["doubts_count"] = (int, [len(point.doubts) for point in self.points])
+        for name in dict.fromkeys(name for point in self.points for name in point.outcomes):
+            columns[f"outcome.{name}_count"] = (int, [point.outcomes.get(name) for point in self.points])
+        for prefix, rows in ("", [point.figures for point in self.points]), \
+                ("state.", [point.connection_states for point in self.points]):
+            for name, unit in sorted({(name, figure.unit) for row in rows for name, figure in row.items()}):
+                values = [row[name].value if name in row else None for row in rows]
+                columns[prefix + _with_unit(name, unit)] = (float, values)
+        return _frame(columns, library)
 
-        `axis` and `axis_value` (in the axis's own unit) are those of `--axis`, missing in other runs.
-        """
-        return frames.build(frames.points(self.points), library)
-
-    @overload
-    def figures_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
-    @overload
-    def figures_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
-    def figures_frame(self, library: frames.Library = "pandas") -> Any:
+    def figures_frame(self, library: str = "pandas") -> Any:
         """One row a figure of a point: value, unit, n (number of events), origin, not_measured (why)."""
-        return frames.build(frames.figures(self.points), library)
+        rows = [(point, name, figure) for point in self.points for name, figure in point.figures.items()]
+        rows += [(point, f"state.{name}", figure) for point in self.points for name, figure in point.connection_states.items()]
+        loads = ("index", "sweep", "repeat", "connections", "offered_per_sec", "axis", "axis_value")
+        columns = {name: (_LOAD[name], [getattr(point, name) for point, _, _ in rows]) for name in loads}
+        columns["name"] = (str, [name for _, name, _ in rows])
+        for name, kind in {"value": float, "unit": str, "n": int, "origin": str, "not_measured": str}.items():
+            columns[name] = (kind, [getattr(figure, name) for _, _, figure in rows])
+        return _frame(columns, library)
 
-    @overload
-    def doubts_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
-    @overload
-    def doubts_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
-    def doubts_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a doubt; a missing `index` stands for the run as a whole."""
-        return frames.build(frames.doubts(self.doubts), library)
+    def doubts_frame(self, library: str = "pandas") -> Any:
+        """One row a doubt; without an `index` it is about the run as a whole."""
+        rows = [{"index": index, **asdict(doubt)} for index, doubt in self.doubts]
+        kinds: Dict[str, type] = {"index": int, "kind": str, "severity": str, "what": str, "remedy": str}
+        return _frame({name: (kind, [row[name] for row in rows]) for name, kind in kinds.items()}, library)
 
-    @overload
-    def histogram_frame(self, index: int, tag: str, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
-    @overload
-    def histogram_frame(self, index: int, tag: str, library: "Literal['polars']") -> "polars.DataFrame": ...
-    def histogram_frame(self, index: int, tag: str, library: frames.Library = "pandas") -> Any:
-        """A histogram's recorded buckets: `value_ns` (upper end), `count`, `cumulative_ratio`. KeyError where there is no
-        such point or tag, with those that there are."""
-        if all(point.index != index for point in self.points):
-            raise KeyError(f"this run has no point {index}; it has {_words(str(point.index) for point in self.points)}")
-        found = self.histograms(index)
-        if tag not in found:
-            raise KeyError(f"point {index} has no histogram of {tag!r}; it has {_words(found)}")
-        return frames.build(frames.buckets(histogram.buckets(found[tag])), library)
+    def histogram_frame(self, index: int, tag: str, library: str = "pandas") -> Any:
+        """A histogram's recorded buckets: `value_ns` (upper end), `count`, `cumulative_ratio`."""
+        found = buckets(self.histograms(index)[tag])
+        seen, ratios = 0, []
+        for _, count in found:
+            seen += count
+            ratios.append(seen / sum(count for _, count in found))
+        values, counts = [value for value, _ in found], [count for _, count in found]
+        return _frame({"value_ns": (int, values), "count": (int, counts), "cumulative_ratio": (float, ratios)}, library)
 
-    @overload
-    def series_frame(self, index: int, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
-    @overload
-    def series_frame(self, index: int, library: "Literal['polars']") -> "polars.DataFrame": ...
-    def series_frame(self, index: int, library: frames.Library = "pandas") -> Any:
-        """The course of a point's window (series.csv); without columns where the point has none."""
-        path = self.point_path(index) / "series.csv"
-        return frames.build(read_series(path) if path.exists() else [], library)
+    def series_frame(self, index: int, library: str = "pandas") -> Any:
+        """The course of a point's window (series.csv)."""
+        rows = list(_read_lines(self.point_path(index) / "series.csv", _SeriesLine()))
+        return _frame({name: (float, [row[name] for row in rows]) for name in (rows[0] if rows else ())}, library)
 
-    def watch_readings(self) -> "Iterator[Mapping[str, Any]]":
-        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then a reading each, read when the iteration
-        reaches it; none without that file. Lines that cannot be read are left out with one `RunWarning` at the end."""
-        return watch.lines(self.path / "watch.jsonl")
+    def watch_readings(self) -> Iterator[Mapping[str, Any]]:
+        """The lines of watch.jsonl (`straingauge watch --out`): the heading, then each reading when it is asked for."""
+        return _read_lines(self.path / "watch.jsonl", json.loads)
 
-    @overload
-    def watch_frame(self, library: "Literal['pandas']" = "pandas") -> "pandas.DataFrame": ...
-    @overload
-    def watch_frame(self, library: "Literal['polars']") -> "polars.DataFrame": ...
-    def watch_frame(self, library: frames.Library = "pandas") -> Any:
-        """One row a reading of a watch: a column for every number of its totals, rates and headroom, named by its place.
+    def watch_frame(self, library: str = "pandas") -> Any:
+        """One row a reading of a watch, a column for each number, named by its place (`rates.all.requests_per_sec`).
 
         Items of a list are named by their class, phase or process (`totals.processes.nginx-1234.requests`), or else by
-        their position from 0. Histograms are left out: `watch_readings` has them. Of more than 16,777,216 numbers every
-        second reading is left out, as often as needed, but not the last; counts are cumulative, so only resolution is
-        lost. Of more than 4,000 columns the others are left out with a `RunWarning`.
+        their position from 0. Histograms are left out: `watch_readings` has them.
         """
-        return frames.build(watch.columns(self.path / "watch.jsonl"), library)
+        columns: "Dict[str, array[float]]" = {}
+        classes: List[Any] = []
+        rows = 0
+        for line in self.watch_readings():
+            if line.get("kind") == "watch":
+                classes = [one["name"] for one in line.get("classes", ())]
+                continue
+            for name, number in _numbers(line, "", "", classes):
+                column = columns.setdefault(name, array("d"))
+                column.extend([math.nan] * (rows - len(column)))
+                column.append(number)
+            rows += 1
+        for column in columns.values():
+            column.extend([math.nan] * (rows - len(column)))
+        return _frame({name: (float, column) for name, column in sorted(columns.items())}, library)
 
 
-def _words(names: Iterable[str]) -> str:
-    """Each once, for a message."""
-    return printable(", ".join(dict.fromkeys(names))) or "none"
+def open_run(path: PathLike) -> Run:
+    """Opens a run directory. It may still be written: each point appears in it complete or not at all.
 
-
-def open_run(
-    path: "Union[os.PathLike[str], str]", *, damaged: "Literal['refuse', 'leave out']" = "refuse",
-    skip: "Collection[int]" = (),
-) -> Run:
-    """Opens a run directory, also one that is still being written: points appear in it complete or not at all.
-
-    A file that cannot be read is a `RunError` naming it and the line. With `damaged="leave out"` a point like that
-    becomes a doubt of kind `unreadable`, as in straingauge itself; run.json must be readable either way. A point whose
-    latency.hlog is cut has a doubt of that kind in any case, as its histograms are fewer. Points whose index is in `skip`
-    are passed over.
+    A run.json that cannot be read is a `RunError`. A point that cannot be read is left out with a `RunWarning` and a
+    doubt of kind `unreadable`, as in straingauge itself.
     """
-    if damaged not in ("refuse", "leave out"):
-        raise ValueError(f"damaged is 'refuse' or 'leave out', not {damaged!r}")
     folder = Path(path)
-    record = read_record(folder / "run.json")
+    record = _read_json(folder / "run.json", RECORD_SCHEMA, _record)
     points: List[Point] = []
-    doubts: List[Doubt] = []
-    for _, point in read_points(folder, skip):
-        if isinstance(point, Point):
-            points.append(point)
-        elif damaged == "refuse":
-            raise point
-        else:
-            doubts.append(left_out(point))
-    return Run(folder, record, points, doubts)
+    unreadable: List[Doubt] = []
+    # A point that is being written has another name.
+    folders = [one for one in (folder / "points").glob("*") if one.name.isdigit()]
+    for one in sorted(folders, key=lambda one: int(one.name)):
+        try:
+            points.append(_read_json(one / "point.json", POINT_SCHEMA, _point))
+        except RunError as why:
+            warnings.warn(f"a point was left out: {why}", RunWarning, stacklevel=2)
+            unreadable.append(Doubt("unreadable", "warning", f"a point was left out: {why}", "measure that point again"))
+    return Run(folder, record, points, unreadable)
 
 
-def read_points(folder: Path, skip: Collection[int]) -> "Iterator[Tuple[int, Point | RunError]]":
-    """The points by their index, ascending; for one that cannot be read, the reason."""
-    for index in _point_indices(folder):
-        if index not in skip:
+def runs(folder: PathLike) -> Iterator[Run]:
+    """The runs in a folder, newest first, each opened when it is asked for. One that cannot be read is left out with a
+    `RunWarning`."""
+    found: List[Tuple[int, Path]] = []
+    for path in Path(folder).iterdir():
+        # A link such as `latest` names a run that is there already.
+        if not path.is_symlink() and (path / "run.json").exists():
             try:
-                yield index, _read_point(folder / "points" / f"{index:03}", index)
-            except RunError as error:
-                yield index, error
+                found.append((_read_json(path / "run.json", RECORD_SCHEMA, _record).started_unix_ms, path))
+            except RunError as why:
+                warnings.warn(f"a run was left out: {why}", RunWarning, stacklevel=2)
+    for _, path in sorted(found, reverse=True):
+        yield open_run(path)
 
 
-def left_out(why: RunError) -> Doubt:
-    """The doubt of a run of which a point cannot be read."""
-    return Doubt("unreadable", "warning", f"a point was left out: {why}", "measure that point again")
+def program() -> Path:
+    """The straingauge program: what STRAINGAUGE_BINARY names, or else the first on PATH. Only `findings` needs it."""
+    found = shutil.which(os.environ.get("STRAINGAUGE_BINARY") or "straingauge")
+    if found is None:
+        raise FileNotFoundError("straingauge is not on PATH: install it (docs/install.md), or name it with STRAINGAUGE_BINARY")
+    return Path(found)
 
 
-def _read_point(folder: Path, index: int) -> Point:
-    """A point, which is complete or absent: a log that is cut was cut later, and gets a doubt."""
-    point = read_point(folder / "point.json", index)
-    log = folder / "latency.hlog"
-    cut = histogram.what_is_cut(log) if log.exists() else None
-    if cut is None:
-        return point
-    what = f"histograms of the point were left out: {printable(str(log))} is cut: {cut}"
-    return replace(point, doubts=[*point.doubts, Doubt("unreadable", "warning", what, "measure that point again")])
+def buckets(histogram: Any) -> List[Tuple[int, int]]:
+    """The recorded buckets of a histogram in order, as (upper end in nanoseconds, count)."""
+    steps = histogram.get_recorded_iterator()
+    return [(int(step.value_iterated_to), int(step.count_added_in_this_iter_step)) for step in steps]
 
 
-def _point_indices(folder: Path) -> List[int]:
-    """The indices of the points' folders, ascending. Names that are not numbers (a point being written) are passed over."""
-    found: List[int] = []
-    points = folder / "points"
+def quantile_ns(histogram: Any, quantile: float) -> Optional[int]:
+    """The upper end of the first bucket up to which at least this share (0 to 1) of the values lies; None if empty.
+
+    This is the value in straingauge's tables. `get_value_at_percentile` of the library rounds the rank to the nearest
+    and may return the bucket before: of the values 1, 2 and 3 ms its p80 is 2 ms, ours 3 ms.
+    """
+    if not 0 <= quantile <= 1:
+        raise ValueError(f"a quantile is between 0 and 1, such as 0.99; this is {quantile}")
+    rank, seen = max(1, math.ceil(quantile * int(histogram.get_total_count()))), 0
+    for value, count in buckets(histogram):
+        seen += count
+        if seen >= rank:
+            return value
+    return None
+
+
+def _read_json(path: Path, newest: int, build: Callable[[Any], T]) -> T:
     try:
-        with os.scandir(points) as entries:
-            for entry in entries:
-                name = entry.name
-                if len(name) <= 9 and name.isascii() and name.isdigit() and f"{int(name):03}" == name:
-                    found.append(int(name))
-                    if len(found) > MAX_POINTS:
-                        raise RunError(points, f"it has more than {MAX_POINTS} points")
+        content = json.loads(path.read_bytes())
+        if content["schema"] > newest:
+            raise RunError(path, f"it has schema {content['schema']}, and this package reads up to {newest}: install a newer one")
+        return build(content)
     except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise RunError(points, f"it cannot be read ({error.strerror})") from error
-    return sorted(found)
+        raise RunError(path, "there is no such file; is it a straingauge run directory?") from None
+    except OSError as why:
+        raise RunError(path, f"it cannot be read ({why.strerror})") from None
+    except json.JSONDecodeError as why:
+        raise RunError(path, f"it is not JSON: {why.msg} (column {why.colno})", why.lineno) from None
+    except UnicodeDecodeError as why:
+        raise RunError(path, "it is not UTF-8 text", why.object.count(b"\n", 0, why.start) + 1) from None
+    except (AttributeError, KeyError, TypeError, ValueError) as why:
+        raise RunError(path, f"a field is missing or of the wrong type ({type(why).__name__}: {why})") from None
 
 
-def read_series(path: Path) -> List[Column]:
-    """series.csv as columns of numbers. A last line without its end is being written still, and left for later."""
-    lines = histogram.complete_lines(read_text(path, MAX_SERIES_BYTES))
-    if not lines:
-        return []
-    names = lines[0][1].split(",")
-    if len(set(names)) != len(names) or any(not name.isidentifier() for name in names) or len(names) > 200:
-        raise RunError(path, "its header is not a list of different column names", 1)
-    columns: "List[List[float | None]]" = [[] for _ in names]
-    for number, line in lines[1:]:
-        cells = line.split(",")
-        if len(cells) != len(names):
-            raise RunError(path, f"it has {len(cells)} columns, the header has {len(names)}", number)
-        for column, cell in zip(columns, cells):
+def _record(content: Any) -> RunRecord:
+    scenario = content["scenario"]
+    port = f":{scenario['port']}" if "port" in scenario else ""
+    return RunRecord(
+        status=content["status"], started_unix_ms=content["started_unix_ms"], name=scenario["name"],
+        url=scenario.get("url", port), scenario=scenario, machine=content["machine"],
+        server_facts=content.get("server_facts", {}), doubts=_doubts(content), ended_by=content.get("ended_by"))
+
+
+def _point(content: Any) -> Point:
+    axis = content.get("axis") or {}
+    plain = ("index", "sweep", "repeat", "connections", "started_unix_ms", "warmup_ns", "duration_ns", "outcomes")
+    return Point(
+        **{name: content[name] for name in plain}, offered_per_sec=content["pace"].get("rate_per_sec"),
+        axis=axis.get("axis"), axis_value=axis.get("value"), figures=_figures(content["figures"]),
+        connection_states=_figures(content.get("connection_states", {})), doubts=_doubts(content), raw=content)
+
+
+def _doubts(content: Any) -> List[Doubt]:
+    return [Doubt(one["kind"], one["severity"], one["what"], one["remedy"]) for one in content.get("doubts", ())]
+
+
+def _figures(content: Any) -> Dict[str, Figure]:
+    return {
+        name: Figure(one.get("value"), one["unit"], one.get("n"), one.get("origin"), one.get("not_measured"))
+        for name, one in content.items()
+    }
+
+
+def _read_lines(path: Path, read: Callable[[str], Optional[T]]) -> Iterator[T]:
+    """What `read` makes of each line; nothing if there is no such file."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, 1):
             try:
-                # float() would take 'nan', 'inf' and '1_0' too.
-                if cell.strip("0123456789.-+e"):
-                    raise ValueError
-                value = float(cell) if cell else None
-                if value is not None and not math.isfinite(value):
-                    raise ValueError
-                column.append(value)
-            except ValueError:
-                raise RunError(path, f"'{printable(cell, 20)}' is not a number", number) from None
-    return [Column(name, "f64", values) for name, values in zip(names, columns)]
+                if not line.endswith("\n"):
+                    raise ValueError("it has no end: it was cut, or is still being written")
+                found = read(line)
+            except Exception as why:  # the histogram library raises many kinds
+                warnings.warn(f"{path}, line {number} was left out: {why}", RunWarning, stacklevel=3)
+            else:
+                if found is not None:
+                    yield found
+
+
+def _tagged_histogram(line: str) -> Optional[Tuple[str, Any]]:
+    """A line of an HdrHistogram log: `Tag=response,START,LENGTH,LONGEST,HISTOGRAM`."""
+    if line.startswith(("#", '"')):
+        return None
+    tag, _start, _length, _longest, encoded = line.rstrip().split(",")
+    return tag[len("Tag="):], HdrHistogram.decode(encoded)
+
+
+class _SeriesLine:
+    """Reads the header of series.csv, then its rows."""
+
+    names: Optional[List[str]] = None
+
+    def __call__(self, line: str) -> Optional[Dict[str, Optional[float]]]:
+        cells = line.rstrip().split(",")
+        if self.names is None:
+            self.names = cells
+            return None
+        if len(cells) != len(self.names):
+            raise ValueError(f"it has {len(cells)} columns, the header has {len(self.names)}")
+        return {name: float(cell) if cell else None for name, cell in zip(self.names, cells)}
+
+
+#: What a point says of its load, in the order of the columns.
+_LOAD: Dict[str, type] = {
+    "index": int, "sweep": str, "repeat": int, "connections": int, "offered_per_sec": float, "axis": str,
+    "axis_value": float, "started_unix_ms": int, "warmup_ns": int, "duration_ns": int,
+}
+#: How a unit is written in a name, if that is not the unit itself.
+_UNIT_WORDS = {"1/s": "per_sec", "bytes/s": "bytes_per_sec", "CPUs": "cpus"}
+
+
+def _with_unit(name: str, unit: str) -> str:
+    """`client.lag_p99_us` has its unit, `tcp.accept_queue_max` becomes ..._connections."""
+    word = _UNIT_WORDS.get(unit, unit)
+    has_it = word in name.split(".")[-1].split("_") or name.endswith(word) or f"_{word}_" in name
+    return name if has_it or not word else f"{name}_{word}"
+
+
+def _frame(columns: Mapping[str, Tuple[Type[Any], Iterable[Any]]], library: str) -> Any:
+    if library == "pandas":
+        import pandas
+
+        # Nullable integers: a missing count must not turn its column into rounded floats.
+        kinds = {int: "UInt64", float: "float64", str: "string"}
+        return pandas.DataFrame({name: pandas.Series(list(values), dtype=kinds[kind]) for name, (kind, values) in columns.items()})
+    if library == "polars":
+        import polars
+
+        types = {int: polars.UInt64, float: polars.Float64, str: polars.String}
+        series = [polars.Series(name, list(values), dtype=types[kind]) for name, (kind, values) in columns.items()]
+        # NaN is a value in polars, unlike in pandas.
+        return polars.DataFrame([one.fill_nan(None) if one.dtype == polars.Float64 else one for one in series])
+    raise ValueError(f"there are frames of 'pandas' and 'polars', not of {library!r}")
+
+
+def _numbers(value: Any, place: str, own: str, classes: Sequence[Any]) -> Iterator[Tuple[str, float]]:
+    """The numbers of a reading with their places; `own` is the last part of the place."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield place, float(value)
+    elif isinstance(value, (dict, list)):
+        for name, inner in value.items() if isinstance(value, dict) else _named(value, own, classes):
+            yield from _numbers(inner, f"{place}.{name}" if place else name, name, classes)
+
+
+def _named(items: List[Any], own: str, classes: Sequence[Any]) -> Iterator[Tuple[str, Any]]:
+    """The items of a list with their names. A list of lists is a histogram and has none."""
+    known: Sequence[Any] = ()
+    if own in ("classes", "phases", "by_functions", "by_events"):
+        known = classes
+    elif own in ("elapsed_ns", "cpu_ns", "phase_cpu_ns"):
+        known = ("parse", "process", "log")
+    for position, item in enumerate(items):
+        if isinstance(item, list):
+            continue
+        if position < len(known):
+            yield str(known[position]), item
+        elif isinstance(item, dict) and "pid" in item and "processes" in item:
+            yield "-".join(str(part) for part in (item.get("name"), item["pid"]) if part) or "others", item
+        else:
+            yield str(item.get("kind", position) if isinstance(item, dict) else position), item

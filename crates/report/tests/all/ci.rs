@@ -174,7 +174,7 @@ fn the_xml_is_as_jenkins_reads_it() {
         case("y", CaseResult::Skipped, "why"),
         case("z", CaseResult::Error, "gone"),
     ];
-    // The shape that the schema junit-10.xsd asks for; python/tests/test_ci_jobs.py reads real files with the schema itself.
+    // The shape that the schema junit-10.xsd asks for.
     expect_test::expect![[r#"
         <?xml version="1.0" encoding="UTF-8"?>
         <testsuites name="straingauge" tests="5" failures="1" errors="1">

@@ -76,7 +76,7 @@ fn the_metrics_of_a_watch_look_like_this() {
 #[test]
 fn each_query_of_the_dashboard_names_a_metric_and_labels_that_are_served() {
     let dashboard: serde_json::Value =
-        serde_json::from_str(include_str!("../../../../dashboards/watch.json")).expect("the dashboard is JSON");
+        serde_json::from_str(include_str!("../../../../docs/dashboards/watch.json")).expect("the dashboard is JSON");
     let [text, _] = pages();
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));

@@ -24,8 +24,6 @@ TRIES = 3
 KEPT_S = 86_400.0
 CHUNK_BYTES = 1 << 20
 COMPLAINT_BYTES = 4096
-#: Longer lines are no progress.
-PROGRESS_BYTES = 4096
 #: By the names in a worker's reports of progress.
 METRICS = {
     "throughput_per_sec": ("straingauge_client_requests_per_second", "Complete responses per second."),
@@ -40,26 +38,17 @@ class Progress:
     def __init__(self, number: int, gauge: Any) -> None:
         self._tags = {"client": str(number)}
         self._gauges = {word: gauge(name, description=what, tag_keys=("client",)) for word, (name, what) in METRICS.items()}
-        self._line = b""
+        self._rest = b""
 
     def hear(self, data: bytes) -> None:
         """Takes bytes of the worker as they come."""
-        first, *others = data.split(b"\n")
-        for line in [self._line + first, *others][:-1]:
-            self._take(line)
-        # Of a long line only what shows that it is long.
-        self._line = (others[-1] if others else self._line + first)[:PROGRESS_BYTES + 1]
-
-    def _take(self, line: bytes) -> None:
-        is_progress = line.startswith(b'{"type":"progress"') and len(line) <= PROGRESS_BYTES
-        if not is_progress and not line.startswith(b'{"type":"result"'):
-            return
-        try:
-            said = json.loads(line) if is_progress else {}
-            for word, gauge in self._gauges.items():
-                gauge.set(float(said.get(word, 0)), tags=self._tags)
-        except (ArithmeticError, AttributeError, TypeError, ValueError):
-            pass  # the driver complains
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            if line.startswith((b'{"type":"progress"', b'{"type":"result"')):
+                # With its result the load is over.
+                progress = json.loads(line) if line.startswith(b'{"type":"progress"') else {}
+                for word, gauge in self._gauges.items():
+                    gauge.set(float(progress.get(word, 0)), tags=self._tags)
 
 
 class WorkerNode:
