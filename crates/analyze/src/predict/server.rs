@@ -239,8 +239,7 @@ impl Server {
         self.cpu_capacity_per_sec(cold).min(self.limit())
     }
 
-    /// The highest rate that the CPUs can serve, requests per second, with as many connections busy as the path keeps so at that rate
-    /// (Little's law).
+    /// The highest rate that the CPUs can serve, requests per second, with as many connections as are busy at that rate.
     pub fn cpu_capacity_per_sec(&self, cold: f64) -> f64 {
         let at = |connections: f64| self.cpus * self.free_ratio() / self.lasting_s(connections, cold);
         if self.growth_s == 0.0 && self.doubling_s == 0.0 {
@@ -250,14 +249,19 @@ impl Server {
         let (mut low, mut high) = (0.0, at(1.0));
         for _ in 0..60 {
             let middle = 0.5 * (low + high);
-            if at(self.busy_connections(middle)) > middle { low = middle } else { high = middle }
+            if at(self.busy_connections(middle, cold)) > middle { low = middle } else { high = middle }
         }
         high
     }
 
-    /// Connections that the path keeps busy at this rate, at least one.
-    fn busy_connections(&self, rate_per_sec: f64) -> f64 {
-        (rate_per_sec * self.path_s / self.in_flight).max(1.0)
+    /// Connections whose requests are on the path or on a CPU at this rate (Little's law), at least one. Without those on the CPUs
+    /// a server with a short path would have all its CPUs busy with one connection, at the cost that a request has there.
+    fn busy_connections(&self, rate_per_sec: f64, cold: f64) -> f64 {
+        let on_path = rate_per_sec * self.path_s;
+        let on_cpus = (rate_per_sec * self.lasting_s(on_path / self.in_flight, cold)).min(self.cpus);
+        // In order, a connection keeps no more than one CPU busy.
+        let least = if self.is_in_order { on_cpus.max(1.0) } else { 1.0 };
+        ((on_path + on_cpus) / self.in_flight).max(least)
     }
 
     /// The share of the CPUs that is left for requests.
@@ -286,7 +290,7 @@ impl Server {
 
     fn service_s(&self, rate_per_sec: f64, cold: f64) -> f64 {
         // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
-        let lasting = self.lasting_s(self.busy_connections(rate_per_sec), cold);
+        let lasting = self.lasting_s(self.busy_connections(rate_per_sec, cold), cold);
         let demand = if self.cooling_s > 0.0 {
             lasting + self.wake_s * self.paid_ratio(rate_per_sec, 0.0)
         } else {
