@@ -3,7 +3,7 @@
 
 use crate::bad_workloads::LINE;
 use crate::broken_server::{BrokenServer, Fault, HOSTILE};
-use crate::rig::{Said, free_port, repository, run, straingauge};
+use crate::rig::{Said, free_port, run, straingauge};
 use crate::workers::from;
 
 /// The same as a shell's printf writes it.
@@ -67,25 +67,4 @@ fn names_of_files_and_lines_of_a_log() {
     is_shown_as_text(&run(&mut straingauge(["load", HOSTILE])).exits_with(2));
     is_shown_as_text(&run(&mut straingauge(["watch", &format!(":{HOSTILE}")])).exits_with(2));
     is_shown_as_text(&run(&mut straingauge(["load", "http://127.0.0.1:9/", &format!("--{HOSTILE}")])).exits_with(2));
-}
-
-/// Cleaning characters elsewhere would be a second policy. What refuses a text for its characters is none.
-#[test]
-fn text_is_made_safe_in_one_place() {
-    let mut found = Vec::new();
-    let mut folders = vec![repository().join("crates")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the sources are here").flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
-            let name = name.to_string_lossy();
-            if path.is_dir() && !matches!(&*name, "target" | "tests") {
-                folders.push(path);
-            } else if name.ends_with(".rs") && !path.ends_with("record/src/text.rs") {
-                let text = std::fs::read_to_string(&path).expect("a source file");
-                let cleans = |line: &&str| line.contains("is_control") && !line.contains("any(");
-                found.extend(text.lines().filter(cleans).map(|line| format!("{}: {}", path.display(), line.trim())));
-            }
-        }
-    }
-    assert_eq!(found, Vec::<String>::new(), "use record::Outside");
 }
