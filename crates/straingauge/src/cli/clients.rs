@@ -40,8 +40,8 @@ pub struct ClientOptions {
     #[arg(long)]
     pub tls_insecure: bool,
 }
-overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca;
-    switches parts, tls_insecure);
+overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca, parts,
+    tls_insecure);
 
 /// Which end closes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]

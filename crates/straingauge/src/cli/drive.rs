@@ -56,7 +56,7 @@ impl ServerOptions {
         self.server_timeout.map_or(crate::defaults::SERVER_TIMEOUT, |time| time.0)
     }
 }
-overlay!(ServerOptions; isolate, server_cpus, server_timeout; lists command);
+overlay!(ServerOptions; isolate, server_cpus, server_timeout, command);
 
 /// Options for what is printed and kept.
 #[derive(Debug, Default, Clone, Args)]

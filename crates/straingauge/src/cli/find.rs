@@ -144,7 +144,7 @@ pub struct FindOptions {
 }
 overlay!(FindOptions; sweep, axis, axis_values, places, overload, conforming_share, min_connections, max_connections,
     open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
-    efficiency_loss, bracket, profile, compare_with, threshold, beside, settle; switches unload);
+    efficiency_loss, bracket, profile, compare_with, threshold, beside, settle, unload);
 
 /// The words for sweeps.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]

@@ -37,7 +37,7 @@ pub struct FleetOptions {
     #[serde(skip)]
     pub ray: Option<RayOptions>,
 }
-overlay!(FleetOptions; on_worker_loss, watch_with, server_with; lists client, allow_target);
+overlay!(FleetOptions; client, on_worker_loss, allow_target, watch_with, server_with, ray);
 
 /// `straingauge fleet`.
 #[derive(Debug, Args)]

@@ -119,7 +119,7 @@ pub struct LoadOptions {
     pub precise: bool,
 }
 overlay!(LoadOptions; connections, rate, arrival, duration, warmup, threads, cold, requests_per_connection, timeout,
-    connect_timeout, connect_rate, method, body, body_file, urls, cpus, seed; lists header, source_address; switches precise);
+    connect_timeout, connect_rate, method, body, body_file, urls, cpus, seed, header, source_address, precise);
 
 /// The words for arrival processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]

@@ -302,16 +302,36 @@ pub enum Command {
     },
 }
 
-/// Lays typed options over those of a scenario file: an option, a list or a switch that was not typed is the file's.
+/// What was typed, laid over what a scenario file says: an option, a list or a switch that was not typed is the file's.
+pub trait Over {
+    /// The options that count.
+    fn over(self, file: Self) -> Self;
+}
+
+impl<T> Over for Option<T> {
+    fn over(self, file: Self) -> Self {
+        self.or(file)
+    }
+}
+
+impl<T> Over for Vec<T> {
+    fn over(self, file: Self) -> Self {
+        if self.is_empty() { file } else { self }
+    }
+}
+
+impl Over for bool {
+    fn over(self, file: Self) -> Self {
+        self | file
+    }
+}
+
+/// Lays a section's options over each other. The compiler asks for a field that is left out.
 macro_rules! overlay {
-    ($options:ty; $($field:ident),+ $(; lists $($list:ident),+)? $(; switches $($switch:ident),+)?) => {
-        impl $options {
-            /// The typed options; what is missing comes from a scenario file.
-            pub fn over(mut self, file: Self) -> Self {
-                $(self.$field = self.$field.take().or(file.$field);)+
-                $($(if self.$list.is_empty() { self.$list = file.$list; })+)?
-                $($(self.$switch |= file.$switch;)+)?
-                self
+    ($section:ty; $($field:ident),+) => {
+        impl super::Over for $section {
+            fn over(self, file: Self) -> Self {
+                Self { $($field: super::Over::over(self.$field, file.$field),)+ }
             }
         }
     };

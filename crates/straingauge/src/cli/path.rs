@@ -31,7 +31,7 @@ pub struct PathOptions {
     #[arg(long, value_enum)]
     pub path_by: Option<PathWord>,
 }
-overlay!(PathOptions; delay, loss, bandwidth, path_by; switches quickack);
+overlay!(PathOptions; delay, loss, bandwidth, path_by, quickack);
 
 /// The mechanisms that make a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]

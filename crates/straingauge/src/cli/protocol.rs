@@ -79,5 +79,5 @@ pub struct ProtocolOptions {
     #[arg(long, value_name = "END")]
     pub expect: Option<String>,
 }
-overlay!(ProtocolOptions; grpc, descriptor_set, streams, pipeline, keys, zipf, value_size, read_share, keys_per_get, send, expect; lists command;
-    switches connect_only, http2, meta);
+overlay!(ProtocolOptions; grpc, descriptor_set, streams, pipeline, keys, zipf, value_size, read_share, keys_per_get,
+    send, expect, command, connect_only, http2, meta);

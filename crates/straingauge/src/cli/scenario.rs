@@ -1,5 +1,6 @@
 //! The options of a run: typed, or read from a scenario file, whose sections they are.
 
+use super::Over;
 use super::clients::ClientOptions;
 use super::drive::ServerOptions;
 use super::find::FindOptions;

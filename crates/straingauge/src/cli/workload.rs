@@ -45,4 +45,5 @@ pub struct WorkloadOptions {
     #[arg(long, value_name = "FILE")]
     pub rate_series: Option<PathBuf>,
 }
-overlay!(WorkloadOptions; mix, classes, dynamic_share, dynamic_urls, trace, trace_format, speed, session_gap, rate_series);
+overlay!(WorkloadOptions; mix, classes, dynamic_share, dynamic_urls, trace, trace_format, speed, session_gap,
+    rate_series);

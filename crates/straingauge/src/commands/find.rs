@@ -9,7 +9,7 @@ mod search;
 mod second;
 
 use super::load::parse_limits;
-use crate::cli::{FindArgs, ProfileWord, SweepWord, WatchWord};
+use crate::cli::{FindArgs, Over, ProfileWord, SweepWord, WatchWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::plan::{self, RunOptions};
 use analyze::limit::Limit;

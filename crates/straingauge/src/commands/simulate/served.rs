@@ -1,7 +1,7 @@
 //! A server in the guest and the load on it. The load engine there gets what `load` would get here: a scenario file of
 //! the typed options over the scenario's, with the files that it names.
 
-use crate::cli::{ClientOptions, LoadOptions, Options, PathOptions, SimulateArgs, WorkloadOptions};
+use crate::cli::{ClientOptions, LoadOptions, Options, Over, PathOptions, SimulateArgs, WorkloadOptions};
 use crate::defaults;
 use crate::failure::wrong_usage;
 use crate::plan::{self, LoadKind, RunOptions};
