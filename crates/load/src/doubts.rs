@@ -341,13 +341,12 @@ fn server_errors(result: &LoadResult) -> Option<Doubt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::microbenchmark::Outcome;
 
     /// 100 connections for 1 s; each answer took `service_ns`.
     fn balance(answered: u64, service_ns: u64, more: impl FnOnce(&mut LoadResult, &mut LoadPlan)) -> Option<String> {
         let mut plan = LoadPlan::simple(([127, 0, 0, 1], 80).into());
         plan.connections = 100;
-        let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.completed_in_window = answered;
         (result.counts.outcomes.ok, result.counts.outcomes.connects, result.counts.outcomes.connections_used) =
             (answered, 100, 100);
@@ -358,7 +357,7 @@ mod tests {
 
     /// Samples of these response times, of which the client's own part is that share.
     fn reaped(samples: u64, response_ns: u64, own: f64) -> Option<Doubt> {
-        let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.dated_ns = 40_000_000;
         let times = &mut result.counts.times;
         let own_ns = (response_ns as f64 * own) as u64;
@@ -386,7 +385,7 @@ mod tests {
     #[test]
     fn a_client_that_stood_still_is_doubted_but_not_one_that_kept_its_schedule() {
         let said = |window_ns: u64, stood_ns: u64, late_ns: Option<u64>| {
-            let mut result = LoadResult::from(Outcome { window_ns, ..Default::default() });
+            let mut result = LoadResult { window_ns, ..LoadResult::default() };
             result.stood_ns = stood_ns;
             late_ns.into_iter().for_each(|nanos| result.counts.times.own_lag.record_ns(nanos));
             stood(&result).map(|doubt| doubt.what)

@@ -34,7 +34,6 @@ pub mod framing;
 mod herd;
 pub mod http2;
 mod merge;
-pub mod microbenchmark;
 mod poller;
 pub mod ports;
 mod probe;

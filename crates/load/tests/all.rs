@@ -6,7 +6,6 @@ mod connecting;
 mod framing;
 mod http2;
 mod many_connections;
-mod microbenchmark;
 mod open_loop;
 mod outcomes;
 mod probing;

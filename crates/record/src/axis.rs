@@ -21,8 +21,6 @@ crate::worded! {
         TimeWait = "time-wait",
         /// One-way delay of the path between client and server, nanoseconds.
         Delay = "delay",
-        /// Segments of the largest size that the microbenchmark's sender sends per second (Kim and Rixner 2005, figure 4).
-        PacketRate = "packet-rate",
         /// What a spin at one place of the server's work takes, nanoseconds ([`SlowPlace`]).
         SlowDown = "slow-down",
         /// An axis that this version does not know.
@@ -35,7 +33,7 @@ impl Axis {
     /// The unit of its values in field notation.
     pub fn unit(self) -> &'static str {
         match self {
-            Axis::Rate | Axis::PacketRate => "1/s",
+            Axis::Rate => "1/s",
             Axis::InFlight => "requests",
             Axis::TimeWait => "sockets",
             Axis::Delay | Axis::SlowDown => "ns",
@@ -54,7 +52,6 @@ impl Axis {
             Axis::Conforming => "connections of fixed bandwidth",
             Axis::TimeWait => "TIME_WAIT sockets of the server",
             Axis::Delay => "one-way delay",
-            Axis::PacketRate => "full segments sent per second",
             Axis::SlowDown => "time added at a place",
             Axis::Other => "value",
         }
@@ -142,7 +139,6 @@ mod tests {
             Axis::Conforming,
             Axis::TimeWait,
             Axis::Delay,
-            Axis::PacketRate,
             Axis::SlowDown,
         ] {
             assert_eq!(serde_json::to_value(axis).unwrap(), axis.word());

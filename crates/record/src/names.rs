@@ -259,14 +259,6 @@ names! {
     SEGMENTS_SENT = "layer.segments_sent", "count";
     /// Payload that the port's connections sent in the window.
     PAYLOAD_SENT = "layer.payload_sent_bytes", "bytes";
-    /// The microbenchmark: segments that its sender handed to the kernel per second.
-    MICRO_SENT = "microbenchmark.segments_per_sec", "1/s";
-    /// The microbenchmark: median lateness of a segment against its schedule.
-    MICRO_LATE_P50 = "microbenchmark.late_p50_us", "us";
-    /// The microbenchmark: 99th percentile of the lateness.
-    MICRO_LATE_P99 = "microbenchmark.late_p99_us", "us";
-    /// The microbenchmark: the latest segment.
-    MICRO_LATE_MAX = "microbenchmark.late_max_us", "us";
 
     /// Machine: share of CPU time in user mode (nice included).
     MACHINE_USER = "machine.cpu_user_ratio", "ratio";

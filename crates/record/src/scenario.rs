@@ -298,7 +298,7 @@ pub enum RunKind {
 /// A load on a server: the fields of `load`, and part of those of `find` and `profile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadRun {
-    /// The URL as typed, or `microbenchmark`. Untrusted text.
+    /// The URL as typed. Untrusted text.
     pub url: String,
     /// The plan; sweeps vary its connections and pace.
     pub load: LoadPlan,
@@ -330,7 +330,7 @@ pub struct FindRun {
 /// The fields of a sweep of `profile`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ProfileRun {
-    /// The load that is varied. The microbenchmark's reader sends no requests, so its plan has no targets.
+    /// The load that is varied.
     #[serde(flatten)]
     pub base: LoadRun,
     /// How it is varied.

@@ -170,30 +170,20 @@ defaults! {
     FREQUENCY: u64 = 997;
     /// Time of `profile --axis`: enough for five values.
     PROFILE_BUDGET: Duration = seconds(175);
-    /// As in Figure 5 of Kim and Rixner (2005).
-    PROFILE_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 2048];
-    /// The most that a web server's usual limits allow.
-    PROFILE_WEB_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 1024];
-    /// Held while packet rates of the microbenchmark are varied.
-    PROFILE_HELD_CONNECTIONS: u64 = 1;
-    /// As in their Figure 6.
-    PROFILE_DELAY_CONNECTIONS: u64 = 2048;
-    /// Held while something else is varied of a web server.
-    PROFILE_WEB_HELD_CONNECTIONS: u64 = 256;
-    /// As in their Figure 6.
+    /// Up to the most that a web server's usual limits allow.
+    PROFILE_CONNECTIONS: &[u64] = &[4, 32, 128, 512, 1024];
+    /// Held while something else is varied.
+    PROFILE_HELD_CONNECTIONS: u64 = 256;
+    /// As in Figure 6 of Kim and Rixner (2005).
     PROFILE_DELAYS: &[Duration] =
         &[seconds(0), milliseconds(5), milliseconds(10), milliseconds(20), milliseconds(40)];
-    /// 100, 200, 400, 600 and 800 Mbit/s of full segments, as in their Figure 4.
-    PROFILE_PACKET_RATES: &[u64] = &[8333, 16_667, 33_333, 50_000, 66_667];
-    /// 400 Mbit/s of full segments.
-    PROFILE_PACKET_RATE: u64 = load::microbenchmark::RATE_PER_SEC;
 
     /// Connections of a simulation's points.
     SIMULATE_CONNECTIONS: &[u64] = &[4, 32, 128, 512];
     /// Held while something else is varied.
     SIMULATE_HELD_CONNECTIONS: u64 = 128;
     /// 100 Mbit/s of full segments, as in the paper.
-    SIMULATE_PACKET_RATE: u64 = 8333;
+    SIMULATE_RATE: u64 = 8333;
     /// Packets that are counted.
     PACKETS: u64 = 4000;
     /// Packets before them.

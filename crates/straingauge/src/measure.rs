@@ -1,4 +1,4 @@
-//! One load point: a sender sends the load, companions observe it, and their results become one point.
+//! One load point: the engine or workers send the load, companions observe it, and their results become one point.
 
 use crate::companions::cold::{HeldCold, established_words};
 use crate::companions::{Companion, Companions, Holding, Load, SharedWatcher, TimeWait};
@@ -9,29 +9,22 @@ use crate::progress::Progress;
 use crate::signals::Stop;
 use crate::workload::Supplied;
 use analyze::disturbance::is_without_others;
-use anyhow::{Context, Result, bail};
-use load::{LoadResult, microbenchmark};
+use anyhow::{Context, Result};
+use load::LoadResult;
 use record::units::{format_nanos, format_si};
-use record::{Axis, AxisPlace, DoubtKind, Figures, LoadPlan, Pace, Sweep, names};
+use record::{Axis, AxisPlace, DoubtKind, LoadPlan, Pace, Sweep, names};
 use remote::{Fleet, leave_out_uncounted};
 use std::collections::BTreeMap;
 
 /// Length of the yardstick's arithmetic.
 const ARITHMETIC: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// Sends the load.
-pub enum Sender {
-    /// The engine of this process, with the rate series or log that the points follow.
-    Engine(Supplied),
-    /// Workers on other machines instead.
-    Workers(Box<Fleet>, Supplied),
-    /// The server itself: the microbenchmark's sender; `polls` if it has a CPU to itself.
-    Microbenchmark { polls: bool },
-}
-
 /// Runs points: sends the load with its companions.
 pub struct Runner {
-    pub sender: Sender,
+    /// Workers on other machines, which send the load instead of this process's engine.
+    fleet: Option<Box<Fleet>>,
+    /// The rate series or log that the points follow.
+    supplied: Supplied,
     companions: Companions,
     /// The metrics of the loads, for other programs.
     pub metrics: Option<Loads>,
@@ -44,47 +37,26 @@ pub struct Runner {
     pub is_apart: bool,
 }
 
-impl Sender {
-    /// Sends one load; returns its result and the figures that only the sender knows.
-    fn send(
-        &mut self,
-        plan: &LoadPlan,
-        stop: &Stop,
-        events: &mut dyn load::LoadEvents,
-    ) -> Result<(LoadResult, Figures)> {
-        let mut result = match self {
-            Sender::Engine(supplied) => {
-                load::run_supplied(plan, supplied, stop.flag(), events).context("the load engine stopped")?
-            }
-            Sender::Workers(fleet, supplied) => fleet.run(plan, supplied, stop.flag(), events)?,
-            Sender::Microbenchmark { polls } => {
-                let outcome = microbenchmark::run(&segments(plan, *polls)?, stop.flag(), events)
-                    .context("the microbenchmark stopped")?;
-                let figures = outcome.figures();
-                return Ok((outcome.into(), figures));
-            }
-        };
-        result.doubts.extend(load::replay_doubts(&result, plan));
-        let figures = result.figures(plan);
-        Ok((result, figures))
-    }
-
-    /// A load in words.
-    fn label(&self, plan: &LoadPlan) -> String {
-        match (self, plan.pace) {
-            (Sender::Microbenchmark { .. }, Pace::Open { rate_per_sec, .. }) => {
-                format!("{} connections, {} segments/s", plan.connections, format_si(rate_per_sec))
-            }
-            _ => label(plan),
-        }
-    }
-}
-
 impl Runner {
-    /// Measures with this sender. `server_pid`: a process of the server's network namespace, if that is a separate one.
-    pub fn new(sender: Sender, stop: Stop, yardstick_cpu: Option<usize>, server_pid: Option<u32>) -> Self {
-        let companions = Companions::default();
-        Runner { sender, companions, metrics: None, stop, yardstick_cpu, server_pid, is_apart: false }
+    /// Measures with the engine of this process, or with workers. `server_pid`: a process of the server's network
+    /// namespace, if that is a separate one.
+    pub fn new(
+        fleet: Option<Fleet>,
+        supplied: Supplied,
+        stop: Stop,
+        yardstick_cpu: Option<usize>,
+        server_pid: Option<u32>,
+    ) -> Self {
+        Runner {
+            fleet: fleet.map(Box::new),
+            supplied,
+            companions: Companions::default(),
+            metrics: None,
+            stop,
+            yardstick_cpu,
+            server_pid,
+            is_apart: false,
+        }
     }
 
     /// Adds a companion of every load from now on.
@@ -99,24 +71,22 @@ impl Runner {
 
     /// Whether workers send the load.
     pub fn has_clients(&self) -> bool {
-        matches!(self.sender, Sender::Workers(..))
+        self.fleet.is_some()
     }
 
     /// One line for each client about the last point.
     pub fn client_lines(&self) -> Vec<String> {
-        if let Sender::Workers(fleet, _) = &self.sender { fleet.lines() } else { Vec::new() }
+        self.fleet.as_ref().map(|fleet| fleet.lines()).unwrap_or_default()
     }
 
     /// The loss of a client that ends the run, in a sentence.
     pub fn lost_client(&self) -> Option<String> {
-        if let Sender::Workers(fleet, _) = &self.sender { fleet.failure() } else { None }
+        self.fleet.as_ref()?.failure()
     }
 
     /// Adapts a sweep's plan to the log, if one is replayed.
     pub fn adapt(&self, plan: &mut LoadPlan) {
-        if let Sender::Engine(supplied) | Sender::Workers(_, supplied) = &self.sender {
-            supplied.adapt(plan);
-        }
+        self.supplied.adapt(plan);
     }
 
     /// Facts about the server's processes.
@@ -126,7 +96,7 @@ impl Runner {
 
     /// Opens `count` cold connections, which stay through all points, and waits until they are established.
     pub fn hold_cold(&mut self, plan: &LoadPlan, count: u64, progress: &mut Progress) -> Result<()> {
-        if let Sender::Workers(fleet, _) = &mut self.sender {
+        if let Some(fleet) = &mut self.fleet {
             let held = fleet.hold_cold(plan, count, self.stop.flag(), &mut |established| {
                 progress.show(&format!("opening cold connections: {established} of {count}"));
             })?;
@@ -141,7 +111,7 @@ impl Runner {
     /// Moves what is held during the load to a value of an axis; `most` is its largest value. The axes of the load
     /// itself hold nothing.
     pub fn hold(&mut self, plan: &LoadPlan, place: AxisPlace, most: f64, progress: &mut Progress) -> Result<()> {
-        if let (Sender::Workers(fleet, _), Axis::Cold) = (&mut self.sender, place.axis) {
+        if let (Some(fleet), Axis::Cold) = (&mut self.fleet, place.axis) {
             if !fleet.has_planned_cold() {
                 fleet::plan_cold(fleet, plan, most as u64, &self.stop)?;
             }
@@ -178,20 +148,10 @@ impl Runner {
         self.companions.watcher()
     }
 
-    /// A yardstick without load: the fixed piece of arithmetic alone.
-    pub fn arithmetic(&self, repeat: u32) -> Measured {
-        let window_ns = ARITHMETIC.as_nanos() as u64;
-        let started_unix_ms = record::time::unix_ms();
-        let result = LoadResult::from(microbenchmark::Outcome { started_unix_ms, window_ns, ..Default::default() });
-        let mut measured = measured(Sweep::Yardstick, repeat, (0, Pace::Closed), result, Figures::default());
-        measured.point.figures.set(names::YARDSTICK_CPU, observe::yardstick(self.yardstick_cpu, ARITHMETIC));
-        measured
-    }
-
     /// Measures one point.
     pub fn point(&mut self, plan: &LoadPlan, sweep: Sweep, repeat: u32, progress: &mut Progress) -> Result<Measured> {
         let load = Load { plan, sweep };
-        let label = self.sender.label(plan);
+        let label = label(plan);
         let metrics = self.metrics.clone();
         if let Some(metrics) = &metrics {
             metrics.begins(plan);
@@ -203,7 +163,13 @@ impl Runner {
             }
         };
         let measured = self.companions.accompany(&load, &mut show, |events| {
-            let (result, figures) = self.sender.send(plan, &self.stop, events)?;
+            let mut result = match &mut self.fleet {
+                Some(fleet) => fleet.run(plan, &mut self.supplied, self.stop.flag(), events)?,
+                None => load::run_supplied(plan, &self.supplied, self.stop.flag(), events)
+                    .context("the load engine stopped")?,
+            };
+            result.doubts.extend(load::replay_doubts(&result, plan));
+            let figures = result.figures(plan);
             let workload = result.workload(plan);
             let mut measured = measured(sweep, repeat, (plan.connections, pace_of(plan, &result)), result, figures);
             measured.point.workload = workload;
@@ -215,7 +181,7 @@ impl Runner {
         let mut measured = measured?;
         progress.clear();
         let Measured { point, result, .. } = &mut measured;
-        if let Sender::Workers(fleet, _) = &self.sender {
+        if let Some(fleet) = &self.fleet {
             point.figures.extend(fleet.figures.clone());
             if let Some(why) = &fleet.uncounted {
                 leave_out_uncounted(point, why);
@@ -253,21 +219,6 @@ fn progress_line(label: &str, now: &load::Progress) -> String {
     }
     let phase = if now.in_warmup { "warm-up" } else { "measuring" };
     format!("{label}: {phase} {elapsed}, {} connected, {rate} requests/s{failed}", now.connected)
-}
-
-/// The microbenchmark's part of a plan.
-fn segments(plan: &LoadPlan, polls: bool) -> Result<microbenchmark::Plan> {
-    let sender = *plan.addresses.first().context("the sender has no address")?;
-    let Pace::Open { rate_per_sec, .. } = plan.pace else { bail!("the microbenchmark sends at a rate") };
-    Ok(microbenchmark::Plan {
-        sender,
-        connections: plan.connections,
-        rate_per_sec,
-        warmup_ns: plan.warmup_ns,
-        duration_ns: plan.duration_ns,
-        polls,
-        cpus: plan.cpus.clone(),
-    })
 }
 
 /// The plan's pace; for a log that is replayed once, its measured rate.

@@ -93,14 +93,12 @@ pub enum LoadKind {
     Single,
     /// A sweep: pace and window change from point to point.
     Sweep,
-    /// A sweep of the microbenchmark: each segment is a separate packet, so segmentation offload has nothing to do.
-    Microbenchmark,
 }
 
 impl LoadKind {
     /// Whether pace and window change from point to point.
     pub fn is_sweep(self) -> bool {
-        self != LoadKind::Single
+        self == LoadKind::Sweep
     }
 
     fn default_warmup_ns(self) -> u64 {

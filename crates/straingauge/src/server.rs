@@ -49,8 +49,6 @@ pub struct ServerPlan<'a> {
     pub needs_group: bool,
     /// The path between client and server; needs isolation.
     pub path: Option<PathPlan>,
-    /// Send each segment as a separate packet.
-    pub single_segments: bool,
     pub timeout: Duration,
     /// The option that changes the timeout, if the command has one.
     pub timeout_option: Option<&'static str>,
@@ -90,7 +88,6 @@ impl Server {
                 server_cpus: plan.server_cpus.clone(),
                 client_cpus: plan.client_cpus.clone(),
                 path: plan.path.clone().unwrap_or_default(),
-                single_segments: plan.single_segments,
                 has_known_addresses: false,
             };
             Some(Pair::create(&pair_plan)?)

@@ -30,7 +30,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         server_cpus: vec![last],
         client_cpus: vec![0],
         path,
-        single_segments: false,
         has_known_addresses: true,
     })?;
     wan::pin(None, &[last])?;

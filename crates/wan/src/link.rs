@@ -71,8 +71,6 @@ pub(crate) struct Sides<'a> {
     pub addresses: Addresses,
     /// CPUs of the delay line; empty = any.
     pub line_cpus: &'a [usize],
-    /// Each packet is one segment, on every path.
-    pub single_segments: bool,
 }
 
 /// The link between the sides.
@@ -114,7 +112,7 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
     let (client_name, server_name) = (client_link(sides.token), server_link(sides.token));
     let mut devices = None;
     if mechanism == PathMechanism::TunDelayLine {
-        let merges = plan.is_pure_delay() && !sides.single_segments;
+        let merges = plan.is_pure_delay();
         let client = sides.client.run_inside(|| Tun::create(&client_name, merges))?;
         let server = sides.server.run_inside(|| Tun::create(&server_name, merges))?;
         devices = Some((client, server));
@@ -132,7 +130,6 @@ pub(crate) fn join(sides: &Sides<'_>, plan: &PathPlan) -> Result<Joint, WanError
         v6: ends.client_v6.into(),
         peer: [ends.server_v4.into(), ends.server_v6.into()],
         number: 0,
-        single_segments: sides.single_segments,
         marker: marker(sides.token),
     };
     let server_end = End {
@@ -179,7 +176,6 @@ struct End<'a> {
     peer: [IpAddr; 2],
     /// 0 = the client's end: its packets have direction 0.
     number: u8,
-    single_segments: bool,
     marker: String,
 }
 
@@ -196,12 +192,10 @@ impl End<'_> {
             route.set_queue_length(link, TUN_QUEUE_PACKETS).during(format!("lengthen the queue of {link}"))?;
         }
         let counts_segments = plan.mechanism == PathMechanism::Netem && !plan.is_pure_delay();
-        if self.single_segments || counts_segments {
+        if counts_segments {
             // Without offload TCP would still build packets of several segments, which the stack cuts after netem
             // (Linux 4.17).
             route.send_single_segments(link).during(format!("limit the packets of {link} to one segment"))?;
-        }
-        if counts_segments {
             ethtool::segment_in_stack(link).during(format!("switch off the segmentation offload of {link}"))?;
         }
         let has_ipv6 = bring_up(&route, link, self.v4, self.v6)?;

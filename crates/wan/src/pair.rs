@@ -34,8 +34,6 @@ pub struct PairPlan {
     /// The path between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` means netem where the
     /// kernel has it, else the TUN delay line.
     pub path: PathPlan,
-    /// TCP sends each segment as a separate packet, everywhere in the stack; no interface splits them (TSO, GSO).
-    pub single_segments: bool,
     /// The addresses that the documentation states (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn ones.
     pub has_known_addresses: bool,
 }
@@ -123,7 +121,6 @@ impl Pair {
             token: &self.token,
             addresses: self.addresses,
             line_cpus: &plan.client_cpus,
-            single_segments: plan.single_segments,
         };
         let mut joint = link::join(&sides, &plan.path)?;
         self.notes.append(&mut joint.notes);

@@ -1,8 +1,7 @@
 //! The cost of a packet in each layer of the network stack along an axis, if points were profiled per packet: Kim and
 //! Rixner's Table 1 and Figures 4 to 6 (2005).
 //!
-//! Everything is per packet that the profiled side sent, including its receive work for that packet: in the
-//! microbenchmark, a full segment and its acknowledgement.
+//! Everything is per packet that the server sent, including its receive work for that packet.
 
 use super::{Change, Median, change, estimate};
 use record::layers::Layer;
@@ -56,8 +55,6 @@ pub struct LayersAt {
     pub samples: u64,
     /// Payload sent per second, bits.
     pub bits_per_sec: Option<Median>,
-    /// The microbenchmark: 99th percentile of a segment's lateness, microseconds.
-    pub late_p99_us: Option<Median>,
 }
 
 /// One layer at one value.
@@ -189,7 +186,6 @@ fn level(value: f64, points: &[&Point], events: &[String], criteria: &Criteria) 
         segments_per_packet: per_sent(names::SEGMENTS_SENT),
         samples: costs.iter().filter(|cost| cost.layer != OVERALL).map(|cost| cost.samples).sum(),
         bits_per_sec: over(&|point| Some(point.value(names::PAYLOAD_SENT)? * 8.0 / seconds(point))),
-        late_p99_us: over(&|point| point.value(names::MICRO_LATE_P99)),
         costs,
     }
 }

@@ -14,7 +14,6 @@ pub fn value_words(value: f64, axis: Axis) -> String {
     let one = |name: &str| if value == 1.0 { format!("1 {name}") } else { format!("{} {name}s", grouped(value)) };
     match axis {
         Axis::Rate => format!("{}/s", format_si(value)),
-        Axis::PacketRate => format!("{} segments/s", format_si(value)),
         Axis::Delay => format!("{} of delay", format_nanos(value)),
         Axis::InFlight if value == 1.0 => "1 request in flight on a connection".into(),
         Axis::InFlight => format!("{} requests in flight on a connection", grouped(value)),
@@ -74,7 +73,7 @@ fn effect_sentence(findings: &AxisFindings) -> Option<String> {
 /// A value without its unit, for tables.
 pub fn value_cell(value: f64, axis: Axis) -> String {
     match axis {
-        Axis::Rate | Axis::PacketRate => format_si(value),
+        Axis::Rate => format_si(value),
         Axis::Delay | Axis::SlowDown => format_nanos(value),
         _ => grouped(value),
     }
@@ -225,10 +224,6 @@ pub fn sentences(findings: &AxisFindings) -> Vec<String> {
     }
     let ends = ends(findings);
     let mut said = layers(findings);
-    // The microbenchmark sends at a constant rate and answers nothing.
-    if findings.layers.is_some() && findings.throughput_change.is_none() {
-        return said;
-    }
     let is_cost = !matches!(findings.axis, Axis::Rate | Axis::Conforming);
     if is_cost {
         if findings.cpu_change.is_some() {

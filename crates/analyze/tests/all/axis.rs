@@ -109,9 +109,9 @@ fn rates_go_beyond_the_capacity_as_far_as_asked() {
 fn profiled(layer: Figure) -> RunDir {
     let mut record = fixture::record();
     let run = fixture::found(&mut record).clone();
-    let sweep = SweepPlan { axis: Some(axis_plan(Axis::PacketRate, &[1000.0])), ..run.sweep };
+    let sweep = SweepPlan { axis: Some(axis_plan(Axis::Rate, &[1000.0])), ..run.sweep };
     record.scenario.kind = RunKind::Profile(ProfileRun { base: run.base, sweep });
-    let mut point = axis_point(Axis::PacketRate, 1000.0, 1, 0);
+    let mut point = axis_point(Axis::Rate, 1000.0, 1, 0);
     point.figures = Figures::default();
     let stack = [names::PACKET_SYSTEM_CALL, names::PACKET_TCP, names::PACKET_IP, names::PACKET_ETHERNET];
     for name in stack.into_iter().chain([names::PACKET_DRIVER]) {
@@ -138,5 +138,5 @@ fn a_profile_without_samples_says_so_and_why_and_not_what_was_sent() {
 #[test]
 fn a_profile_of_one_value_says_what_it_cost() {
     let run = profiled(Figure::new(0.5, "us", 100, Origin::Sampled));
-    assert_eq!(headline(&run), "The network stack took 2.50 us of CPU time for a packet sent, at 1000 segments/s.");
+    assert_eq!(headline(&run), "The network stack took 2.50 us of CPU time for a packet sent, at 1000/s.");
 }

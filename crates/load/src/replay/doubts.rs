@@ -110,7 +110,6 @@ fn period(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::microbenchmark::Outcome;
     use record::Arrival;
     use record::workload::TraceSource;
 
@@ -127,7 +126,7 @@ mod tests {
             session_gap_ns: 0,
             is_repeated: true,
         });
-        let mut result = LoadResult::from(Outcome { window_ns: 1_000_000_000, ..Default::default() });
+        let mut result = LoadResult { window_ns: 1_000_000_000, ..LoadResult::default() };
         result.counts.outcomes.sent = sent;
         result.replay = Some(replay);
         doubts(&result, &plan)

@@ -40,7 +40,6 @@ pub(super) fn section(run: &RunDir, axis: &AxisFindings, counter: &mut usize) ->
             Axis::Conforming => "Axis: conforming connections",
             Axis::TimeWait => "Axis: TIME_WAIT sockets",
             Axis::Delay => "Axis: delay",
-            Axis::PacketRate => "Axis: packet rate",
             Axis::SlowDown | Axis::Other => "Axis",
         },
         note: unbroken(&format!(
@@ -101,7 +100,7 @@ pub(super) fn x_scale(axis: &AxisFindings) -> Scale {
     let values = || axis.levels.iter().map(|level| level.value);
     let (low, high) = values().fold((f64::MAX, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
     match axis.axis {
-        Axis::Rate | Axis::PacketRate => Scale::linear(values(), format_si),
+        Axis::Rate => Scale::linear(values(), format_si),
         Axis::Delay | Axis::SlowDown => Scale::linear(values(), format_nanos),
         _ if low > 0.0 && high / low >= 8.0 => Scale::doublings(values()),
         _ => Scale::linear(values(), number),

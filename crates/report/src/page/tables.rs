@@ -253,9 +253,6 @@ fn client(load: &LoadPlan) -> Vec<(String, String)> {
         client.insert(0, ("protocol".into(), load.protocol.scheme().into()));
     } else if let Some(words) = load.protocol.version_words() {
         client.insert(0, ("protocol".into(), words));
-    } else if load.targets.is_empty() {
-        // The microbenchmark's reader sends no requests.
-        client = vec![("reads".into(), "full segments, and acknowledges each".into())];
     }
     let workload = &load.workload;
     if !workload.name.is_empty() {

@@ -5,7 +5,7 @@ use crate::text::table::Table;
 use crate::text::wrap;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
 use analyze::axis::{AxisFindings, Median, value_words};
-use record::units::{format_bits_per_sec, format_nanos, format_si, grouped};
+use record::units::{format_bits_per_sec, format_si, grouped};
 
 /// A quantity of the table: its row's name and the cell of a layer.
 struct Quantity {
@@ -73,7 +73,7 @@ pub(crate) fn rows(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>
 
 /// The counts that the numbers are based on, at each value.
 pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String>, Vec<Vec<String>>) {
-    let headings = ["", "packets sent", "in per out", "segments", "payload", "late p99", "samples"];
+    let headings = ["", "packets sent", "in per out", "segments", "payload", "samples"];
     let ratio = |value: Option<f64>| value.map_or("-".into(), |ratio| format!("{ratio:.2}"));
     let row = |level: &LayersAt| {
         vec![
@@ -82,7 +82,6 @@ pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String
             ratio(level.received_per_sent),
             ratio(level.segments_per_packet),
             level.bits_per_sec.map_or("-".into(), |found| format_bits_per_sec(found.median)),
-            level.late_p99_us.map(|found| format_nanos(found.median * 1e3)).unwrap_or_default(),
             format_si(level.samples as f64),
         ]
     };

@@ -14,8 +14,6 @@ pub enum AxisWord {
     Rate,
     /// Requests in flight on each connection (HTTP/2, redis, memcached, tcp)
     InFlight,
-    /// Full segments per second of the microbenchmark
-    PacketRate,
     /// Cold connections beside the load
     Cold,
     /// Connections of fixed bandwidth: how many conform
@@ -48,5 +46,4 @@ pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::SlowDown,
 ]);
 /// What `profile` and `simulate` vary.
-pub const OF_THE_STACK: Words<AxisWord> =
-    Words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::PacketRate, AxisWord::Delay]);
+pub const OF_THE_STACK: Words<AxisWord> = Words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::Delay]);

@@ -294,12 +294,6 @@ pub enum Command {
         /// The mark of processes that left it.
         mark: String,
     },
-    /// Send segments for the microbenchmark of profile --axis; started by straingauge itself
-    #[command(hide = true)]
-    SegmentSender {
-        /// The port that takes connections; orders come to the next port.
-        port: u16,
-    },
 }
 
 /// What was typed, laid over what a scenario file says: an option, a list or a switch that was not typed is the file's.

@@ -71,30 +71,25 @@ pub struct ProfileArgs {
     pub sweep: SweepArgs,
 }
 
-/// Options of the experiments.
+/// Options of a sweep.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Experiments of Kim and Rixner (need root)")]
+#[command(next_help_heading = "Sweep (needs root)")]
 pub struct SweepArgs {
     /// Vary one thing, and profile one value after another
     ///
-    /// Of the microbenchmark (full segments at a constant rate to a reader that acknowledges each), or with a URL and -- SERVER of a
-    /// web server.
+    /// The server is started for it: give its URL and -- SERVER.
     #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, conflicts_with_all = ["diff", "kernel_scaling", "export", "flame", "against", "group", "netns_of", "burst"])]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 4,32,128 [default: connections: {profile_connections}; of a server:
-    /// {profile_web_connections}; packet-rate: {profile_packet_rates}; rate: shares of the capacity; delay: {profile_delays}]
+    /// Values along the axis, as 4,32,128 [default: connections: {profile_connections}; rate: shares of the capacity;
+    /// delay: {profile_delays}]
     #[arg(long, value_name = "LIST", requires = "axis", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
-    /// Connections, beside another axis [default: packet-rate: {profile_held_connections}; delay: {profile_delay_connections};
-    /// of a server: {profile_web_held_connections}]
+    /// Connections, beside another axis [default: {profile_held_connections}]
     #[arg(long, short = 'c', value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub connections: Option<Count>,
-    /// Requests per second (open loop), of a server beside another axis [default: closed loop]
+    /// Requests per second (open loop), beside another axis [default: closed loop]
     #[arg(long, short = 'r', value_name = "RATE", requires = "axis", allow_hyphen_values = true)]
     pub rate: Option<Rate>,
-    /// Full segments per second of the microbenchmark, over all connections [default: {profile_packet_rate}]
-    #[arg(long, value_name = "RATE", requires = "axis", allow_hyphen_values = true)]
-    pub packet_rate: Option<Rate>,
     /// One-way delay of an emulated path, beside another axis [default: no delay]
     #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true)]
     pub delay: Option<Time>,
@@ -104,7 +99,7 @@ pub struct SweepArgs {
     /// Time for the whole run; no repeat is begun that does not fit [default: {profile_budget}]
     #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     pub budget: Option<Time>,
-    /// Pin the server to these CPUs (or the sender of the microbenchmark) [default: the half that the client does not get]
+    /// Pin the server to these CPUs [default: the half that the client does not get]
     #[arg(long, value_name = "LIST", requires = "axis")]
     pub server_cpus: Option<String>,
     /// Pin the client to these CPUs [default: half of them]
@@ -116,7 +111,7 @@ pub struct SweepArgs {
     /// No progress
     #[arg(long, short = 'q', requires = "axis")]
     pub quiet: bool,
-    /// Web server to start, profile and stop: everything after --
+    /// Server to start, profile and stop: everything after --
     #[arg(last = true, value_name = "SERVER", requires = "axis")]
     pub command: Vec<String>,
 }

@@ -20,12 +20,10 @@ pub struct SimulateArgs {
     /// Connections, beside another axis [default: {simulate_held_connections}]
     #[arg(long, short = 'c', value_name = "N", help_heading = "Points")]
     pub connections: Option<Count>,
-    /// Requests per second (open loop), of a server [default: closed loop]
+    /// Full segments per second over all connections; of a server requests per second (open loop) [default:
+    /// {simulate_rate}; of a server: closed loop]
     #[arg(long, short = 'r', value_name = "RATE", help_heading = "Points")]
     pub rate: Option<Rate>,
-    /// Full segments per second of the microbenchmark, over all connections [default: {simulate_packet_rate}]
-    #[arg(long, value_name = "RATE", help_heading = "Points")]
-    pub packet_rate: Option<Rate>,
     /// One-way delay of an emulated path [default: no delay]
     #[arg(long, value_name = "TIME", help_heading = "Points")]
     pub delay: Option<Time>,

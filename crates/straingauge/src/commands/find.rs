@@ -149,13 +149,8 @@ impl SearchPlan {
 pub(super) enum Purpose {
     /// The yield point; also layers.
     Zones(ProfileWord),
-    /// The cost of a web server's layers per packet.
+    /// The cost of the server's layers per packet.
     Profile {
-        /// Samples a second.
-        frequency_hz: u32,
-    },
-    /// The same for the microbenchmark's sender.
-    Microbenchmark {
         /// Samples a second.
         frequency_hz: u32,
     },

@@ -21,15 +21,8 @@ mod watch;
 mod watched_server;
 
 use crate::cli::{self, Cli, Command};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::process::ExitCode;
-
-/// `straingauge segment-sender`: the process that `profile --axis` profiles.
-fn send_segments(port: u16) -> Result<ExitCode> {
-    record::machine::raise_descriptor_limit();
-    ::load::microbenchmark::sender::serve(port).context("the microbenchmark's sender cannot listen")?;
-    Ok(ExitCode::SUCCESS)
-}
 
 /// Runs the command and returns its exit code.
 pub fn run(typed: Cli) -> Result<ExitCode> {
@@ -60,7 +53,6 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Runs(args) => runs::run(args),
         Command::Files(args) => files::run(args),
         Command::Wan(args) => wan::run(args),
-        Command::SegmentSender { port } => send_segments(port),
         Command::Doctor(args) => doctor::run(args),
         Command::Tool(words) => Err(crate::tools::exec(&words[0].to_string_lossy(), &words[1..])),
         Command::GuardSession { session, mark } => {

@@ -8,7 +8,7 @@ use crate::companions::{MeteredPath, SlowedServer, watch_requests};
 use crate::cpus;
 use crate::failure::wrong_usage;
 use crate::fleet;
-use crate::measure::{Runner, Sender};
+use crate::measure::Runner;
 use crate::plan::watching::request_watch_plan;
 use crate::plan::{self, LoadKind, RunOptions};
 use crate::progress::Progress;
@@ -87,7 +87,7 @@ impl Session {
         }
         let server = match run.command().is_empty() {
             true => None,
-            false => Some(start_server(run, kind, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
+            false => Some(start_server(run, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
         };
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();
@@ -133,12 +133,8 @@ impl Session {
             progress.say(&format!("{} accepts on its machine, path: {path}", run.options.server.command[0]));
         }
         doubts.extend(placement::shared_cpus(&plan, &server_cpus, distance.is_some_and(Distance::is_one_machine)));
-        let sender = match fleet {
-            Some(fleet) => Sender::Workers(Box::new(fleet), supplied),
-            None => Sender::Engine(supplied),
-        };
         let netns_pid = server.as_ref().and_then(Server::netns_pid);
-        let mut runner = Runner::new(sender, stop.clone(), server_cpus.first().copied(), netns_pid);
+        let mut runner = Runner::new(fleet, supplied, stop.clone(), server_cpus.first().copied(), netns_pid);
         runner.is_apart = is_apart;
         if let Some(how) = request_watch {
             progress.show("attaching the watch of requests");
@@ -312,7 +308,6 @@ enum Isolation {
 
 fn start_server(
     run: &RunOptions,
-    kind: LoadKind,
     path: Option<PathPlan>,
     progress: &mut Progress,
     client_cpus: &[usize],
@@ -342,7 +337,6 @@ fn start_server(
         is_isolated: !matches!(isolation, Isolation::None),
         needs_group: false,
         path,
-        single_segments: kind == LoadKind::Microbenchmark,
         timeout: run.options.server.timeout(),
         timeout_option: Some("--server-timeout"),
     };

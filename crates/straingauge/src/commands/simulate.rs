@@ -113,11 +113,9 @@ fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<Po
         (None, Some(_)) => None,
         (None, None) => Some(Axis::Connections),
     };
-    let is_rate = args.rate.is_some();
-    axis::refuse_the_other_rate(axis, is_server, is_rate, args.packet_rate.is_some())?;
     let rate = match served {
         Some(served) => args.rate.or(served.rate).map_or(0.0, |rate| rate.0),
-        None => args.packet_rate.map_or(defaults::SIMULATE_PACKET_RATE as f64, |rate| rate.0),
+        None => args.rate.map_or(defaults::SIMULATE_RATE as f64, |rate| rate.0),
     };
     let delay = args.delay.or(served.and_then(|served| served.delay)).map_or(0, |time| time.nanos() / 1000);
     let held = PointPlan {
@@ -136,8 +134,7 @@ fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<Po
     };
     let typed = match axis {
         Some(Axis::Connections) => ("--connections", args.connections.is_some()),
-        Some(Axis::Rate) => ("--rate", is_rate),
-        Some(Axis::PacketRate) => ("--packet-rate", args.packet_rate.is_some()),
+        Some(Axis::Rate) => ("--rate", args.rate.is_some()),
         _ => ("--delay", axis == Some(Axis::Delay) && args.delay.is_some()),
     };
     axis::refuse_what_is_varied(axis.unwrap_or(Axis::Connections), &[typed])?;
@@ -158,7 +155,7 @@ fn points(args: &SimulateArgs, served: Option<&served::Served>) -> Result<Vec<Po
         )));
     }
     if points.iter().any(|point| point.rate_per_sec == 0 && !is_server || point.rate_per_sec > MOST_RATE) {
-        return Err(wrong_usage("--packet-rate and --rate must lie between 1 and 1M a second"));
+        return Err(wrong_usage("--rate must lie between 1 and 1M a second"));
     }
     if points.iter().any(|point| point.delay_us > MOST_DELAY_US) {
         return Err(wrong_usage("--delay must be at most 2s"));

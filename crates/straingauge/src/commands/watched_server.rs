@@ -42,7 +42,6 @@ pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
         is_isolated: false,
         needs_group: args.needs_group,
         path: None,
-        single_segments: false,
         timeout: args.server_timeout.map_or(defaults::SERVER_TIMEOUT, |time| time.0),
         timeout_option: Some("--server-timeout"),
     };

@@ -5,7 +5,7 @@ use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use anyhow::Result;
 use record::axis::MAX_SLOW_DOWN_NS;
-use record::{Axis, AxisPlan, LoadPlan, Pace, SlowPlace, units};
+use record::{Arrival, Axis, AxisPlace, AxisPlan, LoadPlan, Pace, SlowPlace, units};
 
 /// More values than this would take more than a day to measure.
 const MAX_VALUES: usize = 64;
@@ -28,9 +28,8 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         return Err(wrong_usage("--axis replaces the sweeps: leave --sweep out"));
     }
     let held = match axis {
-        Axis::Connections | Axis::Conforming => {
-            [("--connections", load.connections.is_some()), ("--rate", load.rate.is_some())]
-        }
+        Axis::Connections => [("--connections", load.connections.is_some()); 2],
+        Axis::Conforming => [("--connections", load.connections.is_some()), ("--rate", load.rate.is_some())],
         Axis::Rate => [("--rate", load.rate.is_some()); 2],
         _ => [("--cold", axis == Axis::Cold && load.cold.is_some()); 2],
     };
@@ -98,18 +97,6 @@ pub fn refuse_what_is_varied(axis: Axis, held: &[(&str, bool)]) -> Result<()> {
     }
 }
 
-/// The microbenchmark sends segments and a server is sent requests: each has its own option and axis.
-pub fn refuse_the_other_rate(axis: Option<Axis>, is_server: bool, is_rate: bool, is_packet_rate: bool) -> Result<()> {
-    let why = match (axis, is_server) {
-        (Some(Axis::PacketRate), true) => "a server is sent requests: use --axis rate",
-        (Some(Axis::Rate), false) => "the microbenchmark sends segments: use --axis packet-rate",
-        (_, true) if is_packet_rate => "a server is sent requests: use --rate",
-        (_, false) if is_rate => "the microbenchmark sends segments: use --packet-rate",
-        _ => return Ok(()),
-    };
-    Err(wrong_usage(why))
-}
-
 /// `3x` or `3`.
 fn multiple(text: &str) -> Result<f64> {
     match text.trim().trim_end_matches(['x', 'X']).parse::<f64>() {
@@ -134,7 +121,7 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     let mut found = Vec::new();
     for part in text.split(',').map(str::trim) {
         let value = match axis {
-            Axis::Rate | Axis::PacketRate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
+            Axis::Rate => units::parse_rate(part).map_err(|why| wrong(part, format!("({why})")))?,
             // A bare 0 is accepted for 0ms.
             Axis::Delay | Axis::SlowDown => {
                 units::parse_duration(part).map_err(|why| wrong(part, format!("({why})")))?.as_nanos() as f64
@@ -151,7 +138,7 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
         if axis == Axis::SlowDown && value > MAX_SLOW_DOWN_NS as f64 {
             return Err(wrong(part, format!("is longer than the {}us that a spin may take", MAX_SLOW_DOWN_NS / 1000)));
         }
-        if value > MOST && !matches!(axis, Axis::Rate | Axis::PacketRate | Axis::Delay) {
+        if value > MOST && !matches!(axis, Axis::Rate | Axis::Delay) {
             return Err(wrong(part, format!("is more than {MOST}")));
         }
         found.push(value);
@@ -167,32 +154,23 @@ pub fn values(text: &str, axis: Axis) -> Result<Vec<f64>> {
     Ok(found)
 }
 
-/// The plan of a point at `value` of the axis; the caller handles what is not the engine's (cold connections,
-/// TIME_WAIT).
-pub fn at(axis: Axis, value: f64, base: &LoadPlan, arrival: record::Arrival, open_connections: u64) -> LoadPlan {
-    let mut plan = base.clone();
-    match axis {
-        Axis::Connections => (plan.connections, plan.pace) = (value as u64, Pace::Closed),
-        Axis::Conforming => (plan.connections, plan.pace) = (value as u64, Pace::Closed),
+/// Changes a plan to that of a point on an axis. The caller handles what is not the engine's (cold connections,
+/// TIME_WAIT). Connections are varied in a closed loop unless a rate is held.
+pub fn turn_to(plan: &mut LoadPlan, at: AxisPlace, arrival: Arrival, open_connections: u64, holds_rate: bool) {
+    match at.axis {
+        Axis::Connections | Axis::Conforming => {
+            plan.connections = at.value as u64;
+            if !holds_rate {
+                plan.pace = Pace::Closed;
+            }
+        }
         Axis::Rate => {
             plan.connections = open_connections;
-            plan.pace = Pace::Open { rate_per_sec: value, arrival };
+            plan.pace = Pace::Open { rate_per_sec: at.value, arrival };
         }
-        Axis::InFlight => plan.protocol.set_pipeline(value as u32),
+        Axis::InFlight => plan.protocol.set_pipeline(at.value as u32),
         _ => {}
     }
-    plan
-}
-
-/// The same for the microbenchmark, whose total rate is constant whatever the connections.
-pub fn segments_at(axis: Axis, value: f64, base: &LoadPlan) -> LoadPlan {
-    let mut plan = base.clone();
-    match (axis, &mut plan.pace) {
-        (Axis::Connections, _) => plan.connections = value as u64,
-        (Axis::PacketRate, Pace::Open { rate_per_sec, .. }) => *rate_per_sec = value,
-        _ => {}
-    }
-    plan
 }
 
 #[cfg(test)]

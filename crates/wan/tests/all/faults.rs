@@ -26,7 +26,7 @@ fn maker_of_a_pair() {
         },
         _ => PathPlan::default(),
     };
-    let made = Pair::create(&PairPlan { path, single_segments: true, ..plan() }).and_then(|pair| {
+    let made = Pair::create(&PairPlan { path, ..plan() }).and_then(|pair| {
         let mut server = Command::new("sh");
         server.args(["-c", &format!("setsid sleep {seconds} & exec sleep {seconds}")]).stdout(Stdio::null());
         pair.run_server(&mut server)?;

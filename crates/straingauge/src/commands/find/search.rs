@@ -6,8 +6,7 @@ use super::second::What;
 use super::{Purpose, SearchPlan, axis, open_loop};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
-use crate::cpus::are_apart;
-use crate::measure::{Sender, label};
+use crate::measure::label;
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
 use analyze::compare::BESIDE as SECOND_FOLDER;
@@ -16,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use record::run::RunWriter;
 use record::scenario::{FindRun, ProfileRun};
 use record::units::format_si;
-use record::{Axis, AxisPlace, AxisPlan, DoubtKind, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
+use record::{Axis, AxisPlace, AxisPlan, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -152,10 +151,6 @@ impl<'a> Search<'a> {
         self.session.as_mut().context("no server is being measured")
     }
 
-    fn is_microbenchmark(&self) -> bool {
-        matches!(self.plan.purpose, Purpose::Microbenchmark { .. })
-    }
-
     /// Switches to another server, or restarts the same one.
     fn change(&mut self, server: usize) -> Result<Option<Ended>> {
         if self.plan.beside().is_some() {
@@ -241,11 +236,9 @@ impl<'a> Search<'a> {
 
     fn open(&self, command: &[String]) -> Result<Session> {
         let (drive, plan) = (self.drive, self.plan);
-        let is_microbenchmark = self.is_microbenchmark();
-        let kind = if is_microbenchmark { LoadKind::Microbenchmark } else { LoadKind::Sweep };
         let mut run = drive.clone();
         run.options.server.command = command.to_vec();
-        let mut session = Session::open(&run, kind)?;
+        let mut session = Session::open(&run, LoadKind::Sweep)?;
         session.runner.metrics = self.metrics.clone();
         let connections = most_connections(plan, &session.plan);
         if session.runner.has_clients() {
@@ -266,25 +259,16 @@ impl<'a> Search<'a> {
             let round_trip_ns = session.round_trip_ns();
             axis::adapt(&mut session.plan, axis, &drive.options.load, round_trip_ns)?;
         }
-        if is_microbenchmark {
-            prepare_sender(&mut session);
-        } else {
-            check_answer(&session, drive.output.any_status)?;
-        }
+        check_answer(&session, drive.output.any_status)?;
         match plan.purpose {
             Purpose::Zones(when) => session.profile_layers(drive.target.port, when)?,
-            Purpose::Profile { frequency_hz } | Purpose::Microbenchmark { frequency_hz } => {
-                session.profile_packets(drive.target.port, frequency_hz)?
-            }
+            Purpose::Profile { frequency_hz } => session.profile_packets(drive.target.port, frequency_hz)?,
         }
         Ok(session)
     }
 
     fn scenario(&self, session: &Session, side: usize) -> Scenario {
-        let mut base = session.loaded(self.drive);
-        if self.is_microbenchmark() {
-            base.load.targets.clear();
-        }
+        let base = session.loaded(self.drive);
         let sweep = self.plan.sweep.clone();
         let kind = match self.plan.purpose {
             Purpose::Zones(_) => {
@@ -292,7 +276,7 @@ impl<'a> Search<'a> {
                     self.plan.beside().filter(|_| side == 1).map_or(Vec::new(), |(command, _)| command.to_vec());
                 RunKind::Find(FindRun { base, sweep, what_ifs: self.drive.options.predict.0.clone(), beside })
             }
-            _ => RunKind::Profile(ProfileRun { base, sweep }),
+            Purpose::Profile { .. } => RunKind::Profile(ProfileRun { base, sweep }),
         };
         session.scenario(self.drive, kind)
     }
@@ -320,8 +304,7 @@ impl<'a> Search<'a> {
             Load::Rate(_) | Load::Place(AxisPlace { axis: Axis::Rate, .. }) => self.open_connections()?,
             _ => self.plan.sweep.open_connections,
         };
-        let (is_microbenchmark, base) = (self.is_microbenchmark(), &self.session()?.plan);
-        let (mut plan, mut place) = (base.clone(), None);
+        let (mut plan, mut place) = (self.session()?.plan.clone(), None);
         match trial.load {
             Load::Connections(connections) | Load::Unloading(connections) | Load::Capacity(connections) => {
                 (plan.connections, plan.pace) = (connections, Pace::Closed);
@@ -330,11 +313,8 @@ impl<'a> Search<'a> {
                 (plan.connections, plan.pace) = (open, Pace::Open { rate_per_sec, arrival });
             }
             Load::Place(at) => {
-                plan = if is_microbenchmark {
-                    places::segments_at(at.axis, at.value, base)
-                } else {
-                    places::at(at.axis, at.value, base, arrival, open)
-                };
+                let holds_rate = self.drive.options.load.rate.is_some();
+                places::turn_to(&mut plan, at, arrival, open, holds_rate);
                 place = Some(at);
             }
         }
@@ -359,8 +339,7 @@ impl<'a> Search<'a> {
     /// How many connections the open loop may use: see [`open_loop`]. The number that was typed is taken as it is.
     fn open_connections(&mut self) -> Result<u64> {
         let most = self.plan.sweep.open_connections;
-        if self.plan.are_connections_typed || self.is_microbenchmark() || self.session()?.plan.workload.trace.is_some()
-        {
+        if self.plan.are_connections_typed || self.session()?.plan.workload.trace.is_some() {
             return Ok(most);
         }
         if let Some(known) = self.open_connections {
@@ -401,18 +380,9 @@ impl<'a> Search<'a> {
         let earlier = self.points().iter().filter(|point| point.sweep == Sweep::Yardstick).count() as u32;
         let rest = rest(self.plan.sweep.axis.as_ref());
         let duration_ns = self.plan.sweep.point_duration_ns.clamp(*YARDSTICK_NS.start(), *YARDSTICK_NS.end());
-        let is_microbenchmark = self.is_microbenchmark();
         let session = self.session()?;
         if let Some(rest) = rest {
             session.runner.hold(&session.plan, rest, 0.0, &mut session.progress)?;
-        }
-        if is_microbenchmark {
-            // Its rate is constant, so its load does not show the machine's speed.
-            let mut measured = session.runner.arithmetic(earlier);
-            let side = &mut self.sides[self.now];
-            measured.keep(&mut side.writer)?;
-            side.points.push(measured.point);
-            return Ok(None);
         }
         let round_trip_ns = session.round_trip_ns();
         let mut plan = LoadPlan {
@@ -487,19 +457,6 @@ fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {
         SweepWord::Connections => sweep.connections_max,
         SweepWord::Rate => sweep.open_connections,
         SweepWord::Both => sweep.connections_max.max(sweep.open_connections),
-    }
-}
-
-/// How the microbenchmark's sender waits: it polls the clock where it has a CPU to itself.
-fn prepare_sender(session: &mut Session) {
-    let cpus = session.server_command.as_ref().map(|server| server.cpus.as_slice()).unwrap_or_default();
-    let is_alone = are_apart(&session.plan.cpus, cpus);
-    session.runner.sender = Sender::Microbenchmark { polls: is_alone };
-    if !is_alone {
-        session.doubts.push(DoubtKind::SharedCpus.note(
-            "the sender has no CPU to itself and sleeps between segments: what sleeping costs stands in System Call and Other",
-            "use a machine with two CPUs, or keep --cpus and --server-cpus apart",
-        ));
     }
 }
 
