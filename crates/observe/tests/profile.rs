@@ -149,33 +149,6 @@ fn a_known_share_of_user_time_is_recovered() {
 }
 
 #[test]
-fn a_pause_is_no_part_of_the_window() {
-    if !can_sample() {
-        return;
-    }
-    let mut server = Server::start("share", false);
-    server.ask("warm");
-    let mut profiler = profile::Profiler::attach(server.options(Duration::from_secs(60))).unwrap();
-    let started = Instant::now();
-    profiler.begin().unwrap();
-    server.ask("warm");
-    profiler.pause().unwrap();
-    let began = Instant::now();
-    (0..4).for_each(|_| drop(server.ask("warm")));
-    let paused = began.elapsed();
-    profiler.resume().unwrap();
-    server.ask("warm");
-    let profile = profiler.end(None).unwrap();
-    let whole = started.elapsed();
-    let check = profile.cpu_check;
-    // Twice 0.3 s of CPU time beside a pause with 1.2 s.
-    assert!(check.scheduler_ns < 1.2e9, "the pause's CPU time is in it: {check:?}");
-    assert!(check.scheduler_ns > 0.55e9, "{check:?}");
-    assert!(check.difference_ratio.unwrap().abs() < 0.25, "samples and scheduler are about the same time: {check:?}");
-    assert!(u128::from(profile.duration_ns) <= (whole - paused).as_nanos(), "the pause is in the window");
-}
-
-#[test]
 fn packets_of_the_port_are_those_of_its_otherwise_idle_interface() {
     if !can_sample() || !can_make_namespaces() {
         return;

@@ -3,7 +3,6 @@
 pub mod exact;
 pub mod folded;
 mod point;
-pub mod scaling;
 pub mod stacks;
 
 pub use exact::ExactProfile;
@@ -69,9 +68,6 @@ pub struct Profile {
     pub events: Vec<EventRow>,
     /// Lost samples.
     pub losses: Losses,
-    /// Corrections by bursts of the exact profile, if there are any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub calibration: Option<Calibration>,
     /// Reasons not to trust it.
     pub doubts: Vec<Doubt>,
     /// The stacks of the server's work, without their CPU time ([`weighed_stacks`](Self::weighed_stacks)).
@@ -320,28 +316,4 @@ pub struct Estimate {
     pub value: f64,
     /// Half width; `None` if fewer than three tenths of the window have samples.
     pub plus_minus: Option<f64>,
-}
-
-/// A correction of a profile.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
-pub struct Calibration {
-    /// Layers in the order of the table.
-    pub corrections: Vec<Correction>,
-    /// Share of the server's time that was the sampler's own programs; left out of the sampled shares.
-    pub sampler_ratio: f64,
-    /// The bursts.
-    pub exact: ExactProfile,
-}
-
-/// The correction of one layer by the bursts.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
-pub struct Correction {
-    /// The layer; `None` = unattributed.
-    pub layer: Option<Layer>,
-    /// Its share by samples.
-    pub sampled: Option<Estimate>,
-    /// Its share by the bursts.
-    pub exact: Option<Estimate>,
-    /// Exact less sampled, with the interval of both.
-    pub difference: Option<Estimate>,
 }

@@ -7,10 +7,9 @@ use crate::text::not_measured;
 use crate::text::table::Table;
 use analyze::profile::Change;
 use record::layers::Layer;
-use record::profile::scaling::{Call, CallScaling, Growth, Scaling};
-use record::profile::{Calibration, Estimate, FunctionRow, LayerRow, Profile};
+use record::profile::{Estimate, FunctionRow, LayerRow, Profile};
 use record::text::plain;
-use record::units::{format_bytes, format_nanos, format_si};
+use record::units::{format_bytes, format_si};
 use std::fmt::Write;
 
 /// Functions printed.
@@ -36,10 +35,6 @@ pub fn text(profile: &Profile) -> String {
     denominators(&mut out, profile);
     out.push('\n');
     layers(&mut out, profile);
-    if let Some(calibration) = &profile.calibration {
-        out.push('\n');
-        corrections(&mut out, calibration);
-    }
     out.push('\n');
     checks(&mut out, profile);
     out.push('\n');
@@ -119,30 +114,6 @@ fn layers(out: &mut String, profile: &Profile) {
     if !profile.unattributed_top.is_empty() {
         let _ = writeln!(out, "unattributed, by innermost function: {}", listed(&profile.unattributed_top));
     }
-}
-
-/// The corrections by bursts of the exact profile, and their cost.
-fn corrections(out: &mut String, calibration: &Calibration) {
-    let mut table = Table::new(&["corrected by bursts", "sampled %", "exact %", "difference"], 1);
-    for correction in &calibration.corrections {
-        table.row(vec![
-            correction.layer.map_or("unattributed", Layer::word).to_string(),
-            estimate(correction.sampled, 100.0, 1),
-            estimate(correction.exact, 100.0, 1),
-            estimate(correction.difference, 100.0, 1),
-        ]);
-    }
-    out.push_str(&table.lines());
-    let exact = &calibration.exact;
-    let _ = writeln!(
-        out,
-        "{} bursts of together {:.2} s after the samples; the sampler's own {:.1} % and the hooks' {:.1} % of the server's time are taken out",
-        exact.bursts,
-        exact.measured_ns as f64 / 1e9,
-        calibration.sampler_ratio * 100.0,
-        exact.perturbation.share_ratio * 100.0
-    );
-    out.push_str("parts and functions are the samples', scaled with their layer\n");
 }
 
 fn checks(out: &mut String, profile: &Profile) {
@@ -290,69 +261,6 @@ pub fn changes(changes: &[Change]) -> String {
     out
 }
 
-/// The cost of calls by number of descriptors.
-pub fn scaling(scaling: &Scaling) -> String {
-    let mut out = format!(
-        "Linux {}, at most {} descriptors a process; CPU time a call, median [quartiles]\n\n",
-        from_outside(&scaling.kernel),
-        scaling.descriptor_limit
-    );
-    let steps: Vec<String> = scaling
-        .calls
-        .first()
-        .map_or(Vec::new(), |call| call.costs.iter().map(|cost| format!("{} idle", cost.descriptors)).collect());
-    let header: Vec<&str> = ["call"].into_iter().chain(steps.iter().map(String::as_str)).chain(["exponent"]).collect();
-    let mut table = Table::new(&header, 1);
-    for call in &scaling.calls {
-        let cells = call.costs.iter().map(|cost| {
-            format!(
-                "{} [{}, {}]",
-                format_nanos(cost.median_ns),
-                format_nanos(cost.lower_ns),
-                format_nanos(cost.upper_ns)
-            )
-        });
-        let exponent = call.exponent.map_or("-".into(), |exponent| format!("{exponent:.2}"));
-        table.row([call.call.word().to_string()].into_iter().chain(cells).chain([exponent]).collect());
-    }
-    out.push_str(&table.lines());
-    out.push('\n');
-    for call in &scaling.calls {
-        let _ = writeln!(out, "{}", verdict(call));
-    }
-    out
-}
-
-/// How a call's cost grows, in one sentence.
-fn verdict(call: &CallScaling) -> String {
-    let (Some(first), Some(last)) = (call.costs.first(), call.costs.last()) else {
-        return format!("{}: not measured", call.call.word());
-    };
-    let lowest = record::units::format_nanos(first.median_ns);
-    let mut ends = format!("{}: {lowest} at {} descriptors", call.call.word(), first.descriptors);
-    if call.costs.len() > 1 {
-        let highest = record::units::format_nanos(last.median_ns);
-        ends.push_str(&format!(", {highest} at {}", last.descriptors));
-    }
-    let law = match call.growth {
-        Growth::Faster => "grows faster than in proportion",
-        _ => "grows in proportion",
-    };
-    match (call.growth, call.ns_per_descriptor) {
-        (Growth::Proportional | Growth::Faster, Some(slope)) if matches!(call.call, Call::Select | Call::Poll) => {
-            format!(
-                "{ends}: {law} (on average {slope:.1} ns a descriptor); a server that calls it pays for every idle connection: use epoll, or run it under straingauge scale"
-            )
-        }
-        (Growth::Proportional | Growth::Faster, Some(slope)) => {
-            format!("{ends}: {law} (on average {slope:.1} ns a descriptor)")
-        }
-        (Growth::Slow, _) => format!("{ends}: grows, but less than in proportion"),
-        (Growth::Flat, _) => format!("{ends}: does not grow with idle descriptors"),
-        _ => format!("{ends}: how it grows shows from 1,024 descriptors on (ulimit -n 1280)"),
-    }
-}
-
 fn listed(counts: &[(String, u64)]) -> String {
     let words: Vec<String> = counts.iter().map(|(name, count)| format!("{} {count}", from_outside(name))).collect();
     words.join(", ")
@@ -368,37 +276,4 @@ pub(super) fn estimate(estimate: Option<Estimate>, scale: f64, decimals: usize) 
 /// A name from outside: of a function, a program, a kernel.
 pub(super) fn from_outside(text: &str) -> String {
     plain(text, 300)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use record::profile::scaling::Cost;
-
-    #[test]
-    fn a_verdict_names_cost_and_remedy() {
-        let cost = |descriptors: usize| {
-            let median_ns = 300.0 + 25.0 * descriptors as f64;
-            Cost { descriptors, median_ns, lower_ns: median_ns, upper_ns: median_ns, batches: 1 }
-        };
-        let sentence = verdict(&CallScaling {
-            call: Call::Select,
-            costs: vec![cost(16), cost(16384)],
-            exponent: Some(1.0),
-            growth: Growth::Proportional,
-            ns_per_descriptor: Some(25.0),
-        });
-        assert!(sentence.contains("25.0 ns a descriptor") && sentence.contains("epoll"), "{sentence}");
-    }
-
-    #[test]
-    fn one_cost_is_said_once_and_what_would_show_growth_with_it() {
-        let cost = Cost { descriptors: 16, median_ns: 919.0, lower_ns: 919.0, upper_ns: 919.0, batches: 1 };
-        let call = Call::Select;
-        let one =
-            CallScaling { call, costs: vec![cost], exponent: None, growth: Growth::Unknown, ns_per_descriptor: None };
-        let sentence = verdict(&one);
-        let wanted = "919 ns at 16 descriptors: how it grows shows from 1,024 descriptors on (ulimit -n 1280)";
-        assert!(sentence.ends_with(wanted), "{sentence}");
-    }
 }

@@ -164,8 +164,8 @@ defaults! {
     PROFILE_DURATION: Duration = seconds(10);
     /// Point of `profile --axis`.
     PROFILE_POINT: Duration = seconds(4);
-    /// Burst of exact accounting.
-    BURST: Duration = milliseconds(100);
+    /// All bursts of exact accounting.
+    EXACT_DURATION: Duration = seconds(1);
     /// Samples a second.
     FREQUENCY: u64 = 997;
     /// Time of `profile --axis`: enough for five values.

@@ -395,7 +395,7 @@ fn what_is_no_run_directory_is_said() {
 fn profiling_that_cannot_be_done_is_refused_before_it_takes_time() {
     let port = free_port().to_string();
     let cases: [(&[&str], i32, &[&str]); 5] = [
-        (&[&port, "--burst", "1ms", "--accounting", "exact"], 2, &["--burst", "20ms"]),
+        (&[&port, "--duration", "50ms", "--accounting", "exact"], 2, &["--duration", "200ms"]),
         (&[&port, "--accounting", "exact", "--export", "folded=/dev/null"], 2, &["--export", "samples"]),
         (&["eighty"], 2, &["eighty"]),
         (&[&port, "--duration", "50ms"], 2, &["--duration", "200ms"]),

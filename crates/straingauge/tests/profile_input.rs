@@ -1,7 +1,8 @@
 //! `straingauge profile` where it cannot be done, or where there is nothing to profile: one sentence, the right code.
 
 use crate::bad_input::unshared;
-use crate::rig::{is_root, open_dir, program, run, skip_unless, straingauge};
+use crate::rig::{free_port, is_root, needs_server, open_dir, program, run, skip_unless, straingauge};
+use crate::server::Kind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::sync::Arc;
@@ -85,6 +86,7 @@ fn hidden_symbols_are_said_with_the_setting_that_hides_them() {
 fn a_user_without_privileges_is_told_which_are_missing() {
     skip_unless!(is_root(), "needs root, to become somebody else");
     skip_unless!(program("setpriv").is_some(), "setpriv is not installed (apt-get install util-linux)");
+    needs_server!(Kind::Python);
     let dir = open_dir();
     // The build's folder may be closed to others.
     let own = dir.path().join("straingauge");
@@ -102,7 +104,9 @@ fn a_user_without_privileges_is_told_which_are_missing() {
     std::os::unix::fs::chown(&writable, Some(65534), Some(65534)).expect("we are root");
     let out = writable.join("sweep");
     let out = out.to_str().expect("temporary paths are text");
-    run(&mut as_nobody(&["profile", "--axis", "connections", "--out", out, "-q"]))
-        .exits_with(1)
-        .complains_of(&["root"]);
+    let port = free_port().to_string();
+    let url = format!("http://127.0.0.1:{port}/");
+    let server = ["--", "python3", "-m", "http.server", &port];
+    let sweep = ["profile", &url, "--axis", "connections", "--out", out, "-q"];
+    run(&mut as_nobody(&[&sweep[..], &server].concat())).exits_with(1).complains_of(&["root"]);
 }

@@ -28,7 +28,6 @@ fn of_output(words: &[&str], value: &Value) -> &'static str {
         "simulate" => "simulation",
         "report" => "watch-report",
         "profile" if has("--diff") => "profile-changes",
-        "profile" if has("--kernel-scaling") => "profile-scaling",
         "profile" if value.get("method").is_some_and(|method| method == "exact") => "profile-exact",
         "profile" => "profile",
         "files" => "files",

@@ -156,7 +156,7 @@ fn connections_are_varied_at_a_constant_packet_rate() {
     assert_eq!(axis_values(&points), [2.0, 64.0]);
     for point in &points {
         assert_eq!(point["connections"].as_f64(), point["axis"]["value"].as_f64());
-        assert_eq!(point["pace"]["open"]["rate_per_sec"].as_f64(), Some(2000.0), "{}", point["pace"]);
+        assert_eq!(point["pace"]["rate_per_sec"].as_f64(), Some(2000.0), "{}", point["pace"]);
     }
     is_profiled_by_segments(&points);
 }

@@ -124,7 +124,7 @@ pub fn exact_layers() -> Capability {
         Some(why) => Capability::missing(
             name,
             why,
-            "layers are sampled only ('profile --accounting exact' and 'calibrated' are not possible here): use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS that does not lock hooks, as root",
+            "layers are sampled only ('profile --accounting exact' is not possible here): use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS that does not lock hooks, as root",
         ),
     }
 }

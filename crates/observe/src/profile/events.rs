@@ -103,18 +103,6 @@ impl Event {
         Ok((value, if enabled == 0 { 1.0 } else { running as f64 / enabled as f64 }))
     }
 
-    /// Starts or stops its counting and interrupts.
-    pub fn set_running(&self, is_running: bool) -> io::Result<()> {
-        // _IO('$', 0) and _IO('$', 1) of include/uapi/linux/perf_event.h.
-        const ENABLE: libc::c_ulong = 0x2400;
-        const DISABLE: libc::c_ulong = 0x2401;
-        // SAFETY: both requests take their argument by value.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), if is_running { ENABLE } else { DISABLE } as _, 0) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     /// A second descriptor of the same event, for a callee that closes the one it is given.
     pub fn second(&self) -> io::Result<OwnedFd> {
         self.0.try_clone()

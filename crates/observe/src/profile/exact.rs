@@ -3,11 +3,10 @@
 //!
 //! The hooks cost more than the layers at the boundary do themselves, so it runs in short bursts, reports its cost, and
 //! takes the cost of its hooks out of the layers. Modules: [`reading`] (the programs' counts), `programs` (load,
-//! attach), `calibration` (the cost of a hook), `bursts` (the timing), [`result`] (the tables), [`calibrated`] (the
-//! sampled profile corrected by it).
+//! attach), `calibration` (the cost of a hook), `bursts` (the timing) and [`result`] (the
+//! tables).
 
 mod bursts;
-pub mod calibrated;
 mod calibration;
 mod programs;
 pub mod reading;

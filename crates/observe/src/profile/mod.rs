@@ -8,8 +8,7 @@
 //!
 //! Modules: `sampler`, `events` (the kernel's side), [`samples`] (their counts), `symbols`, `names` (addresses to
 //! functions), [`attribute`] (owner and layer), [`arrivals`] (whether the expected samples came), [`result`] (the
-//! tables), [`stacks`] (their recorded form), [`points`] (one window after another), [`scaling`] (the cost of select, poll, epoll, accept and descriptors on
-//! this kernel). The result is a [`record::profile::Profile`]; the crate `report` renders it.
+//! tables), [`stacks`] (their recorded form), [`points`] (one window after another). The result is a [`record::profile::Profile`]; the crate `report` renders it.
 
 pub mod arrivals;
 pub mod attribute;
@@ -23,7 +22,6 @@ mod points;
 pub mod result;
 mod sampler;
 pub mod samples;
-pub mod scaling;
 pub mod stacks;
 pub mod symbols;
 mod window;

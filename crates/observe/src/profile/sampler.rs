@@ -152,12 +152,6 @@ impl Sampler {
         Ok(map.update(&0u32.to_ne_bytes(), bytes_of(&gate), MapFlags::ANY).map_err(Refusal::from)?)
     }
 
-    /// Starts or stops the events' interrupts: a closed gate ignores them, but each still costs an interrupt.
-    pub fn set_running(&self, is_running: bool) -> Result<(), ProfileError> {
-        let events = self.events.iter().flat_map(|state| &state.cpus);
-        events.into_iter().try_for_each(|event| event.set_running(is_running)).map_err(ProfileError::NoClock)
-    }
-
     /// Removes the samples and stacks of an earlier window. The gate must be closed.
     pub fn forget(&self) -> Result<(), ProfileError> {
         for name in ["samples", "kernel_stacks", "user_stacks"] {

@@ -80,18 +80,12 @@ struct OpenWindow {
     losses_before: Losses,
     interrupts_before: Interrupts,
     edges: Vec<PacketCounts>,
-    /// When the pause began, and the server's CPU time then.
-    paused: Option<(Instant, u64)>,
-    /// The part of the window, and of the server's CPU time, that was paused.
-    left_out: Duration,
-    left_out_cpu_ns: u64,
 }
 
 impl OpenWindow {
     /// Time in which samples were taken.
     fn elapsed(&self) -> Duration {
-        let until = self.paused.map_or_else(Instant::now, |(since, _)| since);
-        until.duration_since(self.opened).saturating_sub(self.left_out)
+        self.opened.elapsed()
     }
 }
 
@@ -138,7 +132,6 @@ impl Profiler {
         self.sampler.set_gate(true, 0)?;
         let opened = Instant::now();
         let edges = vec![packets];
-        let (paused, left_out, left_out_cpu_ns) = (None, Duration::ZERO, 0);
         self.window = Some(OpenWindow {
             opened,
             started_unix_ms: record::time::unix_ms(),
@@ -148,52 +141,7 @@ impl Profiler {
             losses_before,
             interrupts_before,
             edges,
-            paused,
-            left_out,
-            left_out_cpu_ns,
         });
-        Ok(())
-    }
-
-    /// Takes no samples until [`resume`](Self::resume): neither the time nor the server's CPU time until then belongs
-    /// to the window.
-    pub fn pause(&mut self) -> Result<(), ProfileError> {
-        let Some(window) = self.window.as_mut().filter(|window| window.paused.is_none()) else { return Ok(()) };
-        self.sampler.set_gate(false, window.block)?;
-        self.group.read();
-        window.paused = Some((Instant::now(), self.group.counters().cpu_ns));
-        self.sampler.set_running(false)
-    }
-
-    /// Continues after [`pause`](Self::pause).
-    pub fn resume(&mut self) -> Result<(), ProfileError> {
-        let Some(window) = self.window.as_mut() else { return Ok(()) };
-        let Some((since, cpu_ns)) = window.paused.take() else { return Ok(()) };
-        self.sampler.set_running(true)?;
-        self.table.scan();
-        self.group.admit(&self.table);
-        self.sampler.add_members(self.group.pids())?;
-        self.group.read();
-        window.left_out_cpu_ns += self.group.counters().cpu_ns.saturating_sub(cpu_ns);
-        self.sampler.set_gate(true, window.block)?;
-        window.left_out += since.elapsed();
-        Ok(())
-    }
-
-    /// Packets of the port in the tenths that have ended.
-    pub fn packets_by_tenth(&self) -> Vec<u64> {
-        let edges = self.window.iter().flat_map(|window| window.edges.windows(2));
-        edges.map(|edges| edges[1].since(&edges[0]).total()).collect()
-    }
-
-    /// Samples until `part` of the window is over, or until `is_stopped`.
-    pub fn sample_until(&mut self, part: f64, is_stopped: &dyn Fn() -> bool) -> Result<(), ProfileError> {
-        let step = (self.options.duration / BLOCKS).min(Duration::from_millis(20));
-        let due = self.options.duration.mul_f64(part);
-        while self.window.as_ref().is_some_and(|window| window.elapsed() < due) && !is_stopped() {
-            std::thread::sleep(step);
-            self.tick()?;
-        }
         Ok(())
     }
 
@@ -230,8 +178,7 @@ impl Profiler {
         self.sampler.set_gate(false, window.block)?;
         let duration = window.elapsed();
         self.group.read();
-        let cpu_ns = window.paused.map_or_else(|| self.group.counters().cpu_ns, |(_, cpu_ns)| cpu_ns);
-        let scheduler_ns = cpu_ns.saturating_sub(window.cpu_before_ns + window.left_out_cpu_ns) as f64;
+        let scheduler_ns = self.group.counters().cpu_ns.saturating_sub(window.cpu_before_ns) as f64;
         let machine = self.machine.read()?;
         let steal_ratio = {
             let used = CpuUse::between(&window.machine_before, &machine, |_| true);
@@ -290,7 +237,6 @@ impl Profiler {
             coverage: coverage(stacks.iter().filter(|stack| stack.event == 0), rule),
             events,
             losses: raw.losses,
-            calibration: None,
             doubts: Vec::new(),
             samples,
             stacks: Stacks {
@@ -349,7 +295,11 @@ fn denominators(edges: &[PacketCounts], requests: Option<u64>) -> (Denominators,
 pub fn run(options: ProfileOptions, is_stopped: &dyn Fn() -> bool) -> Result<Profile, ProfileError> {
     let mut profiler = Profiler::attach(options)?;
     profiler.begin()?;
-    profiler.sample_until(1.0, is_stopped)?;
+    let step = (profiler.options.duration / BLOCKS).min(Duration::from_millis(20));
+    while !profiler.is_due() && !is_stopped() {
+        std::thread::sleep(step);
+        profiler.tick()?;
+    }
     profiler.end(None)
 }
 

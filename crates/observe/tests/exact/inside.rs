@@ -6,7 +6,7 @@ use crate::guest::print_verified;
 use observe::profile::exact::{self, BURSTS, BurstOptions, ExactProfiler};
 use observe::profile::{ProfileOptions, Profiler};
 use record::layers::Layer;
-use record::profile::{Estimate, ExactProfile};
+use record::profile::{Estimate, ExactProfile, LayerRow, MEASUREMENT};
 use std::time::Duration;
 
 /// Points by which the two ways may differ in a layer, beyond the interval of the difference.
@@ -104,24 +104,30 @@ fn both_ways(show: &mut dyn FnMut(&str, &str)) -> Result<String, String> {
     for row in &exact.layers {
         show("exact", &words(row.layer, row.share_ratio));
     }
-    for row in sampled.layers.iter().filter(|row| row.part.is_empty()) {
-        show("sampled", &words(row.layer, row.share_ratio));
+    // The sampler's own work is no part of either.
+    let is_own = |row: &&LayerRow| row.layer == Some(Layer::Other) && row.part == MEASUREMENT;
+    let own = sampled.layers.iter().find(is_own).and_then(|row| row.share_ratio).map_or(0.0, |share| share.value);
+    let by_samples = |layer: Option<Layer>| {
+        let share = sampled.layer(layer).and_then(|row| row.share_ratio)?;
+        let without = if layer == Some(Layer::Other) { share.value - own } else { share.value };
+        Some(Estimate { value: without / (1.0 - own), ..share })
+    };
+    for row in &exact.layers {
+        show("sampled", &words(row.layer, by_samples(row.layer)));
     }
     check_sums(&exact)?;
-    let mut calibrated = sampled.clone();
-    exact::calibrated::calibrate(&mut calibrated, exact);
-    let corrections = calibrated.calibration.as_ref().unwrap().corrections.clone();
     let mut worst = (f64::MIN, String::new());
     let mut sums = (0.0, 0.0);
-    for correction in corrections {
+    for row in &exact.layers {
         let percent = |share: Option<Estimate>| share.map_or(0.0, |share| share.value * 100.0);
-        let (by_exact, by_samples) = (percent(correction.exact), percent(correction.sampled));
-        sums = (sums.0 + by_exact, sums.1 + by_samples);
-        let interval = correction.difference.and_then(|difference| difference.plus_minus).unwrap_or(0.0) * 100.0;
-        let beyond = (by_exact - by_samples).abs() - interval;
+        let half = |share: Option<Estimate>| share.and_then(|share| share.plus_minus);
+        let (exactly, sampled) = (row.share_ratio, by_samples(row.layer));
+        sums = (sums.0 + percent(exactly), sums.1 + percent(sampled));
+        let interval = half(exactly).zip(half(sampled)).map_or(0.0, |(a, b)| a.hypot(b)) * 100.0;
+        let beyond = (percent(exactly) - percent(sampled)).abs() - interval;
         if beyond >= worst.0 {
-            let words = format!("{:?}: exact {by_exact:.1} %, sampled {by_samples:.1} %", correction.layer);
-            worst = (beyond, format!("{words}, +-{interval:.1}"));
+            let shares = format!("exact {:.1} %, sampled {:.1} %", percent(exactly), percent(sampled));
+            worst = (beyond, format!("{:?}: {shares}, +-{interval:.1}", row.layer));
         }
     }
     if (sums.0 - 100.0).abs() > 0.01 || (sums.1 - 100.0).abs() > 0.01 {

@@ -216,40 +216,10 @@ pub fn apportion(parts: &[(Option<Layer>, u64)], of_layer: impl Fn(Option<Layer>
 }
 
 impl Profile {
-    /// The stacks with the CPU time of the table of layers. Of a calibrated profile: without the sampler's own work,
-    /// and with a stack for each layer that the bursts measured and no sample met.
+    /// The stacks with the CPU time of the table of layers.
     pub fn weighed_stacks(&self) -> Stacks {
         let mut stacks = self.stacks.clone();
-        if self.calibration.is_some() {
-            let is_own = |stack: &Stack| stack.layer == Some(Layer::Other) && *stack.part == *super::MEASUREMENT;
-            stacks.stacks.retain(|stack| !is_own(stack));
-            for row in self.layers.iter().filter(|row| row.part.is_empty() && row.cpu_ns >= 0.5) {
-                if !stacks.stacks.iter().any(|stack| stack.layer == row.layer && stack.samples > 0) {
-                    stacks.functions.push(Frame {
-                        function: "[measured in bursts, no sample]".into(),
-                        module: None,
-                        is_kernel: row.layer != Some(Layer::User),
-                    });
-                    let functions = vec![stacks.functions.len() as u32 - 1];
-                    stacks.stacks.push(Stack {
-                        functions,
-                        process: None,
-                        ran: Ran::Server,
-                        mode: Mode::Kernel,
-                        layer: row.layer,
-                        part: Outside::default(),
-                        samples: 0,
-                        cpu_ns: 0,
-                        events: Vec::new(),
-                    });
-                }
-            }
-        }
-        let of_layer = |layer| self.layer(layer).map_or(0.0, |row| row.cpu_ns);
-        stacks.divide_cpu(of_layer);
-        for stack in stacks.stacks.iter_mut().filter(|stack| stack.samples == 0 && stack.events.is_empty()) {
-            stack.cpu_ns = of_layer(stack.layer).round() as u64;
-        }
+        stacks.divide_cpu(|layer| self.layer(layer).map_or(0.0, |row| row.cpu_ns));
         stacks
     }
 
@@ -301,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_calibrated_profile_has_the_time_of_its_table_without_the_samplers_own_work() {
+    fn weighed_stacks_have_the_time_of_their_layers_in_the_table() {
         let row = |layer, cpu_ns| LayerRow {
             layer,
             part: String::new(),
@@ -312,7 +282,7 @@ mod tests {
             us_per_request: None,
             events_per_packet: Default::default(),
         };
-        let mut profile = Profile {
+        let profile = Profile {
             layers: vec![row(Some(Layer::Tcp), 100.4), row(Some(Layer::Driver), 7.0), row(Some(Layer::Other), 1.0)],
             stacks: Stacks {
                 processes: vec![SampledProcess { pid: 1, name: "server".into() }],
@@ -332,18 +302,12 @@ mod tests {
             assert_eq!(stacks.fault(), None);
             stacks.stacks.iter().map(|stack| (stack.layer, stack.cpu_ns)).collect()
         };
-        let (tcp, other, driver) = (Some(Layer::Tcp), Some(Layer::Other), Some(Layer::Driver));
+        let (tcp, other) = (Some(Layer::Tcp), Some(Layer::Other));
         assert_eq!(
             cpu(&profile),
             [(tcp, 33), (tcp, 67), (other, 1), (other, 0)],
             "the table has the driver, no sample"
         );
-        profile.calibration = Some(crate::profile::Calibration {
-            corrections: Vec::new(),
-            sampler_ratio: 0.1,
-            exact: crate::profile::ExactProfile::default(),
-        });
-        assert_eq!(cpu(&profile), [(tcp, 33), (tcp, 67), (other, 1), (driver, 7)]);
     }
 
     proptest! {

@@ -9,34 +9,28 @@ use std::path::PathBuf;
 /// How layers are measured.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
-    /// calibrated where this kernel permits it, else sampled
-    Auto,
     #[default]
     /// a timer interrupts every CPU and the stacks are counted
     Sampled,
-    /// hooks at the functions where one layer calls another, in bursts
+    /// hooks at the functions where one layer calls another account for all time, in ten bursts
     Exact,
-    /// sampled, with the layers' shares corrected by bursts of exact
-    Calibrated,
 }
 
 /// What only a measurement of a server uses.
-const OF_A_MEASUREMENT: [&str; 7] = ["port", "export", "duration", "burst", "frequency", "netns_of", "group"];
+const OF_A_MEASUREMENT: [&str; 6] = ["port", "export", "duration", "frequency", "netns_of", "group"];
 
 /// `straingauge profile`.
 #[derive(Debug, Args)]
 pub struct ProfileArgs {
     /// The server's port: :8080; with --axis and -- SERVER its URL
     pub port: Option<String>,
-    /// Length of the window [default: {profile_duration}; of a point of --axis {profile_point}]
+    /// Length of the window [default: {profile_duration}; of exact {exact_duration}; of a point of --axis
+    /// {profile_point}]
     #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds, help_heading = "Measurement")]
     pub duration: Option<Time>,
     /// How to measure; hooks slow the server down, so they are not used unless named [default: {accounting}]
-    #[arg(long, value_enum, value_name = "HOW", conflicts_with_all = ["diff", "kernel_scaling"], help_heading = "Measurement")]
+    #[arg(long, value_enum, value_name = "HOW", conflicts_with = "diff", help_heading = "Measurement")]
     pub accounting: Option<Method>,
-    /// Length of one of the ten bursts of exact [default: {burst}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Measurement")]
-    pub burst: Option<Time>,
     /// Samples a second on each CPU; 199 to 997 is usual [default: {frequency}]
     #[arg(long, short = 'F', value_name = "N", allow_hyphen_values = true, help_heading = "Measurement")]
     pub frequency: Option<Count>,
@@ -61,9 +55,6 @@ pub struct ProfileArgs {
     /// Compare two files of --export folded=FILE and measure nothing
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = OF_A_MEASUREMENT, help_heading = "Comparison")]
     pub diff: Option<Vec<PathBuf>>,
-    /// Measure what select, poll, epoll_wait, accept and descriptors cost on this kernel; needs no server
-    #[arg(long, conflicts_with_all = OF_A_MEASUREMENT, conflicts_with_all = ["flame", "against", "diff"], help_heading = "Measurement")]
-    pub kernel_scaling: bool,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -78,7 +69,7 @@ pub struct SweepArgs {
     /// Vary one thing, and profile one value after another
     ///
     /// The server is started for it: give its URL and -- SERVER.
-    #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, conflicts_with_all = ["diff", "kernel_scaling", "export", "flame", "against", "group", "netns_of", "burst"])]
+    #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, conflicts_with_all = ["diff", "export", "flame", "against", "group", "netns_of"])]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 4,32,128 [default: connections: {profile_connections}; rate: shares of the capacity;
     /// delay: {profile_delays}]

@@ -20,8 +20,8 @@ pub struct SimulateArgs {
     /// Connections, beside another axis [default: {simulate_held_connections}]
     #[arg(long, short = 'c', value_name = "N", help_heading = "Points")]
     pub connections: Option<Count>,
-    /// Full segments per second over all connections; of a server requests per second (open loop) [default:
-    /// {simulate_rate}; of a server: closed loop]
+    /// Requests per second (open loop); of the microbenchmark, full segments per second over all connections [default:
+    /// closed loop; of the microbenchmark: {simulate_rate}]
     #[arg(long, short = 'r', value_name = "RATE", help_heading = "Points")]
     pub rate: Option<Rate>,
     /// One-way delay of an emulated path [default: no delay]

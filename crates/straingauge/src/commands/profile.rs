@@ -6,10 +6,11 @@ use super::export;
 use crate::cli::{Method, ProfileArgs};
 use crate::failure::{self, print, print_either, print_json, wrong_usage};
 use crate::output;
+use crate::quantity::Time;
 use crate::signals::Stop;
 use analyze::profile::Change;
 use anyhow::{Context, Result, anyhow, bail};
-use observe::profile::exact::{self, BurstOptions};
+use observe::profile::exact::{self, BURSTS, BurstOptions};
 use observe::profile::{self, FunctionGroup, ProfileError, ProfileOptions};
 use record::profile::{Folded, Profile};
 use report::export::Recording;
@@ -44,9 +45,6 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     if let Some([before, after]) = args.diff.as_deref() {
         return difference(before, after, &args);
     }
-    if args.kernel_scaling {
-        return kernel_scaling(&args);
-    }
     if let Some(axis) = args.sweep.axis {
         return sweep::run(&args, axis);
     }
@@ -55,44 +53,27 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     refuse_what_does_not_fit(&args)?;
     let groups: Result<Vec<FunctionGroup>> =
         args.group.iter().map(|text| text.parse().map_err(|why| wrong_usage(format!("--group: {why}")))).collect();
+    if let Some(Time(short)) = args.duration.filter(|duration| duration.0 < SHORTEST) {
+        return Err(wrong_usage(format!("--duration {short:?} is shorter than 200ms")));
+    }
+    let stop = Stop::on_signals()?;
+    if args.accounting == Some(Method::Exact) {
+        let duration = args.duration.map_or(crate::defaults::EXACT_DURATION, |time| time.0);
+        return exactly(&args, BurstOptions { port, netns_pid: args.netns_of, burst: duration / BURSTS }, &stop);
+    }
     let mut options = ProfileOptions::new(port);
     options.groups = groups?;
     options.netns_pid = args.netns_of;
     if let Some(duration) = args.duration {
-        if duration.0 < SHORTEST {
-            return Err(wrong_usage("--duration must be at least 200ms"));
-        }
         options.duration = duration.0;
     }
     if let Some(frequency) = frequency_hz(&args)? {
         options.frequency_hz = frequency;
     }
-    let bursts = burst_options(&args, &options)?;
     let files = export::files(&args.export).and("--flame", args.flame.as_deref());
     files.check(args.json)?;
     let before = args.against.as_deref().map(read_folded).transpose()?;
-    let stop = Stop::on_signals()?;
-    let method = match args.accounting.unwrap_or_default() {
-        Method::Auto => match exact::why_not_possible() {
-            None => Method::Calibrated,
-            Some(why) => {
-                eprintln!("straingauge: exact: not possible here: {why}; sampled instead");
-                Method::Sampled
-            }
-        },
-        chosen => chosen,
-    };
-    if method == Method::Exact {
-        return only_exact(&args, bursts, &stop);
-    }
-    // Taken before the samples, not after them.
-    if let Some(why) = exact::why_not_possible().filter(|_| method == Method::Calibrated) {
-        return Err(ProfileError::ExactNotPossible(why).into());
-    }
-    let measured = match method {
-        Method::Calibrated => exact::calibrated::run(options, bursts, &|| stop.is_set()),
-        _ => profile::run(options, &|| stop.is_set()),
-    };
+    let measured = profile::run(options, &|| stop.is_set());
     let profile = measured.map_err(|error| match error {
         ProfileError::UnknownPattern { .. } => wrong_usage(format!("--group: {error}")),
         other => anyhow!(other),
@@ -124,29 +105,19 @@ pub fn run(args: ProfileArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
 }
 
-/// Refuses options that the accounting does not use.
+/// Refuses what only samples give.
 fn refuse_what_does_not_fit(args: &ProfileArgs) -> Result<()> {
-    match args.accounting.unwrap_or_default() {
-        Method::Sampled => failure::refuse_typed(&[(args.burst.is_some(), "--burst")], |option| {
-            format!("{option} is the length of bursts of hooks: give --accounting exact or calibrated too")
-        }),
-        Method::Exact => {
-            let typed = [
-                (!args.export.is_empty(), "--export"),
-                (args.flame.is_some(), "--flame"),
-                (args.against.is_some(), "--against"),
-                (!args.group.is_empty(), "--group"),
-                (args.frequency.is_some(), "--frequency"),
-                (args.duration.is_some(), "--duration"),
-            ];
-            failure::refuse_typed(&typed, |option| {
-                format!(
-                    "{option} is for samples: leave --accounting exact out, which takes ten bursts (--burst) instead"
-                )
-            })
-        }
-        Method::Auto | Method::Calibrated => Ok(()),
+    if args.accounting != Some(Method::Exact) {
+        return Ok(());
     }
+    let typed = [
+        (!args.export.is_empty(), "--export"),
+        (args.flame.is_some(), "--flame"),
+        (args.against.is_some(), "--against"),
+        (!args.group.is_empty(), "--group"),
+        (args.frequency.is_some(), "--frequency"),
+    ];
+    failure::refuse_typed(&typed, |option| format!("{option} is for samples: leave --accounting exact out"))
 }
 
 /// The frequency on the command line, if any.
@@ -159,20 +130,8 @@ fn frequency_hz(args: &ProfileArgs) -> Result<Option<u32>> {
     }
 }
 
-/// Shortest burst whose edges do not matter.
-const SHORTEST_BURST: Duration = Duration::from_millis(20);
-const LONGEST_BURST: Duration = Duration::from_secs(10);
-
-fn burst_options(args: &ProfileArgs, options: &ProfileOptions) -> Result<BurstOptions> {
-    let burst = args.burst.as_ref().map_or(crate::defaults::BURST, |burst| burst.0);
-    if !(SHORTEST_BURST..=LONGEST_BURST).contains(&burst) {
-        return Err(wrong_usage("--burst must lie between 20ms and 10s"));
-    }
-    Ok(BurstOptions { port: options.port, netns_pid: options.netns_pid, burst })
-}
-
 /// The exact profile, without samples.
-fn only_exact(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<ExitCode> {
+fn exactly(args: &ProfileArgs, bursts: BurstOptions, stop: &Stop) -> Result<ExitCode> {
     let profile = exact::run(bursts, &|| stop.is_set())?;
     print_either(args.json, || &profile, || report::profile::exact::text(&profile))?;
     Ok(ExitCode::from(if stop.is_set() { failure::INTERRUPTED } else { failure::DONE }))
@@ -189,15 +148,6 @@ fn difference(before: &Path, after: &Path, args: &ProfileArgs) -> Result<ExitCod
     let changes = analyze::profile::changes(&old, &new);
     print_either(args.json, || &changes, || report::profile::changes(&changes))?;
     Ok(ExitCode::from(failure::DONE))
-}
-
-/// What select, poll, epoll_wait, accept and descriptors cost here.
-fn kernel_scaling(args: &ProfileArgs) -> Result<ExitCode> {
-    let stop = Stop::on_signals()?;
-    let scaling = profile::scaling::probe(*profile::scaling::STEPS.last().unwrap_or(&0), &|| stop.is_set())
-        .context("cannot measure how calls scale")?;
-    print_either(args.json, || &scaling, || report::profile::scaling(&scaling))?;
-    Ok(ExitCode::from(if scaling.is_interrupted { failure::INTERRUPTED } else { failure::DONE }))
 }
 
 fn title(profile: &Profile) -> String {
@@ -226,19 +176,16 @@ mod tests {
             let Some(Command::Profile(args)) = Cli::parse_from(words.split(' ')).command else { panic!("a profile") };
             refuse_what_does_not_fit(&args).map_err(|error| failure::sentence(&error))
         };
-        for fits in ["--burst 50ms --accounting calibrated", "--burst 50ms --accounting exact", "-F 199 -d 2s"] {
+        for fits in ["--accounting exact -d 2s", "-F 199 -d 2s --accounting sampled"] {
             assert_eq!(said(fits), Ok(()), "{fits}");
         }
-        assert!(said("--burst 50ms").is_err_and(|why| why.contains("--burst is")));
-        for option in ["--frequency 199", "--duration 2s", "--flame a.svg", "--group a=b", "--export folded=a"] {
+        for option in ["--frequency 199", "--flame a.svg", "--group a=b", "--export folded=a"] {
             let refused = said(&format!("{option} --accounting exact"));
             assert!(refused.is_err_and(|why| why.contains(option.split(' ').next().unwrap_or_default())), "{option}");
         }
-        for what in ["--diff a b", "--kernel-scaling"] {
-            for option in ["-d 2s", "-F 199", "--group a=b", "--netns-of 1", "--burst 50ms"] {
-                let words = format!("straingauge profile {what} {option}");
-                assert!(Cli::try_parse_from(words.split(' ')).is_err(), "{words}");
-            }
+        for option in ["-d 2s", "-F 199", "--group a=b", "--netns-of 1"] {
+            let words = format!("straingauge profile --diff a b {option}");
+            assert!(Cli::try_parse_from(words.split(' ')).is_err(), "{words}");
         }
     }
 }

@@ -20,7 +20,6 @@ const SCHEMAS: &[Described] = &[
     ("profile", "profile --json", of::<profile::Sampled<'_>>),
     ("profile-exact", "profile --accounting exact --json", of::<record::profile::ExactProfile>),
     ("profile-changes", "profile --diff --json", of::<Vec<analyze::profile::Change>>),
-    ("profile-scaling", "profile --kernel-scaling --json", of::<record::profile::scaling::Scaling>),
     ("wan", "wan --json, on standard error", of::<wan::Crossed<'_>>),
     ("files", "files --json", of::<files::Files<'_>>),
     ("doctor", "doctor --json", of::<doctor::Shown<'_>>),
