@@ -174,6 +174,6 @@ fn delay_is_varied_at_a_constant_packet_rate() {
     let Some(points) = sweep("delay", "0ms,5ms", &["--connections", "64", "--rate", "1k"]) else { return };
     assert_eq!(axis_values(&points), [0.0, 5e6]);
     is_profiled_by_segments(&points);
-    let p50 = |point: &Value| value(point, "client.response_p50_us");
-    assert!(p50(&points[1]) > p50(&points[0]) + 9_000.0, "a round trip of 10 ms");
+    // However busy the machine is, no answer comes sooner than a round trip.
+    assert!(value(&points[1], "client.response_p50_us") > 9_500.0, "a round trip of 10 ms");
 }
