@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn the_news_count_points_as_the_report_does() {
         let points = vec![record::Point::of(record::Sweep::Yardstick, 0, 1, record::Pace::Closed); 3];
-        let record = serde_json::from_str(include_str!("../../analyze/tests/recorded/haproxy-poll/run.json")).unwrap();
+        let text = include_str!("../../analyze/tests/recorded/haproxy-poll.jsonl");
+        let record = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let run = RunDir { path: "runs/a".into(), record, points, reading_doubts: Vec::new() };
         assert!(event(&run, (1, 1), false).contains("\"points\":3"));
         assert!(crate::page::html(&run).contains(", 3 points"));

@@ -43,6 +43,9 @@ mod profile_input;
 mod profile_kept;
 mod profile_sweep;
 mod protocols;
+#[allow(dead_code)]
+#[path = "../../analyze/tests/all/recorded.rs"]
+mod recorded;
 mod replay;
 mod report_page;
 mod requests;

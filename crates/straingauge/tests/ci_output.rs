@@ -2,16 +2,14 @@
 //! python/tests/test_ci_jobs.py.
 
 use crate::broken_server::{BrokenServer, Fault};
-use crate::rig::{Said, needs_server, open_dir, repository, run, straingauge, straingauge_in_shell};
+use crate::recorded;
+use crate::rig::{Said, needs_server, open_dir, run, straingauge, straingauge_in_shell};
 use crate::server::{Kind, Server};
-use std::path::{Path, PathBuf};
-
-fn recorded() -> PathBuf {
-    repository().join("crates/analyze/tests/recorded/planted/nginx")
-}
+use std::path::Path;
 
 fn compare(options: &[&str]) -> Said {
-    run(straingauge(["compare"]).args([recorded(), recorded()]).args(options))
+    let nginx = recorded::run("nginx");
+    run(straingauge(["compare"]).args([nginx.path(), nginx.path()]).args(options))
 }
 
 fn text(path: &Path) -> String {
@@ -48,16 +46,16 @@ fn standard_output_has_the_summary_alone() {
     assert!(said.out.starts_with("### ") && !said.out.contains("\nA: "), "{}", said.out);
     let folder = open_dir();
     let page = folder.path().join("page.html");
-    let said = run(straingauge(["report", "--markdown", "/dev/stdout", "--page"]).arg(&page).arg(recorded()));
+    let nginx = recorded::run("nginx");
+    let said = run(straingauge(["report", "--markdown", "/dev/stdout", "--page"]).arg(&page).arg(nginx.path()));
     let said = said.exits_with(0);
     assert!(said.out.starts_with("### straingauge find: http") && said.out.contains("| yield point |"), "{}", said.out);
     assert!(page.is_file(), "the page is drawn as always");
     // So has the page.
-    let runs = repository().join("crates/analyze/tests/recorded/planted");
     for command in [
-        &mut straingauge(["compare"]).arg(recorded()).arg(recorded()),
-        &mut straingauge(["report"]).arg(recorded()),
-        &mut straingauge(["runs"]).arg(&runs),
+        &mut straingauge(["compare"]).arg(nginx.path()).arg(nginx.path()),
+        &mut straingauge(["report"]).arg(nginx.path()),
+        &mut straingauge(["runs"]).arg(nginx.path().parent().expect("a folder of runs")),
     ] {
         let printed = run(command.args(["--page", "-"])).out;
         assert!(printed.starts_with("<!") && printed.trim_end().ends_with("</html>"), "{printed:.300}");

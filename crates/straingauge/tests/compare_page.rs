@@ -1,19 +1,16 @@
 //! `compare --page`: the page of two kept runs, as a browser shows it.
 
+use crate::recorded;
 use crate::report_page::{browser, keep, look};
-use crate::rig::{open_dir, repository, run, skip_unless, straingauge};
-use std::path::PathBuf;
-
-fn recorded(name: &str) -> PathBuf {
-    repository().join("crates/analyze/tests/recorded").join(name)
-}
+use crate::rig::{open_dir, run, skip_unless, straingauge};
 
 #[test]
 fn a_comparison_writes_a_page_beside_its_table_and_keeps_its_exit_code() {
     let dir = open_dir();
     let page = dir.path().join("page.html");
     let mut command = straingauge(["compare"]);
-    command.arg(recorded("haproxy-epoll")).arg(recorded("haproxy-poll")).arg("--page").arg(&page);
+    let (a, b) = (recorded::run("haproxy-epoll"), recorded::run("haproxy-poll"));
+    command.arg(a.path()).arg(b.path()).arg("--page").arg(&page);
     let said = run(&mut command).exits_with(3);
     assert!(said.out.starts_with("A: ") && said.err.contains("report: "), "{} {}", said.out, said.err);
     let html = std::fs::read_to_string(&page).expect("the page is written");
@@ -29,8 +26,9 @@ fn a_comparison_writes_a_page_beside_its_table_and_keeps_its_exit_code() {
 #[test]
 fn a_page_that_cannot_be_is_refused_before_anything_is_compared() {
     let dir = open_dir();
-    let (a, b) = (recorded("haproxy-epoll"), recorded("planted/nginx"));
-    let compare = |page: &std::path::Path| run(straingauge(["compare"]).arg(&a).arg(&b).arg("--page").arg(page));
+    let (a, b) = (recorded::run("haproxy-epoll"), recorded::run("nginx"));
+    let compare =
+        |page: &std::path::Path| run(straingauge(["compare"]).arg(a.path()).arg(b.path()).arg("--page").arg(page));
     compare(dir.path()).exits_with(2).complains_of(&["is a folder"]);
     let page = dir.path().join("no/page.html");
     compare(&page).exits_with(1).complains_of(&["cannot write"]);

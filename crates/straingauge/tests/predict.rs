@@ -1,19 +1,21 @@
 //! `straingauge predict` on run directories: answers from a recorded run of nginx, and one sentence for what cannot be modelled.
 
-use crate::rig::{Said, repository, run, straingauge};
+use crate::recorded;
+use crate::rig::{Said, run, straingauge};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-fn recorded() -> PathBuf {
-    repository().join("crates/analyze/tests/recorded/planted/nginx")
+fn nginx() -> recorded::Unpacked {
+    recorded::run("nginx")
 }
 
 /// A copy of the recorded run, each point changed; points for which `change` says false are left out.
 fn changed(change: impl Fn(&mut Value) -> bool) -> TempDir {
     let dir = tempfile::tempdir().expect("a temporary folder");
-    std::fs::copy(recorded().join("run.json"), dir.path().join("run.json")).expect("our own folder");
-    for entry in std::fs::read_dir(recorded().join("points")).expect("recorded points") {
+    let nginx = nginx();
+    std::fs::copy(nginx.path().join("run.json"), dir.path().join("run.json")).expect("our own folder");
+    for entry in std::fs::read_dir(nginx.path().join("points")).expect("recorded points") {
         let entry = entry.expect("a point");
         let text = std::fs::read_to_string(entry.path().join("point.json")).expect("a point");
         let mut point: Value = serde_json::from_str(&text).expect("a point is JSON");
@@ -32,7 +34,7 @@ fn predict(run_directory: &Path, options: &[&str]) -> Said {
 
 #[test]
 fn a_recorded_run_answers_what_ifs_with_numbers_and_units() {
-    let said = predict(&recorded(), &["--connections", "12", "--json"]).exits_with(0).json();
+    let said = predict(&nginx().path(), &["--connections", "12", "--json"]).exits_with(0).json();
     let numbers = said["prediction"]["answer"]["numbers"].as_array().expect("numbers").clone();
     let throughput = numbers.iter().find(|number| number["name"] == "throughput").expect("a throughput");
     assert_eq!(throughput["unit"], "1/s");
@@ -40,7 +42,7 @@ fn a_recorded_run_answers_what_ifs_with_numbers_and_units() {
     let rate = throughput["value"].as_f64().expect("a value");
     assert!((20e3..70e3).contains(&rate), "{rate}");
     assert!(said["prediction"]["checks"].as_array().expect("checks").len() > 3);
-    let text = predict(&recorded(), &["--rate", "0.5x"]).exits_with(0).out;
+    let text = predict(&nginx().path(), &["--rate", "0.5x"]).exits_with(0).out;
     for word in ["predicted for", "capacity", "yield point", "assumes that", "models on points"] {
         assert!(text.contains(word), "'{word}' is missing:\n{text}");
     }
@@ -79,7 +81,7 @@ fn questions_that_the_run_cannot_answer_are_refused_in_one_sentence() {
         (["--scaled-select", "--json"], ["--scaled-select needs runs", "straingauge scale"]),
         (["--class-shares", "1=50%,2=50%"], ["--class-shares needs runs of one workload", "find --mix"]),
     ] {
-        predict(&recorded(), &options).exits_with(1).complains_of(&words);
+        predict(&nginx().path(), &options).exits_with(1).complains_of(&words);
     }
     for wrong in [
         ["--connections", "0"],
@@ -90,7 +92,7 @@ fn questions_that_the_run_cannot_answer_are_refused_in_one_sentence() {
         ["--cheaper", "tcp"],
         ["--cheaper", "tcp=120%"],
     ] {
-        assert_eq!(predict(&recorded(), &wrong).code, Some(2), "{wrong:?}");
+        assert_eq!(predict(&nginx().path(), &wrong).code, Some(2), "{wrong:?}");
     }
 }
 
@@ -106,12 +108,12 @@ fn what_ifs_of_a_scenario_file_are_answered_beside_the_server_as_measured() {
     let text = "url = 'http://127.0.0.1/'\n[[predict]]\nname = 'twice'\nconnections = 12\ncores = 2\n[[predict]]\nrate = '0.5x'\n";
     let (_dir, path) = scenario(text);
     let path = path.to_str().expect("temporary paths are text");
-    let said = predict(&recorded(), &["--scenario", path, "--json"]).exits_with(0).json();
+    let said = predict(&nginx().path(), &["--scenario", path, "--json"]).exits_with(0).json();
     let kept = said["prediction"]["what_ifs"].as_array().expect("the kept questions").clone();
     assert_eq!(kept.len(), 2);
     assert_eq!((kept[0]["name"].as_str(), kept[1]["name"].as_str()), (Some("twice"), Some("")));
     assert!(kept[0]["answer"]["question"].as_str().expect("words").contains("12 connections, 2 CPUs"), "{kept:?}");
-    let words = predict(&recorded(), &["--scenario", path]).exits_with(0).out;
+    let words = predict(&nginx().path(), &["--scenario", path]).exits_with(0).out;
     assert!(words.contains("predicted for as measured") && words.contains("'twice': predicted for"), "{words}");
     // The same, kept with the run.
     let run_directory = changed(|_| true);
@@ -139,25 +141,25 @@ fn a_bad_what_if_is_refused_with_file_and_line_before_anything_is_measured() {
         let (_dir, path) = scenario(text);
         let name = path.to_str().expect("temporary paths are text");
         let place = format!("{name}:{line}:");
-        predict(&recorded(), &["--scenario", name]).exits_with(2).complains_of(&[&place, word]);
+        predict(&nginx().path(), &["--scenario", name]).exits_with(2).complains_of(&[&place, word]);
         run(&mut straingauge(["find", "http://127.0.0.1:9/", "--scenario", name]))
             .exits_with(2)
             .complains_of(&[&place, word]);
     }
     let (_dir, path) = scenario("[load]\nthreads = 1\n");
-    predict(&recorded(), &["--scenario", path.to_str().expect("text")])
+    predict(&nginx().path(), &["--scenario", path.to_str().expect("text")])
         .exits_with(2)
         .complains_of(&["no section [predict]"]);
 }
 
 #[test]
 fn a_threshold_that_nothing_could_cross_is_refused_and_both_runs_are_named() {
-    let (a, b) = (recorded(), recorded());
-    let compare = |more: &[&str]| run(straingauge(["compare"]).arg(&a).arg(&b).args(more));
+    let nginx = nginx();
+    let compare = |more: &[&str]| run(straingauge(["compare"]).arg(nginx.path()).arg(nginx.path()).args(more));
     compare(&["--threshold", "5"]).exits_with(2).complains_of(&["--threshold", "500%"]);
     compare(&["--threshold", "1"]).exits_with(2).complains_of(&["--threshold 100%", "write 5%"]);
     // A run against itself: its points scatter by more than a twentieth, so that they cannot exclude a regression of that size.
     let said = compare(&["--threshold", "5%"]).exits_with(4).out;
     assert!(said.contains("Could not tell: ") && said.contains("Seen in 8 of 10 such comparisons: "), "{said}");
-    assert!(said.starts_with("A: ") && said.contains("\nB: ") && said.contains("planted/nginx"), "{said}");
+    assert!(said.starts_with("A: ") && said.contains("\nB: ") && said.contains("/nginx"), "{said}");
 }

@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn a_debugger_is_not_sent_to_the_first_of_several_processes() {
-        let text = include_str!("../../tests/recorded/haproxy-poll/run.json");
-        let mut run: serde_json::Value = serde_json::from_str(text).unwrap();
+        let text = include_str!("../../tests/recorded/haproxy-poll.jsonl");
+        let mut run: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         run["scenario"]["server"] = serde_json::Value::Null;
         let mut record: RunRecord = serde_json::from_value(run).unwrap();
         let mut pid = |processes: &str| {

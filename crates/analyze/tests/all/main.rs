@@ -16,6 +16,7 @@ mod prediction_limits;
 mod price;
 mod properties;
 mod queueing;
+mod recorded;
 mod reference;
 mod repair;
 mod rules;

@@ -1,6 +1,6 @@
 //! The repair that a verdict names, and the runs in which it must not.
 
-use crate::fixture;
+use crate::{fixture, recorded};
 use analyze::{verdict, zones};
 use record::{Figure, Origin, Point, RunRecord, names};
 
@@ -75,8 +75,7 @@ fn a_server_whose_cost_does_not_grow_is_not_told_of_scale() {
 #[test]
 fn of_three_recorded_runs_only_that_with_stock_poll_names_scale() {
     for (name, is_told) in [("haproxy-poll", true), ("haproxy-epoll", false), ("haproxy-scaled", false)] {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded").join(name);
-        let run = record::RunDir::open(&folder).expect("a recorded run");
+        let run = record::RunDir::open(&recorded::run(name).path()).expect("a recorded run");
         assert!(run.points.len() > 10, "{name}: {:?}", run.reading_doubts);
         let verdict = verdict::sentences(&run, &zones::of_run(&run));
         let told = verdict.sentences.iter().any(|sentence| sentence.contains("`straingauge scale -- haproxy -de -db"));

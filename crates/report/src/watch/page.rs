@@ -194,8 +194,8 @@ mod tests {
         std::fs::write(folder.join("watch.jsonl"), text).unwrap();
         let recording = Recording::open(&folder).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
-        let record: RunRecord =
-            serde_json::from_str(include_str!("../../../analyze/tests/recorded/haproxy-poll/run.json")).unwrap();
+        let text = include_str!("../../../analyze/tests/recorded/haproxy-poll.jsonl");
+        let record: RunRecord = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let run = RunDir { path: folder, record, points: Vec::new(), reading_doubts: Vec::new() };
         let findings = analyze::watch::find(&recording);
         (run, recording, findings)

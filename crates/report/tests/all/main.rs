@@ -13,6 +13,8 @@ mod markup;
 mod metrics;
 mod person;
 mod predict;
+#[path = "../../../analyze/tests/all/recorded.rs"]
+mod recorded;
 mod reporting;
 mod runs;
 #[allow(dead_code)]

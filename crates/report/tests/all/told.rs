@@ -1,13 +1,12 @@
 //! What sentences say, read back and compared with the table beside them: over all recorded runs, and over made-up servers.
 
-use crate::fixture;
 use crate::server::{Bench, Server};
+use crate::{fixture, recorded};
 use analyze::statistics::median;
 use analyze::{verdict, zones};
 use proptest::prelude::*;
 use record::{RunDir, Sweep, units};
 use report::run;
-use std::path::{Path, PathBuf};
 
 /// A row of the table of levels: numbers as printed.
 #[derive(Debug, Default)]
@@ -168,29 +167,13 @@ fn check(run: &RunDir, name: &str) -> usize {
     compared
 }
 
-fn runs_below(folder: &Path, found: &mut Vec<PathBuf>) {
-    if folder.join("run.json").exists() {
-        found.push(folder.to_path_buf());
-        return;
-    }
-    let entries =
-        std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
-    for entry in entries.unwrap_or_default().into_iter().filter(|path| path.is_dir()) {
-        runs_below(&entry, found);
-    }
-}
-
 #[test]
 fn sentences_on_recorded_runs_repeat_the_numbers_of_the_table() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut runs = Vec::new();
-    for room in std::fs::read_dir(crates).unwrap().flatten() {
-        runs_below(&room.path().join("tests/recorded"), &mut runs);
-    }
-    assert!(runs.len() >= 8, "{runs:?}");
+    let names = recorded::names();
+    assert!(names.len() >= 8, "{names:?}");
     let compared: usize =
-        runs.iter().map(|path| check(&RunDir::open(path).unwrap(), &path.display().to_string())).sum();
-    assert!(compared >= runs.len(), "{compared} sentences of {} runs", runs.len());
+        names.iter().map(|name| check(&RunDir::open(&recorded::run(name).path()).unwrap(), name)).sum();
+    assert!(compared >= names.len(), "{compared} sentences of {} runs", names.len());
 }
 
 #[test]

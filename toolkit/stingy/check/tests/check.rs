@@ -1,5 +1,9 @@
 //! On a recorded run of nginx, and on what is no such run.
 
+#[allow(dead_code)]
+#[path = "../../../../crates/analyze/tests/all/recorded.rs"]
+mod recorded;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,17 +24,16 @@ fn refused(run: &Path, options: &[&str], why: &str) {
     assert!(code == Some(1) && said.lines().count() == 1 && said.contains(why), "{code:?}: {said}");
 }
 
-const NGINX: &str = "crates/analyze/tests/recorded/planted/nginx";
-
 #[test]
 fn a_recorded_run_of_nginx_is_not_worth_it() {
-    let (code, said) = check(&repository().join(NGINX), &[]);
+    let nginx = recorded::run("nginx");
+    let (code, said) = check(&nginx.path(), &[]);
     assert_eq!(code, Some(0), "{said}");
     for word in ["times the requests: neither", "within its errors", "not measured", "--memwalk"] {
         assert!(said.contains(word), "'{word}' is missing:\n{said}");
     }
     let example = repository().join("toolkit/stingy/schema/example.json");
-    let (_, said) = check(&repository().join(NGINX), &["--memwalk", example.to_str().expect("text")]);
+    let (_, said) = check(&nginx.path(), &["--memwalk", example.to_str().expect("text")]);
     assert!(said.contains("memwalk: most at stage SEND_BODY: 4872 bytes, 77 lines"), "{said}");
 }
 
@@ -39,11 +42,12 @@ fn what_cannot_be_checked_is_refused_in_one_sentence() {
     refused(&repository().join("docs"), &[], "run.json");
     let page = repository().join("README.md");
     let memwalk = ["--memwalk", page.to_str().expect("text")];
-    refused(&repository().join(NGINX), &memwalk, "is no report of memwalk");
+    let nginx = recorded::run("nginx");
+    refused(&nginx.path(), &memwalk, "is no report of memwalk");
     let changed = |from: &str, to: &str| {
         let dir = tempfile::tempdir().expect("a temporary folder");
-        let points = repository().join(NGINX).join("points");
-        let text = std::fs::read_to_string(repository().join(NGINX).join("run.json")).expect("a record");
+        let points = nginx.path().join("points");
+        let text = std::fs::read_to_string(nginx.path().join("run.json")).expect("a record");
         std::fs::write(dir.path().join("run.json"), text.replace(from, to)).expect("our own folder");
         for point in std::fs::read_dir(points).expect("points") {
             let point = point.expect("a point");
