@@ -117,7 +117,7 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
     let sentence = format!("there is no command '{typed}', and no {prefix}{typed} beside this program or in PATH");
     Some(match error.get(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::Strings(like)) if !like.is_empty() => {
-            format!("{sentence}; did you mean '{}'?", like.join("' or '"))
+            format!("{sentence}; most similar: '{}'", like.join("', '"))
         }
         _ => sentence,
     })

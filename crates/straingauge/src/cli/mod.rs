@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     /// The tools of toolkit/ that the documentation names.
-    const TOOLS: [&str; 3] = ["scale", "simulate", "stingy-check"];
+    const TOOLS: [&str; 4] = ["microbenchmark", "scale", "simulate", "stingy-check"];
 
     #[test]
     fn every_command_of_the_documentation_is_taken() {
