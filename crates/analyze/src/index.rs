@@ -41,8 +41,8 @@ pub struct Row {
     pub has_report: bool,
     /// Start, Unix milliseconds.
     pub started_unix_ms: u64,
-    /// `find`, `load`, `watch`, `profile` or `simulate`.
-    pub kind: &'static str,
+    /// `find`, `load`, `watch`, `profile`, or the name of the tool that made the run.
+    pub kind: String,
     /// `complete`, `interrupted`, `running`, `abandoned` (its process was killed) or `unfinished` (its process is of another
     /// machine, container or boot).
     pub state: &'static str,
@@ -130,7 +130,7 @@ impl Row {
         let (path, server) = (self.path.display(), self.server.as_deref().unwrap_or_default());
         format!(
             "{} {server} {} {} {} {path} {} {before}",
-            self.kind,
+            &self.kind,
             self.request,
             self.url,
             self.name,
@@ -238,7 +238,7 @@ fn row(run: &RunDir, scenario: usize) -> Row {
         path: run.path.clone(),
         has_report: std::fs::symlink_metadata(run.path.join("report.html")).is_ok_and(|there| there.is_file()),
         started_unix_ms: record.started_unix_ms,
-        kind: record.scenario.kind.command(),
+        kind: plain(record.scenario.kind.command(), 40),
         state: match record.status {
             Status::Complete => "complete",
             Status::Interrupted => "interrupted",

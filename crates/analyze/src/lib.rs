@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`zones`] (the findings and their criteria), [`sweep`] (which load is measured next),
 //! [`verdict`] (the findings in words), [`watch`] (recordings of a watch), [`watched`] (the server's side of points),
-//! [`simulated`] (simulations), [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and intervals are
+//! [`index`] (many runs), and [`limit`] for `--fail-if`. Definitions and intervals are
 //! described in `docs/zones.md`.
 
 pub mod axis;
@@ -16,7 +16,6 @@ mod point;
 pub mod predict;
 pub mod profile;
 mod shown;
-pub mod simulated;
 pub mod statistics;
 pub mod sweep;
 pub mod verdict;

@@ -39,7 +39,6 @@ pub mod scenario;
 mod sentence;
 mod share;
 pub mod shell;
-pub mod simulation;
 pub mod sum;
 pub mod text;
 pub mod time;

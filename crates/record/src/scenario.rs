@@ -6,7 +6,6 @@ use crate::clients::ClientPlan;
 use crate::path::PathPlan;
 use crate::protocol::Protocol;
 use crate::share::Share;
-use crate::simulation::PointPlan;
 use crate::watch::Watching;
 use crate::workload::{KEPT_TARGETS, Workload};
 use serde::{Deserialize, Serialize};
@@ -291,8 +290,8 @@ pub enum RunKind {
     Profile(ProfileRun),
     /// A running server was watched.
     Watch(Watching),
-    /// A guest with a cache model.
-    Simulate(SimulateRun),
+    /// Another program made the run; it draws the report, too.
+    Tool(ToolRun),
 }
 
 /// A load on a server: the fields of `load`, and part of those of `find` and `profile`.
@@ -337,27 +336,25 @@ pub struct ProfileRun {
     pub sweep: SweepPlan,
 }
 
-/// The fields of `simulate`.
+/// The fields of a run of a tool: a program `straingauge-NAME`, which keeps what it found in files of its own.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(default)]
-pub struct SimulateRun {
-    /// The loads that are simulated, each with every seed.
-    pub points: Vec<PointPlan>,
-    /// Boots.
-    pub seeds: u64,
-    /// The server's program and arguments; empty = the microbenchmark. Untrusted text.
+pub struct ToolRun {
+    /// The NAME. Untrusted text.
+    pub tool: String,
+    /// Program and arguments of the server under test; empty without one. Untrusted text.
+    #[serde(default)]
     pub argv: Vec<String>,
 }
 
 impl RunKind {
-    /// The command's word.
-    pub fn command(&self) -> &'static str {
+    /// The command's word, or the tool's name. Untrusted text.
+    pub fn command(&self) -> &str {
         match self {
             RunKind::Load(_) => "load",
             RunKind::Find(_) => "find",
             RunKind::Profile(_) => "profile",
             RunKind::Watch(_) => "watch",
-            RunKind::Simulate(_) => "simulate",
+            RunKind::Tool(run) => &run.tool,
         }
     }
 }
@@ -368,11 +365,11 @@ impl Scenario {
         match &self.kind {
             RunKind::Load(run) => Some(run),
             RunKind::Find(FindRun { base, .. }) | RunKind::Profile(ProfileRun { base, .. }) => Some(base),
-            RunKind::Watch(_) | RunKind::Simulate(_) => None,
+            RunKind::Watch(_) | RunKind::Tool(_) => None,
         }
     }
 
-    /// The loaded or watched server, in words: the URL as typed, or `:8080`; empty for a simulation. Untrusted text.
+    /// The loaded or watched server, in words: the URL as typed, or `:8080`; empty for a tool. Untrusted text.
     pub fn url(&self) -> Cow<'_, str> {
         match &self.kind {
             RunKind::Watch(watching) => format!(":{}", watching.port).into(),

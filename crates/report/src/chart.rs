@@ -126,7 +126,7 @@ impl Layer {
 
 /// Values at `loads`, one upon the other: name, class, and a value for each load. A part that nothing is known of is left out; so is
 /// a load at which a part is not known that others have, and there every layer has a gap.
-pub(crate) fn stacked<N: Into<String>>(
+pub fn stacked<N: Into<String>>(
     loads: &[f64],
     parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
 ) -> Vec<Layer> {
@@ -149,7 +149,7 @@ pub(crate) fn stacked<N: Into<String>>(
 }
 
 /// The upper edges.
-pub(crate) fn tops(layers: &[Layer]) -> impl Iterator<Item = f64> {
+pub fn tops(layers: &[Layer]) -> impl Iterator<Item = f64> {
     layers.iter().flat_map(|layer| &layer.edges).map(|(.., high)| *high)
 }
 

@@ -108,8 +108,8 @@ impl Recording {
 
     /// The points' of a run directory.
     pub fn of_run(run: &RunDir) -> Result<Recording, NotMeasured> {
-        if let RunKind::Watch(_) | RunKind::Simulate(_) = run.record.scenario.kind {
-            let command = run.record.scenario.kind.command();
+        if let RunKind::Watch(_) | RunKind::Tool(_) = run.record.scenario.kind {
+            let command = record::text::plain(run.record.scenario.kind.command(), 40);
             return Err(NotMeasured(format!("{command} takes no samples of stacks; profile and find do")));
         }
         let findings = analyze::zones::of_run(run);

@@ -1,8 +1,7 @@
-//! What `--json` prints of runs, points, comparisons, predictions and simulations: one form, whose `kind` names what it
+//! What `--json` prints of runs, points, comparisons and predictions: one form, whose `kind` names what it
 //! holds. `straingauge --generate schema output` is made from these types and `docs/run-directory.md` describes them;
 //! additions keep the version, changes of meaning raise it.
 
-use crate::text::table::Titled;
 use analyze::compare::{Comparison, Price};
 use analyze::index::Index;
 use analyze::predict::Prediction;
@@ -12,7 +11,6 @@ use analyze::watched::ServerSide;
 use analyze::zones::Findings;
 use record::path::PathPlan;
 use record::run::RunRecord;
-use record::simulation::Simulation;
 use record::{Point, RunDir};
 use serde::Serialize;
 use serde_json::Value;
@@ -54,8 +52,6 @@ pub enum Content<'a> {
         /// Units stand beside the numbers.
         prediction: &'a Prediction,
     },
-    /// `report` of a run of `simulate`.
-    Simulation(Simulated<'a>),
     /// `runs`.
     Runs(&'a Index),
 }
@@ -136,21 +132,6 @@ pub struct Pair<'a> {
     /// The price of the command that ran beside the second; of `find --beside` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<&'a Price>,
-}
-
-/// A run of `simulate`: the counts as stored, and the tables made of them.
-#[derive(Debug, Serialize, schemars::JsonSchema)]
-pub struct Simulated<'a> {
-    /// The run directory.
-    pub path: String,
-    /// As in `run.json`.
-    pub record: &'a RunRecord,
-    /// As in `simulation.json`.
-    pub simulation: &'a Simulation,
-    /// What the counts say.
-    pub sentences: Vec<String>,
-    /// The tables of the text.
-    pub tables: Vec<Titled>,
 }
 
 impl<'a> From<Content<'a>> for Output<'a> {

@@ -4,7 +4,7 @@
 //! [`text`] holds what all text has in common (tables, width); [`run`] is the text of a run and of a point, [`page`] the
 //! report of a run ([`live`] while it is measured), [`chart`] its SVG, [`export`] its profiles for other programs,
 //! [`markdown`] and [`junit`] what CI systems show. Results of other commands are rendered by [`compare`], [`doctor`],
-//! [`predict`], [`profile`] (with [`flame`]), [`runs`], [`simulated`] and [`watch`].
+//! [`predict`], [`profile`] (with [`flame`]), [`runs`] and [`watch`].
 
 pub mod chart;
 pub mod check;
@@ -24,6 +24,5 @@ pub mod price;
 pub mod profile;
 pub mod run;
 pub mod runs;
-pub mod simulated;
 pub mod text;
 pub mod watch;

@@ -14,6 +14,7 @@ pub(crate) mod plain;
 mod predicted;
 mod slow_down;
 mod tables;
+pub mod tool;
 mod watched;
 
 use crate::chart::{Rooms, Row};
@@ -22,7 +23,7 @@ use crate::text::unbroken;
 use analyze::verdict::{self, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{self, Findings, Place, PointFinding, SweepFindings, estimate_number, interval};
-pub(crate) use charts::Figure;
+pub use charts::Figure;
 use frame::Frame;
 use record::owner::{ELSEWHERE, Life};
 use record::units::{count, format_si};

@@ -100,7 +100,7 @@ fn scenario(row: &Row) -> String {
 /// The cells of the columns [`HEADER`].
 pub(crate) fn cells(row: &Row) -> [String; 5] {
     [
-        row.kind.to_string(),
+        row.kind.clone(),
         yield_point(row),
         row.peak.map(|peak| format_si(peak.per_sec)).unwrap_or_default(),
         row.response_p99_us.map(|us| format_nanos(us * 1e3)).unwrap_or_default(),

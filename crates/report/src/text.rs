@@ -1,6 +1,6 @@
 //! What all text has in common: its width, lists, and words for numbers. At most [`WIDTH`] columns.
 
-pub(crate) mod table;
+pub mod table;
 
 use record::text::plain;
 use record::units::{format_nanos, grouped};
@@ -103,7 +103,7 @@ pub(crate) fn estimate(value: f64, half: Option<f64>, decimals: usize) -> String
 }
 
 /// A number with four significant digits and grouped thousands.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {
         grouped(value)

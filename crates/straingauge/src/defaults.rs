@@ -178,35 +178,6 @@ defaults! {
     PROFILE_DELAYS: &[Duration] =
         &[seconds(0), milliseconds(5), milliseconds(10), milliseconds(20), milliseconds(40)];
 
-    /// Connections of a simulation's points.
-    SIMULATE_CONNECTIONS: &[u64] = &[4, 32, 128, 512];
-    /// Held while something else is varied.
-    SIMULATE_HELD_CONNECTIONS: u64 = 128;
-    /// 100 Mbit/s of full segments, as in the paper.
-    SIMULATE_RATE: u64 = 8333;
-    /// Packets that are counted.
-    PACKETS: u64 = 4000;
-    /// Packets before them.
-    WARMUP_PACKETS: u64 = 1000;
-    /// Boots.
-    SEEDS: u64 = 1;
-    /// Functions in the table.
-    FUNCTIONS: u64 = 10;
-    /// Size of L1I and of L1D.
-    L1: Bytes = Bytes(64 << 10);
-    /// Sizes of L2.
-    L2: &[Bytes] = &[Bytes(256 << 10), Bytes(512 << 10), Bytes(1 << 20)];
-    /// The guest's memory.
-    MEMORY: Bytes = Bytes(512 << 20);
-    /// Time for a boot or a point.
-    GUEST_TIMEOUT: Duration = seconds(600);
-    /// Load before the count, in the guest's time.
-    SIMULATE_WARMUP: Duration = milliseconds(300);
-    /// Length of the count, in the guest's time.
-    SIMULATE_DURATION: Duration = milliseconds(500);
-    /// Where the server in the guest listens.
-    PORT: u64 = 8080;
-
     /// CPUs that Ray sets aside for a worker.
     WORKER_CPUS: u64 = 1;
     /// Time for nodes and their workers.

@@ -62,27 +62,9 @@ const HABITS: [(&[&str], &str); 11] = [
 ];
 
 /// Options that exist in scenario files only: the command, the file's section, the options.
-pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 4] = [
+pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 2] = [
     ("find", "load", &["--connect-rate"]),
     ("find", "find", &["--conforming-share", "--elastic-gain", "--saturation", "--efficiency-loss", "--bracket"]),
-    (
-        "simulate",
-        "clients",
-        &[
-            "--read-rate",
-            "--asked-bandwidth",
-            "--demanded-bandwidth",
-            "--close-first",
-            "--tls-resumption",
-            "--tls-ca",
-            "--tls-insecure",
-        ],
-    ),
-    (
-        "simulate",
-        "simulate",
-        &["--warmup-packets", "--l1-ways", "--l2-ways", "--l3-ways", "--line", "--replacement", "--tlb"],
-    ),
 ];
 
 /// A hint for an option of another tool, or for one that exists only in scenario files.

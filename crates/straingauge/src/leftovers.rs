@@ -12,8 +12,7 @@ const ROUNDS: usize = 5;
 
 /// Every kind, in the order of removal: a guardian or a server may still be making what follows.
 pub fn kinds() -> impl Iterator<Item = Kind> {
-    let processes = guardian::LEFTOVERS.into_iter().chain([simulate::LEFTOVERS]);
-    processes.chain(wan::LEFTOVERS).chain([record::unfinished::KIND])
+    guardian::LEFTOVERS.into_iter().chain(wan::LEFTOVERS).chain([record::unfinished::KIND])
 }
 
 /// What is left of runs whose process has ended.

@@ -54,12 +54,6 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// A load of this URL with all other options at their defaults.
-    pub fn of(url: &str) -> Result<RunOptions> {
-        let options = Options { url: Some(url.to_string()), ..Options::default() };
-        Ok(RunOptions { target: Target::parse(url)?, options, output: OutputOptions::default() })
-    }
-
     /// The server to start on this machine; empty = it runs already, or is on another one.
     pub fn command(&self) -> &[String] {
         if self.options.fleet.server_with.is_some() { &[] } else { &self.options.server.command }
@@ -422,8 +416,8 @@ fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()>
 /// The plan of a load of this URL, for tests.
 #[cfg(test)]
 pub fn of_url(url: &str, options: &LoadOptions) -> Result<LoadPlan> {
-    let mut run = RunOptions::of(url)?;
-    run.options.load = options.clone();
+    let options = Options { load: options.clone(), ..Options::default() };
+    let run = RunOptions { target: Target::parse(url)?, options, output: OutputOptions::default() };
     load_plan(&run, LoadKind::Single, run.target.resolve()?, Vec::new()).map(|(plan, _)| plan)
 }
 

@@ -55,7 +55,6 @@ mod runs;
 mod schemas;
 mod server;
 mod server_elsewhere;
-mod simulate;
 mod slow_down;
 mod ssh_workers;
 mod stall;

@@ -69,7 +69,6 @@ fn the_first_commands_of_the_readme_work_as_written() {
 /// Why a command of docs/ is not run here; it is run elsewhere, or nowhere but where its hardware is.
 fn is_not_run_here(line: &str) -> Option<&'static str> {
     let rules = [
-        ("straingauge simulate", "a boot takes long: tests/simulate.rs"),
         ("straingauge fleet", "needs a Ray cluster: python/tests"),
         ("straingauge profile", "needs BPF: tests/profile_sweep.rs"),
         ("straingauge watch", "needs BPF: tests/watch.rs"),

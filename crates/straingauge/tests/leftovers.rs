@@ -43,7 +43,6 @@ enum Victim {
     Watch,
     Profile,
     Wan,
-    Simulate,
 }
 
 impl Victim {
@@ -53,10 +52,6 @@ impl Victim {
         let mut all = vec![Load, LoadBesideServer, Find, Cold, Watch];
         if is_root() {
             all.extend([FindOverPath, Wan, Profile]);
-        }
-        // A guest keeps one CPU busy from its boot on.
-        if long_run() && crate::simulate::missing().is_none() {
-            all.push(Simulate);
         }
         all
     }
@@ -75,7 +70,6 @@ impl Victim {
             Victim::Watch => vec!["watch", &watched, "--interval", "100ms"],
             Victim::Profile => vec!["profile", &watched, "--duration", "60s"],
             Victim::Wan => vec!["wan", "--delay", "1ms", "--"],
-            Victim::Simulate => vec!["simulate", "--connections", "4"],
         };
         words.extend(match self {
             Victim::Load => vec!["auto"],

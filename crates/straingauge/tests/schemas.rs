@@ -25,7 +25,6 @@ fn of_output(words: &[&str], value: &Value) -> &'static str {
     match words[0] {
         _ if value["kind"] == "reading" || value["kind"] == "watch" => "watch-line",
         _ if value["kind"].is_string() => "output",
-        "simulate" => "simulation",
         "report" => "watch-report",
         "profile" if has("--diff") => "profile-changes",
         "profile" if value.get("method").is_some_and(|method| method == "exact") => "profile-exact",
@@ -72,7 +71,6 @@ fn keep_run(run: &Path) {
         }
     };
     keep_file("run", &run.join("run.json"));
-    keep_file("simulation", &run.join("simulation.json"));
     let lines = std::fs::read_to_string(run.join("watch.jsonl")).unwrap_or_default();
     for value in lines.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         keep("watch-line", "a line of watch.jsonl", &value);

@@ -3,12 +3,12 @@
 //! Arguments: rounds, the emulator (`toolkit/simulate/bench/beside`), and the plugins of others as NAME=WORDS. The emulator is told by
 //! the environment which of them to load instead of straingauge's; `none` is none.
 
-use record::simulation::{PointPlan, Sample};
 use simulate::SimulateError;
 use simulate::cache::{Geometry, Replacement, Setup};
 use simulate::experiment::{Experiment, Workload, sample};
 use simulate::guest::{Image, Kernel};
 use simulate::machine::{Limits, Qemu, Saved};
+use simulate::simulation::{PointPlan, Sample};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ fn main() -> Result<(), SimulateError> {
     let (qemu, kernel) = (Qemu::find(arguments.get(1).map(Path::new))?, Kernel::find(None)?);
     let image = Image::base(&kernel)?;
     println!("what,seconds,cpu_seconds,instructions,client_instructions");
-    let (saved, times) = timed(|| Saved::boot(&qemu, &kernel, &image, 1, LIMITS, &|| false));
+    let (saved, times) = timed(|| Saved::boot(&qemu, &kernel, &image, 1, LIMITS, &mut || {}, &|| false));
     let mut saved = saved?;
     println!("boot and save,{times},,");
     let kinds = [

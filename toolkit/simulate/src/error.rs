@@ -16,6 +16,17 @@ pub enum SimulateError {
         /// Its version.
         version: String,
     },
+    /// A part of the program is missing.
+    #[error(
+        "{name} is not in {folder}, beside this program; build all parts with make -C toolkit/simulate, and keep them together",
+        folder = folder.display()
+    )]
+    NotInstalled {
+        /// The file.
+        name: String,
+        /// The program's folder.
+        folder: PathBuf,
+    },
     /// Only x86-64 is supported.
     #[error("the simulated machine is x86-64 and runs programs of this machine, whose processor is another")]
     OtherProcessor,

@@ -10,8 +10,8 @@ use crate::machine::{Limits, Qemu, Resumed, Saved};
 use crate::objects::Packing;
 use crate::objects_found::{compared, named, packed};
 use crate::result::{self, cache_counts, counts};
+use crate::simulation::{CodeMisses, Cost, Curve, Function, Object, Point, PointPlan, Row, Sample, Simulation};
 use record::layers;
-use record::simulation::{CodeMisses, Cost, Curve, Function, Object, Point, PointPlan, Row, Sample, Simulation};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub trait GuestLoad: std::fmt::Debug {
     fn put(&self, image: &mut Image) -> Result<(), SimulateError>;
 
     /// The command for a point. It loads the server at [`crate::guest::SERVER_ADDRESS`] from when it has opened its
-    /// connections until the count is over, prints its counts, and ends.
+    /// connections. When the count is over it gets Ctrl-C, prints its counts, and ends.
     fn command(&self, point: &PointPlan) -> LoadCommand;
 }
 
@@ -112,7 +112,8 @@ pub fn run(
 ) -> Result<Simulation, SimulateError> {
     let qemu = Qemu::find(experiment.qemu.as_deref())?;
     let kernel = Kernel::find(experiment.kernel.as_deref())?;
-    let image = image_of(&kernel, &experiment.workload)?;
+    let base = Image::base(&kernel)?;
+    let files = files_of(&base, &experiment.workload)?;
     let point = |plan: &PointPlan| Point {
         connections: plan.connections,
         rate_per_sec: plan.rate_per_sec,
@@ -130,8 +131,12 @@ pub fn run(
     };
     for seed in 1..=experiment.seeds {
         let words = format!("booting Linux {} with seed {seed} of {}", kernel.version, experiment.seeds);
-        progress(Step::Begins(&words));
-        let mut saved = Saved::boot(&qemu, &kernel, &image, seed, experiment.limits, stop)?;
+        let mut begins = || progress(Step::Begins(&words));
+        let mut saved = Saved::boot(&qemu, &kernel, &base, seed, experiment.limits, &mut begins, stop)?;
+        if let Some(files) = &files {
+            progress(Step::Begins("putting the server into the guest"));
+            saved.put(files, stop)?;
+        }
         if let Some(name) = experiment.pack.first() {
             let types = types_of(&saved).map_err(|why| SimulateError::Impossible(format!("--repack {name}: {why}")))?;
             check_pack(&experiment.pack, &types.0)?;
@@ -236,22 +241,22 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[Object]) -> Res
     }
 }
 
-/// The guest's file system: the workload's files besides the guest's own.
-pub fn image_of(kernel: &Kernel, workload: &Workload) -> Result<Image, SimulateError> {
-    let mut image = Image::base(kernel)?;
-    if let Workload::Server(server) = workload {
-        server.load.put(&mut image)?;
-        let program = server.command.first().ok_or_else(|| SimulateError::Impossible("no server is named".into()))?;
-        image.take_program(Path::new(program), None)?;
-        image.put_accounts()?;
-        for folder in &server.folders {
-            image.folder(folder);
-        }
-        for file in &server.files {
-            image.take(file)?;
-        }
+/// The files of a server and its load, which the guest's own do not include.
+pub fn files_of(base: &Image, workload: &Workload) -> Result<Option<Image>, SimulateError> {
+    let Workload::Server(server) = workload else { return Ok(None) };
+    let mut image = Image::new();
+    server.load.put(&mut image)?;
+    let program = server.command.first().ok_or_else(|| SimulateError::Impossible("no server is named".into()))?;
+    image.take_program(Path::new(program), None)?;
+    image.put_accounts()?;
+    for folder in &server.folders {
+        image.folder(folder);
     }
-    Ok(image)
+    for file in &server.files {
+        image.take(file)?;
+    }
+    image.leave_out(base);
+    Ok(Some(image))
 }
 
 fn work_of(workload: &Workload, plan: &PointPlan) -> Work {
@@ -284,7 +289,7 @@ fn sample_of(saved: &Saved, resumed: &Resumed, levels: usize) -> Result<Sample, 
             .ok_or_else(|| SimulateError::Guest(format!("the guest does not say its {word}")))
     };
     let functions = &saved.functions;
-    let mut rows: BTreeMap<layers::Row, record::simulation::Counts> = BTreeMap::new();
+    let mut rows: BTreeMap<layers::Row, crate::simulation::Counts> = BTreeMap::new();
     let mut sample = Sample {
         sent: number("sent")?,
         received: number("received")?,

@@ -5,19 +5,17 @@
 //! network stack, and sends it through a model of caches. Counts are exact and repeatable, for the model; they are
 //! always called simulated.
 
-pub mod attribution;
-pub mod cache;
+pub mod command;
 mod error;
-pub mod exchange;
 pub mod experiment;
 pub mod guest;
 pub mod kernel_types;
 pub mod machine;
-pub mod objects;
 pub mod objects_found;
+mod parts;
+pub mod render;
 pub mod result;
+pub mod simulation;
 
 pub use error::SimulateError;
-pub use machine::LEFTOVERS;
-// The plugin has no crate `record`: it contains this file of it.
-use record::simulation::geometry;
+pub use model::{attribution, cache, exchange, objects};

@@ -2,7 +2,7 @@
 
 use crate::kernel_types::{Btf, Field, Variables, fields_of, type_of_cache};
 use crate::objects::{DISTANCES, ObjectCounts, Packing, WORD_BYTES, Word};
-use record::simulation::{Distances, Field as FieldRow, Line as LineRow, Object, Packed};
+use crate::simulation::{Distances, Field as FieldRow, Line as LineRow, Object, Packed};
 
 /// Bytes of a line in these tables.
 const LINE_BYTES: u64 = 64;

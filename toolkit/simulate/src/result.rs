@@ -1,8 +1,8 @@
-//! Converts the model's counts to the form that is kept and printed ([`record::simulation`]).
+//! Converts the model's counts to the form that is kept and printed ([`crate::simulation`]).
 
 use crate::cache::{Counts, LevelCounts, Setup};
 use crate::exchange::Account;
-use record::simulation::{self, CacheCounts, Caches, Level};
+use crate::simulation::{self, CacheCounts, Caches, Level};
 
 /// The meaning of a count.
 pub const UNIT: &str = "events in the window; divide by sent for events a packet";

@@ -139,7 +139,7 @@ pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
             axis(a) == axis(b)
         }
         (RunKind::Watch(a), RunKind::Watch(b)) => (a.port, a.mode) == (b.port, b.mode),
-        (RunKind::Simulate(a), RunKind::Simulate(b)) => a == b,
+        (RunKind::Tool(a), RunKind::Tool(b)) => a == b,
         _ => false,
     };
     let (of_a, of_b) = (program(a), program(b));
@@ -161,11 +161,11 @@ pub fn program(run: &RunRecord) -> Option<String> {
         let path = run.scenario.server()?.argv.first()?;
         Some(path.rsplit('/').next().unwrap_or(path).to_string())
     };
-    let simulated = || match &run.scenario.kind {
-        RunKind::Simulate(simulated) => simulated.argv.first().cloned(),
+    let of_tool = || match &run.scenario.kind {
+        RunKind::Tool(tool) => tool.argv.first().cloned(),
         _ => None,
     };
-    run.server_facts.get("program").cloned().or_else(started).or_else(simulated)
+    run.server_facts.get("program").cloned().or_else(started).or_else(of_tool)
 }
 
 /// What was asked of the server, in words: method and path, the workload's name, the port that was watched.

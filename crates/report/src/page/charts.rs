@@ -12,9 +12,12 @@ use record::units::{format_nanos, format_si};
 use record::{Criteria, Origin, Point, RunDir, Sweep, names};
 
 /// A chart with its title and caption.
-pub(crate) struct Figure {
+pub struct Figure {
+    /// Its title.
     pub title: &'static str,
+    /// Below it: what was held constant, n.
     pub caption: String,
+    /// The chart.
     pub chart: Chart,
 }
 

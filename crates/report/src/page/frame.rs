@@ -24,8 +24,8 @@ const TEMPLATES: [(&str, &str); 13] = [
     ("plain.html", include_str!("plain.html")),
     ("report.html", include_str!("template.html")),
     ("runs.html", include_str!("runs.html")),
-    ("simulated.html", include_str!("simulated.html")),
     ("table.html", include_str!("table.html")),
+    ("tool.html", include_str!("tool.html")),
     ("watch.html", include_str!("watch.html")),
 ];
 
@@ -60,7 +60,7 @@ impl Frame {
             script_hash: source_hash(SCRIPT),
             name: plain(&record.scenario.name, 120),
             url: plain(&record.scenario.url(), 300),
-            command: record.scenario.kind.command().into(),
+            command: plain(record.scenario.kind.command(), 40),
             started: record::time::utc_iso(record.started_unix_ms).replace('T', " ").replace('Z', " UTC"),
             status,
             is_complete: record.status == Status::Complete,

@@ -20,5 +20,4 @@ mod runs;
 #[allow(dead_code)]
 #[path = "../../../analyze/tests/all/server.rs"]
 mod server;
-mod simulated;
 mod told;

@@ -45,5 +45,5 @@ pub const OF_FIND: Words<AxisWord> = Words(&[
     AxisWord::Delay,
     AxisWord::SlowDown,
 ]);
-/// What `profile` and `simulate` vary.
+/// What `profile` varies.
 pub const OF_THE_STACK: Words<AxisWord> = Words(&[AxisWord::Connections, AxisWord::Rate, AxisWord::Delay]);

@@ -15,7 +15,7 @@ pub struct DriveArgs {
     /// Read options from a TOML file
     ///
     /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The command line wins.
-    /// Sections predict (find answers its questions) and simulate may stand there, too. Only a file can hold connect-rate (section load) and
+    /// Section predict may stand there, too: find answers its questions. Only a file can hold connect-rate (section load) and
     /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share (section find).
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,

@@ -21,7 +21,6 @@ mod reference;
 mod report;
 mod runs;
 mod scenario;
-mod simulate;
 mod summary;
 mod wan;
 mod watch;
@@ -49,7 +48,6 @@ pub use protocol::ProtocolOptions;
 pub use report::ReportArgs;
 pub use runs::RunsArgs;
 pub use scenario::Options;
-pub use simulate::{ReplacementWord, SimulateArgs, SimulateToml};
 pub use summary::SummaryOptions;
 pub use wan::WanArgs;
 pub use watch::WatchArgs;
@@ -267,8 +265,6 @@ pub enum Command {
     Profile(Box<ProfileArgs>),
     /// Monitor a running server: requests, connections, phases, service demands, headroom
     Watch(Box<WatchArgs>),
-    /// Count instructions and cache misses by layer and packet in a guest with a cache model
-    Simulate(Box<SimulateArgs>),
     /// Predict from measured runs what other loads, CPUs or paths would do, with intervals
     Predict(PredictArgs),
     /// Compare two runs load by load, with a statistical test; exit code 3 on a regression, 4 if it could not tell

@@ -9,7 +9,6 @@ use super::load::LoadOptions;
 use super::path::PathOptions;
 use super::predict::WhatIfsToml;
 use super::protocol::ProtocolOptions;
-use super::simulate::SimulateToml;
 use super::watching::WatchingOptions;
 use super::workload::WorkloadOptions;
 use clap::Args;
@@ -47,9 +46,6 @@ pub struct Options {
     /// Options of the sweeps.
     #[arg(skip)]
     pub find: FindOptions,
-    /// The machine that `simulate` models.
-    #[arg(skip)]
-    pub simulate: SimulateToml,
     /// Questions for `predict`.
     #[arg(skip)]
     pub predict: WhatIfsToml,
@@ -74,7 +70,6 @@ impl Options {
             server: self.server.over(file.server),
             watching: self.watching.over(file.watching),
             find: self.find.over(file.find),
-            simulate: file.simulate,
             predict: file.predict,
         }
     }

@@ -54,20 +54,6 @@ fn leave_nothing(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if shown.leftovers.is_empty() { failure::DONE } else { failure::FAILED }))
 }
 
-/// Whether `simulate` finds its emulator and a kernel.
-fn simulator() -> Capability {
-    let found = simulate::machine::Qemu::find(None)
-        .and_then(|qemu| simulate::guest::Kernel::find(None).map(|kernel| (qemu.version, kernel.version)));
-    let name = "cache simulation";
-    match found {
-        Ok((qemu, kernel)) => {
-            let qemu = qemu.split(" (").next().unwrap_or_default();
-            Capability::there(name, format!("{qemu}, guest's kernel {kernel}"))
-        }
-        Err(why) => Capability::missing(name, "straingauge simulate cannot run", why.to_string()),
-    }
-}
-
 /// Runs the command.
 pub fn run(args: DoctorArgs) -> Result<ExitCode> {
     if args.leftovers || args.clean {
@@ -77,8 +63,7 @@ pub fn run(args: DoctorArgs) -> Result<ExitCode> {
         return Err(wrong_usage("--runs says where --leftovers or --clean searches: add one of them"));
     }
     let machine = MachineFacts::read();
-    let mut capabilities = observe::capabilities();
-    capabilities.push(simulator());
+    let capabilities = observe::capabilities();
     let shown = Shown { capabilities: &capabilities, machine: &machine };
     print_either(args.json, || &shown, || report::doctor::text(&machine, &capabilities))?;
     Ok(ExitCode::from(failure::DONE))

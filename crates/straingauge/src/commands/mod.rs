@@ -14,7 +14,6 @@ mod report;
 mod runs;
 mod schemas;
 mod session;
-mod simulate;
 mod summary;
 mod wan;
 mod watch;
@@ -46,7 +45,6 @@ pub fn run(typed: Cli) -> Result<ExitCode> {
         Command::Watch(args) if args.worker => watched_server::serve(&args),
         Command::Profile(args) => profile::run(*args),
         Command::Watch(args) => watch::run(*args),
-        Command::Simulate(args) => simulate::run(*args),
         Command::Predict(args) => predict::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Report(args) => report::run(args),

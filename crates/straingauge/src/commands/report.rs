@@ -6,10 +6,11 @@ use crate::output::Named;
 use analyze::compare::{CompareError, Comparison, Conclusion, Price};
 use analyze::watch::Recording;
 use anyhow::{Context, Result, bail};
+use record::RunKind;
 use record::run::{RunDir, write_whole};
-use record::simulation::Simulation;
 use report::check::Case;
 use report::json::{self, Content, Output};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,6 +19,9 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     let summary = SummaryOptions { markdown: args.markdown.clone(), junit: None };
     files(&args).check(args.json)?;
     let run = RunDir::open(&args.run)?;
+    if let RunKind::Tool(made) = &run.record.scenario.kind {
+        return by_tool(&args, &made.tool);
+    }
     if !args.export.is_empty() {
         return exported(&args, &run);
     }
@@ -27,9 +31,6 @@ pub fn run(args: ReportArgs) -> Result<ExitCode> {
     }
     if Recording::is_in(&run.path) {
         return watched(&args, &run);
-    }
-    if Simulation::is_in(&run.path) {
-        return simulated(&args, &run);
     }
     if let Some(other) = analyze::compare::beside(&run) {
         return side_by_side(&args, &summary, &run, &other);
@@ -152,12 +153,16 @@ fn side_by_side(args: &ReportArgs, summary: &SummaryOptions, a: &RunDir, b: &Run
     reported(args, a, &report::page::html(a))
 }
 
-/// The report of a run of `simulate`.
-fn simulated(args: &ReportArgs, run: &RunDir) -> Result<ExitCode> {
-    let simulation = Simulation::open(&run.path)?;
-    let text = || report::simulated::text::run(&simulation, report::simulated::FUNCTIONS);
-    print(args, || report::simulated::json(run, &simulation), text)?;
-    reported(args, run, &report::simulated::page::html(run, &simulation))
+/// The report of a run that a tool made, which draws it.
+fn by_tool(args: &ReportArgs, tool: &str) -> Result<ExitCode> {
+    if args.markdown.is_some() || !args.export.is_empty() {
+        let tool = record::text::plain(tool, 40);
+        return Err(wrong_usage(format!("this is a run of {tool}, whose report has neither --markdown nor --export")));
+    }
+    let mut words: Vec<OsString> = vec!["report".into(), args.run.clone().into()];
+    words.extend(args.json.then(|| "--json".into()));
+    words.extend(args.page.iter().flat_map(|page| ["--page".into(), page.clone().into()]));
+    Err(crate::tools::exec(tool, words))
 }
 
 /// The report of a recording of `watch`.

@@ -14,7 +14,6 @@ const SCHEMAS: &[Described] = &[
     ("point", "points/NNN/point.json of a run directory", of::<record::Point>),
     ("stacks", "points/NNN/stacks.json of a run directory", of::<record::profile::Stacks>),
     ("watch-line", "a line of watch.jsonl and of watch --json", of::<record::watch::Line>),
-    ("simulation", "simulation.json, and simulate --json", of::<record::simulation::Simulation>),
     ("output", "find, load, report, compare, predict and runs --json", of::<report::json::Output<'_>>),
     ("watch-report", "report --json of a recording of watch", of::<analyze::watch::WatchFindings>),
     ("profile", "profile --json", of::<profile::Sampled<'_>>),

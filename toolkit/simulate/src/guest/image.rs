@@ -118,6 +118,11 @@ impl Image {
         path.to_str().is_some_and(|path| self.files.contains_key(path.trim_start_matches('/')))
     }
 
+    /// Leaves out what another image has, equal to the byte.
+    pub fn leave_out(&mut self, other: &Image) {
+        self.files.retain(|path, file| other.files.get(path) != Some(file));
+    }
+
     fn folder_above(&mut self, inside: &str) {
         for (at, _) in inside.match_indices('/') {
             self.files.entry(inside[..at].into()).or_insert((FOLDER, Vec::new()));

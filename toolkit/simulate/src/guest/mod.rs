@@ -3,20 +3,15 @@
 
 mod accounts;
 mod image;
-#[path = "../../guest/job.rs"]
-pub mod job;
 mod kernel;
 mod libraries;
 mod symbols;
 
 pub use image::Image;
 pub use kernel::Kernel;
+pub use model::job;
 pub use symbols::{Functions, KernelFunction};
 
-/// The first process, built by `build.rs`.
-pub(crate) const FIRST_PROCESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
-/// The plugin, built by `build.rs`.
-pub(crate) const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 /// The server's address in the guest.
 pub const SERVER_ADDRESS: &str = "10.0.0.2";
 
@@ -24,7 +19,7 @@ impl Image {
     /// The contents of every guest: its first process, the modules, and the programs that configure its network.
     pub fn base(kernel: &Kernel) -> Result<Image, crate::SimulateError> {
         let mut image = Image::new();
-        image.put("/init", FIRST_PROCESS.to_vec(), true)?;
+        image.take_program(&crate::parts::find(crate::parts::FIRST_PROCESS)?, Some("/init"))?;
         for folder in ["/proc", "/sys", "/dev", "/run", "/tmp"] {
             image.folder(folder);
         }

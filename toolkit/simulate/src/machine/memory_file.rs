@@ -28,6 +28,11 @@ impl MemoryFile {
         Ok(file)
     }
 
+    /// A file on disk that is used in the place of one in memory.
+    pub fn opened(file: File) -> MemoryFile {
+        MemoryFile(file)
+    }
+
     /// Its descriptor number, the same in the child.
     pub fn number(&self) -> RawFd {
         self.0.as_raw_fd()

@@ -2,6 +2,7 @@
 //!
 //! All its files are anonymous memory, passed by descriptor, so nothing is left behind, however this process ends.
 
+mod cache;
 mod free_memory;
 mod memory_file;
 mod plugin_file;
@@ -9,5 +10,5 @@ mod qemu;
 mod qmp;
 mod saved;
 
-pub use qemu::{LEFTOVERS, Limits, Qemu};
+pub use qemu::{Limits, Qemu};
 pub use saved::{Debugger, Resumed, Saved};

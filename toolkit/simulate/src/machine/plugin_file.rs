@@ -2,7 +2,7 @@
 
 use super::qemu::Interface;
 use crate::SimulateError;
-use crate::guest::PLUGIN;
+use crate::parts;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
@@ -10,7 +10,12 @@ const VERSION: &str = "qemu_plugin_version";
 
 /// The plugin for a QEMU with this `interface`: QEMU reads a number from the file before it runs any of it.
 pub(super) fn for_interface(interface: Interface) -> Result<Vec<u8>, SimulateError> {
-    let mut bytes = PLUGIN.to_vec();
+    let path = parts::find(parts::PLUGIN)?;
+    let bytes = std::fs::read(&path).map_err(SimulateError::system(format!("cannot read {}", path.display())))?;
+    declaring(bytes, interface)
+}
+
+fn declaring(mut bytes: Vec<u8>, interface: Interface) -> Result<Vec<u8>, SimulateError> {
     let place =
         place_of_version(&bytes).ok_or_else(|| SimulateError::Impossible(format!("the plugin has no {VERSION}")))?;
     bytes[place..place + 4].copy_from_slice(&interface.0.to_le_bytes());
@@ -32,9 +37,10 @@ mod tests {
 
     #[test]
     fn nothing_but_the_version_changes() {
-        let old = for_interface(Interface(1)).unwrap();
-        let new = for_interface(Interface(3)).unwrap();
-        assert_eq!(old, PLUGIN);
+        let plugin = std::fs::read(parts::find(parts::PLUGIN).unwrap()).unwrap();
+        let old = declaring(plugin.clone(), Interface(1)).unwrap();
+        let new = declaring(plugin.clone(), Interface(3)).unwrap();
+        assert_eq!(old, plugin);
         let place = place_of_version(&old).unwrap();
         assert_eq!((old[place], new[place]), (1, 3));
         let differing = old.iter().zip(&new).filter(|(old, new)| old != new).count();

@@ -4,7 +4,6 @@ use super::memory_file::MemoryFile;
 use super::qmp::Qmp;
 use crate::SimulateError;
 use record::Outside;
-use record::leftovers::{Kind, MARK, end_process, mark};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -17,16 +16,6 @@ const VERSIONS: std::ops::Range<(u32, u32)> = (6, 0)..(11, 0);
 /// The number of the plugin interface, by the first version that asks for it.
 const INTERFACES: [((u32, u32), Interface); 3] =
     [((9, 1), Interface(3)), ((9, 0), Interface(2)), ((6, 0), Interface(1))];
-/// The role in the mark of a guest's process.
-const ROLE: &str = "guest";
-/// The guests of a killed process; the kernel ends them with the thread that started them. All their files are
-/// anonymous memory.
-pub const LEFTOVERS: Kind = Kind {
-    name: "simulated guest",
-    named: "STRAINGAUGE_MARK=OWNER.guest.NUMBER in its environment",
-    find: |scene| scene.processes("simulated guest", ROLE),
-    remove: end_process,
-};
 const NAME: &str = "qemu-system-x86_64";
 /// Characters of QEMU's or the guest kernel's output in an error.
 const LAST_WORDS: usize = 300;
@@ -102,6 +91,28 @@ pub(super) struct Running {
     timeout: Duration,
 }
 
+/// A machine that is the same for all. Without fast string instructions the kernel copies in words (it takes FSRM, which QEMU 10
+/// has, for a sign of ERMS); LA57 would move its map of memory. By the model, too, it chooses how to copy: that of QEMU 7.2 for all.
+const MACHINE: [&str; 14] = [
+    "-seed",
+    "1",
+    "-cpu",
+    "max,-erms,-fsrm,-la57,family=15,model=107,stepping=1",
+    "-machine",
+    "pc",
+    "-display",
+    "none",
+    "-nodefaults",
+    "-no-reboot",
+    "-device",
+    "pvpanic",
+    "-action",
+    "panic=pause",
+];
+/// A slab cache for each kind of object, so that an address determines the kind. The timer of this machine works.
+const KERNEL_OPTIONS: &str =
+    "console=ttyS0 quiet nokaslr slab_nomerge no_timer_check panic=-1 mitigations=off rdinit=/init";
+
 /// The parts that differ between machines.
 pub(super) struct Start<'s> {
     pub kernel: &'s Path,
@@ -109,6 +120,8 @@ pub(super) struct Start<'s> {
     pub seed: u64,
     pub limits: Limits,
     pub job: &'s MemoryFile,
+    /// An archive of files that the guest unpacks.
+    pub files: Option<&'s MemoryFile>,
     /// The state with which the machine begins, instead of booting.
     pub state: Option<&'s MemoryFile>,
     /// The plugin with its order and the file for its answer.
@@ -118,6 +131,11 @@ pub(super) struct Start<'s> {
 }
 
 impl Qemu {
+    /// What a boot depends on besides the kernel, the image, the seed and the memory.
+    pub(super) fn identity(&self) -> String {
+        format!("{} {MACHINE:?} {KERNEL_OPTIONS}", self.version)
+    }
+
     pub(super) fn start(&self, start: &Start<'_>) -> Result<Running, SimulateError> {
         let (ours, theirs) = UnixStream::pair().map_err(SimulateError::system("cannot make a socket"))?;
         let theirs = OwnedFd::from(theirs);
@@ -128,15 +146,14 @@ impl Qemu {
             vec![start.image.number(), start.job.number(), words.number(), console.number(), control_number];
 
         let mut command = Command::new(&self.program);
-        command.env(MARK, mark(ROLE, 0));
         // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and a fixed
         // seed: two runs are equal, and nothing of this machine's load reaches the guest.
-        command.args(["-accel", "tcg,thread=single", "-seed", "1"]);
+        command.args(["-accel", "tcg,thread=single"]);
         // A resumed machine is recorded, and the record thrown away: only then does the thread that moves the clock over idle time
         // wait for the CPU's thread. Otherwise it may read the count of instructions when the CPU has halted and its thread has
         // not yet brought the count up to date, and the clock jumps too far (`icount_start_warp_timer` against
         // `icount_process_data`). A machine that is recorded cannot be saved, nor stepped through.
-        let is_recorded = start.state.is_some() && start.debugger.is_none();
+        let is_recorded = start.state.is_some() && start.files.is_none() && start.debugger.is_none();
         let recorded = if is_recorded { ",rr=record,rrfile=/dev/null" } else { "" };
         command.arg("-icount").arg(format!("shift=0,sleep=off{recorded}"));
         // A machine whose one CPU a debugger stopped counts as idle, so its clock jumps to the next timer: the real-time clock has
@@ -144,29 +161,19 @@ impl Qemu {
         let clock = if start.debugger.is_some() { "rt" } else { "vm" };
         command.args(["-rtc", &format!("base=2020-01-01,clock={clock}")]);
         command.args(["-m", &start.limits.memory_mib.to_string()]);
-        // Without fast string instructions the kernel copies in words (it takes FSRM, which QEMU 10 has, for a sign of ERMS); LA57
-        // would move its map of memory. By the model, too, it chooses how to copy: that of QEMU 7.2 for all.
-        command.args([
-            "-cpu",
-            "max,-erms,-fsrm,-la57,family=15,model=107,stepping=1",
-            "-machine",
-            "pc",
-            "-display",
-            "none",
-            "-nodefaults",
-            "-no-reboot",
-        ]);
-        command.args(["-device", "pvpanic", "-action", "panic=pause"]);
+        command.args(MACHINE);
         command.arg("-kernel").arg(start.kernel).arg("-initrd").arg(start.image.path());
-        // A slab cache for each kind of object, so that an address determines the kind. The timer of this machine works.
-        let options = "console=ttyS0 quiet nokaslr slab_nomerge no_timer_check panic=-1 mitigations=off rdinit=/init";
-        command.arg("-append").arg(format!("{options} straingauge.seed={}", start.seed));
+        command.arg("-append").arg(format!("{KERNEL_OPTIONS} straingauge.seed={}", start.seed));
         command.arg("-chardev").arg(format!("file,id=words,path={}", words.path()));
         command.args(["-device", "isa-debugcon,iobase=0xe9,chardev=words"]);
         command.arg("-serial").arg(format!("file:{}", console.path()));
         command.arg("-fw_cfg").arg(format!("name=opt/straingauge/job,file={}", start.job.path()));
         command.arg("-chardev").arg(format!("socket,id=control,fd={control_number}"));
         command.args(["-mon", "chardev=control,mode=control"]);
+        if let Some(files) = start.files {
+            command.arg("-fw_cfg").arg(format!("name=opt/straingauge/files,file={}", files.path()));
+            passed.push(files.number());
+        }
         if let Some([plugin, order, answer]) = start.plugin {
             let files = (plugin.path(), order.path(), answer.path());
             command.arg("-plugin").arg(format!("{},order={},answer={}", files.0, files.1, files.2));

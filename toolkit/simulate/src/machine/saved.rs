@@ -1,5 +1,6 @@
 //! One boot, from which every point begins.
 
+use super::cache::{self, Cache};
 use super::free_memory;
 use super::memory_file::MemoryFile;
 use super::plugin_file;
@@ -14,6 +15,7 @@ use record::Outside;
 use serde_json::json;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Every job file has this size, because the size is part of the saved machine.
 const JOB_BYTES: usize = 16 << 10;
@@ -33,7 +35,7 @@ pub struct Saved {
     pub functions: Functions,
     /// Its kernel's variables.
     pub variables: Variables,
-    types: Option<Vec<u8>>,
+    types: Vec<u8>,
 }
 
 /// Steps a stopped machine; the socket speaks gdb's remote protocol.
@@ -47,69 +49,102 @@ pub struct Resumed {
     pub answer: Answer,
 }
 
+/// What is kept of a guest: the machine, the kernel's list of functions, its types.
+const FILES: [&str; 3] = ["state", "symbols", "types"];
+
 impl Saved {
-    /// Boots the image and saves the machine. `seed` is a word on the kernel's command line: it changes addresses in
-    /// memory and nothing else.
+    /// The guest that booted this image, kept from an earlier boot on this machine, or booted now and kept. `seed` is a word
+    /// on the kernel's command line: it changes addresses in memory and nothing else.
     pub fn boot(
         qemu: &Qemu,
         kernel: &Kernel,
         image: &Image,
         seed: u64,
         limits: Limits,
+        begins: &mut dyn FnMut(),
         stop: &dyn Fn() -> bool,
     ) -> Result<Saved, SimulateError> {
         let bytes = image.to_bytes();
         free_memory::check(limits.memory_mib, 2 * bytes.len() as u64)?;
+        let kernel_bytes = std::fs::read(&kernel.image)
+            .map_err(SimulateError::system(format!("cannot read {}", kernel.image.display())))?;
+        let numbers = format!("{seed} {}", limits.memory_mib);
+        let name = cache::name_of(&[qemu.identity().as_bytes(), &kernel_bytes, &bytes, numbers.as_bytes()]);
         let image = MemoryFile::with("guest-image", &bytes)?;
-        let job = MemoryFile::with("guest-job", &[b'\n'; JOB_BYTES])?;
-        let start = Start {
-            kernel: &kernel.image,
-            image: &image,
-            seed,
-            limits,
-            job: &job,
-            state: None,
-            plugin: None,
-            debugger: None,
+        let cache = Cache::open();
+        let [state, symbols, types] = match cache.as_ref().and_then(|cache| cache.get(&name, FILES)) {
+            Some(files) => files.map(MemoryFile::opened),
+            None => {
+                begins();
+                let mut files = boot(qemu, kernel, &image, seed, limits, stop)?;
+                if let Some(cache) = cache {
+                    let [state, symbols, types] = files.each_mut().map(MemoryFile::rewound);
+                    let [mut state, mut symbols, mut types] = [state?, symbols?, types?];
+                    // A guest that cannot be kept is booted again the next time.
+                    let _ =
+                        cache.put(&name, [(FILES[0], &mut state), (FILES[1], &mut symbols), (FILES[2], &mut types)]);
+                }
+                files
+            }
         };
-        let mut running = qemu.start(&start)?;
-        let mut control = running.control.take().ok_or(no_control())?;
-        control.event("GUEST_PANICKED", &mut || running.is_alive(stop))?;
-        let words = words_of(&running);
-        if !words.iter().any(|(word, _)| word == "ready") {
-            // A panic of the kernel itself stops the machine, too.
-            return Err(said_error(&words).unwrap_or_else(|| SimulateError::Qemu { words: running.last_words() }));
-        }
-        let alive = &mut || running.is_alive(stop);
-        let symbols = shown(&words, "symbols", &mut control, alive)?.unwrap_or_default();
-        let symbols = String::from_utf8_lossy(&symbols);
+        let symbols = symbols.text();
         let functions = Functions::parse(&symbols);
         if functions.functions.len() < 1000 {
             return Err(SimulateError::Guest("the guest's kernel does not list its functions".into()));
         }
+        Ok(Saved {
+            kernel: kernel.clone(),
+            image,
+            state,
+            plugin: MemoryFile::with("straingauge-plugin", &plugin_file::for_interface(qemu.interface)?)?,
+            seed,
+            limits,
+            qemu: qemu.clone(),
+            functions,
+            variables: Variables::parse(&symbols),
+            types: types.bytes(),
+        })
+    }
 
-        let variables = Variables::parse(&symbols);
-        let types = shown(&words, "types", &mut control, alive)?;
+    /// Puts a workload's files into the guest.
+    pub fn put(&mut self, files: &Image, stop: &dyn Fn() -> bool) -> Result<(), SimulateError> {
+        let bytes = files.to_bytes();
+        free_memory::check(self.limits.memory_mib, 2 * bytes.len() as u64)?;
+        let files = MemoryFile::with("guest-files", &bytes)?;
+        let job = MemoryFile::with("guest-job", &[b'\n'; JOB_BYTES])?;
+        let start = Start { files: Some(&files), ..self.start(&job) };
+        let mut running = self.qemu.start(&start)?;
+        let mut control = running.control.take().ok_or(no_control())?;
+        self.bring_back(&mut control, &mut || running.is_alive(stop))?;
+        control.command("cont", json!({}), &mut || running.is_alive(stop))?;
+        stops_ready(&mut running, &mut control, stop)?;
+        self.state = save(&mut control, &mut || running.is_alive(stop))?;
+        Ok(())
+    }
 
-        let mut state = MemoryFile::new("guest-state")?;
-        control.command("migrate-set-parameters", json!({ "max-bandwidth": 10_000_000_000_u64 }), alive)?;
-        control.give_file("state", state.rewound()?.as_fd(), alive)?;
-        control.command("migrate", json!({ "uri": "fd:state" }), alive)?;
-        loop {
-            let progress = control.command("query-migrate", json!({}), alive)?;
-            match progress["status"].as_str() {
-                Some("completed") => break,
-                Some("failed" | "cancelled") => {
-                    return Err(SimulateError::Qemu { words: format!("the machine cannot be saved: {progress}") });
-                }
-                _ => std::thread::sleep(std::time::Duration::from_millis(10)),
-            }
+    /// The machine as it was saved.
+    fn start<'s>(&'s self, job: &'s MemoryFile) -> Start<'s> {
+        Start {
+            kernel: &self.kernel.image,
+            image: &self.image,
+            seed: self.seed,
+            limits: self.limits,
+            job,
+            files: None,
+            state: Some(&self.state),
+            plugin: None,
+            debugger: None,
         }
-        free_memory::check(limits.memory_mib, 0)?;
-        let plugin = MemoryFile::with("straingauge-plugin", &plugin_file::for_interface(qemu.interface)?)?;
-        let kernel = kernel.clone();
-        let qemu = qemu.clone();
-        Ok(Saved { kernel, image, state, plugin, seed, limits, qemu, functions, variables, types })
+    }
+
+    /// Loads the state into a machine that waits for it.
+    fn bring_back(&mut self, control: &mut Qmp, alive: &mut Alive<'_>) -> Result<(), SimulateError> {
+        control.give_file("state", self.state.rewound()?.as_fd(), alive)?;
+        control.command("migrate-incoming", json!({ "uri": "fd:state" }), alive)?;
+        while control.command("query-status", json!({}), alive)?["status"] == "inmigrate" {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Bytes of the guest's memory.
@@ -119,9 +154,10 @@ impl Saved {
 
     /// Its kernel's types, or why they are not known.
     pub fn types(&self) -> Result<Btf, String> {
-        let bytes = self.types.clone().filter(|bytes| !bytes.is_empty());
-        let bytes = bytes.ok_or("this kernel has no type information (CONFIG_DEBUG_INFO_BTF)")?;
-        Btf::parse(bytes).map_err(|why| why.to_string())
+        if self.types.is_empty() {
+            return Err("this kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into());
+        }
+        Btf::parse(self.types.clone()).map_err(|why| why.to_string())
     }
 
     /// The seed of its boot.
@@ -166,23 +202,14 @@ impl Saved {
         let answer = MemoryFile::new("plugin-answer")?;
         let (ours, theirs) = UnixStream::pair().map_err(SimulateError::system("cannot make a socket"))?;
         let start = Start {
-            kernel: &self.kernel.image,
-            image: &self.image,
-            seed: self.seed,
-            limits: self.limits,
-            job: &job,
-            state: Some(&self.state),
             plugin: Some([&self.plugin, &order, &answer]),
             debugger: debugger.as_ref().map(|_| theirs.as_fd()),
+            ..self.start(&job)
         };
         let mut running = self.qemu.start(&start)?;
         let mut control = running.control.take().ok_or(no_control())?;
         let alive = &mut || running.is_alive(stop);
-        control.give_file("state", self.state.rewound()?.as_fd(), alive)?;
-        control.command("migrate-incoming", json!({ "uri": "fd:state" }), alive)?;
-        while control.command("query-status", json!({}), alive)?["status"] == "inmigrate" {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        self.bring_back(&mut control, alive)?;
         drop(theirs);
         match debugger {
             None => drop(control.command("cont", json!({}), alive)?),
@@ -204,25 +231,84 @@ impl Saved {
     }
 }
 
-/// Reads the memory that the guest's first process shows under a name; `None` if it shows none.
+type Alive<'a> = dyn FnMut() -> Result<(), SimulateError> + 'a;
+
+/// Boots the image: the machine, the kernel's list of functions, its types.
+fn boot(
+    qemu: &Qemu,
+    kernel: &Kernel,
+    image: &MemoryFile,
+    seed: u64,
+    limits: Limits,
+    stop: &dyn Fn() -> bool,
+) -> Result<[MemoryFile; 3], SimulateError> {
+    let job = MemoryFile::with("guest-job", &[b'\n'; JOB_BYTES])?;
+    let kernel = &kernel.image;
+    let start =
+        Start { kernel, image, seed, limits, job: &job, files: None, state: None, plugin: None, debugger: None };
+    let mut running = qemu.start(&start)?;
+    let mut control = running.control.take().ok_or(no_control())?;
+    let words = stops_ready(&mut running, &mut control, stop)?;
+    let alive = &mut || running.is_alive(stop);
+    let symbols = shown(&words, "symbols", &mut control, alive)?;
+    let types = shown(&words, "types", &mut control, alive)?;
+    let state = save(&mut control, alive)?;
+    free_memory::check(limits.memory_mib, 0)?;
+    Ok([state, symbols, types])
+}
+
+/// Waits until the guest has stopped to be saved; its words.
+fn stops_ready(
+    running: &mut Running,
+    control: &mut Qmp,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<(String, String)>, SimulateError> {
+    control.event("GUEST_PANICKED", &mut || running.is_alive(stop))?;
+    let words = words_of(running);
+    if !words.iter().any(|(word, _)| word == "ready") {
+        // A panic of the kernel itself stops the machine, too.
+        return Err(said_error(&words).unwrap_or_else(|| SimulateError::Qemu { words: running.last_words() }));
+    }
+    Ok(words)
+}
+
+/// The state of a machine that has stopped.
+fn save(control: &mut Qmp, alive: &mut Alive<'_>) -> Result<MemoryFile, SimulateError> {
+    let mut state = MemoryFile::new("guest-state")?;
+    control.command("migrate-set-parameters", json!({ "max-bandwidth": 10_000_000_000_u64 }), alive)?;
+    control.give_file("state", state.rewound()?.as_fd(), alive)?;
+    control.command("migrate", json!({ "uri": "fd:state" }), alive)?;
+    loop {
+        let progress = control.command("query-migrate", json!({}), alive)?;
+        match progress["status"].as_str() {
+            Some("completed") => return Ok(state),
+            Some("failed" | "cancelled") => {
+                return Err(SimulateError::Qemu { words: format!("the machine cannot be saved: {progress}") });
+            }
+            _ => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// Reads the memory that the guest's first process shows under a name; empty if it shows none.
 fn shown(
     words: &[(String, String)],
     name: &str,
     control: &mut Qmp,
-    alive: &mut dyn FnMut() -> Result<(), SimulateError>,
-) -> Result<Option<Vec<u8>>, SimulateError> {
+    alive: &mut Alive<'_>,
+) -> Result<MemoryFile, SimulateError> {
     let place = words.iter().find(|(word, _)| word == name).and_then(|(_, value)| {
         let (address, size) = value.split_once(' ')?;
         Some((address.parse::<u64>().ok()?, size.parse::<u64>().ok()?))
     });
-    let Some((address, size)) = place.filter(|(_, size)| (1..=LONGEST_LIST).contains(size)) else { return Ok(None) };
     let file = MemoryFile::new("guest-memory")?;
+    let Some((address, size)) = place.filter(|(_, size)| (1..=LONGEST_LIST).contains(size)) else { return Ok(file) };
     // The machine is stopped in the first process, so addresses refer to its memory; QEMU opens the file of this
     // process by its number.
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.number());
     let read = json!({ "val": address, "size": size, "filename": path, "cpu-index": 0 });
     control.command("memsave", read, alive)?;
-    Ok(Some(file.bytes()))
+    Ok(file)
 }
 
 fn no_control() -> SimulateError {

@@ -102,7 +102,7 @@ pub struct Check {
 pub enum NotChecked {
     /// Another kind of run.
     #[error("this is a run of {0}, not of find: run straingauge find against the server, with many connections")]
-    Kind(&'static str),
+    Kind(String),
     /// No closed loop.
     #[error("the run has no sweep over connections: run find with --sweep connections or both")]
     NoSweep,
@@ -125,7 +125,7 @@ pub enum NotChecked {
 /// [`NotChecked`]
 pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotChecked> {
     if !matches!(run.record.scenario.kind, RunKind::Find(_)) {
-        return Err(NotChecked::Kind(run.record.scenario.kind.command()));
+        return Err(NotChecked::Kind(run.record.scenario.kind.command().to_string()));
     }
     let findings = zones::of_run(run);
     if findings.connections.is_none() {

@@ -1,0 +1,44 @@
+//! The page of a run that a tool made: what the tool found, its charts and its tables.
+
+use super::Figure;
+use super::frame::render;
+use super::plain::{Ended, Plain};
+use crate::text::table::Titled;
+use record::RunDir;
+use serde::Serialize;
+
+/// What a tool shows of a run.
+pub struct Shown {
+    /// The first line.
+    pub headline: String,
+    /// What was found.
+    pub sentences: Vec<String>,
+    /// The title above the charts.
+    pub figures_title: &'static str,
+    /// The charts.
+    pub figures: Vec<Figure>,
+    /// The tables.
+    pub tables: Vec<Titled>,
+    /// What was done to the points, in a word: `simulated`.
+    pub done: &'static str,
+    /// How to read the page, in a few sentences.
+    pub how_to_read: &'static str,
+    /// What a unit of the tables means.
+    pub meaning: &'static str,
+}
+
+#[derive(Serialize)]
+struct Page {
+    #[serde(flatten)]
+    plain: Plain,
+    how_to_read: &'static str,
+    meaning: &'static str,
+}
+
+/// The page; `text` is the same content as plain text.
+pub fn html(run: &RunDir, shown: Shown, text: impl FnOnce() -> String) -> String {
+    let Shown { headline, sentences, figures_title, figures, tables, done, how_to_read, meaning } = shown;
+    let ended = Ended("interrupted; what is complete is here", done);
+    let plain = Plain::of(run, ended, (headline, sentences), (figures_title, figures), tables);
+    render("tool.html", &Page { plain, how_to_read, meaning }, text)
+}

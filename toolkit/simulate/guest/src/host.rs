@@ -1,0 +1,194 @@
+//! The host, by ports of devices that QEMU emulates: a debug console for words, the firmware's configuration for the job, and
+//! the panic device to stop the machine at an exact instruction.
+
+use crate::{Outcome, sys};
+use std::arch::asm;
+use std::io::Read;
+
+const DEBUG_CONSOLE: u16 = 0xe9;
+const PANIC: u16 = 0x505;
+const SELECTOR: u16 = 0x510;
+const DATA: u16 = 0x511;
+const DIRECTORY: u16 = 0x19;
+/// The port of the firmware's configuration that takes orders to copy.
+const DMA: u16 = 0x514;
+const DMA_READ: u32 = 2;
+const DMA_SELECT: u32 = 8;
+const JOB: &[u8] = b"opt/straingauge/job";
+const FILES: &[u8] = b"opt/straingauge/files";
+/// The most that a job may be.
+const LARGEST_JOB: usize = 1 << 20;
+
+fn out_byte(port: u16, byte: u8) {
+    // SAFETY: `allow_ports` was called; the devices at these ports touch no memory.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") byte, options(nomem, nostack)) };
+}
+
+fn select(item: u16) {
+    // SAFETY: as in `out_byte`.
+    unsafe { asm!("out dx, ax", in("dx") SELECTOR, in("ax") item, options(nomem, nostack)) };
+}
+
+fn read(into: &mut [u8]) {
+    for byte in into {
+        // SAFETY: as in `out_byte`.
+        unsafe { asm!("in al, dx", in("dx") DATA, out("al") *byte, options(nomem, nostack)) };
+    }
+}
+
+/// Words for the host.
+pub fn say(words: &str) {
+    words.bytes().for_each(|byte| out_byte(DEBUG_CONSOLE, byte));
+}
+
+/// Gives the host the address of something in this process's memory; the host reads it while the machine is stopped.
+pub fn show(name: &str, what: &[u8]) {
+    say(&format!("{name} {} {}\n", what.as_ptr() as u64, what.len()));
+}
+
+/// Longer than the interval of the kernel's tick, in the guest's nanoseconds.
+const WAIT_TICKS: u64 = 8_000_000;
+
+/// The machine stops here, at this instruction, so that every resumption begins with the next.
+///
+/// While a machine that counts instructions stops, QEMU 7.2 may or may not move its clock on to the next timer (a race of
+/// `icount_start_warp_timer` with the stop). So interrupts are off here until a time after that timer, to the instruction: in both
+/// cases the guest goes on at the same time with the same interrupts waiting.
+pub fn save_here() {
+    say("ready\n");
+    // SAFETY: `allow_ports` lets this process disable interrupts; between `cli` and `sti` nothing touches memory, and the jump
+    // lands in the 128 one-byte NOPs, as rcx is kept between 0 and 128.
+    unsafe {
+        asm!(
+            "cli",
+            "rdtsc",
+            "shl rdx, 32",
+            "or rax, rdx",
+            "lea {end}, [rax + {wait}]",
+            "mov edx, {port}",
+            "mov eax, 1",
+            "out dx, al",
+            "2:",
+            "rdtsc",
+            "shl rdx, 32",
+            "or rax, rdx",
+            "mov rcx, {end}",
+            "sub rcx, rax",
+            "cmp rcx, 128",
+            "jg 2b",
+            // An instruction is a nanosecond and a tick of the time stamp: as many NOPs as are missing.
+            "xor eax, eax",
+            "test rcx, rcx",
+            "cmovs rcx, rax",
+            "lea rdx, [rip + 3f]",
+            "sub rdx, rcx",
+            "jmp rdx",
+            ".fill 128, 1, 0x90",
+            "3:",
+            "sti",
+            end = out(reg) _,
+            wait = const WAIT_TICKS,
+            port = const PANIC,
+            out("rax") _,
+            out("rcx") _,
+            out("rdx") _,
+            options(nomem, nostack)
+        );
+    }
+}
+
+/// A file that the firmware's configuration offers: its selector and its size.
+fn item(name: &[u8]) -> Option<(u16, usize)> {
+    select(DIRECTORY);
+    let mut count = [0; 4];
+    read(&mut count);
+    for _ in 0..u32::from_be_bytes(count).min(1000) {
+        let mut entry = [0; 64];
+        read(&mut entry);
+        if entry[8..].split(|byte| *byte == 0).next() == Some(name) {
+            let size = u32::from_be_bytes([entry[0], entry[1], entry[2], entry[3]]) as usize;
+            return Some((u16::from_be_bytes([entry[4], entry[5]]), size));
+        }
+    }
+    None
+}
+
+/// The job of this resumption.
+pub fn read_job() -> Outcome<String> {
+    let (selector, size) = item(JOB).ok_or("the host gave no job")?;
+    let mut text = vec![0; size.min(LARGEST_JOB)];
+    select(selector);
+    read(&mut text);
+    String::from_utf8(text).map_err(|_| "the job is no text".into())
+}
+
+/// The archive of the workload's files, if the host gives one.
+pub fn files() -> Outcome<Option<Files>> {
+    item(FILES).map(|(selector, size)| Files::new(selector, size)).transpose()
+}
+
+/// A page to which the device copies, and the order for it (`docs/specs/fw_cfg.rst` of QEMU).
+#[repr(C, align(4096))]
+struct Page {
+    control: [u8; 4],
+    length: [u8; 4],
+    address: [u8; 8],
+    data: [u8; Page::ROOM],
+}
+
+impl Page {
+    const ROOM: usize = 4096 - 16;
+}
+
+/// Reads the archive by the device's own copying: a port moves a byte at a time.
+pub struct Files {
+    page: Box<Page>,
+    physical: u64,
+    left: usize,
+    /// What the next order says besides reading.
+    select: u32,
+}
+
+impl Files {
+    fn new(selector: u16, size: usize) -> Outcome<Files> {
+        let mut page = Box::new(Page { control: [0; 4], length: [0; 4], address: [0; 8], data: [0; Page::ROOM] });
+        // It is written before it is looked for, so that it has a place in memory.
+        page.data.fill(1);
+        let physical = sys::physical_address((&raw const *page).cast())?;
+        Ok(Files { page, physical, left: size, select: u32::from(selector) << 16 | DMA_SELECT })
+    }
+}
+
+impl Read for Files {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let size = into.len().min(self.left).min(Page::ROOM);
+        if size == 0 {
+            return Ok(0);
+        }
+        let page = &mut *self.page;
+        page.control = (std::mem::take(&mut self.select) | DMA_READ).to_be_bytes();
+        page.length = (size as u32).to_be_bytes();
+        page.address = (self.physical + std::mem::offset_of!(Page, data) as u64).to_be_bytes();
+        let order = self.physical.to_be_bytes();
+        let half = |at: usize| u32::from_ne_bytes([order[at], order[at + 1], order[at + 2], order[at + 3]]);
+        for (port, half) in [(DMA, half(0)), (DMA + 4, half(4))] {
+            // SAFETY: as in `out_byte`; the device writes to the page alone, before the instruction is over.
+            unsafe { asm!("out dx, eax", in("dx") port, in("eax") half, options(nostack)) };
+        }
+        // SAFETY: the page is ours; the device has written to it.
+        let control = u32::from_be_bytes(unsafe { (&raw const page.control).read_volatile() });
+        if control != 0 {
+            return Err(std::io::Error::other("the host's files cannot be read"));
+        }
+        // SAFETY: as before; bytes of any value are bytes.
+        let data = unsafe { (&raw const page.data).read_volatile() };
+        into[..size].copy_from_slice(&data[..size]);
+        self.left -= size;
+        Ok(size)
+    }
+}
+
+/// Text for the host, as one line.
+pub fn show_text(name: &str, text: &str) {
+    say(&format!("{name} {}\n", text.replace('\n', " ")));
+}

@@ -1,0 +1,4 @@
+//! The plugin without an emulator.
+
+mod accesses;
+mod block_words;

@@ -1,0 +1,51 @@
+//! Renders a simulation: tables, figures, text, page and JSON. Every number is simulated, except cycles, which are
+//! modelled from the counts by stated costs.
+
+mod figures;
+mod findings;
+mod objects;
+mod tables;
+pub mod text;
+
+pub use tables::FUNCTIONS;
+
+use crate::simulation::Simulation;
+use record::RunDir;
+use report::page::tool::{self, Shown};
+use serde_json::{Value, json};
+
+/// Version of the JSON that `report --json` prints.
+const SCHEMA: u32 = 1;
+
+/// As JSON: the counts as stored, and the tables made of them.
+pub fn json(run: &RunDir, simulation: &Simulation) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "kind": "simulation",
+        "path": run.path.display().to_string(),
+        "record": run.record,
+        "simulation": simulation,
+        "sentences": findings::sentences(simulation),
+        "tables": tables::of(simulation, FUNCTIONS),
+    })
+}
+
+/// The page of a run: one HTML file.
+pub fn page(run: &RunDir, simulation: &Simulation) -> String {
+    let shown = Shown {
+        headline: text::headline(simulation),
+        sentences: findings::sentences(simulation),
+        figures_title: "Against rate, connections and delay",
+        figures: figures::of(simulation),
+        tables: tables::of(simulation, FUNCTIONS),
+        done: "simulated",
+        how_to_read: "Everything here is simulated: counts of a cache model over the accesses of a guest, exact for the model and \
+                      repeatable. They say nothing of time and stand beside nothing measured. A real processor has prefetchers, other \
+                      replacement rules and speculative accesses.",
+        meaning: "A packet is one that the server sent: a segment and its acknowledgement, at the server's end alone.",
+    };
+    tool::html(run, shown, || text::run(simulation, FUNCTIONS))
+}
+
+#[cfg(test)]
+mod tests;
