@@ -218,7 +218,7 @@ def test_a_run_that_is_being_written_has_the_points_that_are_complete(writer: Ru
 
 def test_a_run_that_loaded_no_server_has_no_url(tmp_path: Path) -> None:
     for scenario, url in [({"port": 8080}, ":8080"), ({"url": ":80"}, ":80"), ({}, "")]:
-        path = RunWriter(tmp_path / f"run{url}", schema=2, scenario={"name": "n", **scenario}).path
+        path = RunWriter(tmp_path / f"run{url}", scenario={"name": "n", **scenario}).path
         assert straingauge.open_run(path).record.url == url
 
 

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from hdrh.histogram import HdrHistogram
 
 #: The newest schemas of run.json and point.json that are read. Fields may be added within a schema.
-RECORD_SCHEMA, POINT_SCHEMA = 2, 1
+RECORD_SCHEMA, POINT_SCHEMA = 1, 1
 
 T = TypeVar("T")
 PathLike = Union[str, "os.PathLike[str]"]
