@@ -239,29 +239,53 @@ impl Server {
         self.cpu_capacity_per_sec(cold).min(self.limit())
     }
 
-    /// The highest rate that the CPUs can serve, requests per second, with as many connections as are busy at that rate.
+    /// The highest rate that the CPUs can serve, requests per second: that of full CPUs, or of the closed loop at its peak where a
+    /// request costs more with more connections.
     pub fn cpu_capacity_per_sec(&self, cold: f64) -> f64 {
-        let at = |connections: f64| self.cpus * self.free_ratio() / self.lasting_s(connections, cold);
-        if self.growth_s == 0.0 && self.doubling_s == 0.0 {
-            return at(1.0);
-        }
-        // Falls with connections, which rise with the rate: the two cross once.
-        let (mut low, mut high) = (0.0, at(1.0));
-        for _ in 0..60 {
-            let middle = 0.5 * (low + high);
-            if at(self.busy_connections(middle, cold)) > middle { low = middle } else { high = middle }
-        }
-        high
+        if self.is_growing() { self.peak(cold).1 } else { self.full_rate(cold) }
     }
 
-    /// Connections whose requests are on the path or on a CPU at this rate (Little's law), at least one. Without those on the CPUs
-    /// a server with a short path would have all its CPUs busy with one connection, at the cost that a request has there.
+    /// Whether a request costs more with more connections.
+    fn is_growing(&self) -> bool {
+        self.growth_s > 0.0 || self.doubling_s > 0.0
+    }
+
+    /// The rate of full CPUs at the cost that a request has with one connection.
+    fn full_rate(&self, cold: f64) -> f64 {
+        self.cpus * self.free_ratio() / self.lasting_s(1.0, cold)
+    }
+
+    /// The connections at which the closed loop is fastest, and its rate there, whatever else limits the server. Fewer do not keep
+    /// the CPUs busy, more cost more. Full CPUs at a lower cost would be a state that the server is never in.
+    fn peak(&self, cold: f64) -> (f64, f64) {
+        /// The queue before CPUs that many connections keep busy is no longer than this many times those.
+        const QUEUED: f64 = 30.0;
+        let cpus_alone = Server { limit_per_sec: None, ..*self };
+        let rate = |log: f64| cpus_alone.closed(log.exp(), cold).throughput_per_sec;
+        let busy = self.full_rate(cold) * self.path_s + self.cpus;
+        let (mut low, mut high) = (0.0, (QUEUED * busy).ln().max(1.0));
+        for _ in 0..50 {
+            let third = (high - low) / 3.0;
+            if rate(low + third) < rate(high - third) { low += third } else { high -= third }
+        }
+        let log = 0.5 * (low + high);
+        (log.exp(), rate(log))
+    }
+
+    /// Connections with which the closed loop has this rate, at most those of its peak.
     fn busy_connections(&self, rate_per_sec: f64, cold: f64) -> f64 {
-        let on_path = rate_per_sec * self.path_s;
-        let on_cpus = (rate_per_sec * self.lasting_s(on_path / self.in_flight, cold)).min(self.cpus);
-        // In order, a connection keeps no more than one CPU busy.
-        let least = if self.is_in_order { on_cpus.max(1.0) } else { 1.0 };
-        ((on_path + on_cpus) / self.in_flight).max(least)
+        let (peak, most) = self.peak(cold);
+        if rate_per_sec >= most {
+            return peak;
+        }
+        let cpus_alone = Server { limit_per_sec: None, ..*self };
+        let (mut low, mut high) = (0.0, peak.ln());
+        for _ in 0..40 {
+            let middle = 0.5 * (low + high);
+            let reached = cpus_alone.closed(middle.exp(), cold).throughput_per_sec;
+            if reached < rate_per_sec { low = middle } else { high = middle }
+        }
+        high.exp()
     }
 
     /// The share of the CPUs that is left for requests.
@@ -290,7 +314,8 @@ impl Server {
 
     fn service_s(&self, rate_per_sec: f64, cold: f64) -> f64 {
         // demand = lasting + wake (1 - rate demand / cpus), solved for the demand.
-        let lasting = self.lasting_s(self.busy_connections(rate_per_sec, cold), cold);
+        let connections = if self.is_growing() { self.busy_connections(rate_per_sec, cold) } else { 1.0 };
+        let lasting = self.lasting_s(connections, cold);
         let demand = if self.cooling_s > 0.0 {
             lasting + self.wake_s * self.paid_ratio(rate_per_sec, 0.0)
         } else {
