@@ -44,7 +44,7 @@ check test native test-long:
 
 # --- Rust ---------------------------------------------------------------------------------------------------------------
 # Waiting for servers is most of what tests do, so more run at once than there are CPUs.
-nextest = cargo nextest run --locked --workspace --no-fail-fast --profile $(1) --test-threads $$((3 * $(CPUS))) $(2) || status=$$?; \
+nextest = rm -f target/nextest/$(1)/junit.xml; cargo nextest run --locked --workspace --no-fail-fast --profile $(1) --test-threads $$((3 * $(CPUS))) $(2) || status=$$?; \
   cp target/nextest/$(1)/junit.xml $(LOGS)/$@.junit.xml; exit $${status-0}
 
 form:
