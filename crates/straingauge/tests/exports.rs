@@ -350,7 +350,6 @@ fn an_export_that_cannot_be_is_refused_in_one_sentence() {
         .exits_with(2)
         .complains_of(&["twice"]);
     run(straingauge(["report", "--json", "--export", &twice]).arg(&path)).exits_with(2).complains_of(&["--json"]);
-    run(&mut straingauge(["profile", ":1", "--folded", "x"])).exits_with(2).complains_of(&["--export folded=FILE"]);
     // Refused before the ten seconds of a profile.
     let port = free_port().to_string();
     run(&mut straingauge(["profile", &port, "--export", "pprof=/none/out"])).exits_with(1).complains_of(&["/none/out"]);

@@ -20,9 +20,10 @@ fn built(program: &Path, into: &Path) -> Vec<u8> {
 fn the_debian_package_holds_what_its_list_says_and_repeats() {
     skip_unless!(program("dpkg-deb").is_some(), "dpkg-deb is not installed");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Stands for the program, which is large.
+    // Stands for the program, which is large, and lists one schema.
     let stub = folder.path().join("stub");
-    fs::write(&stub, "#!/bin/sh\necho \"$*\"\n").expect("the folder can be written");
+    fs::write(&stub, "#!/bin/sh\n[ \"$*\" = '--generate schema' ] && echo 'point a point' || echo \"$*\"\n")
+        .expect("the folder can be written");
     fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).expect("the file is ours");
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));
     for into in [&first, &second] {
@@ -49,6 +50,10 @@ fn the_debian_package_holds_what_its_list_says_and_repeats() {
             continue;
         };
         let (from, end) = (Path::new(source).parent().expect("a folder"), pattern.trim_start_matches('*'));
+        if source == "made/schemas/*" {
+            meant.insert((letters.to_string(), format!("{place}point.schema.json")));
+            continue;
+        }
         for entry in fs::read_dir(repository().join(from)).expect("a folder of the repository").flatten() {
             let name = entry.file_name().into_string().expect("names of the repository are text");
             if name.ends_with(end) && entry.path().is_file() {

@@ -80,7 +80,7 @@ fn main() -> Result<(), SimulateError> {
     let (qemu, kernel) = (Qemu::find(arguments.get(1).map(Path::new))?, Kernel::find(None)?);
     let image = Image::base(&kernel)?;
     println!("what,seconds,cpu_seconds,instructions,client_instructions");
-    let (saved, times) = timed(|| Saved::boot(&qemu, &kernel, &image, 1, LIMITS, &mut || {}, &|| false));
+    let (saved, times) = timed(|| Saved::boot(&qemu, &kernel, (&image, None), 1, LIMITS, &mut || {}, &|| false));
     let mut saved = saved?;
     println!("boot and save,{times},,");
     let kinds = [

@@ -132,11 +132,8 @@ pub fn run(
     for seed in 1..=experiment.seeds {
         let words = format!("booting Linux {} with seed {seed} of {}", kernel.version, experiment.seeds);
         let mut begins = || progress(Step::Begins(&words));
-        let mut saved = Saved::boot(&qemu, &kernel, &base, seed, experiment.limits, &mut begins, stop)?;
-        if let Some(files) = &files {
-            progress(Step::Begins("putting the server into the guest"));
-            saved.put(files, stop)?;
-        }
+        let image = (&base, files.as_ref());
+        let mut saved = Saved::boot(&qemu, &kernel, image, seed, experiment.limits, &mut begins, stop)?;
         if let Some(name) = experiment.pack.first() {
             let types = types_of(&saved).map_err(|why| SimulateError::Impossible(format!("--repack {name}: {why}")))?;
             check_pack(&experiment.pack, &types.0)?;

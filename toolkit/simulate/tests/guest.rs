@@ -279,9 +279,8 @@ fn caches_change_no_count_of_a_real_server_and_one_boot_serves_jobs_that_fail() 
     skip_if!(not_installed("busybox"));
     let busybox = program("busybox");
     files.take_program(&busybox, None).expect("a program");
-    let saved = Saved::boot(&qemu, &kernel, &base, 1, cached.limits, &mut || {}, &|| false);
+    let saved = Saved::boot(&qemu, &kernel, (&base, Some(&files)), 1, cached.limits, &mut || {}, &|| false);
     let mut saved = saved.expect("a boot");
-    saved.put(&files, &|| false).expect("the files in the guest");
     // A delay, so that the guest is idle most of the time, over which its clock jumps.
     let plan = PointPlan { connections: 4, rate_per_sec: 0, delay_us: 1000 };
     let mut sample = |experiment: &Experiment| experiment::sample(&mut saved, experiment, &plan, &|| false);

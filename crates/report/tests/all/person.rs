@@ -92,6 +92,12 @@ impl Person {
     }
 
     pub fn call(&mut self, method: &str, parameters: Value) -> Value {
+        let answer = self.answer(method, parameters);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    fn answer(&mut self, method: &str, parameters: Value) -> Value {
         self.calls += 1;
         let mut message = json!({ "id": self.calls, "method": method, "params": parameters });
         if let Some(session) = &self.session {
@@ -101,8 +107,7 @@ impl Person {
         loop {
             let answer = self.read();
             if answer["id"] == self.calls {
-                assert!(answer.get("error").is_none(), "{method}: {answer}");
-                return answer["result"].clone();
+                return answer;
             }
         }
     }
@@ -120,7 +125,9 @@ impl Person {
     #[track_caller]
     pub fn waits_for(&mut self, expression: &str) {
         let began = Instant::now();
-        while self.sees(expression) != true {
+        // An expression that a page is asked for as it is left ends in an error.
+        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        while self.answer("Runtime.evaluate", parameters.clone())["result"]["result"]["value"] != true {
             assert!(began.elapsed() < PATIENCE, "{expression}");
             std::thread::sleep(Duration::from_millis(20));
         }

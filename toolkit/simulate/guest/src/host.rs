@@ -1,21 +1,15 @@
 //! The host, by ports of devices that QEMU emulates: a debug console for words, the firmware's configuration for the job, and
 //! the panic device to stop the machine at an exact instruction.
 
-use crate::{Outcome, sys};
+use crate::Outcome;
 use std::arch::asm;
-use std::io::Read;
 
 const DEBUG_CONSOLE: u16 = 0xe9;
 const PANIC: u16 = 0x505;
 const SELECTOR: u16 = 0x510;
 const DATA: u16 = 0x511;
 const DIRECTORY: u16 = 0x19;
-/// The port of the firmware's configuration that takes orders to copy.
-const DMA: u16 = 0x514;
-const DMA_READ: u32 = 2;
-const DMA_SELECT: u32 = 8;
 const JOB: &[u8] = b"opt/straingauge/job";
-const FILES: &[u8] = b"opt/straingauge/files";
 /// The most that a job may be.
 const LARGEST_JOB: usize = 1 << 20;
 
@@ -120,72 +114,6 @@ pub fn read_job() -> Outcome<String> {
     select(selector);
     read(&mut text);
     String::from_utf8(text).map_err(|_| "the job is no text".into())
-}
-
-/// The archive of the workload's files, if the host gives one.
-pub fn files() -> Outcome<Option<Files>> {
-    item(FILES).map(|(selector, size)| Files::new(selector, size)).transpose()
-}
-
-/// A page to which the device copies, and the order for it (`docs/specs/fw_cfg.rst` of QEMU).
-#[repr(C, align(4096))]
-struct Page {
-    control: [u8; 4],
-    length: [u8; 4],
-    address: [u8; 8],
-    data: [u8; Page::ROOM],
-}
-
-impl Page {
-    const ROOM: usize = 4096 - 16;
-}
-
-/// Reads the archive by the device's own copying: a port moves a byte at a time.
-pub struct Files {
-    page: Box<Page>,
-    physical: u64,
-    left: usize,
-    /// What the next order says besides reading.
-    select: u32,
-}
-
-impl Files {
-    fn new(selector: u16, size: usize) -> Outcome<Files> {
-        let mut page = Box::new(Page { control: [0; 4], length: [0; 4], address: [0; 8], data: [0; Page::ROOM] });
-        // It is written before it is looked for, so that it has a place in memory.
-        page.data.fill(1);
-        let physical = sys::physical_address((&raw const *page).cast())?;
-        Ok(Files { page, physical, left: size, select: u32::from(selector) << 16 | DMA_SELECT })
-    }
-}
-
-impl Read for Files {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let size = into.len().min(self.left).min(Page::ROOM);
-        if size == 0 {
-            return Ok(0);
-        }
-        let page = &mut *self.page;
-        page.control = (std::mem::take(&mut self.select) | DMA_READ).to_be_bytes();
-        page.length = (size as u32).to_be_bytes();
-        page.address = (self.physical + std::mem::offset_of!(Page, data) as u64).to_be_bytes();
-        let order = self.physical.to_be_bytes();
-        let half = |at: usize| u32::from_ne_bytes([order[at], order[at + 1], order[at + 2], order[at + 3]]);
-        for (port, half) in [(DMA, half(0)), (DMA + 4, half(4))] {
-            // SAFETY: as in `out_byte`; the device writes to the page alone, before the instruction is over.
-            unsafe { asm!("out dx, eax", in("dx") port, in("eax") half, options(nostack)) };
-        }
-        // SAFETY: the page is ours; the device has written to it.
-        let control = u32::from_be_bytes(unsafe { (&raw const page.control).read_volatile() });
-        if control != 0 {
-            return Err(std::io::Error::other("the host's files cannot be read"));
-        }
-        // SAFETY: as before; bytes of any value are bytes.
-        let data = unsafe { (&raw const page.data).read_volatile() };
-        into[..size].copy_from_slice(&data[..size]);
-        self.left -= size;
-        Ok(size)
-    }
 }
 
 /// Text for the host, as one line.

@@ -6,7 +6,6 @@ mod host;
 mod network;
 mod server;
 mod sys;
-mod unpack;
 
 use model::job::{Job, Work};
 use std::fmt::Display;
@@ -26,11 +25,6 @@ fn main() {
     }
     let outcome = prepare().and_then(|()| {
         host::save_here();
-        // With files of a workload the machine is saved once more.
-        if let Some(files) = host::files()? {
-            unpack::unpack(files)?;
-            host::save_here();
-        }
         host::read_job().and_then(|text| Job::from_text(&text)).and_then(work)
     });
     if let Err(sentence) = outcome {

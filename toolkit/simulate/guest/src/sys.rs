@@ -5,7 +5,6 @@ use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
 
 unsafe extern "C" {
     #[link_name = "mount"]
@@ -38,7 +37,6 @@ const CLONE_NEWNET: c_int = 0x4000_0000;
 const RLIMIT_NOFILE: c_int = 7;
 const SIGINT: c_int = 2;
 const RB_POWER_OFF: c_int = 0x4321_fedc_u32 as c_int;
-const PAGE_BYTES: u64 = 4096;
 const SIOCETHTOOL: c_ulong = 0x8946;
 const CLOCK_MONOTONIC: c_int = 1;
 const TIMER_ABSTIME: c_int = 1;
@@ -124,19 +122,6 @@ pub fn switch(interface: &str, command: u32, is_on: bool) -> Outcome<()> {
 pub fn interrupt(process: u32) {
     // SAFETY: takes no pointer.
     unsafe { kill(process as c_int, SIGINT) };
-}
-
-/// Where a page of this process lies in memory.
-pub fn physical_address(page: *const u8) -> Outcome<u64> {
-    let path = "/proc/self/pagemap";
-    let mut entry = [0; 8];
-    let file = File::open(path).map_err(because(path))?;
-    file.read_exact_at(&mut entry, page as u64 / PAGE_BYTES * 8).map_err(because(path))?;
-    // Bits 0 to 54 are the page's number; it is 0 for those who may not know it.
-    match u64::from_le_bytes(entry) & ((1 << 55) - 1) {
-        0 => Err("a page of the first process has no place in memory".into()),
-        number => Ok(number * PAGE_BYTES),
-    }
 }
 
 pub fn power_off() -> ! {

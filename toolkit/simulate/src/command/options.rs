@@ -56,12 +56,10 @@ pub struct SimulateArgs {
     /// Connections, beside another axis [default: 128]
     #[arg(long, short = 'c', value_name = "N", value_parser = parse_count, help_heading = "Points")]
     pub connections: Option<u64>,
-    /// Requests per second (open loop), of a server [default: closed loop]
+    /// Requests per second (open loop); of the microbenchmark, full segments per second over all connections
+    /// [default: closed loop; of the microbenchmark: 8333]
     #[arg(long, short = 'r', value_name = "RATE", value_parser = parse_rate, help_heading = "Points")]
     pub rate: Option<f64>,
-    /// Full segments per second of the microbenchmark, over all connections [default: 8333]
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, help_heading = "Points")]
-    pub packet_rate: Option<f64>,
     /// One-way delay of an emulated path [default: no delay]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Points")]
     pub delay: Option<Duration>,
@@ -220,10 +218,8 @@ pub struct WorkloadOptions {
 pub enum AxisWord {
     /// Connections
     Connections,
-    /// Requests per second of the open loop, of a server
+    /// Requests per second of the open loop; of the microbenchmark, full segments per second
     Rate,
-    /// Full segments per second of the microbenchmark
-    PacketRate,
     /// One-way delay of the path between client and server
     Delay,
 }
@@ -234,7 +230,6 @@ impl AxisWord {
         match self {
             AxisWord::Connections => "connections",
             AxisWord::Rate => "rate",
-            AxisWord::PacketRate => "packet-rate",
             AxisWord::Delay => "delay",
         }
     }

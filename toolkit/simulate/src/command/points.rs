@@ -17,7 +17,7 @@ const CONNECTIONS: [u64; 4] = [4, 32, 128, 512];
 /// Held while something else is varied.
 const HELD_CONNECTIONS: u64 = 128;
 /// 100 Mbit/s of full segments, as in the paper.
-const PACKET_RATE: f64 = 8333.0;
+const SEGMENT_RATE: f64 = 8333.0;
 
 /// The points that the command line asks for; a scenario's settings are in `served`.
 pub fn of(args: &SimulateArgs, served: Option<&Served>) -> Result<Vec<PointPlan>> {
@@ -27,10 +27,9 @@ pub fn of(args: &SimulateArgs, served: Option<&Served>) -> Result<Vec<PointPlan>
         (None, Some(_)) => None,
         (None, None) => Some(AxisWord::Connections),
     };
-    refuse_the_other_rate(axis, served.is_some(), args)?;
     let rate = match served {
         Some(served) => args.rate.or(served.rate).unwrap_or(0.0),
-        None => args.packet_rate.unwrap_or(PACKET_RATE),
+        None => args.rate.unwrap_or(SEGMENT_RATE),
     };
     let delay = args.delay.or(served.and_then(|served| served.delay)).unwrap_or_default();
     let held = PointPlan {
@@ -68,7 +67,7 @@ fn along(axis: AxisWord, text: &str, held: PointPlan) -> Result<Vec<PointPlan>> 
                 connections: parse_count(part).map_err(|why| wrong(format!("({why}); write them as 4,128")))?,
                 ..held
             },
-            AxisWord::Rate | AxisWord::PacketRate => PointPlan { rate_per_sec: rate()?, ..held },
+            AxisWord::Rate => PointPlan { rate_per_sec: rate()?, ..held },
             AxisWord::Delay => PointPlan {
                 delay_us: parse_duration(part)
                     .map_err(|why| wrong(format!("({why}); write them as 0,5ms,20ms")))?
@@ -86,23 +85,11 @@ fn along(axis: AxisWord, text: &str, held: PointPlan) -> Result<Vec<PointPlan>> 
     Ok(points)
 }
 
-/// The microbenchmark sends segments and a server is sent requests: each has its own option and axis.
-fn refuse_the_other_rate(axis: Option<AxisWord>, is_server: bool, args: &SimulateArgs) -> Result<()> {
-    Err(wrong_usage(match (axis, is_server) {
-        (Some(AxisWord::PacketRate), true) => "a server is sent requests: use --axis rate",
-        (Some(AxisWord::Rate), false) => "the microbenchmark sends segments: use --axis packet-rate",
-        (_, true) if args.packet_rate.is_some() => "a server is sent requests: use --rate",
-        (_, false) if args.rate.is_some() => "the microbenchmark sends segments: use --packet-rate",
-        _ => return Ok(()),
-    }))
-}
-
 fn refuse_what_is_varied(axis: Option<AxisWord>, args: &SimulateArgs) -> Result<()> {
     let Some(axis) = axis else { return Ok(()) };
     let is_typed = match axis {
         AxisWord::Connections => args.connections.is_some(),
         AxisWord::Rate => args.rate.is_some(),
-        AxisWord::PacketRate => args.packet_rate.is_some(),
         AxisWord::Delay => args.delay.is_some(),
     };
     let word = axis.word();
@@ -122,7 +109,7 @@ fn check(points: &[PointPlan], is_server: bool) -> Result<()> {
         )));
     }
     if points.iter().any(|point| point.rate_per_sec == 0 && !is_server || point.rate_per_sec > MOST_RATE) {
-        return Err(wrong_usage("--packet-rate and --rate must lie between 1 and 1M a second"));
+        return Err(wrong_usage("--rate must lie between 1 and 1M a second"));
     }
     if points.iter().any(|point| point.delay_us > MOST_DELAY_US) {
         return Err(wrong_usage("--delay must be at most 2s"));

@@ -120,8 +120,6 @@ pub(super) struct Start<'s> {
     pub seed: u64,
     pub limits: Limits,
     pub job: &'s MemoryFile,
-    /// An archive of files that the guest unpacks.
-    pub files: Option<&'s MemoryFile>,
     /// The state with which the machine begins, instead of booting.
     pub state: Option<&'s MemoryFile>,
     /// The plugin with its order and the file for its answer.
@@ -153,7 +151,7 @@ impl Qemu {
         // wait for the CPU's thread. Otherwise it may read the count of instructions when the CPU has halted and its thread has
         // not yet brought the count up to date, and the clock jumps too far (`icount_start_warp_timer` against
         // `icount_process_data`). A machine that is recorded cannot be saved, nor stepped through.
-        let is_recorded = start.state.is_some() && start.files.is_none() && start.debugger.is_none();
+        let is_recorded = start.state.is_some() && start.debugger.is_none();
         let recorded = if is_recorded { ",rr=record,rrfile=/dev/null" } else { "" };
         command.arg("-icount").arg(format!("shift=0,sleep=off{recorded}"));
         // A machine whose one CPU a debugger stopped counts as idle, so its clock jumps to the next timer: the real-time clock has
@@ -170,10 +168,6 @@ impl Qemu {
         command.arg("-fw_cfg").arg(format!("name=opt/straingauge/job,file={}", start.job.path()));
         command.arg("-chardev").arg(format!("socket,id=control,fd={control_number}"));
         command.args(["-mon", "chardev=control,mode=control"]);
-        if let Some(files) = start.files {
-            command.arg("-fw_cfg").arg(format!("name=opt/straingauge/files,file={}", files.path()));
-            passed.push(files.number());
-        }
         if let Some([plugin, order, answer]) = start.plugin {
             let files = (plugin.path(), order.path(), answer.path());
             command.arg("-plugin").arg(format!("{},order={},answer={}", files.0, files.1, files.2));

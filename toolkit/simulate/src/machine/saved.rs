@@ -53,18 +53,19 @@ pub struct Resumed {
 const FILES: [&str; 3] = ["state", "symbols", "types"];
 
 impl Saved {
-    /// The guest that booted this image, kept from an earlier boot on this machine, or booted now and kept. `seed` is a word
-    /// on the kernel's command line: it changes addresses in memory and nothing else.
+    /// The guest that booted this image with a workload's files, kept from an earlier boot on this machine, or booted
+    /// now and kept. `seed` is a word on the kernel's command line: it changes addresses in memory and nothing else.
     pub fn boot(
         qemu: &Qemu,
         kernel: &Kernel,
-        image: &Image,
+        (image, files): (&Image, Option<&Image>),
         seed: u64,
         limits: Limits,
         begins: &mut dyn FnMut(),
         stop: &dyn Fn() -> bool,
     ) -> Result<Saved, SimulateError> {
-        let bytes = image.to_bytes();
+        // The kernel unpacks one archive after another.
+        let bytes = [image.to_bytes(), files.map(Image::to_bytes).unwrap_or_default()].concat();
         free_memory::check(limits.memory_mib, 2 * bytes.len() as u64)?;
         let kernel_bytes = std::fs::read(&kernel.image)
             .map_err(SimulateError::system(format!("cannot read {}", kernel.image.display())))?;
@@ -106,22 +107,6 @@ impl Saved {
         })
     }
 
-    /// Puts a workload's files into the guest.
-    pub fn put(&mut self, files: &Image, stop: &dyn Fn() -> bool) -> Result<(), SimulateError> {
-        let bytes = files.to_bytes();
-        free_memory::check(self.limits.memory_mib, 2 * bytes.len() as u64)?;
-        let files = MemoryFile::with("guest-files", &bytes)?;
-        let job = MemoryFile::with("guest-job", &[b'\n'; JOB_BYTES])?;
-        let start = Start { files: Some(&files), ..self.start(&job) };
-        let mut running = self.qemu.start(&start)?;
-        let mut control = running.control.take().ok_or(no_control())?;
-        self.bring_back(&mut control, &mut || running.is_alive(stop))?;
-        control.command("cont", json!({}), &mut || running.is_alive(stop))?;
-        stops_ready(&mut running, &mut control, stop)?;
-        self.state = save(&mut control, &mut || running.is_alive(stop))?;
-        Ok(())
-    }
-
     /// The machine as it was saved.
     fn start<'s>(&'s self, job: &'s MemoryFile) -> Start<'s> {
         Start {
@@ -130,7 +115,6 @@ impl Saved {
             seed: self.seed,
             limits: self.limits,
             job,
-            files: None,
             state: Some(&self.state),
             plugin: None,
             debugger: None,
@@ -244,8 +228,7 @@ fn boot(
 ) -> Result<[MemoryFile; 3], SimulateError> {
     let job = MemoryFile::with("guest-job", &[b'\n'; JOB_BYTES])?;
     let kernel = &kernel.image;
-    let start =
-        Start { kernel, image, seed, limits, job: &job, files: None, state: None, plugin: None, debugger: None };
+    let start = Start { kernel, image, seed, limits, job: &job, state: None, plugin: None, debugger: None };
     let mut running = qemu.start(&start)?;
     let mut control = running.control.take().ok_or(no_control())?;
     let words = stops_ready(&mut running, &mut control, stop)?;

@@ -43,7 +43,7 @@ fn helpers_are_charged_to_whom_the_stack_itself_names() {
             return;
         }
     };
-    let mut saved = Saved::boot(&qemu, &kernel, &image, 1, LIMITS, &mut || {}, &|| false).expect("a boot");
+    let mut saved = Saved::boot(&qemu, &kernel, (&image, None), 1, LIMITS, &mut || {}, &|| false).expect("a boot");
     let types = saved.types().expect("the kernel's types");
     let symbols = saved.functions.symbols();
     let rows = saved.functions.rows.len() as u8;
