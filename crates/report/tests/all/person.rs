@@ -112,11 +112,17 @@ impl Person {
         }
     }
 
+    fn evaluate(&mut self, expression: &str) -> Value {
+        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        self.answer("Runtime.evaluate", parameters)
+    }
+
     /// The value of an expression in the page.
     #[track_caller]
     pub fn sees(&mut self, expression: &str) -> Value {
-        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        let result = self.call("Runtime.evaluate", parameters);
+        let answer = self.evaluate(expression);
+        assert!(answer.get("error").is_none(), "{expression}: {answer}");
+        let result = &answer["result"];
         assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
         result["result"]["value"].clone()
     }
@@ -126,8 +132,7 @@ impl Person {
     pub fn waits_for(&mut self, expression: &str) {
         let began = Instant::now();
         // An expression that a page is asked for as it is left ends in an error.
-        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
-        while self.answer("Runtime.evaluate", parameters.clone())["result"]["result"]["value"] != true {
+        while self.evaluate(expression)["result"]["result"]["value"] != true {
             assert!(began.elapsed() < PATIENCE, "{expression}");
             std::thread::sleep(Duration::from_millis(20));
         }
