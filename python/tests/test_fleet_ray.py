@@ -30,7 +30,7 @@ def load(url: str, duration: str, *more: str) -> List[str]:
 
 
 def find(url: str, kept: Path, *more: str) -> List[str]:
-    return ["find", url, "--sweep", "connections", "--min-connections", "4", "--max-connections", "16", "--profile", "never",
+    return ["find", url, "--sweep", "connections", "--set", "find.min-connections=4", "--max-connections", "16", "--profile", "never",
             *QUIET, "--out", str(kept), *more]
 
 
@@ -66,7 +66,7 @@ def test_a_worker_killed_in_the_middle_ends_the_run_with_its_node(fleet: Fleet, 
 
 @pytest.mark.long
 def test_with_go_on_the_other_nodes_measure_to_the_end(fleet: Fleet, nginx: Nginx) -> None:
-    child = fleet.start(load(nginx.url, "6s", "--on-worker-loss", "go-on"))
+    child = fleet.start(load(nginx.url, "6s", "--set", "fleet.on-worker-loss=go-on"))
     fleet.wait_until_running(1)
     # Ray's own process on the node, which is above the shells: the worker ends with its input.
     at = fleet.worker_pid(1)

@@ -160,7 +160,7 @@ fn late(result: &LoadResult) -> Option<Doubt> {
                 format_nanos(lag as f64),
                 format_si(result.counts.times.own_lag.len() as f64)
             ),
-            "give the client a dedicated CPU (--cpus, --precise), more threads, or a lower rate; \
+            "give the client a dedicated CPU (--cpus, and --set load.precise=true), more threads, or a lower rate; \
              response times include the lateness, service times do not",
         )
     })

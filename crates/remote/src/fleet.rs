@@ -366,7 +366,7 @@ impl Fleet {
             && let Some(lost) = self.lost()
         {
             return Err(unusable(format!(
-                "{lost}; the run ends there (--on-worker-loss go-on would continue with the others)"
+                "{lost}; the run ends there (--set fleet.on-worker-loss=go-on would continue with the others)"
             )));
         }
         self.outwait_the_lost(stop);

@@ -118,7 +118,7 @@ pub enum InputKind {
     },
     /// The lines of a log whose clients fall to this worker's part.
     Log {
-        /// The format, as `--trace-format` takes it.
+        /// The format, as `trace-format` of a scenario file takes it.
         format: String,
         /// Whether its sizes are those of bodies.
         has_body_sizes: bool,

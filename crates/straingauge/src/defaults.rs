@@ -115,10 +115,8 @@ defaults! {
     /// Share of the bandwidth asked for that a connection must get: SPECweb99 demands 320 of 400 kbit/s.
     DEMANDED_SHARE: Share = Share(0.8);
 
-    /// Requests in flight on a connection of HTTP/2.
-    STREAMS: u64 = 1;
     /// Requests in flight on a connection.
-    PIPELINE: u64 = 1;
+    IN_FLIGHT: u64 = 1;
     /// Keys of Redis and memcached.
     KEYS: u64 = 10_000;
     /// Length of their values.
@@ -194,8 +192,6 @@ pub fn words() -> Vec<(String, String)> {
     let counts = |values: &[f64]| values.iter().map(|value| value.to_string()).collect::<Vec<_>>().join(",");
     let more = [
         ("P99_LIMIT", Duration::from_nanos(criteria.p99_limit_ns).as_typed()),
-        ("ERROR_LIMIT", Share(criteria.error_ratio).as_typed()),
-        ("GOODPUT_LIMIT", Share(criteria.goodput_ratio).as_typed()),
         ("AXIS_IN_FLIGHT", counts(&sweep::IN_FLIGHT)),
         ("AXIS_COLD", counts(&sweep::COLD)),
         ("AXIS_TIME_WAIT", counts(&sweep::TIME_WAIT)),

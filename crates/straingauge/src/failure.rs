@@ -57,14 +57,32 @@ const HABITS: [(&[&str], &str); 11] = [
     (&["-s", "--script"], "there are no scripts; --urls, --mix and --trace say what to send"),
     (&["-u", "--vus"], "connections are -c"),
     (&["-m"], "the method is -X"),
-    (&["--data", "-p", "-T"], "the body is --body or --body-file, its type -H 'Content-Type: ...'"),
+    (&["--data", "-p", "-T"], "the body is --body TEXT or --body @FILE, its type -H 'Content-Type: ...'"),
     (&["--h2"], "HTTP/2 is --http2"),
 ];
 
 /// Options that exist in scenario files only: the command, the file's section, the options.
-pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 2] = [
-    ("find", "load", &["--connect-rate"]),
-    ("find", "find", &["--conforming-share", "--elastic-gain", "--saturation", "--efficiency-loss", "--bracket"]),
+pub(crate) const IN_SCENARIO: [(&str, &str, &[&str]); 6] = [
+    ("find", "load", &["--connect-rate", "--connect-timeout", "--precise"]),
+    ("find", "workload", &["--trace-format", "--dynamic-share", "--session-gap"]),
+    ("find", "clients", &["--close-first", "--demanded-bandwidth"]),
+    ("find", "fleet", &["--on-worker-loss"]),
+    ("find", "path", &["--path-by", "--quickack"]),
+    (
+        "find",
+        "find",
+        &[
+            "--min-connections",
+            "--error-limit",
+            "--goodput-limit",
+            "--settle",
+            "--conforming-share",
+            "--elastic-gain",
+            "--saturation",
+            "--efficiency-loss",
+            "--bracket",
+        ],
+    ),
 ];
 
 /// A hint for an option of another tool, or for one that exists only in scenario files.
@@ -82,7 +100,7 @@ fn habit(error: &clap::Error) -> Option<String> {
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
         let key = typed.trim_start_matches('-');
         return Some(format!(
-            "{typed} exists in scenario files only: write {key} = ... into its section [{section}], and name the file with --scenario"
+            "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... into the section [{section}] of a scenario file"
         ));
     }
     let (_, hint) = HABITS.iter().find(|(words, _)| words.contains(&typed.as_str()))?;

@@ -33,7 +33,7 @@ pub fn connect(
     }
     if !is_asked_for(clients) {
         if clients.on_worker_loss.is_some() {
-            return Err(wrong_usage("--on-worker-loss applies to clients: add --client COMMAND"));
+            return Err(wrong_usage("on-worker-loss of [fleet] applies to clients: add --client COMMAND"));
         }
         if !starts_server {
             permit(clients, host, plan, 1, stop)?;

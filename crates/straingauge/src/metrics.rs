@@ -3,7 +3,8 @@
 mod exporter;
 mod otlp;
 
-use crate::cli::MetricsOptions;
+use crate::cli::{MetricsOptions, MetricsPlace};
+use crate::failure::wrong_usage;
 use crate::measured::Measured;
 use crate::url::Target;
 use anyhow::Result;
@@ -27,10 +28,17 @@ pub struct Outlets {
 impl Outlets {
     /// Those of the options. A place that cannot be had is refused here, before anything is measured.
     pub fn open(options: &MetricsOptions) -> Result<Outlets> {
-        Ok(Outlets {
-            otlp: options.otlp.as_deref().map(Otlp::new).transpose()?,
-            exporter: options.prometheus.map(Exporter::bind).transpose()?,
-        })
+        let mut outlets = Outlets::default();
+        for place in &options.metrics {
+            let is_second = match place {
+                MetricsPlace::Served(address) => outlets.exporter.replace(Exporter::bind(*address)?).is_some(),
+                MetricsPlace::Sent(collector) => outlets.otlp.replace(Otlp::new(collector)?).is_some(),
+            };
+            if is_second {
+                return Err(wrong_usage("--metrics takes one address and one collector: leave the others out"));
+            }
+        }
+        Ok(outlets)
     }
 
     /// Begins to answer and to send: privileges belong to threads, so this is called when they are given up.
@@ -69,7 +77,7 @@ impl Loads {
         outlets.serve()?;
         let loads = Loads(Rc::new(RefCell::new((Client::new(&server.name, server.port, unix_ns()), outlets))));
         loads.change(|_| ());
-        Ok(options.is_any().then_some(loads))
+        Ok((!options.metrics.is_empty()).then_some(loads))
     }
 
     /// A load begins.

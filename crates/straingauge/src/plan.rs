@@ -45,6 +45,23 @@ pub fn read_scenario(path: Option<&Path>) -> Result<Options> {
     })
 }
 
+/// Lays the keys of `--set` over a scenario: `find.settle=5s`.
+fn set(scenario: Options, keys: &[String]) -> Result<Options> {
+    keys.iter().try_fold(scenario, |scenario, typed| {
+        let wrong = |why: &str| wrong_usage(format!("--set '{}': {}", typed.escape_debug(), why.replace('\n', " ")));
+        let split = |text: &str| text.split_once('.').map(|(section, key)| (section.to_string(), key.to_string()));
+        let (place, value) = typed.split_once('=').ok_or_else(|| wrong("write it as SECTION.KEY=VALUE"))?;
+        let (section, key) = split(place.trim()).ok_or_else(|| wrong("write it as SECTION.KEY=VALUE"))?;
+        if ["predict", "simulate"].contains(&section.as_str()) {
+            return Err(wrong("this section stands in files alone"));
+        }
+        let read = |value: &str| toml::from_str::<Options>(&format!("[{section}]\n{key} = {value}\n"));
+        // A number, true, or a list; otherwise text, which needs no quotes here.
+        let set = read(value).or_else(|_| read(&toml::Value::from(value).to_string()));
+        Ok(set.map_err(|error| wrong(error.message()))?.over(scenario))
+    })
+}
+
 /// A request of `load`, `find` or `profile --axis`: the command line over the scenario file.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -115,7 +132,7 @@ pub fn what_ifs(path: &Path) -> Result<Vec<WhatIf>> {
 
 /// Lays the command line over the scenario file; `example` is shown when neither names a URL.
 pub fn run_options(args: DriveArgs, example: &str) -> Result<RunOptions> {
-    let file = read_scenario(args.scenario.as_deref())?;
+    let file = set(read_scenario(args.scenario.as_deref())?, &args.set)?;
     let typed = Options { name: args.output.name.clone(), ..args.options };
     let options = typed.over(file);
     let url = options.url.as_deref().ok_or_else(|| wrong_usage(format!("a URL is missing, as in: {example}")))?;
@@ -206,19 +223,17 @@ pub fn load_plan(
     let connect_timeout_ns = options.connect_timeout.map_or(default(defaults::CONNECT_TIMEOUT, 4), Time::nanos);
     let default_warmup_ns = default_warmup_ns.unwrap_or(kind.default_warmup_ns() + 2 * round_trip_ns);
     if timeout_ns < 1_000_000 || connect_timeout_ns < 1_000_000 {
-        return Err(wrong_usage("--timeout and --connect-timeout must be at least 1ms"));
+        return Err(wrong_usage("--timeout, and connect-timeout of [load], must be at least 1ms"));
     }
     let requests_per_connection = match options.requests_per_connection {
-        _ if protocol == record::protocol::Protocol::Connect => 1,
-        Some(Count(0)) => {
-            return Err(wrong_usage("--requests-per-connection 0 sends nothing: leave it out for no limit"));
-        }
+        // A request is a connection.
+        Some(Count(0)) => 1,
         other => other.map_or(0, |count| count.0),
     };
-    let body = match (&options.body, &options.body_file) {
-        (Some(text), _) => text.clone().into_bytes(),
-        (None, Some(path)) => read_file(path, MAX_BODY_BYTES)?,
-        (None, None) => Vec::new(),
+    let body = match options.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
+        None => Vec::new(),
+        Some((_, Some(file))) => read_file(Path::new(file), MAX_BODY_BYTES)?,
+        Some((text, None)) => text.as_bytes().to_vec(),
     };
     let default_method = if body.is_empty() { "GET" } else { "POST" };
     let method = options.method.clone().unwrap_or_else(|| default_method.into());
@@ -333,7 +348,10 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         elastic_gain_ratio: options.elastic_gain.map_or(defaults.elastic_gain_ratio, |share| share.0),
         saturation_ratio: options.saturation.map_or(defaults.saturation_ratio, |share| share.0),
         efficiency_loss_ratio: options.efficiency_loss.map_or(defaults.efficiency_loss_ratio, |share| share.0),
-        error_ratio: less_than_all("--error-limit", options.error_limit.map_or(defaults.error_ratio, |share| share.0))?,
+        error_ratio: less_than_all(
+            "error-limit of [find]:",
+            options.error_limit.map_or(defaults.error_ratio, |share| share.0),
+        )?,
         goodput_ratio: options.goodput_limit.map_or(defaults.goodput_ratio, |share| share.0),
         p99_limit_ns: options.p99_limit.map_or(defaults.p99_limit_ns, |time| time.nanos()),
         bracket_ratio: options.bracket.map_or(defaults.bracket_ratio, |share| share.0),
@@ -342,11 +360,11 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     if criteria.bracket_ratio < 0.001 {
         return Err(wrong_usage("bracket of [find] must be at least 0.1%: finer than that is noise"));
     }
-    let connections_min = positive("--min-connections", options.min_connections, defaults::MIN_CONNECTIONS)?;
+    let connections_min = positive("min-connections of [find]:", options.min_connections, defaults::MIN_CONNECTIONS)?;
     let connections_max = positive("--max-connections", options.max_connections, defaults::MAX_CONNECTIONS)?;
     if connections_min > connections_max {
         return Err(wrong_usage(format!(
-            "--min-connections {connections_min} is more than --max-connections {connections_max}"
+            "min-connections {connections_min} of [find] is more than --max-connections {connections_max}"
         )));
     }
     let until_sure_ratio = options.until_sure.map(|share| share.0);
@@ -437,6 +455,27 @@ mod tests {
         assert!(plan(&owned).is_err());
         let fine = LoadOptions { header: vec!["X-Test: a: b".into()], ..Default::default() };
         assert_eq!(plan(&fine).unwrap().headers, vec![("X-Test".to_string(), "a: b".to_string())]);
+    }
+
+    #[test]
+    fn a_key_that_is_set_wins_over_the_file_and_the_last_of_two_wins() {
+        let file: Options =
+            toml::from_str("[load]\nprecise = false\nconnect-rate = 7\n[find]\nsettle = '1s'\n").unwrap();
+        let keys = ["load.precise=true", "find.settle=3s", "find.settle = 5s", "find.error-limit=0.5%"];
+        let options = set(file, &keys.map(String::from)).unwrap();
+        assert!(options.load.precise && options.load.connect_rate.is_some());
+        assert_eq!(options.find.settle.map(|time| time.0), Some(Duration::from_secs(5)));
+        assert_eq!(options.find.error_limit.map(|share| share.0), Some(0.005));
+        for (wrong, word) in [
+            ("settle=5s", "SECTION.KEY"),
+            ("find.settle", "SECTION.KEY"),
+            ("find.setle=5s", "setle"),
+            ("find.settle=soon", "soon"),
+            ("predict.rate=2x", "files alone"),
+        ] {
+            let why = set(Options::default(), &[wrong.to_string()]).unwrap_err().to_string();
+            assert!(why.contains(word) && !why.contains('\n'), "{why}");
+        }
     }
 
     #[test]

@@ -96,7 +96,9 @@ fn connections_that_conform_are_counted_and_searched() {
     let mut command = straingauge(["find", &server.url("10k.bin"), "--axis", "conforming", "--max-connections", "4"]);
     let scenario = dir.path().join("half.toml");
     std::fs::write(&scenario, "[find]\nconforming-share = '50%'\n").expect("our own folder");
-    command.args(["--asked-bandwidth", "800k", "--demanded-bandwidth", "400k", "--scenario"]).arg(&scenario);
+    command
+        .args(["--asked-bandwidth", "800k", "--set", "clients.demanded-bandwidth=400k", "--scenario"])
+        .arg(&scenario);
     command.args(["--duration", "500ms", "--repeats", "1", "--json", "--quiet", "--out"]).arg(&out);
     let json = run(&mut command).exits_with(0).json();
     let conforming = member(&json, "conforming");
@@ -117,7 +119,7 @@ fn what_makes_no_sense_on_an_axis_is_refused_before_anything_runs() {
         (&["--axis", "rate", "--rate", "10"], &["--rate"]),
         (&["--axis", "cold", "--axis-values", "1,x"], &["--axis-values", "'x'"]),
         (&["--axis-values", "1"], &["--axis"]),
-        (&["--axis", "rate", "--overload", "0"], &["--overload"]),
+        (&["--axis", "rate", "--axis-values", "0x"], &["--axis-values", "3x"]),
         (&["--axis", "conforming", "--read-rate", "10k"], &["--asked-bandwidth"]),
     ] {
         let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -42,8 +42,8 @@ fn logs_that_are_none_are_refused_with_the_reason() {
     let folder = files.0.path().to_str().expect("temporary paths are text");
     load(&["--trace", folder]).exits_with(2).complains_of(&["not a regular file"]);
     let fine = files.with("fine.log", LINE.as_bytes());
-    load(&["--trace", &fine, "--trace-format", "$nonsense"]).exits_with(2).complains_of(&["--trace-format"]);
-    load(&["--trace", &fine, "--trace-format", "w3c"]).exits_with(1).complains_of(&["fine.log"]);
+    load(&["--trace", &fine, "--set", "workload.trace-format=$nonsense"]).exits_with(2).complains_of(&["trace-format"]);
+    load(&["--trace", &fine, "--set", "workload.trace-format=w3c"]).exits_with(1).complains_of(&["fine.log"]);
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn options_that_contradict_each_other_are_refused_by_name() {
         (vec!["--trace", &log, "--urls", &list], vec!["--urls", "--trace"]),
         (vec!["--trace", &log, "--requests-per-connection", "2"], vec!["--requests-per-connection"]),
         (vec!["--speed", "2"], vec!["--speed", "--trace LOG or --rate-series"]),
-        (vec!["--session-gap", "2s"], vec!["--session-gap", "--trace"]),
-        (vec!["--trace-format", "w3c"], vec!["--trace-format", "--trace"]),
+        (vec!["--set", "workload.session-gap=2s"], vec!["session-gap", "--trace"]),
+        (vec!["--set", "workload.trace-format=w3c"], vec!["trace-format", "--trace"]),
         (vec!["--rate-series", &series, "--speed", "max"], vec!["--speed max"]),
         (vec!["--rate-series", &series, "--arrival", "constant"], vec!["--arrival"]),
-        (vec!["--dynamic-share", "30%"], vec!["--dynamic-urls"]),
+        (vec!["--set", "workload.dynamic-share=30%"], vec!["--dynamic-urls"]),
         (vec!["--classes", "1KiB"], vec!["--mix or --trace"]),
         (vec!["--mix", "webstone", "--classes", "2KiB,1KiB"], vec!["--classes", "ascending"]),
         (vec!["--mix", "webstone", "--classes", "big"], vec!["--classes", "big"]),

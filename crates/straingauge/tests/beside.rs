@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 fn find(dir: &Path, beside: &str, isolate: &str) -> Command {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
-    let mut command = straingauge(["find", &url, "--quiet", "--beside", beside, "--settle", "300ms"]);
+    let mut command = straingauge(["find", &url, "--quiet", "--beside", beside, "--set", "find.settle=300ms"]);
     command.args(["--isolate", isolate, "--max-connections", "2", "--repeats", "2", "--budget", "60s"]);
     command.args(["--duration", "200ms", "--warmup", "50ms", "--out"]).arg(dir.join("run"));
     let address = if is_root() && isolate != "never" { "0.0.0.0" } else { "127.0.0.1" };
@@ -154,7 +154,17 @@ fn a_server_that_runs_already_has_a_price_too_and_a_command_that_sleeps_uses_not
     let dir = open_dir();
     let out = dir.path().join("run");
     let mut command = straingauge(["find", &server.url("1k.bin"), "--quiet", "--beside", "sleep 60"]);
-    command.args(["--settle", "100ms", "--max-connections", "1", "--repeats", "2", "--budget", "60s", "--json"]);
+    command.args([
+        "--set",
+        "find.settle=100ms",
+        "--max-connections",
+        "1",
+        "--repeats",
+        "2",
+        "--budget",
+        "60s",
+        "--json",
+    ]);
     let price = priced(command.args(["--duration", "100ms", "--out"]).arg(&out)).json()["price"].clone();
     assert_eq!(price["command"], "sleep 60");
     // It was asleep in all windows.
@@ -275,11 +285,11 @@ fn what_cannot_run_beside_is_refused_before_anything_is_measured() {
         (&["--beside", "sleep 9", "--axis", "cold"], &["--beside", "--axis"]),
         (&["--beside", "sleep 9", "--sweep", "rate"], &["--beside", "--sweep"]),
         (&["--beside", "sleep 9", "--fail-if", "yield_rate < 4"], &["--beside"]),
-        (&["--settle", "1s"], &["--beside"]),
+        (&["--set", "find.settle=1s"], &["--beside"]),
         (&["--threshold", "1%"], &["--beside"]),
         (&["--beside", "sleep 9", "--threshold", "5"], &["--threshold", "500%"]),
         (&["--compare-with", "sleep 9", "--threshold", "1"], &["--threshold 100%", "write 5%"]),
-        (&["--error-limit", "1"], &["--error-limit 100%", "write 5%"]),
+        (&["--set", "find.error-limit=1"], &["error-limit of [find]", "write 5%"]),
     ] {
         let mut command = straingauge(["find", &url]);
         run(command.args(options).args(["--", "sleep", "9"])).exits_with(2).complains_of(wanted);

@@ -52,7 +52,8 @@ fn who_closes_first_keeps_the_time_wait() {
     needs_server!(Kind::Nginx);
     for (who, on_server) in [("server", true), ("client", false)] {
         let server = Server::start(Kind::Nginx);
-        let mut command = straingauge(["load", &server.url("128.bin"), "--connections", "2", "--close-first", who]);
+        let mut command = straingauge(["load", &server.url("128.bin"), "--connections", "2"]);
+        command.args(["--set", &format!("clients.close-first={who}")]);
         command.args(["--requests-per-connection", "1", "--warmup", "0s", "--duration", "300ms", "--json", "--quiet"]);
         let json = run(&mut command).exits_with(0).json();
         let ok = count(&json, "ok");
@@ -78,7 +79,7 @@ fn an_overloaded_client_gives_attempts_up_and_keeps_its_schedule() {
     unsafe { libc::listen(listener.as_raw_fd(), 1) };
     let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
     let mut command = straingauge(["load", &url, "--rate", "500", "--arrival", "constant", "--connections", "400"]);
-    command.args(["--requests-per-connection", "1", "--connect-timeout", "100ms", "--timeout", "300ms"]);
+    command.args(["--requests-per-connection", "1", "--set", "load.connect-timeout=100ms", "--timeout", "300ms"]);
     command.args(["--warmup", "0s", "--duration", "1s", "--threads", "1", "--json", "--quiet"]);
     let said: Said = run(&mut command);
     let json = said.json();
@@ -177,9 +178,14 @@ macro_rules! needs_tls {
     };
 }
 
+/// The word of `--tls` that trusts a file.
+fn trusting(authority: &Path) -> String {
+    format!("ca={}", authority.display())
+}
+
 fn put_tls_load(server: &SecureServer, more: &[&str]) -> Value {
-    let mut command = straingauge(["load", &server.url(), "--tls-ca"]);
-    command.arg(server.ca()).args(["--warmup", "0s", "--duration", "500ms", "--threads", "1", "--json", "--quiet"]);
+    let mut command = straingauge(["load", &server.url(), "--tls", &trusting(&server.ca())]);
+    command.args(["--warmup", "0s", "--duration", "500ms", "--threads", "1", "--json", "--quiet"]);
     run(command.args(more)).exits_with(0).json()
 }
 
@@ -210,12 +216,12 @@ fn requests_over_tls_are_counted_as_the_server_counts_them() {
 #[test]
 fn sessions_are_resumed_or_not_as_asked() {
     needs_tls!();
-    let each = ["--connections", "2", "--requests-per-connection", "1", "--tls-resumption"];
+    let each = ["--connections", "2", "--requests-per-connection", "1"];
     let server = SecureServer::start("127.0.0.1");
-    let on = put_tls_load(&server, &[&each[..], &["on"]].concat());
+    let on = put_tls_load(&server, &each);
     assert!(figure(&on, "client.tls_resumed_ratio") > 0.5, "{on:#}");
     assert!(figure(&on, "client.tls_handshakes_per_sec") > 0.0, "{on:#}");
-    let off = put_tls_load(&server, &[&each[..], &["off"]].concat());
+    let off = put_tls_load(&server, &[&each[..], &["--tls", "no-resumption"]].concat());
     assert_eq!(figure(&off, "client.tls_resumed_ratio"), 0.0, "{off:#}");
 }
 
@@ -224,15 +230,16 @@ fn sessions_are_resumed_or_not_as_asked() {
 fn handshakes_alone_are_counted_as_the_server_counts_them() {
     needs_tls!();
     let server = SecureServer::start("127.0.0.1");
-    let json = put_tls_load(&server, &["--connections", "4", "--connect-only", "--tls-resumption", "off"]);
+    let json =
+        put_tls_load(&server, &["--connections", "4", "--requests-per-connection", "0", "--tls", "no-resumption"]);
     let (ok, sent) = (count(&json, "ok"), count(&json, "sent"));
     assert!(ok > 0 && ok == sent && count(&json, "connects") >= ok, "{json:#}");
     assert_eq!(json["reply_counts"]["connected"].as_u64(), Some(ok), "{json:#}");
     assert_eq!(figure(&json, "client.tls_resumed_ratio"), 0.0, "{json:#}");
     assert_eq!(server.end_and_count().0, 0, "no request was logged");
-    let wrong = ["load", "https://127.0.0.1:1/", "--connect-only", "--method", "PUT"];
+    let wrong = ["load", "https://127.0.0.1:1/", "--requests-per-connection", "0", "--method", "PUT"];
     let refused = run(&mut straingauge(wrong)).exits_with(2);
-    refused.complains_of(&["--method is about requests, and --connect-only sends none"]);
+    refused.complains_of(&["--method is about requests, and --requests-per-connection 0 sends none"]);
 }
 
 #[test]
@@ -241,9 +248,10 @@ fn a_slow_client_reads_over_tls_at_its_pace() {
     let server = SecureServer::start("127.0.0.1");
     std::fs::write(server.state.path().join("20k.bin"), vec![b'x'; 20_000]).expect("our own folder");
     // Two streams share the pace of their connection.
-    for more in [&["--read-rate", "40k"][..], &["--read-rate", "80k", "--http2", "--streams", "2"]] {
-        let mut command = straingauge(["load", &server.url().replace("1k.bin", "20k.bin"), "--tls-ca"]);
-        command.arg(server.ca()).args(["--connections", "3", "--threads", "1"]).args(more);
+    for more in [&["--read-rate", "40k"][..], &["--read-rate", "80k", "--http2", "--in-flight", "2"]] {
+        let mut command =
+            straingauge(["load", &server.url().replace("1k.bin", "20k.bin"), "--tls", &trusting(&server.ca())]);
+        command.args(["--connections", "3", "--threads", "1"]).args(more);
         command.args(["--warmup", "0s", "--duration", "1500ms", "--json", "--quiet"]);
         let json = run(&mut command).exits_with(0).json();
         let (ok, sent, unfinished) = (count(&json, "ok"), count(&json, "sent"), count(&json, "unfinished"));
@@ -271,8 +279,10 @@ fn a_log_is_replayed_over_tls() {
         .collect();
     std::fs::write(&log, lines).expect("our own folder");
     for http_2 in [None, Some("--http2")] {
-        let mut command = straingauge(["load", server.url().trim_end_matches("/1k.bin"), "--tls-ca"]);
-        command.arg(server.ca()).arg("--trace").arg(&log).args(["--speed", "max", "--connections", "8"]);
+        let url = server.url();
+        let url = url.trim_end_matches("/1k.bin");
+        let mut command = straingauge(["load", url, "--tls", &trusting(&server.ca())]);
+        command.arg("--trace").arg(&log).args(["--speed", "max", "--connections", "8"]);
         let json = run(command.args(["--json", "--quiet"]).args(http_2)).exits_with(0).json();
         assert_eq!((count(&json, "sent"), count(&json, "ok"), count(&json, "non_2xx")), (200, 150, 50), "{json:#}");
         assert!(figure(&json, "client.tls_handshake_p50_us") > 0.0);
@@ -315,8 +325,8 @@ fn a_tls_handshake_that_fails_under_load_is_counted_as_such() {
             });
         }
     });
-    let mut command = straingauge(["load", &url, "--tls-ca"]);
-    command.arg(server.ca()).args(["--warmup", "0s", "--duration", "300ms", "--connections", "2", "--json", "--quiet"]);
+    let mut command = straingauge(["load", &url, "--tls", &trusting(&server.ca())]);
+    command.args(["--warmup", "0s", "--duration", "300ms", "--connections", "2", "--json", "--quiet"]);
     let json = run(&mut command).json();
     assert!(count(&json, "tls_failed") > 0, "{json:#}");
     assert_eq!(count(&json, "sent"), count(&json, "tls_failed") + count(&json, "unfinished"), "{json:#}");
@@ -329,22 +339,22 @@ fn a_certificate_that_cannot_be_trusted_is_one_clear_sentence() {
     let other = SecureServer::start("example.test");
     let load =
         |url: &str, more: &[&str]| run(straingauge(["load", url, "--duration", "50ms", "--warmup", "0s"]).args(more));
-    let path = |path: PathBuf| path.to_str().expect("temporary paths are text").to_string();
-    load(&server.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["certificate", "--tls-ca"]);
-    load(&other.url(), &["--tls-ca", &path(other.ca())]).exits_with(1).complains_of(&["another name"]);
-    load(&other.url(), &["--tls-insecure", "--quiet"]).exits_with(0);
+    let path = |path: PathBuf| trusting(&path);
+    load(&server.url(), &["--tls", &path(other.ca())]).exits_with(1).complains_of(&["certificate", "--tls ca="]);
+    load(&other.url(), &["--tls", &path(other.ca())]).exits_with(1).complains_of(&["another name"]);
+    load(&other.url(), &["--tls", "insecure", "--quiet"]).exits_with(0);
     // The server's own certificate, given as it is: it need not be signed, but its name must be right.
     let own = |server: &SecureServer| path(server.state.path().join("cert.pem"));
-    load(&server.url(), &["--tls-ca", &own(&server), "--quiet"]).exits_with(0);
-    load(&server.url(), &["--tls-ca", &own(&other)]).exits_with(1).complains_of(&["not signed by", "--tls-ca"]);
-    load(&other.url(), &["--tls-ca", &own(&other)]).exits_with(1).complains_of(&["another name"]);
+    load(&server.url(), &["--tls", &own(&server), "--quiet"]).exits_with(0);
+    load(&server.url(), &["--tls", &own(&other)]).exits_with(1).complains_of(&["not signed by", "--tls ca="]);
+    load(&other.url(), &["--tls", &own(&other)]).exits_with(1).complains_of(&["another name"]);
     let key = server.state.path().join("key.pem");
-    load(&server.url(), &["--tls-ca", &path(key)]).complains_of(&["--tls-ca", "certificate"]);
-    load(&server.url().replace("https", "http"), &["--tls-insecure"])
+    load(&server.url(), &["--tls", &path(key)]).complains_of(&["--tls ca=", "certificate"]);
+    load(&server.url().replace("https", "http"), &["--tls", "insecure"])
         .exits_with(2)
-        .complains_of(&["--tls-insecure", "https"]);
+        .complains_of(&["--tls", "https"]);
     let plain = Server::start(Kind::Nginx);
-    load(&plain.url("128.bin").replace("http", "https"), &["--tls-insecure"])
+    load(&plain.url("128.bin").replace("http", "https"), &["--tls", "insecure"])
         .exits_with(1)
         .complains_of(&["TLS", "plain http"]);
 }
@@ -358,9 +368,12 @@ fn a_worker_says_what_it_and_the_server_have_against_each_other() {
         run(straingauge(["load", url, "--client", &client, "--duration", "50ms", "--warmup", "0s", "--quiet"])
             .args(more))
     };
-    let strange = ["--tls-ca", other.ca().to_str().expect("temporary paths are text")].map(str::to_string);
-    let strange: Vec<&str> = strange.iter().map(String::as_str).collect();
-    from_worker(&server.url(), &strange).exits_with(1).complains_of(&["client 1", "certificate", "--tls-ca"]);
+    let strange = trusting(&other.ca());
+    from_worker(&server.url(), &["--tls", &strange]).exits_with(1).complains_of(&[
+        "client 1",
+        "certificate",
+        "--tls ca=",
+    ]);
     // Under TLS 1.3 the client has ended the handshake when it is refused.
     let (port, dir) = (free_port(), server.state.path());
     let mut wants = Command::new("openssl");
@@ -371,7 +384,8 @@ fn a_worker_says_what_it_and_the_server_have_against_each_other() {
     while TcpStream::connect(("127.0.0.1", port)).is_err() && started.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let said = from_worker(&format!("https://127.0.0.1:{port}"), &["--connect-only", "--tls-insecure"]);
+    let said =
+        from_worker(&format!("https://127.0.0.1:{port}"), &["--requests-per-connection", "0", "--tls", "insecure"]);
     let _ = child.kill();
     let _ = child.wait();
     said.exits_with(1).complains_of(&["client 1", "it wants a certificate of the client"]);
@@ -381,10 +395,10 @@ fn a_worker_says_what_it_and_the_server_have_against_each_other() {
 fn a_pace_that_makes_no_sense_is_refused() {
     for (arguments, words) in [
         (&["--read-rate", "0"][..], &["--read-rate"][..]),
-        (&["--demanded-bandwidth", "1k"], &["--asked-bandwidth"]),
-        (&["--asked-bandwidth", "1k", "--demanded-bandwidth", "2k"], &["--demanded-bandwidth"]),
+        (&["--set", "clients.demanded-bandwidth=1k"], &["--asked-bandwidth"]),
+        (&["--asked-bandwidth", "1k", "--set", "clients.demanded-bandwidth=2k"], &["demanded-bandwidth"]),
         (&["--asked-bandwidth", "0"], &["--asked-bandwidth"]),
-        (&["--close-first", "client"], &["--requests-per-connection"]),
+        (&["--set", "clients.close-first=client"], &["--requests-per-connection"]),
     ] {
         run(straingauge(["load", "http://127.0.0.1:1/"]).args(arguments)).exits_with(2).complains_of(words);
     }

@@ -143,7 +143,7 @@ fn commands_of_the_pages_work_as_written() {
             options += "--warmup 0s --any-status";
             // A replay ends when its last session would have.
             options += match (line.contains("--trace"), line.contains("--duration")) {
-                (true, _) => " --session-gap 100ms",
+                (true, _) => " --set workload.session-gap=100ms",
                 (_, true) => "",
                 _ => " --duration 200ms",
             };

@@ -10,6 +10,7 @@ use crate::server::{Kind, Server};
 use crate::workers::{count, doubt_kinds, from, killed, worker};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn figure<'a>(json: &'a Value, name: &str) -> &'a Value {
@@ -104,8 +105,9 @@ fn a_log_whose_worker_is_lost_is_replayed_to_its_end_by_the_others() {
     };
     std::fs::write(&log, (0..160).map(line).collect::<String>()).expect("a file in a temporary folder");
     let clients = [worker(), killed()];
-    let mut command = from(&[&clients[0], &clients[1]], &[&server.url(""), "--on-worker-loss", "go-on", "--trace"]);
-    let json = run(command.arg(&log).args(["--session-gap", "500ms"])).exits_with(0).json();
+    let mut command =
+        from(&[&clients[0], &clients[1]], &[&server.url(""), "--set", "fleet.on-worker-loss=go-on", "--trace"]);
+    let json = run(command.arg(&log).args(["--set", "workload.session-gap=500ms"])).exits_with(0).json();
     assert!(doubt_kinds(&json).contains(&"worker-lost".to_string()), "{json:#}");
     let ok = count(&json, "ok");
     assert!(
@@ -123,7 +125,8 @@ fn tls_over_workers_is_counted_as_the_server_counts_it() {
     let authority = server.ca();
     let worker = format!("cd / && {}", worker());
     let mut command = from(&[worker.as_str(); 3], &[&server.url(), "--connections", "6", "--duration", "500ms"]);
-    command.args(["--requests-per-connection", "5", "--tls-ca"]).arg(authority.file_name().expect("it has a name"));
+    let trusted = Path::new(authority.file_name().expect("it has a name"));
+    command.args(["--requests-per-connection", "5", "--tls", &format!("ca={}", trusted.display())]);
     let json = run(command.current_dir(authority.parent().expect("it lies in a folder"))).exits_with(0).json();
     let (logged, _) = server.end_and_count();
     let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
@@ -269,7 +272,7 @@ impl Drop for Store {
 
 /// Commands that workers were answered, as the server counts them.
 fn is_counted_by(store: &Store, url: &str, command: &[u8], words: &[&str]) {
-    let json = from_three(url, &["--connections", "6", "--duration", "300ms", "--pipeline", "3", "--keys", "50"]);
+    let json = from_three(url, &["--connections", "6", "--duration", "300ms", "--in-flight", "3", "--keys", "50"]);
     let (ok, unfinished) = (count(&json, "ok"), count(&json, "unfinished"));
     assert!(ok > 0 && count(&json, "sent") + count(&json, "carried_in") == ok + unfinished, "{json:#}");
     let counted = store.counts(command, words);

@@ -6,7 +6,8 @@ use std::process::Command;
 
 fn call(port: u16, method: &str) -> Said {
     let url = format!("http://127.0.0.1:{port}");
-    let mut command = straingauge(["load", &url, "--grpc", method, "--parts", "--connections", "2", "--streams", "3"]);
+    let mut command =
+        straingauge(["load", &url, "--grpc", method, "--parts", "--connections", "2", "--in-flight", "3"]);
     command.args(["--warmup", "0s", "--duration", "300ms", "--quiet", "--json"]);
     run(&mut command)
 }

@@ -73,7 +73,7 @@ fn a_watch_serves_its_metrics_in_both_formats() {
     needs_server!(Kind::Nginx);
     let (server, address) = (Server::start(Kind::Nginx), format!("127.0.0.1:{}", free_port()));
     let mut command =
-        straingauge(["watch", &format!(":{}", server.port), "--prometheus", &address, "--interval", "100ms"]);
+        straingauge(["watch", &format!(":{}", server.port), "--metrics", &address, "--interval", "100ms"]);
     let mut running = Running::start(&mut command);
     running.wait_until("a page", || body(&address, "*/*").contains("straingauge_connections"));
     let page = body(&address, "*/*");
@@ -93,8 +93,7 @@ fn a_load_serves_its_metrics_while_it_runs() {
     needs_server!(Kind::Nginx);
     let (server, address) = (Server::start(Kind::Nginx), format!("127.0.0.1:{}", free_port()));
     let url = server.url("128.bin");
-    let words =
-        ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "200s", "--detail", "off", "--prometheus", &address];
+    let words = ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "200s", "--detail", "off", "--metrics", &address];
     let mut running = Running::start(&mut straingauge(words));
     let labels = format!("{{server_address=\"127.0.0.1\",server_port=\"{}\"}}", server.port);
     let now = |name: &str| value(&body(&address, "*/*"), &format!("{name}{labels}")).unwrap_or(0.0);
@@ -115,7 +114,7 @@ fn a_find_serves_the_figures_of_its_last_point() {
     let out = out.to_str().expect("temporary paths are text");
     let words =
         ["find", &url, "--budget", "200s", "--max-connections", "4", "-d", "200ms", "--detail", "off", "--out", out];
-    let mut running = Running::start(straingauge(words).args(["--prometheus", &address]));
+    let mut running = Running::start(straingauge(words).args(["--metrics", &address]));
     let page = || body(&address, "*/*");
     running.wait_until("two points", || value(&page(), "straingauge_load_points_total{").is_some_and(|n| n >= 2.0));
     let page = page();
@@ -176,7 +175,7 @@ fn a_collector_gets_the_metrics_of_a_load_with_its_end() {
     let (server, (endpoint, kept)) = (Server::start(Kind::Nginx), collector());
     let url = server.url("128.bin");
     let words = ["load", &url, "-c", "2", "--warmup", "10ms", "-d", "300ms", "--detail", "off", "--json"];
-    let said = run(straingauge(words).args(["--otlp", &endpoint])).exits_with(0).json();
+    let said = run(straingauge(words).args(["--metrics", &endpoint])).exits_with(0).json();
     let last = kept.lock().expect("no panic").pop().expect("it has sent metrics");
     let points = of(&last, "straingauge.load.points", "sum");
     assert!(points["isMonotonic"] == true && points["aggregationTemporality"] == 2, "{points:#}");
@@ -203,7 +202,7 @@ fn a_collector_gets_the_metrics_of_a_watch() {
     needs_server!(Kind::Nginx);
     let (server, (endpoint, kept)) = (Server::start(Kind::Nginx), collector());
     let port = format!(":{}", server.port);
-    run(&mut straingauge(["watch", &port, "-d", "300ms", "--interval", "100ms", "--otlp", &endpoint])).exits_with(0);
+    run(&mut straingauge(["watch", &port, "-d", "300ms", "--interval", "100ms", "--metrics", &endpoint])).exits_with(0);
     let last = kept.lock().expect("no panic").pop().expect("it has sent metrics");
     let states = of(&last, "straingauge.connections", "sum");
     assert!(states["isMonotonic"] == false && states["dataPoints"][0].is_object(), "{states:#}");
@@ -215,15 +214,16 @@ fn a_collector_that_cannot_be_had_is_one_sentence_and_measuring_goes_on() {
     let server = Server::start(Kind::Nginx);
     let url = server.url("128.bin");
     let load = |endpoint: &str| {
-        let words = ["load", &url, "-c", "1", "--warmup", "10ms", "-d", "100ms", "--detail", "off", "--otlp", endpoint];
+        let words =
+            ["load", &url, "-c", "1", "--warmup", "10ms", "-d", "100ms", "--detail", "off", "--metrics", endpoint];
         run(&mut straingauge(words))
     };
     let nobody = format!("http://127.0.0.1:{}", free_port());
     load(&nobody).exits_with(0).complains_of(&[&nobody, "/v1/metrics", "measuring goes on"]);
-    for (endpoint, word) in [("127.0.0.1:4318", "http://"), ("https://127.0.0.1:4318", "TLS"), ("http://", "--otlp")] {
-        load(endpoint).exits_with(2).complains_of(&["--otlp", word]);
+    for (endpoint, word) in [("https://127.0.0.1:4318", "TLS"), ("http://", "--metrics")] {
+        load(endpoint).exits_with(2).complains_of(&["--metrics", word]);
     }
-    let words = ["find", &url, "--compare-with", "scale", "--otlp", &nobody, "--", "true"];
+    let words = ["find", &url, "--compare-with", "scale", "--metrics", &nobody, "--", "true"];
     let said = run(&mut straingauge(words)).exits_with(2);
-    assert!(said.err.contains("--otlp") && said.err.contains("--compare-with"), "{}", said.err);
+    assert!(said.err.contains("--metrics") && said.err.contains("--compare-with"), "{}", said.err);
 }

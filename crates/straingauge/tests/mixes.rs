@@ -40,7 +40,7 @@ fn a_webstone_mix_follows_table_1_and_is_told_by_size_class() {
 #[test]
 fn a_webstone_mix_over_http_2_follows_it_too() {
     needs_documents!();
-    follows_table_1(&["--http2", "--streams", "12", "--connections", "4"]);
+    follows_table_1(&["--http2", "--in-flight", "12", "--connections", "4"]);
 }
 
 fn follows_table_1(options: &[&str]) {
@@ -117,8 +117,18 @@ fn a_dynamic_share_is_told_by_kind_and_weights_are_kept() {
     };
     let statics = file("static.txt", "/webstone/html/01.html 3\n/webstone/html/02.html\n");
     let dynamics = file("dynamic.txt", "# made for each request\n/webstone/image/01.gif?a=1\n");
-    let options =
-        ["--urls", &statics, "--dynamic-urls", &dynamics, "--dynamic-share", "30%", "--rate", "3k", "--seed", "3"];
+    let options = [
+        "--urls",
+        &statics,
+        "--dynamic-urls",
+        &dynamics,
+        "--set",
+        "workload.dynamic-share=30%",
+        "--rate",
+        "3k",
+        "--seed",
+        "3",
+    ];
     let json = load(&server, &options).json();
     let kinds = rows(&json, "kind");
     assert_eq!(kinds.iter().filter_map(|row| row["label"].as_str()).collect::<Vec<_>>(), ["static", "dynamic"]);

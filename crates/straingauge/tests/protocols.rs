@@ -16,7 +16,7 @@ fn redis_is_loaded_with_a_password_that_is_shown_nowhere() {
     let Some(redis) = program("redis-server") else { return skipped("there is no redis-server") };
     let (port, kept) = (free_port().to_string(), tempfile::tempdir().expect("a folder"));
     let (url, out) = (format!("redis://:hush-hush@127.0.0.1:{port}/1"), kept.path().join("run"));
-    let mut command = straingauge(["load", &url, "--pipeline", "4", "--read-share", "50%", "--keys", "100"]);
+    let mut command = straingauge(["load", &url, "--in-flight", "4", "--keys", "100,reads=50%"]);
     command.args(SHORT).arg("--out").arg(&out).args(["--json", "--isolate", "never", "--"]).arg(redis);
     command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--requirepass", "hush-hush"]);
     let said = run(&mut command).exits_with(0);
@@ -75,7 +75,7 @@ fn a_wrong_password_is_reported_before_any_load() {
 fn memcached_shows_misses_and_counts_them_as_answers() {
     let Some(memcached) = program("memcached") else { return skipped("there is no memcached") };
     let port = free_port().to_string();
-    let mut command = straingauge(["load", &format!("memcached://127.0.0.1:{port}"), "--read-share", "100%"]);
+    let mut command = straingauge(["load", &format!("memcached://127.0.0.1:{port}"), "--keys", "reads=100%"]);
     command.args(SHORT).args(["--json", "--isolate", "never", "--"]).arg(memcached);
     command.args(["-p", &port, "-U", "0", "-l", "127.0.0.1", "-u", "nobody"]);
     let json = run(&mut command).exits_with(0).json();
@@ -109,7 +109,7 @@ fn bytes_over_tcp_are_sent_as_typed_through_workers_too() {
     let url = format!("tcp://127.0.0.1:{}", echo());
     let ours = straingauge::<&str>([]).get_program().to_string_lossy().into_owned();
     for client in [None, Some(format!("'{ours}' load --worker"))] {
-        let mut command = straingauge(["load", &url, "--send", r"\x03ping\n", "--expect", "6", "--pipeline", "3"]);
+        let mut command = straingauge(["load", &url, "--send", r"\x03ping\n", "--expect", "6", "--in-flight", "3"]);
         command.args(SHORT).arg("--json").args(client.iter().flat_map(|client| ["--client", client]));
         let json = run(&mut command).exits_with(0).json();
         let ok = count(&json, "ok");
@@ -124,18 +124,20 @@ fn options_of_another_protocol_are_refused_in_one_sentence() {
         (&["redis://127.0.0.1:1", "--method", "PUT"][..], "--method is for HTTP, not for redis"),
         (&["memcached://127.0.0.1:1", "--mix", "webstone"], "--mix is for HTTP"),
         (&["tcp://127.0.0.1:1", "--send", "x", "--read-rate", "9"], "--read-rate is for HTTP"),
-        (&["redis://127.0.0.1:1", "--tls-insecure"], "rediss"),
-        (&["http://127.0.0.1:1", "--pipeline", "2"], "--pipeline is for redis://"),
-        (&["http://127.0.0.1:1", "--streams", "2"], "--streams is for HTTP/2: give --http2 too"),
-        (&["http://127.0.0.1:1", "--http2", "--streams", "0"], "--streams 0"),
-        (&["http://127.0.0.1:1", "--http2", "--close-first", "client"], "--close-first is for HTTP/1.1"),
+        (&["redis://127.0.0.1:1", "--tls", "insecure"], "rediss"),
+        (&["http://127.0.0.1:1", "--in-flight", "2"], "--in-flight is not for HTTP/1.1"),
+        (&["http://127.0.0.1:1", "--http2", "--in-flight", "0"], "--in-flight 0"),
+        (&["redis://127.0.0.1:1", "--keys", "meta"], "for memcached:// URLs"),
+        (
+            &["http://127.0.0.1:1", "--http2", "--set", "clients.close-first=client"],
+            "close-first of [clients] is for HTTP/1.1",
+        ),
         (&["http://127.0.0.1:1", "--grpc", "a.B/C", "--mix", "surge"], "--mix is not for gRPC"),
         (&["http://127.0.0.1:1", "--grpc", "a.B"], "package.Service/Method"),
         (&["http://127.0.0.1:1", "--grpc", "a.B/C", "--method", "PUT"], "--method is not for gRPC"),
-        (&["http://127.0.0.1:1", "--descriptor-set", "x"], "--descriptor-set is for gRPC"),
         (&["redis://127.0.0.1:1", "--http2"], "--http2 is for http:// and https://"),
         (&["tcp://127.0.0.1:1"], "--send"),
-        (&["redis://127.0.0.1:1", "--zipf", "-1"], "Zipf"),
+        (&["redis://127.0.0.1:1", "--keys", "zipf=-1"], "Zipf"),
     ] {
         let said = run(straingauge(["load"]).args(arguments)).exits_with(if words == "Zipf" { 1 } else { 2 });
         assert!(said.err.contains(words) && said.err.trim_end().lines().count() == 1, "{}", said.err);
@@ -158,7 +160,7 @@ fn http_2_is_spoken_with_several_streams_through_workers_too() {
         );
         let file = kept.path().join("nginx.conf");
         std::fs::write(&file, config).expect("our own folder");
-        let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/"), "--http2", "--streams", "5"]);
+        let mut command = straingauge(["load", &format!("http://127.0.0.1:{port}/"), "--http2", "--in-flight", "5"]);
         command.args(SHORT).arg("--out").arg(&out).args(["--json", "--isolate", "never"]);
         command.args(client.iter().flat_map(|client| ["--client", client])).arg("--").arg(&nginx);
         command.arg("-c").arg(&file).arg("-e").arg(kept.path().join("error"));

@@ -300,7 +300,7 @@ fn no_client_is_reordered_by_threads_sessions_or_too_few_connections() {
         assert_eq!(member(&json, "outcomes")["ok"].as_u64(), Some(40 * 24), "speed {speed}");
         assert_eq!(clients_in_order(&server.end_and_read_log()), 40, "speed {speed}");
         // Several streams are not for a log, whose clients have one request under way.
-        let streams = ["load", &url, "--trace", path, "--http2", "--streams", "2"];
+        let streams = ["load", &url, "--trace", path, "--http2", "--in-flight", "2"];
         run(&mut straingauge(streams)).exits_with(1).complains_of(&["one request under way"]);
     }
 }

@@ -47,7 +47,8 @@ fn a_metastable_server_is_found_with_the_recovery_point_of_its_law() {
     let truth = truth.expect("just checked");
     // More than 32 connections bring it down; 8 and fewer bring it back.
     let server = ["metastable", "--workers", "4", "--time", "2ms", "--timeout", "16ms", "--retries", "3"];
-    let pace = ["--duration", "250ms", "--warmup", "250ms", "--min-connections", "4", "--max-connections", "40"];
+    let pace =
+        ["--duration", "250ms", "--warmup", "250ms", "--set", "find.min-connections=4", "--max-connections", "40"];
     let found = find(&truth, &server, &pace);
     let shown = format!("{}\n{:#}", found.text, found.unloading());
     let apart = found.apart();

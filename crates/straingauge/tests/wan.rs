@@ -249,7 +249,8 @@ fn load_over_a_path_waits_for_it_and_says_so() {
     needs_server!(Kind::Nginx);
     let dir = open_dir();
     let out = dir.path().join("run");
-    let said = nginx_behind(&["--delay", "10ms", "--quickack", "--connections", "4"], Some(&out)).exits_with(0);
+    let said = nginx_behind(&["--delay", "10ms", "--set", "path.quickack=true", "--connections", "4"], Some(&out))
+        .exits_with(0);
     let json = said.json();
     let value = |name: &str| member(&json, name)["value"].as_f64().unwrap_or_else(|| panic!("no {name}: {json:#}"));
     assert!(value("client.response_p50_us") >= 19_800.0, "a round trip takes 20 ms");

@@ -310,7 +310,7 @@ fn what_cannot_be_watched_is_one_clear_sentence() {
         (&[&port, "--overhead", "0%"], 2, &["--overhead"]),
         (&[&port, "--cgroup", "/sys/fs/cgroup/no-such-group"], 1, &["no-such-group", "cgroup.procs"]),
         (&[&port, "--out", &there, "--duration", "1s"], 1, &[&there]),
-        (&[&port, "--prometheus", &taken, "--duration", "1s"], 1, &[&taken]),
+        (&[&port, "--metrics", &taken, "--duration", "1s"], 1, &[&taken]),
     ];
     for (arguments, code, words) in cases {
         run(straingauge(["watch"]).args(arguments)).exits_with(code).complains_of(words);

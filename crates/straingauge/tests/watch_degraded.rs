@@ -121,7 +121,7 @@ fn nobodys_metrics_are_of_what_was_measured() {
     let (server, dir) = (Server::start(Kind::Nginx), open_dir());
     let copy = open_copy(dir.path());
     let (port, address) = (format!(":{}", server.port), format!("127.0.0.1:{}", free_port()));
-    let words = ["watch", &port, "--prometheus", &address, "--interval", "100ms"];
+    let words = ["watch", &port, "--metrics", &address, "--interval", "100ms"];
     let mut running = Running::start(&mut as_nobody(&copy, &[], &words));
     let get = || {
         let mut page = String::new();

@@ -132,7 +132,9 @@ fn a_worker_killed_in_the_middle_ends_the_run_with_its_name() {
 
 #[test]
 fn with_go_on_the_others_measure_to_the_end() {
-    let Some(said) = loses(&killed(), &["--on-worker-loss", "go-on", "--rate", "800", "--duration", "1500ms"]) else {
+    let Some(said) =
+        loses(&killed(), &["--set", "fleet.on-worker-loss=go-on", "--rate", "800", "--duration", "1500ms"])
+    else {
         return;
     };
     let json = said.exits_with(0).json();
@@ -177,7 +179,7 @@ fn clients_are_refused_where_they_cannot_be_meant() {
         (1, vec!["http://127.0.0.1:9/", "--delay", "9ms", "--", "true"], "a wide-area path"),
         (1, vec!["http://192.0.2.1:9/", "--", "true"], "192.0.2.1 is no address"),
         (0, vec!["http://192.0.2.1:9/", "--isolate", "never", "--", "true"], "192.0.2.1 is no address"),
-        (0, vec!["http://127.0.0.1:9/", "--on-worker-loss", "end"], "--client"),
+        (0, vec!["http://127.0.0.1:9/", "--set", "fleet.on-worker-loss=end"], "--client"),
         // Nothing is sent to a public address that was not allowed.
         (0, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),
         (1, vec!["http://192.0.2.1/"], "--allow-target 192.0.2.1"),

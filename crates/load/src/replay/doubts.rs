@@ -50,7 +50,7 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
         DoubtKind::ReplayInexact,
         if is_sweep { Severity::Invalid } else { Severity::Warning },
         what,
-        "if the log has a proxy's address in place of its clients', log theirs and name the field (--trace-format with \
+        "if the log has a proxy's address in place of its clients', log theirs and name the field (--set workload.trace-format= with \
          $http_x_forwarded_for or %{X-Forwarded-For}i); else take a log of more clients",
     ))
 }

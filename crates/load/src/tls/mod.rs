@@ -85,14 +85,14 @@ fn setting(plan: &TlsPlan, protocols: &[&[u8]]) -> Result<TlsSetting, LoadError>
     Ok(TlsSetting { config: Arc::new(config), name, has_resumption: plan.has_resumption })
 }
 
-/// The trusted certificates: authorities, and the certificates of `--tls-ca` themselves.
+/// The trusted certificates: authorities, and the certificates of `--tls ca=` themselves.
 fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), LoadError> {
     let mut roots = RootCertStore::empty();
     let mut given = Vec::new();
     match &plan.ca_file {
         Some(path) => {
             let unreadable = |why: String| {
-                LoadError::Plan(format!("--tls-ca {path}: {why}; give a PEM file with CERTIFICATE blocks"))
+                LoadError::Plan(format!("--tls ca={path}: {why}; give a PEM file with CERTIFICATE blocks"))
             };
             let found = CertificateDer::pem_slice_iter(&plan.ca_pem);
             for certificate in found {
@@ -108,7 +108,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(LoadError::Plan(
-                    "this system has no list of certificate authorities: give one with --tls-ca FILE, or pass --tls-insecure"
+                    "this system has no list of certificate authorities: give one with --tls ca=FILE, or pass --tls insecure"
                         .into(),
                 ));
             }
@@ -121,7 +121,7 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
 pub(crate) fn words(error: &rustls::Error) -> String {
     use rustls::Error;
     match error {
-        Error::InvalidCertificate(bad) => format!("its certificate {}, or pass --tls-insecure", certificate_words(bad)),
+        Error::InvalidCertificate(bad) => format!("its certificate {}, or pass --tls insecure", certificate_words(bad)),
         Error::NoCertificatesPresented => "it presents no certificate: give it one".into(),
         Error::InvalidMessage(_) => "what it sends is not TLS: does this port speak plain http?".into(),
         Error::NoApplicationProtocol => OTHER_VERSION.into(),
@@ -142,14 +142,14 @@ pub(crate) fn words(error: &rustls::Error) -> String {
 const OTHER_VERSION: &str =
     "it offers another version of HTTP only (ALPN): HTTP/2 is asked for with --http2, HTTP/1.1 without it";
 
-/// The error of a certificate, and its remedy besides `--tls-insecure`.
+/// The error of a certificate, and its remedy besides `--tls insecure`.
 fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as Bad;
     match bad {
         Bad::UnknownIssuer => {
-            "is not signed by an authority known here: give the authority, or the certificate itself, with --tls-ca FILE"
+            "is not signed by an authority known here: give the authority, or the certificate itself, with --tls ca=FILE"
         }
-        Bad::BadSignature => "has a wrong signature: give the authority that signed it with --tls-ca FILE",
+        Bad::BadSignature => "has a wrong signature: give the authority that signed it with --tls ca=FILE",
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "is for another name: use the name in the URL",
         Bad::Expired | Bad::ExpiredContext { .. } => "has expired: renew it",
         Bad::NotValidYet | Bad::NotValidYetContext { .. } => "is not valid yet: check both clocks",
@@ -162,7 +162,7 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
         }
         Bad::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
             Some(webpki::Error::CaUsedAsEndEntity) => {
-                "is that of an authority, and not one that was given: give it with --tls-ca FILE"
+                "is that of an authority, and not one that was given: give it with --tls ca=FILE"
             }
             Some(webpki::Error::UnsupportedCertVersion) => "is not of version 3 of X.509: replace it",
             _ => "is not one that can be checked: replace it",

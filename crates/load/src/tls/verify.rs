@@ -1,5 +1,5 @@
-//! The certificates that are accepted. `--tls-ca`: those that the given ones have signed, and the given ones
-//! themselves. `--tls-insecure`: any; signatures of the handshake are still checked, so that they cost the same as in a
+//! The certificates that are accepted. `--tls ca=FILE`: those that the given ones have signed, and the given ones
+//! themselves. `--tls insecure`: any; signatures of the handshake are still checked, so that they cost the same as in a
 //! checked one.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

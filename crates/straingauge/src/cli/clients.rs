@@ -1,10 +1,11 @@
 //! Options for the kind of clients that make up the load.
 
 use super::overlay;
-use crate::quantity::{Bits, Bytes};
+use crate::quantity::{Bits, Bytes, read_as_typed};
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Slow clients, clients of fixed bandwidth, TLS, and who closes first.
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize, Serialize)]
@@ -14,11 +15,12 @@ pub struct ClientOptions {
     /// Each connection reads at most this many bytes per second, as over a slow link [default: no limit]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub read_rate: Option<Bytes>,
-    /// Each connection has this fixed bandwidth, in bits per second, as in 400k (SPECweb99) [default: none]
+    /// Each connection has this fixed bandwidth, in bits per second, as in 400k (SPECweb99), and conforms when it gets
+    /// {demanded_share} of it [default: none]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true, conflicts_with = "read_rate")]
     pub asked_bandwidth: Option<Bits>,
-    /// A connection conforms when it gets this bandwidth [default: {demanded_share} of --asked-bandwidth]
-    #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
+    // In scenario files alone, as all that is skipped here: a connection conforms when it gets this bandwidth.
+    #[arg(skip)]
     pub demanded_bandwidth: Option<Bits>,
     /// Time the gaps between the parts of a response: events, lines of JSON, messages of gRPC
     ///
@@ -26,22 +28,16 @@ pub struct ClientOptions {
     /// one read have no gap between them. The time to the first byte is measured in any case.
     #[arg(long)]
     pub parts: bool,
-    /// With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT [default: the
-    /// server, asked by 'Connection: close', or the client where the server does not]
-    #[arg(long, value_enum)]
+    // With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT: without it the
+    // server, asked by 'Connection: close', or the client where the server does not.
+    #[arg(skip)]
     pub close_first: Option<CloseWord>,
-    /// https: resume the TLS sessions of earlier connections [default: {tls_resumption}]
-    #[arg(long, value_enum)]
-    pub tls_resumption: Option<SwitchWord>,
-    /// https: trust the authorities in this PEM file [default: the system's]
-    #[arg(long, value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
-    /// https: take any certificate
-    #[arg(long)]
-    pub tls_insecure: bool,
+    /// https: ca=FILE trusts the authorities in a PEM file, insecure takes any certificate, no-resumption begins every
+    /// connection with a full handshake (repeatable) [default: the system's authorities]
+    #[arg(long, value_name = "WORD")]
+    pub tls: Vec<TlsWord>,
 }
-overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls_resumption, tls_ca, parts,
-    tls_insecure);
+overlay!(ClientOptions; read_rate, asked_bandwidth, demanded_bandwidth, close_first, tls, parts);
 
 /// Which end closes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
@@ -53,13 +49,44 @@ pub enum CloseWord {
     Server,
 }
 
-/// On or off.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SwitchWord {
-    /// Yes
-    #[default]
-    On,
-    /// No
-    Off,
+/// How connections are secured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TlsWord {
+    /// Trust the authorities in this file.
+    Ca(PathBuf),
+    /// Take any certificate.
+    Insecure,
+    /// Resume no session.
+    NoResumption,
 }
+
+impl FromStr for TlsWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some(("ca", file)) if !file.is_empty() => Ok(TlsWord::Ca(file.into())),
+            None if text == "insecure" => Ok(TlsWord::Insecure),
+            None if text == "no-resumption" => Ok(TlsWord::NoResumption),
+            _ => Err("it is one of ca=FILE, insecure and no-resumption".into()),
+        }
+    }
+}
+
+impl std::fmt::Display for TlsWord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TlsWord::Ca(file) => write!(f, "ca={}", file.display()),
+            TlsWord::Insecure => f.write_str("insecure"),
+            TlsWord::NoResumption => f.write_str("no-resumption"),
+        }
+    }
+}
+
+impl Serialize for TlsWord {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+read_as_typed!(TlsWord);

@@ -15,10 +15,18 @@ pub struct DriveArgs {
     /// Read options from a TOML file
     ///
     /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The command line wins.
-    /// Section predict may stand there, too: find answers its questions. Only a file can hold connect-rate (section load) and
-    /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share (section find).
+    /// Section predict may stand there, too: find answers its questions. Some keys have no option, and stand in a file
+    /// or after --set; in section load: connect-timeout, connect-rate, precise, source-address; workload: trace-format,
+    /// dynamic-share, session-gap; clients: close-first, demanded-bandwidth; fleet: on-worker-loss; path: path-by,
+    /// quickack; find: min-connections, error-limit, goodput-limit, settle, elastic-gain, saturation, efficiency-loss,
+    /// bracket, conforming-share. docs/load.md describes them.
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
+    /// Set one key of a scenario file, as find.settle=5s
+    ///
+    /// SECTION.KEY=VALUE, over the file's. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Scenario")]
+    pub set: Vec<String>,
     #[command(flatten)]
     pub options: Options,
     #[command(flatten)]

@@ -39,9 +39,9 @@ pub struct FindOptions {
     /// Instead of the sweeps over connections and rate.
     #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
     pub axis: Option<AxisWord>,
-    /// Values along the axis, as 0,750,2k [default: in-flight: {axis_in_flight}; cold: {axis_cold}; time-wait:
-    /// {axis_time_wait}; delay: {axis_delay}; slow-down: {axis_slow_down} of a request's CPU time; connections: doubled; rate: shares
-    /// of the capacity; conforming: searched]
+    /// Values along the axis, as 0,750,2k; of rate also the highest as a multiple of the capacity [default: in-flight:
+    /// {axis_in_flight}; cold: {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay}; slow-down: {axis_slow_down} of a
+    /// request's CPU time; connections: doubled; rate: {overload}x; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
     /// Places to slow down, with --axis slow-down [default: {places}]
@@ -50,14 +50,11 @@ pub struct FindOptions {
     /// file-read (pread, preadv and sendfile), function=NAME (each call of a function of the server's program).
     #[arg(long, value_name = "LIST")]
     pub places: Option<String>,
-    /// Offer up to this multiple of the capacity, with --axis rate [default: {overload}x]
-    #[arg(long, value_name = "MULTIPLE", allow_hyphen_values = true)]
-    pub overload: Option<String>,
     // In scenario files alone, as all that is skipped here: the share of the connections that must conform.
     #[arg(skip)]
     pub conforming_share: Option<Share>,
-    /// Fewest connections of the closed loop [default: {min_connections}]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    // Fewest connections of the closed loop.
+    #[arg(skip)]
     pub min_connections: Option<Count>,
     /// Most connections [default: {max_connections}]
     ///
@@ -95,11 +92,11 @@ pub struct FindOptions {
     /// Failure: response time beyond this at the 99th percentile [default: {p99_limit}]
     #[arg(long, value_name = "TIME")]
     pub p99_limit: Option<Time>,
-    /// Failure: more failed requests than this [default: {error_limit}]
-    #[arg(long, value_name = "SHARE")]
+    // Failure: more failed requests than this.
+    #[arg(skip)]
     pub error_limit: Option<Share>,
-    /// Failure: less than this of the offered rate completed [default: {goodput_limit}]
-    #[arg(long, value_name = "SHARE")]
+    // Failure: less than this of the offered rate completed.
+    #[arg(skip)]
     pub goodput_limit: Option<Share>,
     // Doubling the connections raises throughput by at least this while it is elastic.
     #[arg(skip)]
@@ -120,7 +117,7 @@ pub struct FindOptions {
     ///
     /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the
     /// second's command, quoted as for a shell.
-    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "watch_with", "prometheus", "otlp"], group = "turns", help_heading = "Two servers side by side")]
+    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "watch_with", "metrics"], group = "turns", help_heading = "Two servers side by side")]
     pub compare_with: Option<String>,
     /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
     #[arg(long, value_name = "SHARE", requires = "turns", help_heading = "Two servers side by side")]
@@ -130,19 +127,13 @@ pub struct FindOptions {
     /// The same server without and with it, in turn, at the same connections: an agent, a monitor, a tracer, as
     /// 'straingauge watch :PORT'. PORT and PID in it stand for the server's port and process. --threshold and the exit codes are those
     /// of two servers; the time is {beside_budget} unless --budget says otherwise.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "until_sure", "unload", "prometheus", "otlp"], group = "turns", help_heading = "The price of an agent")]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "until_sure", "unload", "metrics"], group = "turns", help_heading = "The price of an agent")]
     pub beside: Option<String>,
-    /// Wait this long after the command was started or stopped [default: {settle}]
-    #[arg(
-        long,
-        value_name = "TIME",
-        requires = "beside",
-        allow_hyphen_values = true,
-        help_heading = "The price of an agent"
-    )]
+    // Wait this long after the command was started or stopped.
+    #[arg(skip)]
     pub settle: Option<Time>,
 }
-overlay!(FindOptions; sweep, axis, axis_values, places, overload, conforming_share, min_connections, max_connections,
+overlay!(FindOptions; sweep, axis, axis_values, places, conforming_share, min_connections, max_connections,
     open_connections, budget, repeats, until_sure, p99_limit, error_limit, goodput_limit, elastic_gain, saturation,
     efficiency_loss, bracket, profile, compare_with, threshold, beside, settle, unload);
 

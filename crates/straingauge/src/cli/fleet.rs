@@ -18,8 +18,8 @@ pub struct FleetOptions {
     /// part of the load, results are added up)
     #[arg(long = "client", value_name = "COMMAND")]
     pub client: Vec<String>,
-    /// When a worker is lost: stop the others, or continue without it [default: {on_worker_loss}]
-    #[arg(long, value_enum)]
+    // In scenario files alone: when a worker is lost, stop the others, or continue without it.
+    #[arg(skip)]
     pub on_worker_loss: Option<WorkerLossWord>,
     /// Host that may be loaded although it is on a public network (repeatable); several clients need it for every host but
     /// loopback. A server that straingauge starts on this machine (-- SERVER) never needs it

@@ -17,6 +17,9 @@ pub struct LoadArgs {
     /// Connect from every address of this interface, for more ports, with --worker
     #[arg(long, value_name = "NAME", requires = "worker", help_heading = "Other machines")]
     pub source_interface: Option<String>,
+    /// Local address to connect from (repeatable) [default: the kernel's choice; on loopback more are added as needed]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Other machines")]
+    pub source_address: Vec<std::net::IpAddr>,
     #[command(flatten)]
     pub drive: DriveArgs,
     /// Print every figure with its origin
@@ -72,18 +75,18 @@ pub struct LoadOptions {
     pub cold: Option<Count>,
     /// Close a connection after N requests
     ///
-    /// And open another; 1 = no keep-alive. [default: never]
+    /// And open another; 1 = no keep-alive; 0 = send none: connect, with the TLS handshake, and close at once. [default: never]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
     /// Give a request up after this long [default: {timeout}]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub timeout: Option<Time>,
-    /// Give a connection attempt up after this long [default: {connect_timeout}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    // In scenario files alone, as all that is skipped here: give a connection attempt up after this long.
+    #[arg(skip)]
     #[serde(deserialize_with = "crate::quantity::some_seconds")]
     pub connect_timeout: Option<Time>,
-    // In scenario files alone: open at most this many connections per second.
+    // Open at most this many connections per second.
     #[arg(skip)]
     pub connect_rate: Option<Rate>,
     /// Request method [default: GET; with a body: POST]
@@ -94,12 +97,9 @@ pub struct LoadOptions {
     /// Repeatable.
     #[arg(long = "header", short = 'H', value_name = "FIELD")]
     pub header: Vec<String>,
-    /// Request body
-    #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
+    /// Request body; @FILE reads it from a file
+    #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,
-    /// Body of the requests
-    #[arg(long, value_name = "FILE")]
-    pub body_file: Option<PathBuf>,
     /// Request the URLs of this file in turn
     ///
     /// One a line, or paths; with a weight after any of them, in proportion to the weights.
@@ -108,18 +108,18 @@ pub struct LoadOptions {
     /// Pin the client to these CPUs, as 0 or 0,2-3 [default: with a server to start, half of them]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// Local address to connect from (repeatable) [default: the kernel's choice; on loopback more are added as needed]
-    #[arg(long = "source-address", value_name = "ADDRESS")]
+    // Local addresses to connect from; `load` takes them on the command line, too.
+    #[arg(skip)]
     pub source_address: Vec<std::net::IpAddr>,
     /// Seed of what is random: gaps, orders, losses [default: {seed}]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Poll instead of sleeping in the last microseconds before a send; needs a dedicated CPU
-    #[arg(long)]
+    // Poll instead of sleeping in the last microseconds before a send; needs a dedicated CPU.
+    #[arg(skip)]
     pub precise: bool,
 }
 overlay!(LoadOptions; connections, rate, arrival, duration, warmup, threads, cold, requests_per_connection, timeout,
-    connect_timeout, connect_rate, method, body, body_file, urls, cpus, seed, header, source_address, precise);
+    connect_timeout, connect_rate, method, body, urls, cpus, seed, header, source_address, precise);
 
 /// The words for arrival processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]

@@ -1,26 +1,38 @@
 //! Metrics for other programs: the same words in `watch`, `load` and `find`.
 
 use clap::Args;
+use std::net::SocketAddr;
+use std::str::FromStr;
 
 /// Where metrics go.
 #[derive(Debug, Default, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct MetricsOptions {
-    /// Serve metrics here, as 127.0.0.1:9100
+    /// Serve metrics to Prometheus here, as 127.0.0.1:9100, or send them to a collector, as http://127.0.0.1:4318
     ///
-    /// For Prometheus.
-    #[arg(long, value_name = "ADDRESS")]
-    pub prometheus: Option<std::net::SocketAddr>,
-    /// Send metrics to this OpenTelemetry collector, as http://127.0.0.1:4318
-    ///
-    /// OTLP over HTTP, every 5 seconds and at the end.
-    #[arg(long, value_name = "ENDPOINT")]
-    pub otlp: Option<String>,
+    /// To an OpenTelemetry collector by OTLP over HTTP, every 5 seconds and at the end. Repeatable: one of each.
+    #[arg(long, value_name = "WHERE")]
+    pub metrics: Vec<MetricsPlace>,
 }
 
-impl MetricsOptions {
-    /// Whether they go anywhere.
-    pub fn is_any(&self) -> bool {
-        self.prometheus.is_some() || self.otlp.is_some()
+/// A place for metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetricsPlace {
+    /// They are served at this address, for Prometheus.
+    Served(SocketAddr),
+    /// They are sent to this OpenTelemetry collector.
+    Sent(String),
+}
+
+impl FromStr for MetricsPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains("://") {
+            return Ok(MetricsPlace::Sent(text.into()));
+        }
+        let address =
+            text.parse().map_err(|_| "it is no address as 127.0.0.1:9100, and no URL as http://127.0.0.1:4318")?;
+        Ok(MetricsPlace::Served(address))
     }
 }

@@ -29,7 +29,7 @@ mod words;
 mod workload;
 
 pub use axis::AxisWord;
-pub use clients::{ClientOptions, CloseWord, SwitchWord};
+pub use clients::{ClientOptions, CloseWord, TlsWord};
 pub use compare::CompareArgs;
 pub use doctor::DoctorArgs;
 pub use drive::ServerOptions;
@@ -39,12 +39,12 @@ pub use files::FilesArgs;
 pub use find::{FindArgs, FindOptions, ProfileWord, SweepWord};
 pub use fleet::{FleetArgs, FleetCommand, FleetOptions, RayOptions, WorkerLossWord};
 pub use load::{ArrivalWord, LoadArgs, LoadOptions};
-pub use metrics::MetricsOptions;
+pub use metrics::{MetricsOptions, MetricsPlace};
 pub use path::{PathOptions, PathWord};
 pub use predict::PredictArgs;
 pub use profile::ProfileArgs;
 pub use profile::{Method, SweepArgs};
-pub use protocol::ProtocolOptions;
+pub use protocol::{Keys, ProtocolOptions};
 pub use report::ReportArgs;
 pub use runs::RunsArgs;
 pub use scenario::Options;
@@ -98,7 +98,7 @@ const SHORT_HELP: [(&str, &str); 3] = [
         "url command axis max_connections budget repeats compare_with cold header delay server_cpus fail_if out json",
     ),
     ("load", "url command connections rate duration threads cold method header urls trace delay full fail_if out json"),
-    ("watch", "port detail overhead interval duration pid cgroup pack prometheus out json"),
+    ("watch", "port detail overhead interval duration pid cgroup pack metrics out json"),
 ];
 
 /// The command line of this process.
@@ -156,9 +156,7 @@ fn default_words(command: &str) -> Vec<(String, String)> {
         ("profile".into(), word::<ProfileWord>()),
         ("isolate".into(), word::<IsolateWord>()),
         ("arrival".into(), word::<ArrivalWord>()),
-        ("on_worker_loss".into(), word::<WorkerLossWord>()),
         ("detail".into(), word::<WatchWord>()),
-        ("tls_resumption".into(), word::<SwitchWord>()),
         ("accounting".into(), word::<Method>()),
     ];
     if command == "find" {
@@ -375,11 +373,11 @@ mod tests {
         for (command, options) in [
             (
                 "load",
-                "http://a/|--scenario a|--client a|--out a|--rate 5|-d 1s|--seed 1|--urls a|--tls-ca a|--json|--quiet|--full|--fail-if a|--prometheus 127.0.0.1:1",
+                "http://a/|--scenario a|--client a|--out a|--rate 5|-d 1s|--seed 1|--urls a|--tls insecure|--json|--quiet|--full|--fail-if a|--metrics 127.0.0.1:1",
             ),
             (
                 "watch :80",
-                "--out a|--json|-d 1s|--prometheus 127.0.0.1:1|--otlp http://a|--detail zero|--overhead 1%|--interval 1s|--response-classes 1|--cgroup a|--system-interval 1s|--no-splits|--room 5|--no-looks|--pack nginx|--keep-privileges",
+                "--out a|--json|-d 1s|--metrics 127.0.0.1:1|--detail zero|--overhead 1%|--interval 1s|--response-classes 1|--cgroup a|--system-interval 1s|--no-splits|--room 5|--no-looks|--pack nginx|--keep-privileges",
             ),
         ] {
             for option in options.split('|') {
@@ -393,7 +391,7 @@ mod tests {
     fn lengths_of_runs_and_waits_may_be_bare_seconds_and_delays_not() {
         let taken = |words: &str| Cli::try_parse_from(words.split(' ')).is_ok();
         for words in [
-            "straingauge find :80 --budget 30 --warmup 1 --timeout 5 --connect-timeout 5",
+            "straingauge find :80 --budget 30 --warmup 1 --timeout 5",
             "straingauge watch :80 --interval 2 -d 10",
             "straingauge profile :80 --axis rate --axis-values 1k --budget 30 -d 1 -- server",
         ] {

@@ -24,11 +24,11 @@ pub struct PathOptions {
     /// Let this much through in each direction, bits per second as in 100Mbit [default: no limit]
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
     pub bandwidth: Option<Bandwidth>,
-    /// Acknowledge every segment at once, at both ends: no delayed ACKs
-    #[arg(long)]
+    // In scenario files, and typed for `wan`: acknowledge every segment at once, at both ends: no delayed ACKs.
+    #[arg(skip)]
     pub quickack: bool,
-    /// What makes the path [default: netem where the kernel has it, else tun]
-    #[arg(long, value_enum)]
+    // What makes the path, without it netem where the kernel has it, else tun.
+    #[arg(skip)]
     pub path_by: Option<PathWord>,
 }
 overlay!(PathOptions; delay, loss, bandwidth, path_by, quickack);

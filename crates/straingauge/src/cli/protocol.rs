@@ -2,21 +2,16 @@
 //! file.
 
 use super::overlay;
-use crate::quantity::{Bytes, Count, Share};
+use crate::quantity::{Bytes, Count, Share, read_as_typed};
 use clap::Args;
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::str::FromStr;
 
 /// What is asked of a server in another protocol than HTTP/1.1.
 #[derive(Debug, Default, Clone, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "HTTP/2, gRPC, Redis, memcached, raw TCP")]
 pub struct ProtocolOptions {
-    /// Only connect, and close at once: a request is a connection, with its TLS handshake
-    ///
-    /// For connections and handshakes per second. The close is a reset, as one in order would keep a port of the client for a minute.
-    #[arg(long)]
-    pub connect_only: bool,
     /// Speak HTTP/2 instead of HTTP/1.1
     ///
     /// https: by ALPN. http: with prior knowledge, as no server answers otherwise.
@@ -24,50 +19,30 @@ pub struct ProtocolOptions {
     pub http2: bool,
     /// Call this method of gRPC, as package.Service/Method
     ///
-    /// It takes one message and answers with one or a stream (--parts times its gaps). The message is --body or --body-file: JSON with
-    /// --descriptor-set, else its bytes. [default: an empty message]
+    /// It takes one message and answers with one or a stream (--parts times its gaps). The message is --body: its bytes, or with
+    /// METHOD@FILE, where FILE describes its type, JSON (protoc --include_imports --descriptor_set_out=FILE). [default: an empty
+    /// message]
     #[arg(long, value_name = "METHOD")]
     pub grpc: Option<String>,
-    /// gRPC: where the message's type is described
+    /// Requests in flight on a connection, each with its own times [default: {in_flight}]
     ///
-    /// Made by protoc --include_imports --descriptor_set_out=FILE.
-    #[arg(long, value_name = "FILE")]
-    pub descriptor_set: Option<PathBuf>,
-    /// HTTP/2, gRPC: requests in flight on a connection [default: {streams}]
-    ///
-    /// Each is a stream with its own times. A server may allow fewer.
+    /// HTTP/2 and gRPC (streams, of which a server may allow fewer), redis, memcached, tcp.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub streams: Option<Count>,
+    pub in_flight: Option<Count>,
     /// redis: send this, as 'GET key:{key}'
     ///
-    /// {key} is the number of a key, {value} a value. Quoted as for a shell. Repeatable: sent in turn. [default: GET and SET by
-    /// --read-share]
+    /// {key} is the number of a key, {value} a value. Quoted as for a shell. Repeatable: sent in turn. [default: GET and SET of
+    /// --keys]
     // "command" is the server's, after --.
     #[arg(id = "sent_command", long = "command", value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// Requests in flight on a connection [default: {pipeline}]
+    /// redis, memcached: number of keys, and more after commas, as 1M,zipf=0.99,size=64,reads=50% [default: {keys}]
     ///
-    /// Each is a request with its own times. redis, memcached, tcp.
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub pipeline: Option<Count>,
-    /// redis, memcached: number of keys [default: {keys}]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub keys: Option<Count>,
-    /// redis, memcached: choose keys by Zipf's law with this exponent, as 0.99 [default: all alike]
-    #[arg(long, value_name = "EXPONENT", allow_hyphen_values = true)]
-    pub zipf: Option<f64>,
-    /// redis, memcached: length of values [default: {value_size}]
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
-    pub value_size: Option<Bytes>,
-    /// redis, memcached: share of requests that read; the others write [default: {read_share}]
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
-    pub read_share: Option<Share>,
-    /// memcached: keys in each get [default: {keys_per_get}]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub keys_per_get: Option<Count>,
-    /// memcached: send meta commands (mg and ms) instead of get and set
-    #[arg(long)]
-    pub meta: bool,
+    /// zipf: choose keys by Zipf's law with this exponent [all alike]. size: length of values [{value_size}]. reads: share of requests
+    /// that read; the others write [{read_share}]. memcached: per-get: keys in each get [{keys_per_get}]; meta: send meta commands (mg
+    /// and ms) instead of get and set.
+    #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
+    pub keys: Option<Keys>,
     /// tcp: send this, as 'ping\r\n'
     ///
     /// \r, \n, \t, \0, \\ and \xNN stand for bytes.
@@ -79,5 +54,67 @@ pub struct ProtocolOptions {
     #[arg(long, value_name = "END")]
     pub expect: Option<String>,
 }
-overlay!(ProtocolOptions; grpc, descriptor_set, streams, pipeline, keys, zipf, value_size, read_share, keys_per_get,
-    send, expect, command, connect_only, http2, meta);
+overlay!(ProtocolOptions; grpc, in_flight, keys, send, expect, command, http2);
+
+/// The keys of a store, and how they are asked for.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Keys {
+    /// Number of keys.
+    pub count: Option<u64>,
+    /// Exponent of Zipf's law.
+    pub zipf: Option<f64>,
+    /// Length of values.
+    pub value_bytes: Option<u64>,
+    /// Share of requests that read.
+    pub read_ratio: Option<f64>,
+    /// Keys in each get of memcached.
+    pub per_get: Option<Count>,
+    /// memcached: meta commands.
+    pub is_meta: bool,
+}
+
+impl FromStr for Keys {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut keys = Keys::default();
+        for part in text.split(',').map(str::trim) {
+            let wrong = |why: &dyn std::fmt::Display| format!("'{}': {why}", part.escape_debug());
+            match part.split_once('=') {
+                None if part == "meta" => keys.is_meta = true,
+                None => keys.count = Some(part.parse::<Count>().map_err(|why| wrong(&why))?.0),
+                Some(("zipf", value)) => keys.zipf = Some(value.parse().map_err(|why| wrong(&why))?),
+                Some(("size", value)) => keys.value_bytes = Some(value.parse::<Bytes>().map_err(|why| wrong(&why))?.0),
+                Some(("reads", value)) => keys.read_ratio = Some(value.parse::<Share>().map_err(|why| wrong(&why))?.0),
+                Some(("per-get", value)) => keys.per_get = Some(value.parse().map_err(|why| wrong(&why))?),
+                Some(_) => return Err(wrong(&"it is none of zipf=, size=, reads=, per-get= and meta")),
+            }
+        }
+        Ok(keys)
+    }
+}
+
+read_as_typed!(Keys);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_a_number_and_what_is_named() {
+        let keys: Keys = "1M, zipf=0.99,size=1KiB,reads=50%,per-get=8,meta".parse().unwrap();
+        let expected = Keys {
+            count: Some(1_000_000),
+            zipf: Some(0.99),
+            value_bytes: Some(1024),
+            read_ratio: Some(0.5),
+            per_get: Some(Count(8)),
+            is_meta: true,
+        };
+        assert_eq!(keys, expected);
+        assert_eq!("reads=1".parse(), Ok(Keys { read_ratio: Some(1.0), ..Keys::default() }));
+        for wrong in ["", "many", "zipf=x", "sise=3", "1M,,"] {
+            assert!(wrong.parse::<Keys>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -53,11 +53,7 @@ pub struct Options {
 
 impl Options {
     /// The typed options; what is missing comes from a scenario file.
-    pub fn over(self, mut file: Options) -> Options {
-        if self.load.body.is_some() || self.load.body_file.is_some() {
-            // A typed body replaces the file's, whichever way each was given.
-            (file.load.body, file.load.body_file) = (None, None);
-        }
+    pub fn over(self, file: Options) -> Options {
         Options {
             url: self.url.or(file.url),
             name: self.name.or(file.name),

@@ -1,6 +1,6 @@
 //! `straingauge wan`.
 
-use super::path::{PATH_HEADING, PathOptions};
+use super::path::{PATH_HEADING, PathOptions, PathWord};
 use crate::quantity::Time;
 use clap::Args;
 
@@ -19,6 +19,12 @@ The exit code is COMMAND's, or 128 + N when signal N ended it.";
 pub struct WanArgs {
     #[command(flatten)]
     pub path: PathOptions,
+    /// Acknowledge every segment at once, at both ends: no delayed ACKs
+    #[arg(long, help_heading = PATH_HEADING)]
+    pub quickack: bool,
+    /// What makes the path [default: netem where the kernel has it, else tun]
+    #[arg(long, value_enum, help_heading = PATH_HEADING)]
+    pub path_by: Option<PathWord>,
     /// Seed of what is random: losses [default: {seed}]
     #[arg(long, value_name = "N", help_heading = PATH_HEADING)]
     pub seed: Option<u64>,

@@ -19,10 +19,10 @@ pub struct WorkloadOptions {
     /// Divide results into classes by size of document, with these largest sizes [default: with a mix or a log: {classes}]
     #[arg(long, value_name = "SIZES")]
     pub classes: Option<String>,
-    /// Share of the requests that goes to the URLs of --dynamic-urls [default: with them: {dynamic_share}]
-    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
+    // In scenario files alone, as all that is skipped here: the share of the requests that goes to the dynamic URLs.
+    #[arg(skip)]
     pub dynamic_share: Option<Share>,
-    /// Dynamic paths or URLs, one a line, with an optional weight after each
+    /// Dynamic paths or URLs, one a line, with an optional weight after each: {dynamic_share} of the requests go there
     #[arg(long, value_name = "FILE")]
     pub dynamic_urls: Option<PathBuf>,
     /// An access log, plain or gzip: replay it
@@ -30,15 +30,15 @@ pub struct WorkloadOptions {
     /// Its requests, clients, connections and times.
     #[arg(long, value_name = "LOG")]
     pub trace: Option<PathBuf>,
-    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: {trace_format}]
-    #[arg(long, value_name = "FORMAT")]
+    // Format of the log, where it is not found out.
+    #[arg(skip)]
     pub trace_format: Option<String>,
     /// How many times faster than in the log or the rate series, or max: as fast as the server answers [default: as in
     /// the log; with a rate series, the speed that plays the whole of it in the window]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     pub speed: Option<Speed>,
-    /// Requests of one client share a connection while the gap between them in the log is at most this [default: {session_gap}]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    // Requests of one client share a connection while the gap between them in the log is at most this.
+    #[arg(skip)]
     pub session_gap: Option<Time>,
     /// Let the rate follow a measured series: counts per second, one a line, or CSV of times and counts
     /// [default: none; its mean is --rate, or its own]

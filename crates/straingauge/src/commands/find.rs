@@ -21,7 +21,7 @@ use record::scenario::SweepPlan;
 use record::units::{exact_percent, format_nanos};
 use record::{Arrival, Axis, names};
 use search::{Ended, Search};
-use second::What;
+use second::Second;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,27 +43,13 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     {
         sweep.criteria.p99_limit_ns += path.full_round_trip_ns();
     }
-    let has = |figure: &str| match figure {
-        _ if !figure.starts_with("find.") => Err(
-            "find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others",
-        ),
-        _ if sweep.axis.is_some() => Err("with --axis no such point is searched for"),
-        names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if options.compare_with.is_some() => {
-            Err("--compare-with measures over connections alone")
-        }
-        names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if options.beside.is_some() => {
-            Err("--beside measures over connections alone")
-        }
-        names::FIND_YIELD_RATE | names::FIND_FAILURE_RATE if options.sweep == Some(SweepWord::Connections) => {
-            Err("--sweep connections measures no rates")
-        }
-        names::FIND_YIELD_CONNECTIONS | names::FIND_FAILURE_CONNECTIONS if options.sweep == Some(SweepWord::Rate) => {
-            Err("--sweep rate measures over rates alone")
-        }
-        _ => Ok(()),
-    };
-    let limits = parse_limits(&args.fail_if, has)?;
-    if sweep.unload && options.sweep == Some(SweepWord::Rate) {
+    let mut which = options.sweep.unwrap_or_default();
+    if let Some(second) = second::option(&options) {
+        refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
+        which = SweepWord::Connections;
+    }
+    let limits = parse_limits(&args.fail_if, |figure| is_found(figure, which, sweep.axis.is_some()))?;
+    if sweep.unload && which == SweepWord::Rate {
         return Err(wrong_usage(
             "--unload walks down the connections of the closed loop, which --sweep rate leaves out",
         ));
@@ -71,21 +57,6 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     if drive.options.workload.rate_series.is_some() {
         sweep.arrival = Arrival::Series;
     }
-    let mut which = options.sweep.unwrap_or_default();
-    if let Some(second) = second::option(&options) {
-        refuse_beside_a_second(second, &sweep, options.sweep, &drive)?;
-        which = SweepWord::Connections;
-    }
-    let what = second::what(&options, &drive)?;
-    let mut profile = options.profile.unwrap_or_default();
-    if let Some(What::Beside { .. }) = &what {
-        // Probes and samples of our own would hide a part of the price: the second probe at a place costs less than the first.
-        profile = options.profile.unwrap_or(ProfileWord::Never);
-        drive.options.watching.detail.get_or_insert(WatchWord::Off);
-    }
-    let threshold_ratio = plan::threshold_ratio(options.threshold)?;
-    let second = what.map(|what| Second { what, threshold_ratio });
-    let purpose = Purpose::Zones(profile);
     let has_open_loop = match &sweep.axis {
         Some(axis) => axis.axis == Axis::Rate || drive.options.load.rate.is_some(),
         None => which != SweepWord::Connections,
@@ -93,8 +64,33 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     if drive.options.load.arrival.is_some() && !has_open_loop {
         return Err(wrong_usage("--arrival applies to the open loop, which is not measured here: leave it out"));
     }
+    let second = second::second(&options, &drive)?;
+    let mut profile = options.profile.unwrap_or_default();
+    if second.as_ref().is_some_and(|second| second.settle.is_some()) {
+        // Probes and samples of our own would hide a part of the price: the second probe at a place costs less than the first.
+        profile = options.profile.unwrap_or(ProfileWord::Never);
+        drive.options.watching.detail.get_or_insert(WatchWord::Off);
+    }
+    let purpose = Purpose::Zones(profile);
     let are_connections_typed = options.open_connections.is_some();
     Ok((drive, SearchPlan { sweep, which, purpose, second, are_connections_typed, live: args.live }, limits))
+}
+
+/// Whether a search finds this figure of `--fail-if`; the error is the reason.
+fn is_found(figure: &str, which: SweepWord, has_axis: bool) -> Result<(), &'static str> {
+    let is_rate = [names::FIND_YIELD_RATE, names::FIND_FAILURE_RATE].contains(&figure);
+    let is_connections = [names::FIND_YIELD_CONNECTIONS, names::FIND_FAILURE_CONNECTIONS].contains(&figure);
+    if !figure.starts_with("find.") {
+        Err("find takes peak, yield_connections, failure_connections, yield_rate and failure_rate; use load for others")
+    } else if has_axis {
+        Err("with --axis no such point is searched for")
+    } else if is_rate && which == SweepWord::Connections {
+        Err("--sweep connections, --compare-with and --beside measure no rates")
+    } else if is_connections && which == SweepWord::Rate {
+        Err("--sweep rate measures over rates alone")
+    } else {
+        Ok(())
+    }
 }
 
 /// Checks a scenario file for options that measuring two sides in turn does not support. The parser of the command line
@@ -106,8 +102,7 @@ fn refuse_beside_a_second(second: &str, sweep: &SweepPlan, which: Option<SweepWo
         (which.is_some_and(|which| which != SweepWord::Connections), "--sweep"),
         (sweep.axis.is_some(), "--axis"),
         (second == "--compare-with" && fleet.watch_with.is_some(), "--watch-with"),
-        (drive.output.metrics.prometheus.is_some(), "--prometheus"),
-        (drive.output.metrics.otlp.is_some(), "--otlp"),
+        (!drive.output.metrics.metrics.is_empty(), "--metrics"),
     ];
     refuse_typed(&typed, |option| {
         format!("{second} measures both sides over connections, and watches them itself: leave {option} out")
@@ -127,20 +122,11 @@ pub(super) struct SearchPlan {
     pub live: Option<SocketAddr>,
 }
 
-/// The side that the first one is compared with.
-pub(super) struct Second {
-    pub what: What,
-    /// If the second side is worse by more than this, the exit code is that of a crossed limit.
-    pub threshold_ratio: f64,
-}
-
 impl SearchPlan {
     /// The command that runs beside the server on the second side, and the time that it gets to start or to end.
     fn beside(&self) -> Option<(&[String], Duration)> {
-        match &self.second.as_ref()?.what {
-            What::Beside { command, settle } => Some((command, *settle)),
-            What::Server(_) => None,
-        }
+        let second = self.second.as_ref()?;
+        Some((&second.command, second.settle?))
     }
 }
 
@@ -261,7 +247,7 @@ mod tests {
                 .map(|ns| ns / 1_000_000)
         };
         assert_eq!(times(&[]), [11_200, 7_400, 1_700, 700]);
-        let typed = ["--timeout", "1s", "--connect-timeout", "2s", "--p99-limit", "50ms"];
+        let typed = ["--timeout", "1s", "--set", "load.connect-timeout=2s", "--p99-limit", "50ms"];
         assert_eq!(times(&typed), [1_000, 2_000, 2_000, 50]);
     }
 

@@ -29,8 +29,11 @@ pub fn run(args: LoadArgs) -> Result<ExitCode> {
         return serve(args);
     }
     let limits = parse_limits(&args.fail_if, is_of_a_load)?;
-    let is_full = args.full;
-    let options = plan::run_options(args.drive, "straingauge load http://127.0.0.1:8080/")?;
+    let (is_full, source_address) = (args.full, args.source_address);
+    let mut options = plan::run_options(args.drive, "straingauge load http://127.0.0.1:8080/")?;
+    if !source_address.is_empty() {
+        options.options.load.source_address = source_address;
+    }
     let output = &options.output;
     if let Some(out) = &output.out {
         RunWriter::check(out, Some(out))?;
@@ -100,7 +103,7 @@ fn serve(args: LoadArgs) -> Result<ExitCode> {
     let options = WorkerOptions {
         cpus: cpus.unwrap_or_default(),
         threads: threads.map(|threads| threads.min(1024) as usize),
-        addresses: load.source_address,
+        addresses: args.source_address,
         interface: args.source_interface,
     };
     Ok(remote::serve_load(&options, &mut Received::default()))

@@ -1,6 +1,6 @@
 //! `straingauge wan`: runs any program over an emulated wide-area path.
 
-use crate::cli::WanArgs;
+use crate::cli::{PathOptions, WanArgs};
 use crate::failure::{interrupted, wrong_usage};
 use crate::plan;
 use crate::process;
@@ -26,7 +26,8 @@ pub fn run(args: WanArgs) -> Result<ExitCode> {
             "wan needs a command: straingauge wan --delay 20ms -- COMMAND (for a shell: -- \"$SHELL\")",
         ));
     }
-    let path = plan::path_plan(&args.path, args.seed.unwrap_or(crate::defaults::SEED))?.unwrap_or_default();
+    let asked = PathOptions { path_by: args.path_by, quickack: args.quickack, ..args.path.clone() };
+    let path = plan::path_plan(&asked, args.seed.unwrap_or(crate::defaults::SEED))?.unwrap_or_default();
     crate::leftovers::clean_up().iter().for_each(|line| say(&args, line));
     // Signals wait until they are taken, also in the threads made from now on.
     let signals = Signals::hold();

@@ -34,7 +34,7 @@ impl Otlp {
     pub fn new(endpoint: &str) -> Result<Otlp> {
         let wrong = |why: &str| {
             let endpoint = record::text::plain(endpoint, 100);
-            wrong_usage(format!("--otlp '{endpoint}' {why}: write it as http://127.0.0.1:4318"))
+            wrong_usage(format!("--metrics '{endpoint}' {why}: write it as http://127.0.0.1:4318"))
         };
         let url: http::Uri = endpoint.parse().map_err(|_| wrong("is not a URL"))?;
         match url.scheme_str() {
@@ -52,7 +52,7 @@ impl Otlp {
     pub fn serve(&mut self) -> Result<()> {
         let (url, desk) = (self.url.clone(), Arc::clone(&self.desk));
         let thread = std::thread::Builder::new().name("otlp".into()).spawn(move || send_all(&url, &desk));
-        self.thread = Some(thread.context("cannot start a thread for --otlp")?);
+        self.thread = Some(thread.context("cannot start a thread for --metrics")?);
         Ok(())
     }
 

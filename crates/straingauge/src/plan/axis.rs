@@ -18,7 +18,6 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         let typed = [
             (options.axis_values.is_some(), "--axis-values"),
             (options.places.is_some(), "--places"),
-            (options.overload.is_some(), "--overload"),
             (options.conforming_share.is_some(), "conforming-share of [find]"),
         ];
         return refuse_typed(&typed, |option| format!("{option} needs an axis: give --axis too")).map(|()| None);
@@ -34,11 +33,8 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         _ => [("--cold", axis == Axis::Cold && load.cold.is_some()); 2],
     };
     refuse_what_is_varied(axis, &held)?;
-    let overload_ratio = match &options.overload {
-        None => defaults::OVERLOAD as f64,
-        Some(_) if axis != Axis::Rate => return Err(wrong_usage("--overload applies to --axis rate only")),
-        Some(text) => multiple(text)?,
-    };
+    let multiple = options.axis_values.as_deref().filter(|text| axis == Axis::Rate && text.ends_with(['x', 'X']));
+    let overload_ratio = multiple.map_or(Ok(defaults::OVERLOAD as f64), overload)?;
     let conforming_ratio = match options.conforming_share {
         None => defaults::CONFORMING_SHARE.0,
         Some(_) if axis != Axis::Conforming => {
@@ -53,7 +49,8 @@ pub fn axis_plan(options: &FindOptions, load: &LoadOptions) -> Result<Option<Axi
         (text, Axis::SlowDown) => slow_places(text.as_deref().unwrap_or(defaults::PLACES))?,
         _ => Default::default(),
     };
-    let values = options.axis_values.as_deref().map(|text| values(text, axis)).transpose()?.unwrap_or_default();
+    let listed = options.axis_values.as_deref().filter(|_| multiple.is_none());
+    let values = listed.map(|text| values(text, axis)).transpose()?.unwrap_or_default();
     if axis == Axis::SlowDown && options.axis_values.is_some() && values.iter().all(|value| *value == 0.0) {
         return Err(wrong_usage("--axis-values: nothing would be added; write them as 1us,5us"));
     }
@@ -97,12 +94,12 @@ pub fn refuse_what_is_varied(axis: Axis, held: &[(&str, bool)]) -> Result<()> {
     }
 }
 
-/// `3x` or `3`.
-fn multiple(text: &str) -> Result<f64> {
+/// `3x`.
+fn overload(text: &str) -> Result<f64> {
     match text.trim().trim_end_matches(['x', 'X']).parse::<f64>() {
         Ok(ratio) if (1.0..=1000.0).contains(&ratio) => Ok(ratio),
         _ => Err(wrong_usage(format!(
-            "--overload '{}' is not a multiple of the capacity: write 3x",
+            "--axis-values '{}' is not a multiple of the capacity: write 3x",
             text.escape_debug()
         ))),
     }
@@ -189,6 +186,8 @@ mod tests {
         assert_eq!(plan.values, [0.0, 750.0, 2000.0]);
         let plan = axis_plan(&options(AxisWord::Rate, "0.5,10k"), &LoadOptions::default()).unwrap().unwrap();
         assert_eq!(plan.values, [0.5, 10_000.0]);
+        let plan = axis_plan(&options(AxisWord::Rate, "2.5x"), &LoadOptions::default()).unwrap().unwrap();
+        assert_eq!((plan.values, plan.overload_ratio), (Vec::new(), 2.5));
         let plan = axis_plan(&options(AxisWord::Delay, "20ms,0,1.5ms"), &LoadOptions::default()).unwrap().unwrap();
         assert_eq!(plan.values, [0.0, 1.5e6, 20e6]);
     }
@@ -215,8 +214,8 @@ mod tests {
             (options(AxisWord::Delay, "8760h"), &none, "10s"),
             (options(AxisWord::Cold, "1e300"), &none, "--axis-values"),
             (FindOptions { axis_values: Some("1".into()), ..Default::default() }, &none, "--axis"),
-            (FindOptions { overload: Some("-1x".into()), ..options(AxisWord::Rate, "1") }, &none, "--overload"),
-            (FindOptions { overload: Some("2x".into()), ..options(AxisWord::Cold, "1") }, &none, "--overload"),
+            (options(AxisWord::Rate, "-1x"), &none, "multiple"),
+            (options(AxisWord::Cold, "2x"), &none, "--axis-values"),
             (options(AxisWord::SlowDown, "1ms"), &none, "100us"),
             (options(AxisWord::SlowDown, "0"), &none, "nothing would be added"),
             (FindOptions { places: Some("send".into()), ..options(AxisWord::Cold, "1") }, &none, "slow-down only"),

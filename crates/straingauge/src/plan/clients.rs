@@ -1,6 +1,6 @@
 //! The kind of clients that make up the load.
 
-use crate::cli::{ClientOptions, CloseWord, LoadOptions, SwitchWord};
+use crate::cli::{ClientOptions, CloseWord, LoadOptions, TlsWord};
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::input::read_file;
 use crate::url::Target;
@@ -16,7 +16,7 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
         (None, None) => None,
         (None, Some(_)) => {
             return Err(wrong_usage(
-                "--demanded-bandwidth is a part of the asked bandwidth: give --asked-bandwidth too",
+                "demanded-bandwidth of [clients] is a part of the asked bandwidth: give --asked-bandwidth too",
             ));
         }
         (Some(asked), demanded) => {
@@ -37,7 +37,7 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
     });
     if close_first.is_some() && load.requests_per_connection.is_none() {
         return Err(wrong_usage(
-            "--close-first applies to connections that end: give --requests-per-connection too, as in 1",
+            "close-first of [clients] applies to connections that end: give --requests-per-connection too, as in 1",
         ));
     }
     let (times_parts, tls) = (options.parts, tls_plan(options, target)?);
@@ -47,11 +47,13 @@ pub fn client_plan(options: &ClientOptions, load: &LoadOptions, target: &Target)
 /// Bits per second asked and demanded; both above 0, and no more demanded than asked.
 pub fn fixed_bandwidth(asked_bits_per_sec: f64, demanded_bits_per_sec: f64) -> Result<FixedBandwidth> {
     if asked_bits_per_sec < 8.0 || demanded_bits_per_sec < 1.0 {
-        return Err(wrong_usage("--asked-bandwidth needs at least 8 bit/s, --demanded-bandwidth at least 1"));
+        return Err(wrong_usage(
+            "--asked-bandwidth needs at least 8 bit/s, demanded-bandwidth of [clients] at least 1",
+        ));
     }
     if demanded_bits_per_sec > asked_bits_per_sec {
         return Err(wrong_usage(format!(
-            "--demanded-bandwidth {demanded_bits_per_sec} is more than --asked-bandwidth {asked_bits_per_sec}: no connection could conform"
+            "demanded-bandwidth {demanded_bits_per_sec} of [clients] is more than --asked-bandwidth {asked_bits_per_sec}: no connection could conform"
         )));
     }
     Ok(FixedBandwidth { asked_bits_per_sec, demanded_bits_per_sec })
@@ -59,22 +61,25 @@ pub fn fixed_bandwidth(asked_bits_per_sec: f64, demanded_bits_per_sec: f64) -> R
 
 fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>> {
     if !target.is_tls {
-        let typed = [
-            (options.tls_resumption.is_some(), "--tls-resumption"),
-            (options.tls_ca.is_some(), "--tls-ca"),
-            (options.tls_insecure, "--tls-insecure"),
-        ];
+        let typed = [(!options.tls.is_empty(), "--tls")];
         return refuse_typed(&typed, |option| format!("{option} applies to TLS: write the URL with https"))
             .map(|()| None);
     }
-    if options.tls_insecure && options.tls_ca.is_some() {
-        return Err(wrong_usage("--tls-insecure checks no certificate, so --tls-ca has no use: leave one out"));
+    let is_insecure = options.tls.contains(&TlsWord::Insecure);
+    let mut authorities =
+        options.tls.iter().filter_map(|word| if let TlsWord::Ca(file) = word { Some(file) } else { None });
+    let ca = authorities.next();
+    if authorities.next().is_some() {
+        return Err(wrong_usage("--tls ca= names two files: put their authorities into one"));
+    }
+    if is_insecure && ca.is_some() {
+        return Err(wrong_usage("--tls insecure checks no certificate, so --tls ca= has no use: leave one out"));
     }
     Ok(Some(TlsPlan {
         server_name: target.name.clone(),
-        has_resumption: options.tls_resumption != Some(SwitchWord::Off),
-        is_insecure: options.tls_insecure,
-        ca_pem: options.tls_ca.as_deref().map(|path| read_file(path, MAX_CA_BYTES)).transpose()?.unwrap_or_default(),
-        ca_file: options.tls_ca.as_ref().map(|path| path.display().to_string()),
+        has_resumption: !options.tls.contains(&TlsWord::NoResumption),
+        is_insecure,
+        ca_pem: ca.map(|path| read_file(path, MAX_CA_BYTES)).transpose()?.unwrap_or_default(),
+        ca_file: ca.map(|path| path.display().to_string()),
     }))
 }

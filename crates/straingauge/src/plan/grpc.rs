@@ -12,13 +12,14 @@ use record::protocol::Protocol;
 use record::scenario::RequestTarget;
 use std::path::Path;
 
-/// A method's name, without the slash before it.
-pub(super) fn method(typed: &str) -> Result<String> {
-    let method = typed.trim_start_matches('/');
+/// `METHOD` or `METHOD@FILE`: a method's name, without the slash before it, and the file that describes it.
+pub(super) fn method(typed: &str) -> Result<(String, Option<&Path>)> {
+    let (method, file) = typed.split_once('@').map_or((typed, None), |(method, file)| (method, Some(Path::new(file))));
+    let method = method.trim_start_matches('/');
     let is_word =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte));
     match method.split_once('/') {
-        Some((service, name)) if is_word(service) && is_word(name) => Ok(method.into()),
+        Some((service, name)) if is_word(service) && is_word(name) => Ok((method.into(), file)),
         _ => Err(wrong_usage(format!(
             "--grpc '{}' is no method: write it as package.Service/Method",
             typed.escape_debug()
@@ -39,7 +40,9 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
     ];
     refuse_typed(&typed, |option| format!("{option} is not for gRPC, whose calls are POST over HTTP/2: leave it out"))?;
     let path = format!("/{}", grpc.method);
-    if let Some(file) = &options.protocol.descriptor_set {
+    if let Some(typed) = &options.protocol.grpc
+        && let (_, Some(file)) = method(typed)?
+    {
         plan.body = encoded(input(file, &grpc.method)?, &plan.body)?;
     }
     // Not compressed; then the length.
@@ -62,7 +65,7 @@ fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     let name = file.display().to_string().escape_debug().to_string();
     let pool = DescriptorPool::decode(read_file(file, MAX_BODY_BYTES)?.as_slice()).map_err(|_| {
         wrong_usage(format!(
-            "--descriptor-set {name} is no set of descriptors: make it with protoc --include_imports \
+            "--grpc METHOD@FILE: {name} is no set of descriptors: make it with protoc --include_imports \
              --descriptor_set_out={name}"
         ))
     })?;
@@ -70,7 +73,7 @@ fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     let Some(found) = pool.get_service_by_name(service) else {
         let known: Vec<String> = pool.services().take(5).map(|service| service.full_name().into()).collect();
         return Err(wrong_usage(format!(
-            "--descriptor-set {name} has no service {service}: it has {}",
+            "--grpc METHOD@FILE: {name} has no service {service}: it has {}",
             known.join(", ")
         )));
     };
@@ -176,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_method_has_a_service_and_a_name() {
-        assert_eq!(method("/a.b.C/D").unwrap(), "a.b.C/D");
+        assert_eq!(method("/a.b.C/D").unwrap(), ("a.b.C/D".to_string(), None));
+        assert_eq!(method("a.b.C/D@c.pb").unwrap().1, Some(Path::new("c.pb")));
         for wrong in ["", "a", "a/", "/", "a/b/c", "a b/c"] {
             assert!(method(wrong).unwrap_err().to_string().contains("package.Service/Method"), "{wrong}");
         }

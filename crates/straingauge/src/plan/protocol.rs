@@ -1,7 +1,7 @@
 //! The protocol of a load, from its URL and its options; what another protocol cannot do is refused by name.
 
 use super::grpc;
-use crate::cli::{ClientOptions, Options, ProtocolOptions};
+use crate::cli::{Keys, Options, ProtocolOptions};
 use crate::defaults;
 use crate::failure::{refuse_typed, wrong_usage};
 use crate::quantity::Count;
@@ -9,129 +9,108 @@ use crate::url::{Scheme, Target};
 use anyhow::Result;
 use record::protocol::{Expect, GrpcPlan, Http2Plan, Keyspace, MemcachedPlan, Protocol, RedisPlan, TcpPlan};
 
+/// Of a scenario file.
+const CLOSE_FIRST: &str = "close-first of [clients]";
+
 /// Makes the protocol's part of the engine's plan.
 pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
     let asked = &options.protocol;
-    if asked.connect_only {
+    if options.load.requests_per_connection == Some(Count(0)) {
         refuse_requests(options, target)?;
         return Ok(Protocol::Connect);
     }
-    let redis = [(!asked.command.is_empty(), "--command")];
-    let memcached = [(asked.keys_per_get.is_some(), "--keys-per-get"), (asked.meta, "--meta")];
-    let tcp = [(asked.send.is_some(), "--send"), (asked.expect.is_some(), "--expect")];
-    let keyspace = [
-        (asked.keys.is_some(), "--keys"),
-        (asked.zipf.is_some(), "--zipf"),
-        (asked.value_size.is_some(), "--value-size"),
-        (asked.read_share.is_some(), "--read-share"),
-    ];
-    let pipeline = [(asked.pipeline.is_some(), "--pipeline")];
+    let of_tcp = [(asked.send.is_some(), "--send"), (asked.expect.is_some(), "--expect")];
     let refuse = |typed: &[(bool, &str)], whose: &str| {
         refuse_typed(typed, |option| format!("{option} is for {whose} URLs: write the URL so, or leave it out"))
     };
     if target.scheme != Scheme::Redis {
-        refuse(&redis, "redis://")?;
-    }
-    if target.scheme != Scheme::Memcached {
-        refuse(&memcached, "memcached://")?;
+        refuse(&[(!asked.command.is_empty(), "--command")], "redis://")?;
     }
     if target.scheme != Scheme::Tcp {
-        refuse(&tcp, "tcp://")?;
+        refuse(&of_tcp, "tcp://")?;
     }
     if matches!(target.scheme, Scheme::Http | Scheme::Tcp) {
-        refuse(&keyspace, "redis:// and memcached://")?;
+        refuse(&[(asked.keys.is_some(), "--keys")], "redis:// and memcached://")?;
     }
+    let in_flight = at_least_one("--in-flight", asked.in_flight, defaults::IN_FLIGHT)?;
     if target.scheme == Scheme::Http {
-        refuse(&pipeline, "redis://, memcached:// and tcp://")?;
         if asked.http2 || asked.grpc.is_some() {
             refuse_what_is_http_1s(options)?;
         }
-        let streams = || at_least_one("--streams", asked.streams, defaults::STREAMS);
         if let Some(method) = &asked.grpc {
-            return Ok(Protocol::Grpc(GrpcPlan { method: grpc::method(method)?, streams: streams()? }));
+            return Ok(Protocol::Grpc(GrpcPlan { method: grpc::method(method)?.0, streams: in_flight }));
         }
-        let of_grpc = [(asked.descriptor_set.is_some(), "--descriptor-set")];
-        refuse_typed(&of_grpc, |option| format!("{option} is for gRPC: give --grpc too, or leave it out"))?;
         if asked.http2 {
-            return Ok(Protocol::Http2(Http2Plan { streams: streams()? }));
+            return Ok(Protocol::Http2(Http2Plan { streams: in_flight }));
         }
-        let of_http_2 = [(asked.streams.is_some(), "--streams")];
-        refuse_typed(&of_http_2, |option| format!("{option} is for HTTP/2: give --http2 too, or leave it out"))?;
+        refuse_typed(&[(asked.in_flight.is_some(), "--in-flight")], |option| {
+            format!(
+                "{option} is not for HTTP/1.1, which has one request in flight on a connection: give --http2 too, or leave it out"
+            )
+        })?;
         return Ok(Protocol::Http);
     }
-    let of_http = [
-        (asked.http2, "--http2"),
-        (asked.grpc.is_some(), "--grpc"),
-        (asked.descriptor_set.is_some(), "--descriptor-set"),
-        (asked.streams.is_some(), "--streams"),
-    ];
-    refuse(&of_http, "http:// and https://")?;
+    refuse(&[(asked.http2, "--http2"), (asked.grpc.is_some(), "--grpc")], "http:// and https://")?;
     refuse_what_is_https(options, |option| {
         format!("{option} is for HTTP, not for {}: leave it out", target.scheme.word())
     })?;
     refuse_what_is_tls(options, target)?;
-    let pipeline = at_least_one("--pipeline", asked.pipeline, defaults::PIPELINE)?;
+    let keys = asked.keys.clone().unwrap_or_default();
     Ok(match target.scheme {
         Scheme::Http => Protocol::Http,
         Scheme::Redis => {
-            if !asked.command.is_empty() && asked.read_share.is_some() {
-                return Err(wrong_usage("--read-share chooses between GET and SET: leave it out with --command"));
+            if !asked.command.is_empty() && keys.read_ratio.is_some() {
+                return Err(wrong_usage("reads= of --keys chooses between GET and SET: leave it out with --command"));
+            }
+            if keys.per_get.is_some() || keys.is_meta {
+                return Err(wrong_usage("per-get= and meta of --keys are for memcached:// URLs: leave them out"));
             }
             Protocol::Redis(RedisPlan {
-                keyspace: keyspace_of(asked)?,
+                keyspace: keyspace_of(&keys),
                 commands: asked.command.iter().map(|text| words(text)).collect::<Result<_>>()?,
                 user: target.user.clone(),
                 password: target.password.clone(),
                 database: database(target)?,
-                pipeline,
+                pipeline: in_flight,
             })
         }
         Scheme::Memcached => Protocol::Memcached(MemcachedPlan {
-            keyspace: keyspace_of(asked)?,
-            keys_per_get: at_least_one("--keys-per-get", asked.keys_per_get, defaults::KEYS_PER_GET)?,
-            is_meta: asked.meta,
-            pipeline,
+            keyspace: keyspace_of(&keys),
+            keys_per_get: at_least_one("per-get= of --keys", keys.per_get, defaults::KEYS_PER_GET)?,
+            is_meta: keys.is_meta,
+            pipeline: in_flight,
         }),
         Scheme::Tcp => {
             let send = asked.send.as_deref().ok_or_else(|| {
                 wrong_usage("a tcp:// URL needs what to send: give --send, as in --send 'ping\\r\\n'")
             })?;
             let expect = asked.expect.as_deref().unwrap_or(defaults::EXPECT);
-            Protocol::Tcp(TcpPlan { send: bytes(send)?, expect: end(expect)?, pipeline })
+            Protocol::Tcp(TcpPlan { send: bytes(send)?, expect: end(expect)?, pipeline: in_flight })
         }
     })
 }
 
 /// Refuses the options that HTTP/2 does not have.
 fn refuse_what_is_http_1s(options: &Options) -> Result<()> {
-    let typed = [(options.clients.close_first.is_some(), "--close-first")];
+    let typed = [(options.clients.close_first.is_some(), CLOSE_FIRST)];
     refuse_typed(&typed, |option| format!("{option} is for HTTP/1.1: leave it out, or --http2 or --grpc"))
 }
 
 /// Refuses the options of requests, where none are sent.
 fn refuse_requests(options: &Options, target: &Target) -> Result<()> {
-    let ProtocolOptions { connect_only: _, http2, grpc, descriptor_set, streams, .. } = &options.protocol;
-    let ProtocolOptions { command, pipeline, keys, zipf, value_size, read_share, .. } = &options.protocol;
-    let ProtocolOptions { keys_per_get, meta, send, expect, .. } = &options.protocol;
+    let ProtocolOptions { http2, grpc, in_flight, command, keys, send, expect } = &options.protocol;
     let typed = [
         (*http2, "--http2"),
         (grpc.is_some(), "--grpc"),
-        (descriptor_set.is_some(), "--descriptor-set"),
-        (streams.is_some(), "--streams"),
+        (in_flight.is_some(), "--in-flight"),
         (!command.is_empty(), "--command"),
-        (pipeline.is_some(), "--pipeline"),
         (keys.is_some(), "--keys"),
-        (zipf.is_some(), "--zipf"),
-        (value_size.is_some(), "--value-size"),
-        (read_share.is_some(), "--read-share"),
-        (keys_per_get.is_some(), "--keys-per-get"),
-        (*meta, "--meta"),
         (send.is_some(), "--send"),
         (expect.is_some(), "--expect"),
-        (options.load.requests_per_connection.is_some(), "--requests-per-connection"),
     ];
-    let words =
-        |option: &str| format!("{option} is about requests, and --connect-only sends none: leave one of them out");
+    let words = |option: &str| {
+        format!("{option} is about requests, and --requests-per-connection 0 sends none: leave one of them out")
+    };
     refuse_typed(&typed, words)?;
     refuse_what_is_https(options, words)?;
     refuse_what_is_tls(options, target)
@@ -144,19 +123,15 @@ fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Re
         (load.method.is_some(), "--method"),
         (!load.header.is_empty(), "--header"),
         (load.body.is_some(), "--body"),
-        (load.body_file.is_some(), "--body-file"),
         (load.urls.is_some(), "--urls"),
         (workload.mix.is_some(), "--mix"),
         (workload.classes.is_some(), "--classes"),
-        (workload.dynamic_share.is_some(), "--dynamic-share"),
         (workload.dynamic_urls.is_some(), "--dynamic-urls"),
         (workload.trace.is_some(), "--trace"),
-        (workload.trace_format.is_some(), "--trace-format"),
-        (workload.session_gap.is_some(), "--session-gap"),
+        (workload.trace_format.is_some(), "trace-format of [workload]"),
         (clients.read_rate.is_some(), "--read-rate"),
         (clients.asked_bandwidth.is_some(), "--asked-bandwidth"),
-        (clients.demanded_bandwidth.is_some(), "--demanded-bandwidth"),
-        (clients.close_first.is_some(), "--close-first"),
+        (clients.close_first.is_some(), CLOSE_FIRST),
         (clients.parts, "--parts"),
     ];
     refuse_typed(&typed, words)
@@ -164,17 +139,8 @@ fn refuse_what_is_https(options: &Options, words: impl Fn(&str) -> String) -> Re
 
 /// Refuses the options of TLS without it.
 fn refuse_what_is_tls(options: &Options, target: &Target) -> Result<()> {
-    let clients = &options.clients;
-    if !target.is_tls {
-        let ClientOptions { tls_resumption, tls_ca, tls_insecure, .. } = clients;
-        let typed = [
-            (tls_resumption.is_some(), "--tls-resumption"),
-            (tls_ca.is_some(), "--tls-ca"),
-            (*tls_insecure, "--tls-insecure"),
-        ];
-        refuse_typed(&typed, |option| format!("{option} applies to TLS: write the URL with https or rediss"))?;
-    }
-    Ok(())
+    let typed = [(!target.is_tls && !options.clients.tls.is_empty(), "--tls")];
+    refuse_typed(&typed, |option| format!("{option} applies to TLS: write the URL with https or rediss"))
 }
 
 fn at_least_one(option: &str, typed: Option<Count>, default: u64) -> Result<u32> {
@@ -184,13 +150,13 @@ fn at_least_one(option: &str, typed: Option<Count>, default: u64) -> Result<u32>
     }
 }
 
-fn keyspace_of(options: &ProtocolOptions) -> Result<Keyspace> {
-    Ok(Keyspace {
-        keys: options.keys.map_or(defaults::KEYS, |count| count.0),
-        zipf_exponent: options.zipf.unwrap_or(0.0),
-        value_bytes: options.value_size.map_or(defaults::VALUE_SIZE.0, |size| size.0),
-        read_ratio: options.read_share.map_or(defaults::READ_SHARE.0, |share| share.0),
-    })
+fn keyspace_of(keys: &Keys) -> Keyspace {
+    Keyspace {
+        keys: keys.count.unwrap_or(defaults::KEYS),
+        zipf_exponent: keys.zipf.unwrap_or(0.0),
+        value_bytes: keys.value_bytes.unwrap_or(defaults::VALUE_SIZE.0),
+        read_ratio: keys.read_ratio.unwrap_or(defaults::READ_SHARE.0),
+    }
 }
 
 /// The words of a command.
@@ -276,11 +242,17 @@ mod tests {
         protocol_plan(&Options { protocol: options, ..Options::default() }, &Target::parse(url)?)
     }
 
+    fn plan_with(url: &str, requests_per_connection: u64, protocol: ProtocolOptions) -> Result<Protocol> {
+        let load =
+            LoadOptions { requests_per_connection: Some(Count(requests_per_connection)), ..LoadOptions::default() };
+        protocol_plan(&Options { load, protocol, ..Options::default() }, &Target::parse(url)?)
+    }
+
     #[test]
     fn a_url_and_its_options_make_a_plan() {
         let options = ProtocolOptions {
             command: vec!["SET 'a b:{key}' {value}".into()],
-            pipeline: Some(Count(16)),
+            in_flight: Some(Count(16)),
             ..Default::default()
         };
         let Protocol::Redis(redis) = plan("redis://u:p%40s@127.0.0.1:6380/3", options).unwrap() else {
@@ -292,8 +264,8 @@ mod tests {
             ProtocolOptions { send: Some(r"a\x00\r\n\\".into()), expect: Some("u16be".into()), ..Default::default() };
         let expected = TcpPlan { send: b"a\0\r\n\\".to_vec(), expect: Expect::U16be, pipeline: 1 };
         assert_eq!(plan("tcp://127.0.0.1:7", options).unwrap(), Protocol::Tcp(expected));
-        let options = ProtocolOptions { connect_only: true, ..Default::default() };
-        assert_eq!(plan("https://127.0.0.1:7", options).unwrap(), Protocol::Connect);
+        let connecting = plan_with("https://127.0.0.1:7", 0, ProtocolOptions::default());
+        assert_eq!(connecting.unwrap(), Protocol::Connect);
     }
 
     #[test]
@@ -301,14 +273,14 @@ mod tests {
         let none = ProtocolOptions::default;
         let sending = |text: &str| ProtocolOptions { send: Some(text.into()), ..none() };
         for (url, options, word) in [
-            ("http://a/", ProtocolOptions { pipeline: Some(Count(2)), ..none() }, "--pipeline"),
-            ("http://a/", ProtocolOptions { keys: Some(Count(2)), ..none() }, "--keys"),
+            ("http://a/", ProtocolOptions { in_flight: Some(Count(2)), ..none() }, "--in-flight"),
+            ("http://a/", ProtocolOptions { keys: "2".parse().ok(), ..none() }, "--keys"),
+            ("redis://a", ProtocolOptions { keys: "meta".parse().ok(), ..none() }, "memcached"),
             ("memcached://a", ProtocolOptions { command: vec!["GET a".into()], ..none() }, "--command"),
             ("redis://a", ProtocolOptions { command: vec!["GET 'a".into()], ..none() }, "quote"),
-            ("redis://a", ProtocolOptions { pipeline: Some(Count(0)), ..none() }, "--pipeline 0"),
+            ("redis://a", ProtocolOptions { in_flight: Some(Count(0)), ..none() }, "--in-flight 0"),
             ("redis://a/x", none(), "database"),
             ("tcp://a:1", none(), "--send"),
-            ("tcp://a:1", ProtocolOptions { connect_only: true, ..sending("x") }, "--connect-only"),
             ("tcp://a:1", sending(r"\q"), "backslash"),
             ("tcp://a:1", sending(r"\x1"), "backslash"),
             ("tcp://a:1", ProtocolOptions { expect: Some("0".into()), ..sending("x") }, "--expect"),
@@ -316,6 +288,8 @@ mod tests {
             let why = plan(url, options).unwrap_err().to_string();
             assert!(why.contains(word) && !why.contains('\n'), "{url}: {why}");
         }
+        let why = plan_with("tcp://a:1", 0, sending("x")).unwrap_err().to_string();
+        assert!(why.contains("--send") && why.contains("--requests-per-connection 0"), "{why}");
         let load = LoadOptions { method: Some("PUT".into()), ..Default::default() };
         let options = Options { load, ..Options::default() };
         let why = protocol_plan(&options, &Target::parse("redis://a").unwrap()).unwrap_err().to_string();

@@ -43,10 +43,10 @@ pub fn resolve(options: &WorkloadOptions, load: &LoadOptions, target: &Target, i
     let is_fitted = options.mix.as_deref() == Some("fitted");
     let is_replay = options.trace.is_some() && !is_fitted;
     if options.trace_format.is_some() && options.trace.is_none() {
-        return Err(wrong_usage("--trace-format needs a log: give --trace LOG too"));
+        return Err(wrong_usage("trace-format of [workload] needs a log: give --trace LOG too"));
     }
     if options.session_gap.is_some() && !is_replay {
-        return Err(wrong_usage("--session-gap needs a log to replay: give --trace LOG too"));
+        return Err(wrong_usage("session-gap of [workload] needs a log to replay: give --trace LOG too"));
     }
     if options.speed.is_some() && !is_replay && options.rate_series.is_none() {
         return Err(wrong_usage("--speed needs a log or a rate series: give --trace LOG or --rate-series FILE too"));
@@ -132,12 +132,11 @@ fn replay(options: &WorkloadOptions, load: &LoadOptions, target: &Target, is_swe
     let excluded = [
         ("--urls", load.urls.is_some()),
         ("--dynamic-urls", options.dynamic_urls.is_some()),
-        ("--dynamic-share", options.dynamic_share.is_some()),
         ("--rate-series", options.rate_series.is_some()),
         ("--arrival", load.arrival.is_some()),
         ("--requests-per-connection", load.requests_per_connection.is_some()),
         ("--method", load.method.is_some()),
-        ("--body", load.body.is_some() || load.body_file.is_some()),
+        ("--body", load.body.is_some()),
     ];
     if let Some((option, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
         return Err(wrong_usage(format!(

@@ -139,7 +139,9 @@ pub fn requests(options: &WorkloadOptions, urls: Option<&Path>, target: &Target)
     match (&options.dynamic_urls, options.dynamic_share) {
         (None, None) => {}
         (None, Some(_)) => {
-            return Err(wrong_usage("--dynamic-share needs the URLs that get it: give --dynamic-urls FILE"));
+            return Err(wrong_usage(
+                "dynamic-share of [workload] needs the URLs that get it: give --dynamic-urls FILE",
+            ));
         }
         (Some(path), share) => {
             add_dynamic(&mut wanted, path, share.unwrap_or(crate::defaults::DYNAMIC_SHARE).0, target)?
@@ -219,5 +221,5 @@ fn fitted(log: &Path, options: &WorkloadOptions) -> Result<Mix> {
 /// The log's format.
 pub fn format(options: &WorkloadOptions) -> Result<Format> {
     let text = options.trace_format.as_deref().unwrap_or(crate::defaults::TRACE_FORMAT);
-    text.parse().map_err(|error| wrong_usage(format!("--trace-format: {error}")))
+    text.parse().map_err(|error| wrong_usage(format!("trace-format of [workload]: {error}")))
 }

@@ -12,14 +12,14 @@ use toml::{Table, Value};
 
 /// A scenario is small; anything larger was named by mistake.
 const MOST_BYTES: u64 = 1 << 20;
-/// The load engine reads these keys from files: section and key.
-const FILES: [(&str, &str); 6] = [
-    ("load", "urls"),
-    ("load", "body-file"),
-    ("workload", "dynamic-urls"),
-    ("workload", "trace"),
-    ("workload", "rate-series"),
-    ("clients", "tls-ca"),
+/// The load engine reads these keys from files: section, key, and what is before the path.
+const FILES: [(&str, &str, &str); 6] = [
+    ("load", "urls", ""),
+    ("load", "body", "@"),
+    ("workload", "dynamic-urls", ""),
+    ("workload", "trace", ""),
+    ("workload", "rate-series", ""),
+    ("clients", "tls", "ca="),
 ];
 
 /// A scenario file.
@@ -119,11 +119,20 @@ impl Section {
     /// The files that it names, whose paths it makes absolute.
     pub fn files(&mut self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
-        for (_, key) in FILES.iter().filter(|(section, _)| *section == self.name) {
-            if let Some(Value::String(file)) = self.keys.get_mut(*key) {
-                let path = std::path::absolute(&*file).with_context(|| format!("cannot find {file}"))?;
-                *file = path.display().to_string();
-                files.push(path);
+        for (_, key, before) in FILES.iter().filter(|(section, ..)| *section == self.name) {
+            let values = match self.keys.get_mut(*key) {
+                None => continue,
+                Some(Value::Array(values)) => values.as_mut_slice(),
+                Some(value) => std::slice::from_mut(value),
+            };
+            for value in values {
+                if let Value::String(text) = value
+                    && let Some(file) = text.strip_prefix(before)
+                {
+                    let path = std::path::absolute(file).with_context(|| format!("cannot find {file}"))?;
+                    *text = format!("{before}{}", path.display());
+                    files.push(path);
+                }
             }
         }
         Ok(files)

@@ -47,7 +47,7 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, r
             ));
         }
         Axis::InFlight if plan.protocol.pipeline() > 1 => {
-            return Err(wrong_usage("--axis in-flight varies what --streams or --pipeline would hold: leave it out"));
+            return Err(wrong_usage("--axis in-flight varies what --in-flight would hold: leave it out"));
         }
         _ => {}
     }

@@ -2,7 +2,7 @@
 
 use super::beside::Beside;
 use super::live::Live;
-use super::second::What;
+use super::second::Second;
 use super::{Purpose, SearchPlan, axis, open_loop};
 use crate::cli::SweepWord;
 use crate::commands::session::Session;
@@ -209,8 +209,8 @@ impl<'a> Search<'a> {
 
     /// Starts a server and its watch.
     fn serve(&mut self, server: usize) -> Result<()> {
-        let command = match self.plan.second.as_ref().map(|second| &second.what) {
-            Some(What::Server(command)) if server == 1 => command,
+        let command = match &self.plan.second {
+            Some(Second { command, settle: None, .. }) if server == 1 => command,
             _ => &self.drive.options.server.command,
         };
         let session = self.open(command)?;

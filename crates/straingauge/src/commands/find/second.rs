@@ -3,23 +3,21 @@
 use crate::cli::FindOptions;
 use crate::defaults;
 use crate::failure::wrong_usage;
-use crate::plan::RunOptions;
+use crate::plan::{self, RunOptions};
 use crate::tools;
 use anyhow::{Context, Result, bail};
 use record::Outside;
 use std::process::Command;
 use std::time::Duration;
 
-/// The second side.
-pub(in crate::commands) enum What {
-    /// Another server, by its command.
-    Server(Vec<String>),
-    /// The same server, with a command that runs beside it.
-    Beside {
-        command: Vec<String>,
-        /// The time that it gets to start or to end.
-        settle: Duration,
-    },
+/// The side that the first one is compared with.
+pub(in crate::commands) struct Second {
+    /// The command of the second server, or the one that runs beside the first.
+    pub command: Vec<String>,
+    /// The time that a command beside the server gets to start or to end; `None`: it is a server.
+    pub settle: Option<Duration>,
+    /// If the second side is worse by more than this, the exit code is that of a crossed limit.
+    pub threshold_ratio: f64,
 }
 
 /// The option that asks for a second side.
@@ -31,20 +29,27 @@ pub(super) fn option(options: &FindOptions) -> Option<&'static str> {
     }
 }
 
-/// The second side that the options ask for. `first`: the server's command, empty if it runs already.
-pub(super) fn what(options: &FindOptions, drive: &RunOptions) -> Result<Option<What>> {
-    let (first, is_elsewhere) = (&drive.options.server.command, drive.options.fleet.server_with.is_some());
-    Ok(match (&options.compare_with, &options.beside) {
+/// The second side that the options ask for.
+pub(super) fn second(options: &FindOptions, drive: &RunOptions) -> Result<Option<Second>> {
+    let threshold_ratio = plan::threshold_ratio(options.threshold)?;
+    if options.settle.is_some() && options.beside.is_none() {
+        return Err(wrong_usage("settle of [find] is for a command beside the server: give --beside too"));
+    }
+    let (command, settle) = match (&options.compare_with, &options.beside) {
+        (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
             return Err(wrong_usage("--compare-with and --beside are two comparisons: leave one of them out"));
         }
-        (Some(with), None) => Some(What::Server(command(with, first, is_elsewhere)?)),
+        (Some(with), None) => {
+            let is_elsewhere = drive.options.fleet.server_with.is_some();
+            (command(with, &drive.options.server.command, is_elsewhere)?, None)
+        }
         (None, Some(beside)) => {
             let settle = options.settle.map_or(defaults::SETTLE, |time| time.0);
-            Some(What::Beside { command: words("--beside", beside, "the words of a command")?, settle })
+            (words("--beside", beside, "the words of a command")?, Some(settle))
         }
-        (None, None) => None,
-    })
+    };
+    Ok(Some(Second { command, settle, threshold_ratio }))
 }
 
 /// The words of a command that is quoted as for a shell.
