@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A port that no socket has now, not even one in TIME_WAIT that an earlier test left at either end, below the range from which the
-/// kernel picks ports for clients. Tests that run at once, and runs of all tests at once, begin to look in different places.
+/// A port that no socket has now, not even one in TIME_WAIT that an earlier test left at either end, below the range
+/// from which the kernel picks ports for clients. Tests that run at once, and runs of all tests at once, begin to look
+/// in different places.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // cargo-nextest numbers what it runs at once from 0.

@@ -1,5 +1,6 @@
-//! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`, and generates the types that they share with
-//! this crate, into `OUT_DIR/<name>.types.rs`. The numbers of the watch's counters are written for them into `OUT_DIR/counters.h`.
+//! Compiles the BPF programs (bpf/*.bpf.c) with clang, into `OUT_DIR/<name>.bpf.o`, and generates the types that they
+//! share with this crate, into `OUT_DIR/<name>.types.rs`. The numbers of the watch's counters are written for them into
+//! `OUT_DIR/counters.h`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -72,7 +73,8 @@ fn main() {
     }
 }
 
-/// The module `types` of a skeleton. The rest is not used, and takes the compiler half a minute for an object with 200 programs.
+/// The module `types` of a skeleton. The rest is not used, and takes the compiler half a minute for an object with 200
+/// programs.
 fn types_of(skeleton: &str) -> &str {
     let from = skeleton.find("pub mod types {").expect("a skeleton has its types");
     let mut depth = 0;

@@ -1,4 +1,5 @@
-//! A connection of HTTP/2: no bytes may panic a session, make it keep much, or be understood differently in other pieces.
+//! A connection of HTTP/2: no bytes may panic a session, make it keep much, or be understood differently in other
+//! pieces.
 
 #![no_main]
 
@@ -38,7 +39,8 @@ fn verdict(requests: &Requests, is_grpc: bool, bytes: &[u8], size: usize) -> Ver
     (ends, body, Ok(session.out().len()))
 }
 
-// The first byte chooses the size of pieces and what a part is. The others follow an empty SETTINGS frame, unless it is even.
+// The first byte chooses the size of pieces and what a part is. The others follow an empty SETTINGS frame, unless it is
+// even.
 fuzz_target!(|data: &[u8]| {
     let Some((choice, bytes)) = data.split_first() else { return };
     let requests = Requests::new("POST", "http", "a", &[], ["/"].into_iter(), &[b'b'; 100]);

@@ -1,5 +1,5 @@
-//! The scenario file: no text may panic its reader, and what it says is either refused or gives options whose numbers are
-//! in their ranges.
+//! The scenario file: no text may panic its reader, and what it says is either refused or gives options whose numbers
+//! are in their ranges.
 //!
 //! The program has no library, so its reader is compiled in from its source.
 

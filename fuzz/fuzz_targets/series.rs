@@ -1,4 +1,5 @@
-//! Rate series: no bytes may panic the reader or hang it, and what it accepts gives arrivals that are ordered and inside.
+//! Rate series: no bytes may panic the reader or hang it, and what it accepts gives arrivals that are ordered and
+//! inside.
 
 #![no_main]
 

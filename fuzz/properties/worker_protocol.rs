@@ -1,5 +1,5 @@
-//! What must hold of the worker protocol's reader for any bytes. The fuzz target searches for a counterexample, the tests try
-//! the seeds; both bring `protocol` as a sibling of this module.
+//! What must hold of the worker protocol's reader for any bytes. The fuzz target searches for a counterexample, the
+//! tests try the seeds; both bring `protocol` as a sibling of this module.
 
 use super::protocol::{FromWorker, Lines, ToWorker, line};
 use serde::Serialize;

@@ -1,12 +1,12 @@
-//! A stock kernel in a QEMU guest, whose only program is the calling test binary: for what this machine's kernel lacks. The
-//! tests of several rooms include this file.
+//! A stock kernel in a QEMU guest, whose only program is the calling test binary: for what this machine's kernel lacks.
+//! The tests of several rooms include this file.
 //!
-//! The kernel package need not be installed: STRAINGAUGE_GUEST_KERNEL may name the folder that
-//! `dpkg -x linux-image-*-amd64_*.deb FOLDER` made. The guest's clock counts instructions and jumps over idle time, so what
+//! The kernel package need not be installed: STRAINGAUGE_GUEST_KERNEL may name the folder that `dpkg -x
+//! linux-image-*-amd64_*.deb FOLDER` made. The guest's clock counts instructions and jumps over idle time, so what
 //! happens in it does not depend on how busy this machine is.
 //!
-//! STRAINGAUGE_GUEST_PROGRAM names the same tests as a static program for arm64: they run in a machine with that processor. The
-//! folder of the kernel then has its busybox, too (testbed/kernels).
+//! STRAINGAUGE_GUEST_PROGRAM names the same tests as a static program for arm64: they run in a machine with that
+//! processor. The folder of the kernel then has its busybox, too (testbed/kernels).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -165,8 +165,8 @@ fn make_initramfs(folder: &Path, kernel: &Kernel, busybox: &Path, program: &Path
     image
 }
 
-/// Boots the guest and fails unless its test printed [`DONE`]; the lines for the test's reader. Prints a reason where no guest
-/// can run, and returns none.
+/// Boots the guest and fails unless its test printed [`DONE`]; the lines for the test's reader. Prints a reason where
+/// no guest can run, and returns none.
 pub fn run(asked: &Guest) -> Vec<String> {
     let skip = |why: &str| {
         eprintln!("SKIPPED {}: {why}", asked.caller);
@@ -184,7 +184,8 @@ pub fn run(asked: &Guest) -> Vec<String> {
     };
     let Some(kernel) = kernel(asked.modules) else {
         return skip(&format!(
-            "no kernel with the modules {} under /boot, nor in the folder STRAINGAUGE_GUEST_KERNEL (dpkg -x linux-image-cloud-amd64's package)",
+            "no kernel with the modules {} under /boot, nor in the folder STRAINGAUGE_GUEST_KERNEL (dpkg -x \
+             linux-image-cloud-amd64's package)",
             asked.modules.join(" ")
         ));
     };

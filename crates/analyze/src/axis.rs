@@ -95,7 +95,8 @@ pub struct Change {
 pub struct Conforming {
     /// Share of the connections that must conform.
     pub demanded_ratio: f64,
-    /// Most connections of which the share conformed, in the median over repeats, with every smaller number conforming, too.
+    /// Most connections of which the share conformed, in the median over repeats, with every smaller number conforming,
+    /// too.
     pub held: Option<f64>,
     /// Fewest connections of which the share did not conform.
     pub failed: Option<f64>,
@@ -319,7 +320,10 @@ fn doubt_of_place(place: SlowPlace, effect: Option<&slow_down::Effect>, reached:
             "leave it out of --places, or give a load that reaches it more often",
         )),
         Some(effect) if effect.is_linear == Some(false) => Some(DoubtKind::SourcesDisagree.warning(
-            format!("what slowing down {name} costs does not grow in proportion: batches hide or multiply it, so a speed-up may do something else"),
+            format!(
+                "what slowing down {name} costs does not grow in proportion: batches hide or multiply it, so a \
+                     speed-up may do something else"
+            ),
             "give smaller --axis-values",
         )),
         Some(_) => None,

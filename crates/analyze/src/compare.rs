@@ -87,10 +87,11 @@ pub struct Difference {
     pub interval: Option<Interval>,
     /// Two-sided p-value of no difference, after Holm's correction; absent without a test.
     pub p_value: Option<f64>,
-    /// Two-sided p-value of a difference that is no larger than the threshold, after Holm's correction; absent without a test.
+    /// Two-sided p-value of a difference that is no larger than the threshold, after Holm's correction; absent without
+    /// a test.
     pub p_beyond: Option<f64>,
-    /// The smallest worsening (0.1 = 10 %) that these points would have shown as a regression in 8 of 10 comparisons; absent without a
-    /// test, and where no worsening would have been shown.
+    /// The smallest worsening (0.1 = 10 %) that these points would have shown as a regression in 8 of 10 comparisons;
+    /// absent without a test, and where no worsening would have been shown.
     pub detectable_ratio: Option<f64>,
     /// Standard error of the logarithm of the ratio, and its degrees of freedom; absent without a test.
     #[serde(skip)]
@@ -302,8 +303,8 @@ fn half(points: &[&Point], is_so: fn(&Point) -> bool) -> bool {
     2 * points.iter().filter(|point| is_so(point)).count() >= points.len()
 }
 
-/// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections without, and
-/// no more than the limit of errors where one mostly does not. `None` where neither ever does.
+/// The threshold for the share of good answers: that of the others where both runs mostly leave requests or connections
+/// without, and no more than the limit of errors where one mostly does not. `None` where neither ever does.
 fn good_threshold(a: &[&Point], b: &[&Point], criteria: &Criteria, threshold_ratio: f64) -> Option<f64> {
     let fails = |point: &&&Point| zones::unserved(point, criteria).is_some_and(|reasons| !reasons.is_empty());
     let failing = [a, b].map(|points| (points.iter().filter(fails).count(), points.len()));

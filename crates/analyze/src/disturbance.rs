@@ -5,8 +5,8 @@ use record::{DoubtKind, Point, Severity, names};
 
 /// The weight of a disturbed point; 1 for others.
 pub(crate) const DISTURBED_WEIGHT: f64 = 0.25;
-/// With less other work than this, no other program kept the client from its CPU, but the server, if they share it, or the CPU's own
-/// waking up, which takes tens of microseconds on a virtual machine.
+/// With less other work than this, no other program kept the client from its CPU, but the server, if they share it, or
+/// the CPU's own waking up, which takes tens of microseconds on a virtual machine.
 const OTHERS_CPUS: f64 = 0.05;
 
 /// Whether the point's own doubts show that a hypervisor, other work or a client kept waiting disturbed it.

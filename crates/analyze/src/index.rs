@@ -1,5 +1,5 @@
-//! The index of a folder of runs: what each run found in a few figures, which runs measured the same scenario, and whether
-//! each of these is worse than the one before it, by the test of [`crate::compare`].
+//! The index of a folder of runs: what each run found in a few figures, which runs measured the same scenario, and
+//! whether each of these is worse than the one before it, by the test of [`crate::compare`].
 
 use crate::compare::{self, Comparison, Conclusion, Difference, Outcome, THRESHOLD_RATIO};
 use crate::point::good_per_sec;
@@ -43,8 +43,8 @@ pub struct Row {
     pub started_unix_ms: u64,
     /// `find`, `load`, `watch`, `profile`, or the name of the tool that made the run.
     pub kind: String,
-    /// `complete`, `interrupted`, `running`, `abandoned` (its process was killed) or `unfinished` (its process is of another
-    /// machine, container or boot).
+    /// `complete`, `interrupted`, `running`, `abandoned` (its process was killed) or `unfinished` (its process is of
+    /// another machine, container or boot).
     pub state: &'static str,
     /// Name of the run. From outside, made safe.
     pub name: String,

@@ -260,8 +260,9 @@ impl Limit {
         self.judge(value, Some("no request was finished".into()), &silent)
     }
 
-    /// A quantile among the requests without a response is longer than measured, by an unknown time: it counts as crossed. A connection
-    /// that got no answer waits with one request, where each of the others had as many as it could.
+    /// A quantile among the requests without a response is longer than measured, by an unknown time: it counts as
+    /// crossed. A connection that got no answer waits with one request, where each of the others had as many as it
+    /// could.
     fn check_censored(&self, outcomes: &Outcomes) -> Option<Check> {
         let (_, quantile) = QUANTILES.iter().find(|(name, _)| *name == self.figure)?;
         let (requests, connections) = (outcomes.censored_ratio(), outcomes.silent_ratio().unwrap_or(0.0));
@@ -369,8 +370,8 @@ mod tests {
         assert!(check("max > 100ms", 1).is_crossed() && !check("max > 100ms", 0).is_crossed());
         assert_eq!(
             check("p99 > 100ms", 20).words(),
-            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (2 % of the requests had no response, \
-             so it is longer than the answers show), which counts as crossed"
+            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (2 % of the requests had no \
+             response, so it is longer than the answers show), which counts as crossed"
         );
         assert!(check("p99 > 50ms", 20).words().contains("it was 62.1 ms"), "crossed by the answers alone");
         assert!(!check("throughput < 5k", 20).is_crossed());
@@ -394,8 +395,8 @@ mod tests {
         assert!(!check("p99 > 100ms", 1).is_crossed() && !check("p99 > 100ms", 0).is_crossed());
         assert_eq!(
             check("p99 > 100ms", 40).words(),
-            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (40 % of the connections got no answer, \
-             so it is longer than the answers show), which counts as crossed"
+            "client.response_p99_us > 100 ms: client.response_p99_us was not measured (40 % of the connections got no \
+             answer, so it is longer than the answers show), which counts as crossed"
         );
     }
 

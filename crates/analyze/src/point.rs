@@ -10,21 +10,22 @@ pub(crate) fn good_per_sec(point: &Point) -> Option<f64> {
     point.value(names::GOODPUT).or(point.value(names::THROUGHPUT)).filter(|rate| rate.is_finite())
 }
 
-/// Requests without a good answer, as a share. A connection that got no byte lost as many as each of the others had, though it sent one.
+/// Requests without a good answer, as a share. A connection that got no byte lost as many as each of the others had,
+/// though it sent one.
 pub(crate) fn lost_ratio(outcomes: &Outcomes) -> f64 {
     let silent = if outcomes.completed() == 0 { 1.0 } else { outcomes.silent_ratio().unwrap_or(0.0) };
     let failed = outcomes.failed_ratio();
     failed + (1.0 - failed) * silent
 }
 
-/// Whether the busiest thread of the server, the CPUs it may use, or its limit of CPU time were saturated; `None` when none of them
-/// was measured.
+/// Whether the busiest thread of the server, the CPUs it may use, or its limit of CPU time were saturated; `None` when
+/// none of them was measured.
 pub fn server_is_saturated(point: &Point, criteria: &Criteria) -> Option<bool> {
     saturation(point).map(|share| share >= criteria.saturation_ratio)
 }
 
-/// The largest of the busiest thread's share of a CPU, the busy share of the server's CPUs (without what other work took of them,
-/// where that is much), and the used share of its limit of CPU time.
+/// The largest of the busiest thread's share of a CPU, the busy share of the server's CPUs (without what other work
+/// took of them, where that is much), and the used share of its limit of CPU time.
 pub(crate) fn saturation(point: &Point) -> Option<f64> {
     let cpus = point.value(names::SERVER_CPU_BUSY);
     let cpus = if is_crowded(point) { cpus.zip(taken(point)).map(|(busy, taken)| busy - taken) } else { cpus };
@@ -50,16 +51,16 @@ fn taken(point: &Point) -> Option<f64> {
     point.value(names::SERVER_CPUS_TAKEN)
 }
 
-/// Whether the server's program is an interpreter with a lock that lets one thread of a process run at a time, by its name. Python without
-/// that lock is installed with a `t` at the end.
+/// Whether the server's program is an interpreter with a lock that lets one thread of a process run at a time, by its
+/// name. Python without that lock is installed with a `t` at the end.
 pub(crate) fn runs_one_thread_at_a_time(record: &RunRecord) -> bool {
     const INTERPRETERS: [&str; 3] = ["python", "pypy", "ruby"];
     let name = record.server_facts.get("executable").and_then(|path| path.rsplit('/').next()).unwrap_or_default();
     INTERPRETERS.iter().any(|interpreter| name.starts_with(interpreter)) && !name.ends_with('t')
 }
 
-/// CPUs that the server may use. Older runs do not record them with the point: then those that it was given, or all of this
-/// machine's.
+/// CPUs that the server may use. Older runs do not record them with the point: then those that it was given, or all of
+/// this machine's.
 pub(crate) fn allowed_cpus(run: &RunDir, point: &Point) -> f64 {
     let given = run.record.scenario.server().map_or(0, |server| server.cpus.len());
     let known = if given > 0 { given } else { run.record.machine.cpus } as f64;
@@ -90,7 +91,8 @@ pub fn cpu_us(point: &Point) -> Option<f64> {
     Some(point.value(names::SERVER_CPU)? + softirq_beside_us(point).unwrap_or(0.0)).filter(|cpu| *cpu > 0.0)
 }
 
-/// With more failed requests than this, the CPU time of a request is that of errors, which are often cheap, and not of answers.
+/// With more failed requests than this, the CPU time of a request is that of errors, which are often cheap, and not of
+/// answers.
 pub(crate) const FAILED_RATIO_FOR_COST: f64 = 0.05;
 
 /// Whether the CPU time of a request is that of an answer.
@@ -103,7 +105,8 @@ pub(crate) fn softirq_beside_us(point: &Point) -> Option<f64> {
     point.value(names::SERVER_SOFTIRQ_BESIDE).or_else(|| point.value(names::SERVER_SOFTIRQ))
 }
 
-/// What the 99th percentile of the response time falls by when the client's reap delays are taken off, as a share of it.
+/// What the 99th percentile of the response time falls by when the client's reap delays are taken off, as a share of
+/// it.
 pub(crate) fn reap_of_p99(point: &Point) -> Option<f64> {
     let with = point.value(names::SAMPLED_P99).filter(|us| *us > 0.0)?;
     Some((1.0 - point.value(names::ARRIVED_P99)? / with).max(0.0))

@@ -1,8 +1,8 @@
 //! What-if answers from measured runs: service demands, models of the server, and their check against measurement.
 //!
 //! Read in this order: [`of_runs`], then [`server`] (the model), [`check`] (how it is chosen and tested), [`question`]
-//! (what-ifs), [`demand`] (the demand law and the lines), [`open`] (a queue before the open loop); fits: [`usl`], [`regression`].
-//! Meaning, units and assumptions: `docs/predict.md`.
+//! (what-ifs), [`demand`] (the demand law and the lines), [`open`] (a queue before the open loop); fits: [`usl`],
+//! [`regression`]. Meaning, units and assumptions: `docs/predict.md`.
 
 pub mod cheaper;
 pub mod check;
@@ -54,7 +54,8 @@ pub struct Prediction {
     pub checks: Vec<check::Check>,
     /// The predictions of a fit up to half the yield point for the rest.
     pub extrapolation: Option<check::Extrapolation>,
-    /// The same on the yield and failure points of both loops; absent where nothing could be fitted or nothing lies beyond.
+    /// The same on the yield and failure points of both loops; absent where nothing could be fitted or nothing lies
+    /// beyond.
     pub validation: Option<validate::Validation>,
     /// The run's open-loop points, each with the model's prediction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -73,8 +74,8 @@ pub struct Prediction {
 /// Predicts from runs of one server.
 ///
 /// # Errors
-/// One sentence for runs that cannot be modelled (too few points, all at one load, impossible figures, no watching), for a
-/// model that fails its check, and for a question that the data does not support.
+/// One sentence for runs that cannot be modelled (too few points, all at one load, impossible figures, no watching),
+/// for a model that fails its check, and for a question that the data does not support.
 pub fn of_runs(runs: &[RunDir], question: &Question) -> Result<Prediction, PredictError> {
     with_what_ifs(runs, question, &[])
 }
@@ -106,7 +107,8 @@ pub fn with_what_ifs(runs: &[RunDir], question: &Question, what_ifs: &[WhatIf]) 
     if readings.closed.is_empty() {
         check::enough(&check::typicals(&readings.open), "open-loop")?;
         return Err(PredictError::Unsupported(
-            "the models are fitted to the closed loop, and this run has only open-loop points: run find with both sweeps"
+            "the models are fitted to the closed loop, and this run has only open-loop points: run find with both \
+             sweeps"
                 .into(),
         ));
     }
@@ -186,15 +188,16 @@ fn doubts(
     let busy = readings.most_busy_ratio();
     if !is_law && !server.is_limited(0.0) && busy < server::FULL {
         doubts.push(format!(
-            "the server's CPUs were at most {:.0} % busy, so the knee was not measured: capacity, yield and failure are what the CPUs alone \
-             would allow, and any other limit lies lower; measure loads up to the yield point",
+            "the server's CPUs were at most {:.0} % busy, so the knee was not measured: capacity, yield and failure \
+             are what the CPUs alone would allow, and any other limit lies lower; measure loads up to the yield point",
             busy * 100.0
         ));
     }
     let capacities: Vec<f64> = choice.alike.iter().map(|server| server.capacity_per_sec(0.0)).collect();
     if let Some((low, high)) = crate::statistics::range(&capacities).filter(|(low, high)| *high > ALIKE * low) {
         doubts.push(format!(
-            "{} models predict these points equally well and give capacities of {}/s to {}/s: measure nearer to saturation to decide",
+            "{} models predict these points equally well and give capacities of {}/s to {}/s: measure nearer to \
+             saturation to decide",
             capacities.len(),
             format_si(low),
             format_si(high)
@@ -202,7 +205,8 @@ fn doubts(
     }
     if is_law {
         doubts.push(
-            "the law describes throughput alone, between the loads measured: its limit is that of the CPUs at the lowest demand measured"
+            "the law describes throughput alone, between the loads measured: its limit is that of the CPUs at the \
+             lowest demand measured"
                 .into(),
         );
     } else {
@@ -210,8 +214,8 @@ fn doubts(
     }
     if readings.others_cpus >= NOISY_CPUS {
         doubts.push(format!(
-            "other work used {:.2} CPUs of the machine while it was measured: demands come from the server's own account, and \
-             its throughput was the lower for it; repeat the run on a quiet machine",
+            "other work used {:.2} CPUs of the machine while it was measured: demands come from the server's own \
+             account, and its throughput was the lower for it; repeat the run on a quiet machine",
             readings.others_cpus
         ));
     }

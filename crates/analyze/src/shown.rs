@@ -24,8 +24,8 @@ pub(crate) fn cost_us(us: f64) -> f64 {
     read_back(&format!("{us:.1}"))
 }
 
-/// A share and its limit. The limit is as it was typed; the share has as many decimals as are needed to see on which side
-/// it lies: `97.6 %` and `98 %`.
+/// A share and its limit. The limit is as it was typed; the share has as many decimals as are needed to see on which
+/// side it lies: `97.6 %` and `98 %`.
 pub(crate) fn percent_against(share: f64, limit: f64) -> (String, String) {
     let (plain, limit_words) = (percent(share), exact_percent(limit));
     let number = |words: &str| words.trim_end_matches(" %").parse::<f64>().ok();

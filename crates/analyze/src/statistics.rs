@@ -139,7 +139,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn statistics_lie_within_the_values(values in prop::collection::vec(-1e300f64..1e300, 1..40), at in 0.0f64..1.0) {
+        fn statistics_lie_within_the_values(
+            values in prop::collection::vec(-1e300f64..1e300, 1..40),
+            at in 0.0f64..1.0,
+        ) {
             let (low, high) = range(&values).unwrap();
             for found in [quantile(&values, at), median(&values), mean(&values)] {
                 let found = found.unwrap();

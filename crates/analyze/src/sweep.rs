@@ -121,8 +121,8 @@ fn ladder(plan: &SweepPlan) -> Vec<u64> {
     loads
 }
 
-/// Whether the two highest loads of the pass over connections both failed: higher loads would show nothing new. Of a load that was
-/// measured again, the last point counts.
+/// Whether the two highest loads of the pass over connections both failed: higher loads would show nothing new. Of a
+/// load that was measured again, the last point counts.
 fn failed_twice(points: &[Point], criteria: &Criteria) -> bool {
     let closed = points.iter().filter(|point| point.sweep == Sweep::Connections);
     let last: BTreeMap<u64, &Point> = closed.map(|point| (point.connections, point)).collect();

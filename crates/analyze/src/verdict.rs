@@ -122,8 +122,8 @@ fn unquiet_sentence(run: &RunDir, findings: &Findings) -> Option<String> {
     let which =
         if points == 1 { "the only point".to_string() } else { format!("all {} points", grouped(points as f64)) };
     Some(format!(
-        "The machine was not quiet enough to name a cause: {which} beyond the yield point or where the server fails were disturbed \
-         (the last: {why}). Repeat it on a quiet machine."
+        "The machine was not quiet enough to name a cause: {which} beyond the yield point or where the server fails \
+         were disturbed (the last: {why}). Repeat it on a quiet machine."
     ))
 }
 
@@ -166,8 +166,8 @@ fn drift_sentence(drift: &Drift) -> Option<String> {
     };
     (!parts.is_empty()).then(|| {
         format!(
-            "Between repeats the yardstick's speed varied: its {} (coefficient of variation, n = {}). {whose}Loads are compared within repeats, \
-             so the zones depend little on it; the absolute rates do.",
+            "Between repeats the yardstick's speed varied: its {} (coefficient of variation, n = {}). {whose}Loads are \
+             compared within repeats, so the zones depend little on it; the absolute rates do.",
             parts.join(", its "),
             drift.n
         )
@@ -336,15 +336,16 @@ fn cost_sentence(sweep: &SweepFindings, criteria: &Criteria, said: &mut Vec<Stri
     }
     if !cpu.is_growth() {
         said.push(format!(
-            "The server's CPU time for a request did not grow with load beyond the machine's own drift: {:.1} us at {low}, {:.1} us at {high}.",
+            "The server's CPU time for a request did not grow with load beyond the machine's own drift: {:.1} us at \
+             {low}, {:.1} us at {high}.",
             cpu.lowest_us, cpu.highest_us
         ));
         return;
     }
     if !cpu.is_comparable() {
         said.push(format!(
-            "A request cost {} more server CPU at {high} than at {low} in the same repeats. The table has medians over all repeats, and between \
-             these its cost changed by more.",
+            "A request cost {} more server CPU at {high} than at {low} in the same repeats. The table has medians over \
+             all repeats, and between these its cost changed by more.",
             percent(cpu.times() - 1.0)
         ));
         return;
@@ -377,10 +378,10 @@ fn definitions_sentence(closed: &SweepFindings, open: &SweepFindings, criteria: 
     let elastic = closed.levels.iter().filter(|level| level.zone == Zone::Elastic);
     let busiest = elastic.filter_map(Level::own_busy_ratio).fold(0.0, f64::max);
     let zones_differ = open.yield_point.estimate.is_some() && busiest >= criteria.saturation_ratio;
-    let fails = "connections wait for their answers and so never ask for more than the server gives, but requests at a fixed rate keep \
-                 coming: that is why only the open loop fails";
-    let zones = "plastic begins where more connections bring no more throughput in the closed loop, and where a CPU is busy to the limit in the \
-                 open one: the same busy share can belong to two zones";
+    let fails = "connections wait for their answers and so never ask for more than the server gives, but requests at a \
+                 fixed rate keep coming: that is why only the open loop fails";
+    let zones = "plastic begins where more connections bring no more throughput in the closed loop, and where a CPU is \
+                 busy to the limit in the open one: the same busy share can belong to two zones";
     match (fails_open_only, zones_differ) {
         (true, true) => Some(format!("The two loops differ by definition: {fails}; {zones}.")),
         (true, false) => Some(format!("The two loops differ by definition: {fails}.")),

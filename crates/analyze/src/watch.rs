@@ -3,8 +3,9 @@
 //! under realistic loads", 1998, section 6) drew from live servers: CPU time against request rate, and rates by the
 //! second, which show a server that stops at regular times.
 //!
-//! [`headroom`] estimates how much more load the server can take, of a running watch, too. [`recording`] reads the lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and
-//! their period, [`tables`] holds the tables, `processes` the one by process; the crate `report` draws them.
+//! [`headroom`] estimates how much more load the server can take, of a running watch, too. [`recording`] reads the
+//! lines, [`lines`] fits idle, user and kernel time against the rate, [`stalls`] finds silences and their period,
+//! [`tables`] holds the tables, `processes` the one by process; the crate `report` draws them.
 
 pub mod headroom;
 pub mod lines;
@@ -75,7 +76,8 @@ pub fn sentences(findings: &WatchFindings) -> Vec<String> {
     }
     if let Some(check) = &findings.tables.cpu_check {
         said.push(format!(
-            "Requests, accepting and closing explain {:.1} % of the CPU time that the scheduler accounts to the server ({:.3} CPUs).",
+            "Requests, accepting and closing explain {:.1} % of the CPU time that the scheduler accounts to the server \
+             ({:.3} CPUs).",
             check.explained_ratio * 100.0,
             check.scheduler_cpus
         ));

@@ -194,13 +194,14 @@ pub struct Peak {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// Good answers per second at the highest load over those at this one, median of the repeats that have both; absent if none has.
+    /// Good answers per second at the highest load over those at this one, median of the repeats that have both; absent
+    /// if none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_ratio: Option<f64>,
 }
 
-/// Two ratios of loads, by the medians over repeats and within repeats, that differ by more: one load was measured while the server or
-/// the machine was slower.
+/// Two ratios of loads, by the medians over repeats and within repeats, that differ by more: one load was measured
+/// while the server or the machine was slower.
 const SAME_REPEATS: f64 = 1.15;
 
 /// Whether medians over repeats compare the loads as the repeats themselves do.
@@ -221,8 +222,8 @@ pub struct CpuGrowth {
     pub highest_us: f64,
     /// highest / lowest, of the rounded values.
     pub ratio: f64,
-    /// The same ratio from the fitted curve, which compares within repeats and so excludes drift, or, where the two differ by more than
-    /// 15 %, the median of the repeats that have both loads.
+    /// The same ratio from the fitted curve, which compares within repeats and so excludes drift, or, where the two
+    /// differ by more than 15 %, the median of the repeats that have both loads.
     #[serde(default)]
     pub fitted_ratio: f64,
     /// The part that grew most between the two: `user`, `system` or `softirq`, with its two values in microseconds.
@@ -268,7 +269,8 @@ pub struct SweepFindings {
     pub capacity: Option<PointFinding>,
     /// Highest throughput; absent when nothing was completed.
     pub peak: Option<Peak>,
-    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or no repeat compares two loads.
+    /// Growth of the CPU time per request; absent when the server's CPU was not measured, or no repeat compares two
+    /// loads.
     pub cpu: Option<CpuGrowth>,
     /// Repeats of the sweep, including the first pass.
     pub repeats: u64,
@@ -277,8 +279,8 @@ pub struct SweepFindings {
 }
 
 impl Drift {
-    /// Whether the server, memory, disks or other work changed, and not the speed of the CPU: the same load was served at other
-    /// speeds, while arithmetic took as long.
+    /// Whether the server, memory, disks or other work changed, and not the speed of the CPU: the same load was served
+    /// at other speeds, while arithmetic took as long.
     pub(crate) fn is_of_server(&self) -> bool {
         self.load_cv_ratio.zip(self.cpu_cv_ratio).is_some_and(|(load, cpu)| load >= 0.1 && load >= 3.0 * cpu)
     }

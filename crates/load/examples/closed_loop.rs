@@ -1,5 +1,5 @@
-//! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`, and
-//! `redis=PIPELINE`, `memcached=PIPELINE` or `http2=STREAMS` for these protocols instead of HTTP/1.1.
+//! The smallest use of the engine: `closed_loop ADDRESS CONNECTIONS SECONDS [REQUESTS_PER_CONNECTION] [RATE] [CPU]`,
+//! and `redis=PIPELINE`, `memcached=PIPELINE` or `http2=STREAMS` for these protocols instead of HTTP/1.1.
 
 use load::{LoadEvents, check, run};
 use record::protocol::{Http2Plan, MemcachedPlan, Protocol, RedisPlan};

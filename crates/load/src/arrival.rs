@@ -58,8 +58,8 @@ impl Poisson {
 }
 
 impl<'a> Schedule<'a> {
-    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads of all machines, positive and finite. Processes
-    /// that are neither constant nor Poisson are treated as Poisson here: see [`Schedule::given`].
+    /// The arrivals of one thread. `rate_per_sec` is the rate of all threads of all machines, positive and finite.
+    /// Processes that are neither constant nor Poisson are treated as Poisson here: see [`Schedule::given`].
     pub fn new(rate_per_sec: f64, arrival: Arrival, seed: u64, share: Share, start_ns: u64, end_ns: u64) -> Self {
         let gap_ns = 1e9 / rate_per_sec;
         let gaps = match arrival {
@@ -216,7 +216,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_are_ordered_and_inside(rate in 0.01f64..1e6, poisson: bool, seed: u64, index in 0u32..4, span in 0u64..50_000_000) {
+        fn times_are_ordered_and_inside(
+            rate in 0.01f64..1e6,
+            poisson: bool,
+            seed: u64,
+            index in 0u32..4,
+            span in 0u64..50_000_000,
+        ) {
             let arrival = if poisson { Arrival::Poisson } else { Arrival::Constant };
             let start = 123_456;
             let mut last = start;

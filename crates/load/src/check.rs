@@ -51,7 +51,8 @@ fn check_numbers(plan: &LoadPlan) -> Result<(), LoadError> {
     }
     if plan.connections > MOST_CONNECTIONS {
         return Err(wrong(format!(
-            "{} connections are more than the {MOST_CONNECTIONS} that one client holds: ask for fewer, or use more clients (--client)",
+            "{} connections are more than the {MOST_CONNECTIONS} that one client holds: ask for fewer, or use more \
+             clients (--client)",
             plan.connections
         )));
     }
@@ -128,7 +129,8 @@ fn check_request(plan: &LoadPlan) -> Result<(), LoadError> {
         }
         if value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
             return Err(wrong(format!(
-                "the value of header {name} has a control character (a line break would smuggle another header): remove it"
+                "the value of header {name} has a control character (a line break would smuggle another header): \
+                 remove it"
             )));
         }
     }

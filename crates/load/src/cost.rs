@@ -53,7 +53,8 @@ pub struct EngineCost {
     pub run_queue_wait_ratio: Option<f64>,
     /// CPU time spent polling on purpose just before intended sends (`precise`), in the window.
     pub polling_ns: u64,
-    /// System calls of the engine in the window, without its clock readings and an option that sampled sockets set once.
+    /// System calls of the engine in the window, without its clock readings and an option that sampled sockets set
+    /// once.
     pub system_calls: u64,
     /// Memory that the engine allocated for its connections at most, per connection. Histograms and buffers, which do
     /// not grow with the connections, are in `memory_bytes_fixed`.

@@ -105,8 +105,8 @@ fn stood(result: &LoadResult) -> Option<Doubt> {
     })
 }
 
-/// The client's own part of a percentile: what it falls by when each request of the sample is taken to end when its last
-/// byte came in.
+/// The client's own part of a percentile: what it falls by when each request of the sample is taken to end when its
+/// last byte came in.
 fn reaped_late(result: &LoadResult) -> Option<Doubt> {
     let times = &result.counts.times;
     let part = |name: &'static str, quantile: f64, least: u64| {
@@ -129,7 +129,8 @@ fn reaped_late(result: &LoadResult) -> Option<Doubt> {
         DoubtKind::ReapDelay,
         if largest_ns > WAKE_UP_NS { Severity::Warning } else { Severity::Note },
         format!(
-            "responses waited in the client's kernel until the client took them up: {}, n = {}, sampled in {} of the time",
+            "responses waited in the client's kernel until the client took them up: {}, n = {}, sampled in {} of the \
+             time",
             words.join(" and "),
             format_si(times.sampled.len() as f64),
             percent(result.dated_ratio())
@@ -183,7 +184,10 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
             let dominant = result.replay.as_ref().and_then(dominant_client_ratio);
             let of_one = dominant.map(|ratio| format!(" ({} are of one client)", percent(ratio))).unwrap_or_default();
             (
-                format!("requests of the log{of_one} waited for their client's last answer or a connection: {wait_words} at the 99th percentile"),
+                format!(
+                    "requests of the log{of_one} waited for their client's last answer or a connection: \
+                         {wait_words} at the 99th percentile"
+                ),
                 "replay more slowly (--speed) if the server cannot keep up, or allow more connections (--connections)",
             )
         } else {
@@ -192,7 +196,8 @@ fn starved(result: &LoadResult, plan: &LoadPlan) -> Option<Doubt> {
                     "requests waited for a free one of {} connections: {wait_words} at the 99th percentile",
                     plan.connections
                 ),
-                "more connections (--connections) if the server can serve them; else the offered rate is beyond the server's capacity",
+                "more connections (--connections) if the server can serve them; else the offered rate is beyond the \
+                 server's capacity",
             )
         };
         if result.counts.never_sent > 0 {
@@ -216,8 +221,8 @@ fn censored(result: &LoadResult) -> Option<Doubt> {
         DoubtKind::Censored,
         if share > 0.001 { Severity::Warning } else { Severity::Note },
         format!(
-            "{count} requests ({:.2} %) had no response when they timed out or the run ended, the oldest after {}: response \
-             times beyond that share are longer than the histogram shows",
+            "{count} requests ({:.2} %) had no response when they timed out or the run ended, the oldest after {}: \
+             response times beyond that share are longer than the histogram shows",
             share * 100.0,
             format_nanos(oldest as f64)
         ),
@@ -245,8 +250,8 @@ fn silent(result: &LoadResult) -> Option<Doubt> {
             _ => Severity::Note,
         },
         format!("{silent} of {used} connections got no byte of a response in the whole window: {rest}"),
-        "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure fewer \
-         (--connections)",
+        "check how many connections the server serves at a time (its workers, its limit of descriptors), or measure \
+         fewer (--connections)",
     ))
 }
 
@@ -268,8 +273,12 @@ fn waited_for_closes(result: &LoadResult) -> Option<Doubt> {
     let count = result.counts.closes_awaited;
     (count > 0).then(|| {
         DoubtKind::ConnectionWait.note(
-            format!("the server announced to close {count} connections and left that to the client, which waited for it"),
-            "let the server close what it announces to close, or measure with a warm-up: later closes are not waited for",
+            format!(
+                "the server announced to close {count} connections and left that to the client, which waited for \
+                     it"
+            ),
+            "let the server close what it announces to close, or measure with a warm-up: later closes are not waited \
+             for",
         )
     })
 }

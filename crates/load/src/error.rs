@@ -14,8 +14,8 @@ pub enum LoadError {
     /// More connections than descriptors.
     #[error(
         "{wanted} connections need {needed} file descriptors, but this process may open {limit} ({in_use} are in use): \
-         {fits} connections fit; ask for fewer, raise the limit (ulimit -n {needed}, or LimitNOFILE= of the service), or \
-         divide them over several --client"
+         {fits} connections fit; ask for fewer, raise the limit (ulimit -n {needed}, or LimitNOFILE= of the service), \
+         or divide them over several --client"
     )]
     Descriptors {
         /// Number of connections.

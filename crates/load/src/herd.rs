@@ -5,8 +5,8 @@
 
 use std::num::NonZeroU64;
 
-/// An attempt that takes longer than this hangs, and longer than twice the shortest handshake: a dropped SYN takes a second
-/// more.
+/// An attempt that takes longer than this hangs, and longer than twice the shortest handshake: a dropped SYN takes a
+/// second more.
 const HANGS_AFTER_NS: u64 = 200_000_000;
 /// Attempts begin in bursts this far apart.
 const TICK_NS: u64 = 1_000_000;

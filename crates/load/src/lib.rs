@@ -1,5 +1,5 @@
-//! The clients: a load engine for HTTP/1.1, HTTP/2, Redis, memcached and raw TCP that measures without coordinated omission and
-//! without becoming the bottleneck unnoticed.
+//! The clients: a load engine for HTTP/1.1, HTTP/2, Redis, memcached and raw TCP that measures without coordinated
+//! omission and without becoming the bottleneck unnoticed.
 //!
 //! ```no_run
 //! # fn example(plan: &record::LoadPlan) -> Result<(), load::LoadError> {

@@ -1,7 +1,7 @@
 //! Chooses the local address and port of a connection. Pure bookkeeping: the kernel's part is in [`crate::socket`].
 //!
-//! Linux chooses ephemeral ports of one parity first. Up to half of the range, a connect costs about 10 us; beyond, each
-//! one scans the whole used half first (measured: 540 us). So the allocator
+//! Linux chooses ephemeral ports of one parity first. Up to half of the range, a connect costs about 10 us; beyond,
+//! each one scans the whole used half first (measured: 540 us). So the allocator
 //!
 //! 1. leaves the choice to the kernel while a (source, destination, port) tuple is below half of the range,
 //! 2. then moves on to the next source address (on loopback, 127.0.0.2 and so on are free of charge),
@@ -290,7 +290,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn leases_never_exceed_the_range_whatever_the_order(steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..SECOND), 1..400), can_scan: bool, sources in 1usize..4) {
+        fn leases_never_exceed_the_range_whatever_the_order(
+            steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..SECOND), 1..400),
+            can_scan: bool,
+            sources in 1usize..4,
+        ) {
             let rules = PortRules { low: 10, high: 19, can_scan, time_wait_ns: 2 * SECOND, threads: 1 };
             let mut ports = PortAllocator::new(rules, sources);
             let (mut held, mut now) = (Vec::new(), 0);

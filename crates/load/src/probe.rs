@@ -41,13 +41,14 @@ pub fn probe(plan: &LoadPlan, timeout: Duration) -> Result<ProbeResponse, LoadEr
     Ok(answer.expect("a request has an answer or an error"))
 }
 
-/// Makes one connection as clients make it and sends no request: a closed port, a bad certificate or a wrong password is
-/// reported before any load is made, and leaves no line in the log of an HTTP server.
+/// Makes one connection as clients make it and sends no request: a closed port, a bad certificate or a wrong password
+/// is reported before any load is made, and leaves no line in the log of an HTTP server.
 pub fn connect_once(plan: &LoadPlan, timeout: Duration) -> Result<(), LoadError> {
     first_connection(plan, timeout, false).map(drop)
 }
 
-/// [`connect_once`] where to open a connection is more than to connect; within the time that the plan gives a connection.
+/// [`connect_once`] where to open a connection is more than to connect; within the time that the plan gives a
+/// connection.
 pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
     if plan.clients.tls.is_none() && plan.protocol.is_http_1() {
         return Ok(());
@@ -55,7 +56,8 @@ pub fn check_opening(plan: &LoadPlan) -> Result<(), LoadError> {
     connect_once(plan, Duration::from_nanos(plan.connect_timeout_ns))
 }
 
-/// Connects to each address in turn until one accepts, opens the connection as the protocol demands, and may send a request.
+/// Connects to each address in turn until one accepts, opens the connection as the protocol demands, and may send a
+/// request.
 fn first_connection(plan: &LoadPlan, timeout: Duration, asks: bool) -> Result<Option<ProbeResponse>, LoadError> {
     check(plan)?;
     let mut first_error = None;
@@ -266,8 +268,8 @@ fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Opt
         let count = match exchange.read(&mut buffer, begun, timeout) {
             Ok(0) => {
                 return Err(foreign(format!(
-                    "the server closed the connection after {received} bytes, without a whole reply: does this port speak \
-                     the protocol of {name}?"
+                    "the server closed the connection after {received} bytes, without a whole reply: does this port \
+                     speak the protocol of {name}?"
                 )));
             }
             Ok(count) => count,
@@ -289,8 +291,8 @@ fn talk<K: Talk>(mut talk: K, to: &To<'_>, mut exchange: Exchange) -> Result<Opt
             match error {
                 Some(error) if is_opening => {
                     return Err(foreign(format!(
-                        "the server refused the opening of the connection: '{error}'; check the user, the password and the \
-                         database in the URL"
+                        "the server refused the opening of the connection: '{error}'; check the user, the password and \
+                         the database in the URL"
                     )));
                 }
                 error if !is_opening => return Ok(Some(ProbeResponse { status, location: None, error })),
@@ -383,7 +385,8 @@ fn http2_response(plan: &LoadPlan, session: &Session<()>, place: usize) -> Probe
 
 fn ended_early(received: u64) -> String {
     format!(
-        "the server closed the connection after {received} bytes, without a whole response: does this port speak HTTP/2?"
+        "the server closed the connection after {received} bytes, without a whole response: does this port speak \
+         HTTP/2?"
     )
 }
 

@@ -25,8 +25,8 @@ pub struct LoadResult {
     pub answered_in_all: Option<u64>,
     /// The course of the window, as CSV with a header line.
     pub series_csv: String,
-    /// The longest time in the window in which requests were under way, or had timed out, and no response came; `None` if there was
-    /// none, or if other machines sent the load: their clocks cannot tell whether they all waited at once.
+    /// The longest time in the window in which requests were under way, or had timed out, and no response came; `None`
+    /// if there was none, or if other machines sent the load: their clocks cannot tell whether they all waited at once.
     #[serde(skip)]
     pub stall_ns: Option<u64>,
     /// The longest time in the window in which this process did not run; 0 if other machines sent the load.

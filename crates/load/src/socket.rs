@@ -102,8 +102,8 @@ pub(crate) fn set_no_delay(fd: i32) -> Result<(), Errno> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1i32)
 }
 
-/// Has the kernel stamp every packet that comes in, or lets it be. It stamps while one socket of the machine asks for it,
-/// and begins and ends a little after it was asked. (`SO_TIMESTAMPNS` asks until its socket is closed.)
+/// Has the kernel stamp every packet that comes in, or lets it be. It stamps while one socket of the machine asks for
+/// it, and begins and ends a little after it was asked. (`SO_TIMESTAMPNS` asks until its socket is closed.)
 pub(crate) fn set_stamping(fd: i32, is_on: bool) -> Result<(), Errno> {
     let flags = if is_on { libc::SOF_TIMESTAMPING_RX_SOFTWARE } else { 0 };
     set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)

@@ -1,11 +1,11 @@
 //! The longest stall of a server: a time in which requests were under way and no response came. A closed loop sends
-//! nothing meanwhile, so a stall leaves few slow requests, whatever its length. A request that timed out counts as under way
-//! until the next response: the server was not heard of since.
+//! nothing meanwhile, so a stall leaves few slow requests, whatever its length. A request that timed out counts as
+//! under way until the next response: the server was not heard of since.
 
 use std::ops::Range;
 
-/// How many of the longest times without a response a thread keeps: those of the server are among them, unless so many of its own
-/// connections waited longer.
+/// How many of the longest times without a response a thread keeps: those of the server are among them, unless so many
+/// of its own connections waited longer.
 const KEPT: usize = 32;
 
 /// What one thread saw, or what all threads saw at once.
@@ -62,7 +62,8 @@ impl Stalls {
         }
     }
 
-    /// Adds another thread: the server stalled while neither had a response. A thread without any response waited all the time.
+    /// Adds another thread: the server stalled while neither had a response. A thread without any response waited all
+    /// the time.
     pub(crate) fn merge(&mut self, other: Stalls) {
         if self.longest.is_empty() {
             *self = other;

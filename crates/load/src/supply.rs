@@ -4,8 +4,8 @@
 use record::workload::ReplayResult;
 use record::{LoadPlan, Share};
 
-/// Gives each engine thread its part of the inputs. Every thread asks once, and each part is used by one thread of one of
-/// the machines that send the load.
+/// Gives each engine thread its part of the inputs. Every thread asks once, and each part is used by one thread of one
+/// of the machines that send the load.
 pub trait Supply: Sync {
     /// With [`record::Arrival::Series`]: intended sends in nanoseconds since the window's begin, never decreasing, each
     /// less than the window's length. The plan's rate is the mean over all
@@ -15,8 +15,8 @@ pub trait Supply: Sync {
         None
     }
 
-    /// With [`record::Workload::trace`]: the requests of this part, in the order in which they are to leave. All requests of
-    /// a client are in one part.
+    /// With [`record::Workload::trace`]: the requests of this part, in the order in which they are to leave. All
+    /// requests of a client are in one part.
     fn replay<'a>(&'a self, plan: &LoadPlan, share: Share) -> Option<Result<Box<dyn ReplaySource + 'a>, String>> {
         let _ = (plan, share);
         None
@@ -31,7 +31,8 @@ impl Supply for NoSupply {}
 
 /// The steps of a replay, read by a separate thread, ahead of the engine thread.
 pub trait ReplaySource: Send {
-    /// The next step; `None` at the end of the log. An error (one sentence) ends the replay; what came before it is sent.
+    /// The next step; `None` at the end of the log. An error (one sentence) ends the replay; what came before it is
+    /// sent.
     fn next_step(&mut self) -> Option<Result<ReplayStep<'_>, String>>;
 
     /// The counts of the reader: the fields of [`ReplayResult`] that are about the log. Those that count lines are

@@ -86,8 +86,8 @@ impl Failure {
             Failure::Foreign(why) => why.into(),
             Failure::StreamReset(code) => format!("the server reset the request's stream ({})", error_name(code)),
             Failure::GoneAway(code) => format!(
-                "the server ended the connection before it processed the request (GOAWAY, {}): does it limit the requests on \
-                 a connection?",
+                "the server ended the connection before it processed the request (GOAWAY, {}): does it limit the \
+                 requests on a connection?",
                 error_name(code)
             ),
             Failure::Unwelcome => "the server refused the opening of the connection (AUTH or SELECT)".into(),

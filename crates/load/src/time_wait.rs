@@ -76,14 +76,17 @@ impl TimeWaitMaker {
                 Err(Errno(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) => failures += 1,
                 Err(Errno(libc::EAGAIN)) => {
                     return Err(LoadError::Plan(
-                        "the server did not close a connection that the request asked it to close: it leaves no TIME_WAIT sockets".into(),
+                        "the server did not close a connection that the request asked it to close: it leaves no \
+                         TIME_WAIT sockets"
+                            .into(),
                     ));
                 }
                 Err(_) => failures += 1,
             }
             if failures > MOST_FAILURES {
                 return Err(LoadError::Plan(format!(
-                    "only {made} of {count} TIME_WAIT sockets could be made: the server refuses connections, or no port is left"
+                    "only {made} of {count} TIME_WAIT sockets could be made: the server refuses connections, or no \
+                     port is left"
                 )));
             }
             if made % 512 == 0 {

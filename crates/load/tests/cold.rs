@@ -62,8 +62,8 @@ fn a_herd_grows_shrinks_and_takes_hardly_any_memory() {
     wait_for("all ends of connections but 500", || accepted() - ended() == 500);
 }
 
-/// A listener with a short queue that does not accept at once, so that its kernel answers some handshakes with cookies and forgets
-/// them: those connections have a client's end alone.
+/// A listener with a short queue that does not accept at once, so that its kernel answers some handshakes with cookies
+/// and forgets them: those connections have a client's end alone.
 #[test]
 fn connections_that_only_the_client_has_are_found_and_opened_again() {
     use std::os::fd::AsRawFd;

@@ -149,7 +149,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_known_response_is_understood_in_any_pieces(known in known(), sizes in prop::collection::vec(1usize..60, 1..6), junk in prop::collection::vec(any::<u8>(), 0..20)) {
+    fn a_known_response_is_understood_in_any_pieces(
+        known in known(),
+        sizes in prop::collection::vec(1usize..60, 1..6),
+        junk in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
         let mut bytes = known.bytes.clone();
         if !known.until_close {
             bytes.extend_from_slice(&junk);
@@ -173,7 +177,10 @@ proptest! {
     }
 
     #[test]
-    fn a_remembered_head_never_changes_the_verdict(responses in prop::collection::vec(damaged(), 1..5), order in prop::collection::vec(any::<prop::sample::Index>(), 1..12)) {
+    fn a_remembered_head_never_changes_the_verdict(
+        responses in prop::collection::vec(damaged(), 1..5),
+        order in prop::collection::vec(any::<prop::sample::Index>(), 1..12),
+    ) {
         let mut heads = HeadCache::new(false, 1);
         for at in order {
             let bytes = &responses[at.index(responses.len())];
@@ -206,7 +213,10 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), sizes in prop::collection::vec(1usize..60, 1..4)) {
+    fn no_bytes_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        sizes in prop::collection::vec(1usize..60, 1..4),
+    ) {
         prop_assert_eq!(fresh(&bytes, &sizes), fresh(&bytes, &[usize::MAX]));
         let mut with_start = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         with_start.extend_from_slice(&bytes);

@@ -564,7 +564,8 @@ fn a_request_that_times_out_is_cancelled_and_the_others_go_on() {
     let outcomes = result.counts.outcomes;
     assert_eq!(outcomes.ok + outcomes.timed_out + outcomes.unfinished, outcomes.sent, "{outcomes:?}");
     assert_eq!(outcomes.connects, 2, "{outcomes:?}");
-    // At the end nothing comes in any more, so the last ones end with their connections. Others are read after the load.
+    // At the end nothing comes in any more, so the last ones end with their connections. Others are read after the
+    // load.
     assert!(outcomes.timed_out > 40, "{outcomes:?}");
     let all_are_cancelled = || cancelled.load(Ordering::SeqCst) + 20 >= outcomes.timed_out;
     assert!(patiently(all_are_cancelled), "{outcomes:?} {cancelled:?}");

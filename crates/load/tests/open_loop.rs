@@ -79,7 +79,8 @@ fn precise_waiting_is_reported_with_what_was_in_force() {
     let server = answering(SMALL);
     let mut plan = open(server.address, 500.0, Arrival::Constant);
     plan.precise = true;
-    // A machine that wakes every one of a run's sleeps too late leaves nothing to poll for; another run finds it quieter.
+    // A machine that wakes every one of a run's sleeps too late leaves nothing to poll for; another run finds it
+    // quieter.
     let polled = (0..50).any(|_| {
         let result = run(&plan);
         assert_eq!(result.counts.outcomes.ok, 100);

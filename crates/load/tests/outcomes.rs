@@ -186,7 +186,8 @@ fn every_framing_is_followed() {
     for answer in [
         &b"HTTP/1.1 204 No Content\r\n\r\n"[..],
         b"HTTP/1.1 304 Not Modified\r\nContent-Length: 100\r\n\r\n",
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: \
+          2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nTrailer: x\r\n\r\n",
         b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
@@ -279,7 +280,8 @@ fn gaps_of_an_event_stream_are_those_between_events_however_they_are_sent() {
     const GAP: Duration = Duration::from_millis(20);
     // Two events at once, a comment, and one in two pieces: three gaps, of which one is none and one is two pauses.
     let parts: [&'static [u8]; 4] = [
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: \
+          chunked\r\n\r\n9\r\ndata: a\n\n\r\n",
         b"12\r\ndata: b\n\ndata: c\n\n\r\n",
         b"8\r\n: on\n\nda\r\n",
         b"7\r\nta: d\n\n\r\n0\r\n\r\n",

@@ -85,7 +85,8 @@ fn nginx(test: &str, folder: &Folder, listen: &str) -> Option<crate::real_server
             &format!(
                 "daemon off; master_process off; pid {path}/pid; error_log {path}/error; events {{}} http {{ {temporary}
                  access_log {path}/log; keepalive_requests 100000; client_max_body_size 10m; root {path};
-                 server {{ listen 127.0.0.1:{port} {listen}; location = /post {{ proxy_pass http://127.0.0.1:{port}/up; }} }} }}"
+                 server {{ listen 127.0.0.1:{port} {listen}; location = /post {{ proxy_pass \
+                 http://127.0.0.1:{port}/up; }} }} }}"
             ),
         );
         vec!["-c".into(), config, "-e".into(), format!("{path}/error")]
@@ -190,7 +191,8 @@ fn apache_logs_the_same_requests_in_http_2() {
             &format!(
                 "{modules}Listen 127.0.0.1:{port}\nServerName localhost\nPidFile {path}/pid\nErrorLog {path}/error\n\
                  Protocols h2c\nH2Direct on\nMaxKeepAliveRequests 0\nDocumentRoot {path}\nLogFormat %r line\n\
-                 CustomLog {path}/log line\nUser nobody\nGroup nogroup\n<Directory {path}>\nRequire all granted\n</Directory>\n"
+                 CustomLog {path}/log line\nUser nobody\nGroup nogroup\n<Directory {path}>\nRequire all \
+                 granted\n</Directory>\n"
             ),
         );
         // One process, so that none survives.

@@ -1,7 +1,7 @@
 //! What watching costs: this room's readings against the usual ways to read the same, in CPU time of the reader.
 //!
-//! `reading_cost OUT_DIR [ROUNDS]` writes OUT_DIR/readings.csv (raw) and prints the medians. It opens its connections in a
-//! network namespace of its own, so it needs root; bench/observer-cost/run drives it.
+//! `reading_cost OUT_DIR [ROUNDS]` writes OUT_DIR/readings.csv (raw) and prints the medians. It opens its connections
+//! in a network namespace of its own, so it needs root; bench/observer-cost/run drives it.
 
 use observe::proc_text::{parse_process_stat, parse_tcp_line, parse_thread_account};
 use observe::sock_diag::{DiagSocket, Scope};
@@ -50,7 +50,8 @@ fn main() {
 /// Room for both ends of 10,000 connections, or as much as the hard limit allows; how many descriptors that is.
 fn raise_descriptor_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 40_000, rlim_max: 40_000 };
-    // SAFETY: `limit` is a live rlimit; as root the hard limit may grow up to fs.nr_open, unless a capability is missing.
+    // SAFETY: `limit` is a live rlimit; as root the hard limit may grow up to fs.nr_open, unless a capability is
+    // missing.
     if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } == 0 {
         return limit.rlim_cur as usize;
     }

@@ -21,7 +21,8 @@ const MAX_NAMESPACES: usize = 64;
 pub(crate) struct Backends {
     /// The eldest process of each.
     roots: BTreeSet<u32>,
-    /// By address: searches that found none, as of connections that had ended; all that are allowed where one has found them.
+    /// By address: searches that found none, as of connections that had ended; all that are allowed where one has found
+    /// them.
     searches: BTreeMap<String, usize>,
     /// Addresses at which processes were found.
     found: BTreeSet<String>,
@@ -70,7 +71,8 @@ impl Backends {
     }
 }
 
-/// The inodes of sockets in other network namespaces, as those of containers; none of a namespace that we may not enter.
+/// The inodes of sockets in other network namespaces, as those of containers; none of a namespace that we may not
+/// enter.
 fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
     let mut found = Vec::new();
     for mut reader in one_of_each_namespace().into_iter().filter_map(|pid| PortReader::open(Some(pid), 0).ok()) {
@@ -98,8 +100,8 @@ fn one_of_each_namespace() -> Vec<u32> {
     all_pids().into_iter().filter(is_new).take(MAX_NAMESPACES).collect()
 }
 
-/// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we descend
-/// from.
+/// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we
+/// descend from.
 fn eldest_of(pid: u32, table: &ProcessTable) -> u32 {
     let command = |pid: u32| table.get(pid).map(|origin| &origin.command);
     let ours: BTreeSet<u32> = ancestors(std::process::id(), table).collect();
@@ -179,7 +181,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("app.sock");
         let mut backend = Elsewhere::start(
-            "l = socket.socket(socket.AF_UNIX)\nl.bind(sys.argv[1])\nl.listen()\nstep()\na = l.accept()[0]\nstep()\na.close()\nstep()",
+            "l = socket.socket(socket.AF_UNIX)\nl.bind(sys.argv[1])\nl.listen()\nstep()\na = \
+             l.accept()[0]\nstep()\na.close()\nstep()",
             path.to_str().unwrap(),
         );
         let _open = std::os::unix::net::UnixStream::connect(&path).unwrap();

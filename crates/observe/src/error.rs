@@ -8,7 +8,8 @@ use std::io;
 pub enum ObserveError {
     /// The namespace of another process may not be entered.
     #[error(
-        "cannot look into the network namespace of process {pid} ({source}): run it as root, or watch from inside that namespace"
+        "cannot look into the network namespace of process {pid} ({source}): run it as root, or watch from inside that \
+         namespace"
     )]
     Namespace {
         /// The other process.
@@ -18,7 +19,8 @@ pub enum ObserveError {
     },
     /// Something listens, but its process belongs to another user.
     #[error(
-        "something listens on port {port}, but its process cannot be seen: it belongs to another user (uid {uid}); run it as root or as that user"
+        "something listens on port {port}, but its process cannot be seen: it belongs to another user (uid {uid}); run \
+         it as root or as that user"
     )]
     HiddenServer {
         /// The port.
@@ -28,7 +30,8 @@ pub enum ObserveError {
     },
     /// A service manager holds the listening socket alone.
     #[error(
-        "port {port} is socket-activated: systemd (process {manager}) holds its listening socket, and the server is not running yet; start its service, or connect to the port once"
+        "port {port} is socket-activated: systemd (process {manager}) holds its listening socket, and the server is \
+         not running yet; start its service, or connect to the port once"
     )]
     NotStarted {
         /// The port.

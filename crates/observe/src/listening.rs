@@ -1,5 +1,5 @@
-//! Finds the process that listens on a port: from the port to the socket ([`PortReader`]), from the socket to the process
-//! (/proc/PID/fd).
+//! Finds the process that listens on a port: from the port to the socket ([`PortReader`]), from the socket to the
+//! process (/proc/PID/fd).
 
 use crate::error::ObserveError;
 use crate::port_sockets::PortReader;
@@ -85,8 +85,9 @@ pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
     candidates.iter().copied().filter(|pid| holds(*pid)).collect()
 }
 
-/// The processes that have one of the sockets open: service managers, and the others. Systemd keeps the listening socket of a
-/// unit that it starts when a connection comes (systemd.socket(5), `Accept=no`), and is no part of that server.
+/// The processes that have one of the sockets open: service managers, and the others. Systemd keeps the listening
+/// socket of a unit that it starts when a connection comes (systemd.socket(5), `Accept=no`), and is no part of that
+/// server.
 fn managers_and_servers_of(inodes: &HashSet<u64>) -> (BTreeSet<u32>, BTreeSet<u32>) {
     let is_manager = |pid: &u32| read_stat(*pid).is_some_and(|stat| stat.command.as_str() == "systemd");
     holders_of(inodes, &all_pids()).into_iter().partition(is_manager)

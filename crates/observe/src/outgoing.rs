@@ -49,12 +49,12 @@ pub enum Elsewhere {
     Connections(Vec<(SocketAddr, SocketAddr)>),
 }
 
-/// Descriptors are listed first, connections then. Where this thread has waited longer for its CPU between, connections may have been
-/// opened meanwhile, and it is done again.
+/// Descriptors are listed first, connections then. Where this thread has waited longer for its CPU between, connections
+/// may have been opened meanwhile, and it is done again.
 const SOON_NS: u64 = 10_000_000;
 
-/// The connections of these processes that end neither at the served port nor at another where they listen; `None` if they
-/// cannot be read.
+/// The connections of these processes that end neither at the served port nor at another where they listen; `None` if
+/// they cannot be read.
 pub fn read(members: &[u32], port: u16) -> Option<Outgoing> {
     let (found, waited_ns) = read_once(members, port)?;
     let again = (waited_ns > SOON_NS).then(|| read_once(members, port)).flatten();

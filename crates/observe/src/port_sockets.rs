@@ -67,8 +67,8 @@ impl PortReader {
         }
     }
 
-    /// Calls `each` with every Unix socket that is connected or listens; with none where only text can be read, which does
-    /// not say what is connected to what.
+    /// Calls `each` with every Unix socket that is connected or listens; with none where only text can be read, which
+    /// does not say what is connected to what.
     pub fn read_unix(&mut self, each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
         match self {
             PortReader::Diag(diag) => diag.read_unix(each),

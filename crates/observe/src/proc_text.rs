@@ -170,8 +170,8 @@ pub fn parse_machine_stat(text: &[u8]) -> Option<MachineStat> {
     (!stat.cpus.is_empty()).then_some(stat)
 }
 
-/// One counter of `/proc/net/snmp` or `/proc/net/netstat`, in which a line of names is followed by a line of values, both
-/// beginning with the protocol (`Tcp:`). Some values are negative (`MaxConn: -1`); such a one is `None`.
+/// One counter of `/proc/net/snmp` or `/proc/net/netstat`, in which a line of names is followed by a line of values,
+/// both beginning with the protocol (`Tcp:`). Some values are negative (`MaxConn: -1`); such a one is `None`.
 pub fn parse_protocol_counter(text: &[u8], protocol: &str, counter: &str) -> Option<u64> {
     let mut of_protocol =
         lines(text).filter(|line| line.strip_prefix(protocol.as_bytes()).is_some_and(|rest| rest.starts_with(b":")));

@@ -14,11 +14,12 @@ use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t` on average: 0.25 % of a CPU
-/// for each kind.
+/// After a reading that took `t` of CPU time the next of its kind waits for at least this many `t` on average: 0.25 %
+/// of a CPU for each kind.
 const REST_AFTER_READING: u32 = 400;
 
-/// Looks at the threads come more often than other readings: the share of them that sleep is known no better than their number allows.
+/// Looks at the threads come more often than other readings: the share of them that sleep is known no better than their
+/// number allows.
 const LOOKS_PER_READING: u32 = 10;
 
 /// What the thread gathered since the window began.
@@ -81,7 +82,8 @@ impl Shared {
     /// Starts gathering anew and asks for an early reading.
     pub fn begin_window(&self) {
         let mut control = self.control();
-        // Between windows a server sleeps where a saturated one never does: what was seen then belongs to the next window.
+        // Between windows a server sleeps where a saturated one never does: what was seen then belongs to the next
+        // window.
         let mut waits = std::mem::take(&mut control.samples.waits);
         waits.stalls = Stalls::default();
         control.samples = Samples { waits, ..Samples::default() };
@@ -113,7 +115,8 @@ impl Shared {
 struct Pace {
     interval: Duration,
     due: Instant,
-    /// From 0 to 1: the interval is between a half and three halves of itself, so that no period of the server is followed.
+    /// From 0 to 1: the interval is between a half and three halves of itself, so that no period of the server is
+    /// followed.
     phase: f64,
 }
 
@@ -201,7 +204,8 @@ impl Sampler {
         }
     }
 
-    /// Sleeps until `next`; `None` = stop; `Some(true)` = half an interval ago a window began, and it has no reading yet.
+    /// Sleeps until `next`; `None` = stop; `Some(true)` = half an interval ago a window began, and it has no reading
+    /// yet.
     fn wait(&self, shared: &Shared, next: Instant) -> Option<bool> {
         let mut control = shared.control();
         loop {
@@ -261,8 +265,8 @@ impl Sampler {
     }
 }
 
-/// The listening sockets changed: unless a member holds them, whoever does belongs to the group from now on (a server that
-/// daemonised out of sight of its parent, or was restarted).
+/// The listening sockets changed: unless a member holds them, whoever does belongs to the group from now on (a server
+/// that daemonised out of sight of its parent, or was restarted).
 fn follow(shared: &Shared, inodes: &HashSet<u64>) {
     let members = shared.group().pids();
     if inodes.is_empty() || !holders_of(inodes, &members).is_empty() {

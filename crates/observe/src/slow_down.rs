@@ -1,5 +1,5 @@
-//! Slow-down experiments: BPF programs at places of a server's work spin for a given time, and count it. What the server then
-//! gives less says what it would give more if that place were cheaper.
+//! Slow-down experiments: BPF programs at places of a server's work spin for a given time, and count it. What the
+//! server then gives less says what it would give more if that place were cheaper.
 //!
 //! Nothing is pinned: the programs end with this process, however it ends. A spin is bounded in the programs, too.
 
@@ -60,8 +60,8 @@ pub struct Spun {
 pub struct SlowDown {
     object: Object,
     links: Vec<Link>,
-    /// Programs that are attached when a time is set for the first time: after those of a profile that begins meanwhile, which note
-    /// whose packet is under way.
+    /// Programs that are attached when a time is set for the first time: after those of a profile that begins
+    /// meanwhile, which note whose packet is under way.
     late: Vec<&'static str>,
     group: ServerGroup,
     table: ProcessTable,
@@ -82,8 +82,9 @@ fn program_of(place: SlowPlace) -> &'static str {
 }
 
 impl SlowDown {
-    /// Loads the programs for these places of the server that listens on `port`, without a delay. `netns_pid`: a process of its network
-    /// namespace, if that is another. `function`: a function of the server's program, for its place.
+    /// Loads the programs for these places of the server that listens on `port`, without a delay. `netns_pid`: a
+    /// process of its network namespace, if that is another. `function`: a function of the server's program, for its
+    /// place.
     ///
     /// # Errors
     /// No server, no permission, or a kernel that lacks a hook.

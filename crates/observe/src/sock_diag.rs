@@ -3,8 +3,8 @@
 //!
 //! The port is filtered in the kernel by a small program (INET_DIAG_REQ_BYTECODE), which saves copying what is not
 //! wanted; the kernel still walks its hash of connections. A dump of listeners only walks the listeners and is cheap.
-//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h. Not netlink-packet-sock-diag: its requests carry no
-//! bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
+//! Message layout: include/uapi/linux/{netlink,sock_diag,inet_diag}.h. Not netlink-packet-sock-diag: its requests carry
+//! no bytecode, it does not know the interface that answers for both families, and it makes an object of each socket.
 
 mod unix;
 
@@ -98,8 +98,8 @@ pub struct PortSockets {
     pub by_state: [u64; STATES.len()],
     /// The listeners among them.
     pub listeners: Vec<Listener>,
-    /// The sockets that are no more than a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At most
-    /// [`MAX_REMNANTS`] are kept.
+    /// The sockets that are no more than a timer: in TIME_WAIT, or in FIN_WAIT_2 after their server closed them. At
+    /// most [`MAX_REMNANTS`] are kept.
     pub remnants: Vec<Remnant>,
     /// How many of these are in FIN_WAIT_2.
     pub remnants_in_fin_wait_2: u64,
@@ -123,9 +123,9 @@ pub struct Remnant {
 impl PortSockets {
     /// Adds a socket; listeners are to be added before the others, as the kernel names them.
     ///
-    /// A socket whose local address none of the listeners has is a client's that happens to have the same port number, on
-    /// its way to somewhere else: it is passed over. Without a listener they cannot be distinguished, and all are counted.
-    /// Returns whether it is one of the port's.
+    /// A socket whose local address none of the listeners has is a client's that happens to have the same port number,
+    /// on its way to somewhere else: it is passed over. Without a listener they cannot be distinguished, and all are
+    /// counted. Returns whether it is one of the port's.
     pub(crate) fn add(&mut self, state: u8, socket: Listener) -> bool {
         let index = match usize::from(state) {
             12 => 3,
@@ -146,8 +146,8 @@ impl PortSockets {
     }
 }
 
-/// Whether a connection with local address `local` can have come from a listener bound to `bound`. A listener on `::` may
-/// serve IPv4 too, whose addresses are then shown as mapped or bare.
+/// Whether a connection with local address `local` can have come from a listener bound to `bound`. A listener on `::`
+/// may serve IPv4 too, whose addresses are then shown as mapped or bare.
 fn serves(bound: IpAddr, local: IpAddr) -> bool {
     match bound.to_canonical() {
         IpAddr::V6(any) if any.is_unspecified() => true,
@@ -309,8 +309,8 @@ pub(crate) fn request(port: u16, scope: Scope, interface: Interface, sequence: u
             SOCK_DIAG_BY_FAMILY
         }
     };
-    // Each operation on a port is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which rejects.
-    // Equality as one operation is not known to kernels before 4.16.
+    // Each operation on a port is followed by its operand; `yes` skips both, `no` jumps 4 bytes past the end, which
+    // rejects. Equality as one operation is not known to kernels before 4.16.
     let operation = |code: u8, no: u16, port: u16| {
         let [no_low, no_high] = no.to_ne_bytes();
         let [port_low, port_high] = port.to_ne_bytes();

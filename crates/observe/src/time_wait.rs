@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn the_size_of_a_socket_is_that_of_the_slab() {
-        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\ntw_sock_TCPv6 1 2 264 16\ntw_sock_TCP 47888 47888 256 16 1 : tunables\n";
+        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs> <objsize>\ntw_sock_TCPv6 1 2 264 \
+                    16\ntw_sock_TCP 47888 47888 256 16 1 : tunables\n";
         assert_eq!(object_bytes(text), Some(256.0));
         assert_eq!(object_bytes("tw_sock_TCP x"), None);
     }

@@ -1,6 +1,6 @@
-//! Which call the server waits in. A server that waits in `select` or `poll` hands the kernel its whole set of descriptors
-//! with every call, and the kernel looks at all of them; with epoll or io_uring it does not. One that waits for a lock or a
-//! file does so while it has work and a CPU to do it on.
+//! Which call the server waits in. A server that waits in `select` or `poll` hands the kernel its whole set of
+//! descriptors with every call, and the kernel looks at all of them; with epoll or io_uring it does not. One that waits
+//! for a lock or a file does so while it has work and a CPU to do it on.
 
 use crate::proc_text::{WaitCall, parse_wait_call};
 use std::collections::{BTreeMap, HashSet};
@@ -11,7 +11,8 @@ use std::path::Path;
 
 /// Threads looked at in one reading.
 const MAX_THREADS: usize = 64;
-/// Descriptors of a select that are counted: the kernel's limit of a process where nobody has raised it (fs.nr_open, proc(5)).
+/// Descriptors of a select that are counted: the kernel's limit of a process where nobody has raised it (fs.nr_open,
+/// proc(5)).
 const MAX_SELECTED: u64 = 1 << 20;
 /// Different files kept, and the length of a name.
 const MAX_FILES: usize = 32;
@@ -148,8 +149,8 @@ impl Waits {
     }
 }
 
-/// How many descriptors a process's sets for select hold. A thread that serves one connection selects over one descriptor, however
-/// high its number.
+/// How many descriptors a process's sets for select hold. A thread that serves one connection selects over one
+/// descriptor, however high its number.
 fn selected(pid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
     let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
     let words = usize::try_from(limit.min(MAX_SELECTED)).ok()?.div_ceil(64);

@@ -1,5 +1,6 @@
-//! The yardstick: how fast a CPU is right now, by a fixed piece of arithmetic. It moves with clock frequency, with a busy
-//! sibling thread and with what a hypervisor does, but not with scheduling, as it counts the thread's CPU time only.
+//! The yardstick: how fast a CPU is right now, by a fixed piece of arithmetic. It moves with clock frequency, with a
+//! busy sibling thread and with what a hypervisor does, but not with scheduling, as it counts the thread's CPU time
+//! only.
 
 use crate::cpu_clock;
 use record::figure::{Figure, Origin};

@@ -129,8 +129,8 @@ fn a_known_share_of_user_time_is_recovered() {
         profile.samples.server()
     );
     assert!(profile.samples.server() > 5000, "{}", profile.samples.server());
-    // On a busy machine the server is interrupted all the time. That is the kernel's work, but the server's clock counts it
-    // for what it interrupts. On a quiet one it is next to nothing.
+    // On a busy machine the server is interrupted all the time. That is the kernel's work, but the server's clock
+    // counts it for what it interrupts. On a quiet one it is next to nothing.
     let interrupts: u64 = profile
         .layers
         .iter()

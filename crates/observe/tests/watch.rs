@@ -1,6 +1,6 @@
-//! The watch on real servers: what it counts is compared with what a client counts, with the scheduler, with scans. And the exact
-//! profile, which shares a guest with it.
-//! Needs root or CAP_BPF and CAP_PERFMON; reports where it does not run.
+//! The watch on real servers: what it counts is compared with what a client counts, with the scheduler, with scans. And
+//! the exact profile, which shares a guest with it. Needs root or CAP_BPF and CAP_PERFMON; reports where it does not
+//! run.
 
 #[path = "../../../testbed/guest/boot.rs"]
 mod boot;

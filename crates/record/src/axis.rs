@@ -17,7 +17,8 @@ crate::worded! {
         Cold = "cold",
         /// Connections of fixed bandwidth, of which a share is to conform.
         Conforming = "conforming",
-        /// TIME_WAIT sockets of the server's port that are there while the load runs (Almeida et al. 1996, section 5.5).
+        /// TIME_WAIT sockets of the server's port that are there while the load runs (Almeida et al. 1996, section
+        /// 5.5).
         TimeWait = "time-wait",
         /// One-way delay of the path between client and server, nanoseconds.
         Delay = "delay",
@@ -100,8 +101,8 @@ pub struct AxisPlace {
 pub struct AxisPlan {
     /// The varied quantity.
     pub axis: Axis,
-    /// The values in [`Axis::unit`], ascending and without repetition. Empty: they are found during the run (a rate from the
-    /// capacity that is measured first, conforming connections by doubling and bisection).
+    /// The values in [`Axis::unit`], ascending and without repetition. Empty: they are found during the run (a rate
+    /// from the capacity that is measured first, conforming connections by doubling and bisection).
     pub values: Vec<f64>,
     /// Offered rates up to this multiple of the capacity, where rates are found during the run.
     #[serde(default = "three")]

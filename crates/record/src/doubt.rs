@@ -1,4 +1,5 @@
-//! A doubt: a stated reason not to trust a number, with its size and its remedy. Doubts are data: stored, printed, drawn.
+//! A doubt: a stated reason not to trust a number, with its size and its remedy. Doubts are data: stored, printed,
+//! drawn.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! A figure: one measured number with its unit, its sample count and how it was obtained, or the reason why it is missing.
+//! A figure: one measured number with its unit, its sample count and how it was obtained, or the reason why it is
+//! missing.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

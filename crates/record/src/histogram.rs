@@ -110,7 +110,8 @@ impl Latency {
         Ok(BASE64_STANDARD.encode(&raw))
     }
 
-    /// Reads what [`to_base64`](Self::to_base64) wrote, with this many of its values beyond the range. Any text is safe.
+    /// Reads what [`to_base64`](Self::to_base64) wrote, with this many of its values beyond the range. Any text is
+    /// safe.
     pub fn from_base64(encoded: &str, clamped: u64) -> Result<Latency, LogError> {
         let mut latency = decode_payload(encoded)?;
         latency.clamped = clamped;
@@ -253,8 +254,8 @@ fn decode_payload(encoded: &str) -> Result<Latency, LogError> {
     Ok(latency)
 }
 
-/// The encoding without its compression, with what the library does not check: it reserves what a header claims, up to 4 GiB, and
-/// negates any number of zeros.
+/// The encoding without its compression, with what the library does not check: it reserves what a header claims, up to
+/// 4 GiB, and negates any number of zeros.
 fn inflated(raw: &[u8]) -> Result<Vec<u8>, LogError> {
     let broken = |why: String| LogError::Decode(why);
     let word = |bytes: &[u8], at: usize| {
@@ -336,7 +337,8 @@ mod tests {
         assert_eq!(Latency::from_base64(&empty.to_base64().unwrap(), 0).unwrap().len(), 0);
     }
 
-    /// A histogram whose header claims so many bytes of counts, and what follows it, with its checks of compression in order.
+    /// A histogram whose header claims so many bytes of counts, and what follows it, with its checks of compression in
+    /// order.
     fn made(claimed: u32, counts: &[u8]) -> String {
         use std::io::Write;
         let mut plain = Vec::new();
@@ -378,7 +380,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_equals_recording_together(a in prop::collection::vec(1u64..MAX_NS, 0..200), b in prop::collection::vec(1u64..MAX_NS, 0..200)) {
+        fn merging_equals_recording_together(
+            a in prop::collection::vec(1u64..MAX_NS, 0..200),
+            b in prop::collection::vec(1u64..MAX_NS, 0..200),
+        ) {
             let (mut left, mut right, mut both) = (Latency::new(), Latency::new(), Latency::new());
             for value in &a { left.record_ns(*value); both.record_ns(*value); }
             for value in &b { right.record_ns(*value); both.record_ns(*value); }

@@ -6,8 +6,9 @@
 //! profiler charged every function that was not listed (2005, section 3). A sample in which no function names a layer
 //! is unattributed and stays a separate row.
 //!
-//! Names are compared without leading underscores and without the compiler's suffixes (`.isra.0`, `.part.0`, `.cold`, ...).
-//! An exact name wins over a prefix (`tcp_*`), a longer prefix over a shorter one, so the table's order has no meaning.
+//! Names are compared without leading underscores and without the compiler's suffixes (`.isra.0`, `.part.0`, `.cold`,
+//! ...). An exact name wins over a prefix (`tcp_*`), a longer prefix over a shorter one, so the table's order has no
+//! meaning.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -48,7 +49,8 @@ impl Layer {
         Layer::ALL.into_iter().find(|layer| layer.word() == word)
     }
 
-    /// Whether the layer is part of the network stack proper (the paper's "Overall Stack": all but User, Other and Idle).
+    /// Whether the layer is part of the network stack proper (the paper's "Overall Stack": all but User, Other and
+    /// Idle).
     pub fn is_stack(self) -> bool {
         matches!(self, Layer::SystemCall | Layer::Tcp | Layer::Ip | Layer::Ethernet | Layer::Driver)
     }

@@ -156,7 +156,8 @@ fn marked_processes() -> (Vec<Marked>, usize) {
     (found, hidden)
 }
 
-/// Whether a process was started by this one, or by one that this one started. A daemon that this process inherits is one.
+/// Whether a process was started by this one, or by one that this one started. A daemon that this process inherits is
+/// one.
 pub fn is_descendant(pid: u32) -> bool {
     ancestry(pid).contains(&std::process::id())
 }

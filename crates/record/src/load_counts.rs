@@ -88,8 +88,8 @@ pub struct LoadTimes {
     pub connection_wait: Latency,
     /// Time to establish a connection, of all connections opened by the run.
     pub connect: Latency,
-    /// Age, since the intended send, of the requests counted as unfinished or timed out (connecting, too): their response
-    /// time is at least this.
+    /// Age, since the intended send, of the requests counted as unfinished or timed out (connecting, too): their
+    /// response time is at least this.
     pub unfinished_age: Latency,
     /// Reap delay of a sample of the complete responses: from the arrival of the last byte in the client's kernel until
     /// the generator took it up.
@@ -98,7 +98,8 @@ pub struct LoadTimes {
     pub sampled: Latency,
     /// The same without the reap delay, request by request: arrival of the last byte minus intended send.
     pub arrived: Latency,
-    /// Gaps between the parts of a response, where that was asked for: from a read with bytes of its body to the next one.
+    /// Gaps between the parts of a response, where that was asked for: from a read with bytes of its body to the next
+    /// one.
     pub part_gap: Latency,
     /// The rest of the lag: the generator's own lateness.
     pub own_lag: Latency,
@@ -240,7 +241,9 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn counts_add_up_in_any_order_and_grouping(seeds in prop::array::uniform3(prop::collection::vec(any::<u64>(), 1..40))) {
+        fn counts_add_up_in_any_order_and_grouping(
+            seeds in prop::array::uniform3(prop::collection::vec(any::<u64>(), 1..40)),
+        ) {
             let [a, b, c] = [&seeds[0], &seeds[1], &seeds[2]].map(|seeds| drawn(seeds));
             prop_assert_eq!(sum(&[&a, &b, &c]), sum(&[&c, &a, &b]));
             prop_assert_eq!(sum(&[&sum(&[&a, &b]), &c]), sum(&[&a, &sum(&[&b, &c])]));

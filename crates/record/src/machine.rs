@@ -180,8 +180,8 @@ pub fn cpu_list(cpus: &[usize]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Whether this machine, seen from the network namespace of the calling thread, has this address. Asks the kernel; sends
-/// nothing.
+/// Whether this machine, seen from the network namespace of the calling thread, has this address. Asks the kernel;
+/// sends nothing.
 pub fn has_address(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

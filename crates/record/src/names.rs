@@ -83,7 +83,8 @@ names! {
     LAG_MAX = "client.lag_max_us", "us";
     /// 99th percentile of the part of the lag spent waiting for a free connection.
     CONNECTION_WAIT_P99 = "client.connection_wait_p99_us", "us";
-    /// Median reap delay: from the arrival of a response's last byte in the client's kernel until the client took it up.
+    /// Median reap delay: from the arrival of a response's last byte in the client's kernel until the client took it
+    /// up.
     REAP_P50 = "client.reap_p50_us", "us";
     /// 99th percentile of the reap delay.
     REAP_P99 = "client.reap_p99_us", "us";
@@ -158,17 +159,18 @@ names! {
     SERVER_CPU_SYSTEM = "server.cpu_system_us_per_request", "us";
     /// Softirq time of the CPUs that the server may use, per completed request.
     SERVER_SOFTIRQ = "server.softirq_us_per_request", "us";
-    /// Of it, what is not in the group's own CPU time already: the most that the busy time of these CPUs leaves room for.
+    /// Of it, what is not in the group's own CPU time already: the most that the busy time of these CPUs leaves room
+    /// for.
     SERVER_SOFTIRQ_BESIDE = "server.softirq_beside_us_per_request", "us";
     /// Busy share (all modes but idle and iowait) of the CPUs that the server may use.
     SERVER_CPU_BUSY = "server.cpus_busy_ratio", "ratio";
-    /// Of it, what work that is neither the server's nor the client's can have taken: all of the machine's, as far as the server left
-    /// these CPUs busy for it.
+    /// Of it, what work that is neither the server's nor the client's can have taken: all of the machine's, as far as
+    /// the server left these CPUs busy for it.
     SERVER_CPUS_TAKEN = "server.cpus_taken_ratio", "ratio";
     /// CPUs that the server's threads may run on.
     SERVER_CPUS = "server.cpus", "count";
-    /// The narrowest limit of CPU time among the server's control groups (`cpu.max`; Docker's `--cpus`, Kubernetes' `limits.cpu`), in
-    /// CPUs.
+    /// The narrowest limit of CPU time among the server's control groups (`cpu.max`; Docker's `--cpus`, Kubernetes'
+    /// `limits.cpu`), in CPUs.
     SERVER_QUOTA = "server.cpu_quota_cpus", "CPUs";
     /// CPU time over that limit.
     SERVER_QUOTA_USED = "server.cpu_quota_used_ratio", "ratio";
@@ -178,8 +180,8 @@ names! {
     SERVER_CPUS_USED = "server.cpus_used", "CPUs";
     /// The busiest single thread of the group, in CPUs: a one-worker server saturates at 1 whatever the machine has.
     SERVER_BUSIEST_THREAD = "server.busiest_thread_cpus", "CPUs";
-    /// The busiest single process of the group, all its threads together, in CPUs: at 1 where an interpreter's lock lets them run one at a
-    /// time.
+    /// The busiest single process of the group, all its threads together, in CPUs: at 1 where an interpreter's lock
+    /// lets them run one at a time.
     SERVER_BUSIEST_PROCESS = "server.busiest_process_cpus", "CPUs";
     /// Time the group's threads were ready to run but waited for a CPU, per completed request.
     SERVER_RUN_QUEUE = "server.run_queue_wait_us_per_request", "us";
@@ -196,17 +198,21 @@ names! {
     /// Threads in the group.
     SERVER_THREADS = "server.threads", "count";
 
-    /// Of the sleeps in select, poll, epoll or io_uring in which threads of the group were seen: the share in select or poll.
+    /// Of the sleeps in select, poll, epoll or io_uring in which threads of the group were seen: the share in select or
+    /// poll.
     SERVER_SELECT_WAITS = "server.select_or_poll_waits_ratio", "ratio";
     /// Largest set of descriptors that such a select or poll was over.
     SERVER_SELECT_SET = "server.select_set_descriptors", "descriptors";
     /// Of the looks at threads of the group within the window: the share in which one slept for a lock (futex, flock).
     SERVER_LOCK_WAITS = "server.lock_waits_ratio", "ratio";
-    /// Of the looks at threads of the group within the window: the share in which one slept in writing, reading or syncing a file or pipe.
+    /// Of the looks at threads of the group within the window: the share in which one slept in writing, reading or
+    /// syncing a file or pipe.
     SERVER_FILE_WAITS = "server.file_waits_ratio", "ratio";
-    /// Of the looks at threads of the group within the window: the share in which one waited for events (select, poll, epoll, io_uring).
+    /// Of the looks at threads of the group within the window: the share in which one waited for events (select, poll,
+    /// epoll, io_uring).
     SERVER_EVENT_WAITS = "server.event_waits_ratio", "ratio";
-    /// Open descriptors of the process of the group that is nearest to its limit, over that limit, at the end of the window.
+    /// Open descriptors of the process of the group that is nearest to its limit, over that limit, at the end of the
+    /// window.
     SERVER_DESCRIPTORS = "server.descriptors_used_ratio", "ratio";
     /// Established connections of the group to other servers (its backends), at the end of the window.
     SERVER_OUTGOING = "server.outgoing_connections", "connections";
@@ -278,7 +284,8 @@ names! {
     MACHINE_INTERRUPTS = "machine.interrupts_per_sec", "1/s";
     /// Machine: context switches per second.
     MACHINE_SWITCHES = "machine.context_switches_per_sec", "1/s";
-    /// CPU time used by neither the server group, nor its backends on this machine, nor the client, nor the watcher, in CPUs.
+    /// CPU time used by neither the server group, nor its backends on this machine, nor the client, nor the watcher, in
+    /// CPUs.
     MACHINE_OTHERS = "machine.other_cpus_used", "CPUs";
 
     /// TCP segments received per second in the server's network namespace.
@@ -312,7 +319,8 @@ names! {
     ACCEPT_QUEUE_LIMIT = "tcp.accept_queue_limit", "connections";
     /// Connections per second that skipped TIME_WAIT because net.ipv4.tcp_max_tw_buckets was reached.
     TIME_WAIT_OVERFLOWS = "tcp.time_wait_overflows_per_sec", "1/s";
-    /// Share of its speed that the busiest network device carried, in the busier direction; devices whose speed the kernel knows.
+    /// Share of its speed that the busiest network device carried, in the busier direction; devices whose speed the
+    /// kernel knows.
     NET_LINK_USED = "net.busiest_link_used_ratio", "ratio";
 
     /// The watcher's own CPU time over the window, in CPUs.
@@ -324,7 +332,8 @@ names! {
     BESIDE_CPUS = "beside.cpus_used", "CPUs";
     /// CPU time of the processes of this machine that listen where the server's own connections lead: its backends.
     BACKEND_CPUS = "backend.cpus_used", "CPUs";
-    /// Memory of the same processes at the end of the window: proportional set size, pages that are shared counted in parts.
+    /// Memory of the same processes at the end of the window: proportional set size, pages that are shared counted in
+    /// parts.
     BESIDE_MEMORY = "beside.memory_bytes", "bytes";
     /// How many processes they were.
     BESIDE_PROCESSES = "beside.processes", "count";
@@ -333,7 +342,8 @@ names! {
     WATCH_REQUESTS = "watch.requests", "count";
     /// The same per second of the time in which they were counted.
     WATCH_RATE = "watch.requests_per_sec", "1/s";
-    /// Requests of the window seen by the server less the client's, as a share of the client's: of one moment apart only.
+    /// Requests of the window seen by the server less the client's, as a share of the client's: of one moment apart
+    /// only.
     WATCH_CLIENT_DIFFERENCE = "watch.client_difference_ratio", "ratio";
     /// Requests of the whole load, warm-up included, seen by the server less answers that the client got.
     WATCH_WHOLE_DIFFERENCE = "watch.whole_load_difference", "count";
@@ -345,7 +355,8 @@ names! {
     WATCH_RECEIVES = "watch.receives_per_request", "count";
     /// Writes to the socket per request, from windows.
     WATCH_SENDS = "watch.sends_per_request", "count";
-    /// CPU time of the thread that serves a request, from its first read until the thread turns to another: the CPU's demand.
+    /// CPU time of the thread that serves a request, from its first read until the thread turns to another: the CPU's
+    /// demand.
     WATCH_CPU = "watch.cpu_us_per_request", "us";
     /// Its user part, by the kernel's division of the whole group's time.
     WATCH_CPU_USER = "watch.cpu_user_us_per_request", "us";
@@ -375,7 +386,8 @@ names! {
     WATCH_PROCESS_CPU = "watch.process_cpu_us", "us";
     /// Phase log, CPU time.
     WATCH_LOG_CPU = "watch.log_cpu_us", "us";
-    /// Time in phase parse, by functions of the server (its pack) of requests in windows: from the first read to the call that ends it.
+    /// Time in phase parse, by functions of the server (its pack) of requests in windows: from the first read to the
+    /// call that ends it.
     WATCH_PACK_PARSE = "watch.pack_parse_us", "us";
     /// Time in phase process, by functions of the server.
     WATCH_PACK_PROCESS = "watch.pack_process_us", "us";

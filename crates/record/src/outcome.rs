@@ -50,7 +50,8 @@ pub struct Outcomes {
     pub connections_used: u64,
     /// Those of them that got not one byte of a response from the beginning of the window to the end of the run.
     pub connections_silent: u64,
-    /// Connections that the server closed before any request was sent on them, within a second of the attempt to connect.
+    /// Connections that the server closed before any request was sent on them, within a second of the attempt to
+    /// connect.
     pub closed_unused: u64,
 }
 
@@ -84,14 +85,14 @@ impl Outcomes {
         self.sent.saturating_add(self.carried_in)
     }
 
-    /// The connections that got no byte of a response, as a share of those that had a request; `None` where that was not
-    /// counted.
+    /// The connections that got no byte of a response, as a share of those that had a request; `None` where that was
+    /// not counted.
     pub fn silent_ratio(&self) -> Option<f64> {
         (self.connections_used > 0).then(|| self.connections_silent as f64 / self.connections_used as f64)
     }
 
-    /// The share of the requests that were given up, or had no response when the run ended: their response times are not
-    /// known, and longer than most.
+    /// The share of the requests that were given up, or had no response when the run ended: their response times are
+    /// not known, and longer than most.
     pub fn censored_ratio(&self) -> f64 {
         let censored = self.timed_out.saturating_add(self.connect_timed_out).saturating_add(self.unfinished);
         censored as f64 / self.requests().max(1) as f64

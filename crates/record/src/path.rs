@@ -67,14 +67,17 @@ impl Default for PathPlan {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PathError {
     /// The delay is too long.
-    #[error("a delay of {} is too long: a path has at most {} in each direction", format_nanos(*.0 as f64), format_nanos(MAX_DELAY_NS as f64))]
+    #[error("a delay of {} is too long: a path has at most {} in each \
+             direction", format_nanos(*.0 as f64), format_nanos(MAX_DELAY_NS as f64))]
     Delay(u64),
     /// Nothing would arrive, or the value is not a share.
-    #[error("a loss of {} is not possible: give at least 0% and less than 100%, as nothing would arrive", exact_percent(*.0))]
+    #[error("a loss of {} is not possible: give at least 0% and less than 100%, as nothing would \
+             arrive", exact_percent(*.0))]
     Loss(f64),
     /// No bandwidth, or one outside of what is emulated.
     #[error(
-        "a bandwidth of {0} bit/s is not possible: give at least 1kbit and at most 100Gbit, or leave it out for no limit"
+        "a bandwidth of {0} bit/s is not possible: give at least 1kbit and at most 100Gbit, or leave it out for no \
+         limit"
     )]
     Bandwidth(u64),
 }
@@ -124,8 +127,8 @@ impl PathPlan {
         2.0 * (self.delay_ns as f64 + serialisation)
     }
 
-    /// The round trip of a full packet and an answer as large, nanoseconds: what a timeout of an exchange across the path has
-    /// to allow for.
+    /// The round trip of a full packet and an answer as large, nanoseconds: what a timeout of an exchange across the
+    /// path has to allow for.
     pub fn full_round_trip_ns(&self) -> u64 {
         self.round_trip_ns(MTU_BYTES) as u64
     }

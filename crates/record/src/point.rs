@@ -65,7 +65,8 @@ pub struct Point {
     pub outcomes: Outcomes,
     /// Everything measured, by name ([`crate::names`]).
     pub figures: Figures,
-    /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's readings.
+    /// Connections of the server's port by TCP state (`established`, `time-wait`, ...): mean over the window's
+    /// readings.
     #[serde(default)]
     pub connection_states: BTreeMap<String, Figure>,
     /// Results by class of request, and of a replay.
@@ -132,8 +133,8 @@ impl Point {
         }
     }
 
-    /// What a replayed log offered as a share of the point's rate, if they differ by more than 10 % and by more than chance:
-    /// the point is none of its rate.
+    /// What a replayed log offered as a share of the point's rate, if they differ by more than 10 % and by more than
+    /// chance: the point is none of its rate.
     pub fn other_rate_ratio(&self) -> Option<f64> {
         other_rate_ratio(self.pace, self.outcomes.sent, self.duration_ns)
     }

@@ -206,7 +206,8 @@ pub struct Arrivals {
     pub late: u64,
     /// Interrupts that the window had time for: its length times the CPUs over the period.
     pub expected: f64,
-    /// Samples a second to which the kernel holds a CPU (`kernel.perf_event_max_sample_rate`); absent where it cannot be read.
+    /// Samples a second to which the kernel holds a CPU (`kernel.perf_event_max_sample_rate`); absent where it cannot
+    /// be read.
     pub limit_hz: Option<u64>,
 }
 

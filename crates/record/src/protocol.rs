@@ -253,7 +253,8 @@ impl Protocol {
         }
     }
 
-    /// Whether a connection's requests are answered one after the other, as they came: its server works on one of them at a time.
+    /// Whether a connection's requests are answered one after the other, as they came: its server works on one of them
+    /// at a time.
     pub fn answers_in_order(&self) -> bool {
         !matches!(self, Protocol::Http2(_) | Protocol::Grpc(_))
     }

@@ -315,7 +315,8 @@ impl RunWriter {
     }
 }
 
-/// Renames a run to `base`, or `base-2`, `base-3`, ... : two runs that begin in the same second must not share a folder.
+/// Renames a run to `base`, or `base-2`, `base-3`, ... : two runs that begin in the same second must not share a
+/// folder.
 fn place(temporary: &Path, parent: &Path, base: &str) -> Result<PathBuf, RunError> {
     for attempt in 1..1000 {
         let path = parent.join(if attempt == 1 { base.to_string() } else { format!("{base}-{attempt}") });
@@ -384,8 +385,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
 }
 
 /// Whether [`write_whole`] replaces what is there, rather than write to it: not a device or a pipe, and nothing in the
-/// folders of devices and descriptors. Where standard error goes to a file, /dev/stderr is a link to that file, and root
-/// could replace the link.
+/// folders of devices and descriptors. Where standard error goes to a file, /dev/stderr is a link to that file, and
+/// root could replace the link.
 pub fn is_replaced(path: &Path) -> bool {
     let is_other = fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir());
     let folder = path.parent().and_then(|folder| fs::canonicalize(folder).ok()).unwrap_or_default();
@@ -393,7 +394,8 @@ pub fn is_replaced(path: &Path) -> bool {
     !is_other && !folder.starts_with("/proc") && (is_memory || !folder.starts_with("/dev"))
 }
 
-/// Flushes a folder's names to the disk. Some file systems cannot do that of a folder (vboxsf, 9p, old CIFS), only of a file.
+/// Flushes a folder's names to the disk. Some file systems cannot do that of a folder (vboxsf, 9p, old CIFS), only of a
+/// file.
 fn sync_dir(path: &Path) -> Result<(), RunError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let sync = || fault::step().and_then(|()| File::open(path)?.sync_all());

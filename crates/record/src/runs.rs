@@ -20,9 +20,9 @@ pub struct Found {
     pub left_out: Vec<(PathBuf, String)>,
 }
 
-/// Searches a folder and the folders in it for run directories. Links are not followed. Hidden folders and folders in a run
-/// directory, such as the second run of a comparison, are passed over. In each folder the last name comes first: where
-/// the search ends early, the newest runs of those with the default name are kept.
+/// Searches a folder and the folders in it for run directories. Links are not followed. Hidden folders and folders in a
+/// run directory, such as the second run of a comparison, are passed over. In each folder the last name comes first:
+/// where the search ends early, the newest runs of those with the default name are kept.
 pub fn find(folder: &Path) -> Result<Found, RunError> {
     let read = fs::read_dir(folder).map(drop);
     read.map_err(|source| RunError::Read { path: folder.into(), source })?;

@@ -41,8 +41,8 @@ pub enum Pace {
     },
 }
 
-/// What a log offered as a share of the rate asked, if `sent` requests differ from it by more than 10 % and by more than
-/// chance (a log of whole seconds is spread at random).
+/// What a log offered as a share of the rate asked, if `sent` requests differ from it by more than 10 % and by more
+/// than chance (a log of whole seconds is spread at random).
 pub fn other_rate_ratio(pace: Pace, sent: u64, window_ns: u64) -> Option<f64> {
     const TOLERANCE: f64 = 0.1;
     const DEVIATIONS: f64 = 4.0;
@@ -95,8 +95,8 @@ pub struct LoadPlan {
     pub connect_timeout_ns: u64,
     /// New connections per second at most while the connections are being opened; 0 = as fast as possible.
     pub connect_rate_per_sec: f64,
-    /// Local source addresses to use in turn; empty = the engine adds loopback addresses (127.0.0.x) where the target is
-    /// one and more ports are needed, else the kernel's choice.
+    /// Local source addresses to use in turn; empty = the engine adds loopback addresses (127.0.0.x) where the target
+    /// is one and more ports are needed, else the kernel's choice.
     pub source_addresses: Vec<std::net::IpAddr>,
     /// Seed of every random choice (arrivals), so that a schedule can be repeated.
     pub seed: u64,
@@ -148,8 +148,8 @@ impl LoadPlan {
 
     /// The part of this load for one of several machines. What is held is divided here: connections, and the rate at
     /// which they are opened. All else stays that of the whole, with its seed: a machine's threads take from it what
-    /// falls to their share of the machine's share ([`Share::within`]), whether that is a place in the schedule, a stream
-    /// of draws, or the clients of a log. So the parts add up to the load that one machine would send.
+    /// falls to their share of the machine's share ([`Share::within`]), whether that is a place in the schedule, a
+    /// stream of draws, or the clients of a log. So the parts add up to the load that one machine would send.
     pub fn part(&self, share: Share) -> LoadPlan {
         LoadPlan {
             connections: share.part(self.connections),
@@ -184,7 +184,8 @@ impl LoadPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Criteria {
-    /// Closed loop: there is a yield point where doubling the connections raises throughput by less than this share (0.2 = 20 %).
+    /// Closed loop: there is a yield point where doubling the connections raises throughput by less than this share
+    /// (0.2 = 20 %).
     pub elastic_gain_ratio: f64,
     /// A server CPU this busy or more counts as saturated (share of the CPUs it may use).
     pub saturation_ratio: f64,
@@ -242,8 +243,8 @@ pub struct SweepPlan {
     pub arrival: Arrival,
     /// Zone criteria.
     pub criteria: Criteria,
-    /// Repeat until the intervals of the yield point and of the failing rate are at most this share of them (0.05 = 5 %); `repeats` and
-    /// `budget_ns` bound it.
+    /// Repeat until the intervals of the yield point and of the failing rate are at most this share of them (0.05 = 5
+    /// %); `repeats` and `budget_ns` bound it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_sure_ratio: Option<f64>,
     /// Whether each repeat over connections goes up in order, and down again.
@@ -320,8 +321,8 @@ pub struct FindRun {
     /// Questions for `predict`, kept with the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub what_ifs: Vec<crate::WhatIf>,
-    /// The command that ran beside the server, program and arguments as typed; of the run in `with/` of `find --beside`.
-    /// Untrusted text.
+    /// The command that ran beside the server, program and arguments as typed; of the run in `with/` of `find
+    /// --beside`. Untrusted text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// One of several equal parts, or as many neighbouring ones as `parts` says: a machine that is worth two others has two.
+/// One of several equal parts, or as many neighbouring ones as `parts` says: a machine that is worth two others has
+/// two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Share {
     /// This part, from 0; less than `of`.
@@ -52,8 +53,8 @@ impl Share {
         f64::from(self.parts) / f64::from(self.of.max(1))
     }
 
-    /// This one part of `outer`, as a part of what `outer` is a part of: a thread's share of its machine's share. The inner
-    /// parts hold the keys of the outer one between them, however many there are in each of the others.
+    /// This one part of `outer`, as a part of what `outer` is a part of: a thread's share of its machine's share. The
+    /// inner parts hold the keys of the outer one between them, however many there are in each of the others.
     pub fn within(self, outer: Share) -> Share {
         debug_assert!(self.parts == 1, "threads are equal");
         Share { index: outer.index + outer.of * self.index, of: outer.of * self.of, parts: outer.parts }

@@ -130,7 +130,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_unsafe_is_left(text in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..200), limit in 0usize..80) {
+        fn nothing_unsafe_is_left(
+            text in any::<String>(),
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            limit in 0usize..80,
+        ) {
             for made in [Outside::new(&text, limit), Outside::of_bytes(&bytes, limit)] {
                 prop_assert!(made.chars().all(is_safe));
                 prop_assert!(made.chars().count() <= limit + 3);

@@ -1,6 +1,7 @@
 //! The monotonic clock, and the wall clock for dating runs.
 
-/// One reading of `CLOCK_MONOTONIC` in nanoseconds. It does not jump when the wall clock is set, and is slewed by NTP (at most 500 ppm).
+/// One reading of `CLOCK_MONOTONIC` in nanoseconds. It does not jump when the wall clock is set, and is slewed by NTP
+/// (at most 500 ppm).
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -29,7 +30,8 @@ pub fn utc_iso(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The Unix milliseconds of a date in UTC: `2026-11-01`, `2026-11-01T14:30`, `2026-11-01 14:30:05`, with `Z` or without.
+/// The Unix milliseconds of a date in UTC: `2026-11-01`, `2026-11-01T14:30`, `2026-11-01 14:30:05`, with `Z` or
+/// without.
 pub fn parse_utc(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches('Z');
     let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "0:0:0"));

@@ -1,5 +1,5 @@
-//! Files that appear whole: until then they have a hidden name that says whose they are. A process that is killed leaves
-//! them; [`KIND`] finds and removes them.
+//! Files that appear whole: until then they have a hidden name that says whose they are. A process that is killed
+//! leaves them; [`KIND`] finds and removes them.
 
 use crate::leftovers::{Found, Kind, Leftover, Scene, refusal};
 use crate::owner::{Life, Owner};

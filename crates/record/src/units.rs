@@ -102,8 +102,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     whole(number * factor, text, "size")
 }
 
-/// Parses a bandwidth in bits per second such as `100Mbit`, `1.5Gbit/s`, `64kbps`; the unit is required, as a bare number
-/// could mean bytes.
+/// Parses a bandwidth in bits per second such as `100Mbit`, `1.5Gbit/s`, `64kbps`; the unit is required, as a bare
+/// number could mean bytes.
 pub fn parse_bits_per_sec(text: &str) -> Result<u64, UnitError> {
     let (number, unit) = split(text, "bandwidth", BANDWIDTH_EXAMPLE)?;
     // A capital B is bytes by custom, so it is refused rather than guessed.

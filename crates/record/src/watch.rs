@@ -1,5 +1,6 @@
-//! The watch of a running server: what a reading holds, the rates between two, and the lines in which a watch is printed as JSON
-//! and kept in a run directory (`watch.jsonl`). `straingauge watch` writes them, `straingauge report` reads them.
+//! The watch of a running server: what a reading holds, the rates between two, and the lines in which a watch is
+//! printed as JSON and kept in a run directory (`watch.jsonl`). `straingauge watch` writes them, `straingauge report`
+//! reads them.
 
 pub mod counters;
 mod counts;

@@ -1,7 +1,8 @@
-//! What the server's side saw of a point's requests: the watch of `observe::watch`, in the form in which a point keeps it.
+//! What the server's side saw of a point's requests: the watch of `observe::watch`, in the form in which a point keeps
+//! it.
 //!
-//! Figures of all classes together stand among the point's own ([`crate::names`], `watch.`); here they stand by size class,
-//! under the same names.
+//! Figures of all classes together stand among the point's own ([`crate::names`], `watch.`); here they stand by size
+//! class, under the same names.
 
 use crate::figure::{Figure, Figures};
 use serde::{Deserialize, Serialize};

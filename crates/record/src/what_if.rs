@@ -30,7 +30,8 @@ pub struct WhatIf {
     /// With scalable select.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub scaled_select: bool,
-    /// Layers and functions of which a request costs less: name, and the share of its cost that is saved. Untrusted text.
+    /// Layers and functions of which a request costs less: name, and the share of its cost that is saved. Untrusted
+    /// text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cheaper: Vec<(String, f64)>,
     /// Another mix: class (label or number) and share.

@@ -15,9 +15,12 @@ const MOST_BYTES: u64 = 32;
 pub fn advice(command: &str) -> String {
     match asking(command).and_then(|command| answer(&command)) {
         Some(theirs) if theirs != ARCH => format!(
-            "its machine is {theirs}, this one {ARCH}, and it cannot execute the straingauge there: install one that is built for {theirs}"
+            "its machine is {theirs}, this one {ARCH}, and it cannot execute the straingauge there: install one that \
+             is built for {theirs}"
         ),
-        _ => "it cannot execute the straingauge there: is that an executable file, and built for what 'uname -m' says there?".into(),
+        _ => "it cannot execute the straingauge there: is that an executable file, and built for what 'uname -m' says \
+              there?"
+            .into(),
     }
 }
 

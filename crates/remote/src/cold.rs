@@ -69,7 +69,8 @@ impl Limits {
     }
 }
 
-/// Divides cold connections over machines: as evenly as what they have allows. `is_local`: the server is on the same machine.
+/// Divides cold connections over machines: as evenly as what they have allows. `is_local`: the server is on the same
+/// machine.
 pub fn divide(count: u64, nodes: &[Node], is_local: bool) -> std::result::Result<Vec<u64>, NoRoom> {
     let limits = Limits::of(nodes, is_local);
     let rooms: Vec<u64> =
@@ -115,8 +116,9 @@ fn no_room(count: u64, lacking: u64, nodes: &[Node], limits: &[Limits], rooms: &
     NoRoom {
         table: rows.iter().map(text).collect(),
         why: format!(
-            "{} cold connections do not fit the {} clients, {} are too many: more source addresses (--source-interface) or a wider \
-             net.ipv4.ip_local_port_range add ports, ulimit -n adds descriptors, and more clients add all",
+            "{} cold connections do not fit the {} clients, {} are too many: more source addresses \
+             (--source-interface) or a wider net.ipv4.ip_local_port_range add ports, ulimit -n adds descriptors, and \
+             more clients add all",
             count_words(count),
             nodes.len(),
             count_words(lacking)

@@ -1,5 +1,5 @@
-//! Workers' standard errors, which the user gets to see: with the worker's name before each line, without control characters, and
-//! bounded.
+//! Workers' standard errors, which the user gets to see: with the worker's name before each line, without control
+//! characters, and bounded.
 
 use record::Outside;
 use std::io::Write;

@@ -39,8 +39,8 @@ const LOOK_NS: u64 = 2_000_000_000;
 const MOST_LEASE_PARTS: usize = 100;
 /// Pieces of a file that are under way to a worker at most.
 const MOST_PIECES: u32 = 4;
-/// How long a worker may take to keep one, to say what it has for cold connections, to come nearer to its number of them, and to
-/// get ready once its connections had their time.
+/// How long a worker may take to keep one, to say what it has for cold connections, to come nearer to its number of
+/// them, and to get ready once its connections had their time.
 const PATIENCE_NS: u64 = 30_000_000_000;
 /// A signal while files are handed out.
 const INTERRUPTED: RemoteError = RemoteError::Interrupted("the clients were given the file");
@@ -140,8 +140,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Takes in workers on nodes that have joined the cluster since the last load. One that cannot be used is no loss: it had
-    /// no part of any.
+    /// Takes in workers on nodes that have joined the cluster since the last load. One that cannot be used is no loss:
+    /// it had no part of any.
     fn take_in(&mut self, plan: &LoadPlan, stop: &AtomicBool) -> Result<()> {
         let Some(looks_ns) = self.looks_ns else {
             // The first load is of those that it began with, however long their start took.
@@ -191,7 +191,8 @@ impl Fleet {
             let text = line(&ToWorker::Plan(Box::new(PlanMessage::new(part))));
             if text.len() > MAX_LINE_BYTES {
                 return Err(unusable(format!(
-                    "the plan with its {} targets and its body is larger than the {} MB that a client takes: give fewer or shorter ones",
+                    "the plan with its {} targets and its body is larger than the {} MB that a client takes: give \
+                     fewer or shorter ones",
                     plan.targets.len(),
                     MAX_LINE_BYTES >> 20
                 )));
@@ -216,8 +217,8 @@ impl Fleet {
         self.cold_most > 0
     }
 
-    /// Plans cold connections over the workers, and opens none: refused with a table of what each has, where `most` do not
-    /// fit.
+    /// Plans cold connections over the workers, and opens none: refused with a table of what each has, where `most` do
+    /// not fit.
     pub fn plan_cold(&mut self, plan: &LoadPlan, most: u64, stop: &AtomicBool) -> Result<()> {
         let live = self.live(plan, stop)?;
         self.cold_most = most;
@@ -283,8 +284,8 @@ impl Fleet {
         (0..self.links.len()).filter(|index| !self.links[*index].is_lost()).map(|index| self.place_of(index)).collect()
     }
 
-    /// Refuses a target on loopback where the workers have more than one: each would load another server. `is_here`: the
-    /// server is on the driver's machine.
+    /// Refuses a target on loopback where the workers have more than one: each would load another server. `is_here`:
+    /// the server is on the driver's machine.
     pub fn reach_one_target(&self, plan: &LoadPlan, is_here: bool) -> Result<()> {
         let here = Some(Place::here().network).filter(|_| is_here);
         let networks: HashSet<&Outside> = self
@@ -297,7 +298,8 @@ impl Fleet {
             .collect();
         match plan.addresses.first().filter(|address| address.ip().is_loopback()) {
             Some(address) if networks.len() > 1 => Err(unusable(format!(
-                "{} is another machine on each machine, and not all of this run are on one: name the server by an address that all of them reach",
+                "{} is another machine on each machine, and not all of this run are on one: name the server by an \
+                 address that all of them reach",
                 address.ip()
             ))),
             _ => Ok(()),
@@ -396,7 +398,8 @@ impl Fleet {
         shares::divide(&live.iter().map(capacity).collect::<Vec<_>>(), plan.connections)
     }
 
-    /// Gives workers that could not keep up a smaller part of the next load, where others could. `late`: each worker's lateness.
+    /// Gives workers that could not keep up a smaller part of the next load, where others could. `late`: each worker's
+    /// lateness.
     fn relieve(&mut self, late: &[(usize, f64)]) {
         let lateness: Vec<f64> = late.iter().map(|(_, lateness)| *lateness).collect();
         let mut names = Vec::new();
@@ -531,8 +534,8 @@ impl Drop for Fleet {
     }
 }
 
-/// Pings every worker each second for as long as this process lives and they read: silence ends their load. Many are pinged a part
-/// at a time, so that no answer waits for all.
+/// Pings every worker each second for as long as this process lives and they read: silence ends their load. Many are
+/// pinged a part at a time, so that no answer waits for all.
 pub(crate) fn keep_leases(links: &[Link]) {
     let outs: Vec<Out> = links.iter().map(Link::out).collect();
     let parts = outs.len().clamp(1, MOST_LEASE_PARTS);

@@ -22,8 +22,8 @@ pub trait InputFiles {
     /// How the file is divided.
     fn handing(&self) -> Handing;
 
-    /// Reads the file for these shares of it: `give` gets the number of a share, from 0, and its next piece; the last piece of each
-    /// says what the file is. Ends with the first error, a sentence.
+    /// Reads the file for these shares of it: `give` gets the number of a share, from 0, and its next piece; the last
+    /// piece of each says what the file is. Ends with the first error, a sentence.
     fn hand_out(
         &mut self,
         shares: &[Share],

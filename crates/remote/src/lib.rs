@@ -1,16 +1,17 @@
-//! Load and observation from other machines: a *worker* is any command that speaks the protocol on its standard input and
-//! output (`straingauge load --worker`, `straingauge watch --worker`, over ssh or here), the *driver* is the straingauge that
-//! started it. The protocol is described in `docs/worker-protocol.md`.
+//! Load and observation from other machines: a *worker* is any command that speaks the protocol on its standard input
+//! and output (`straingauge load --worker`, `straingauge watch --worker`, over ssh or here), the *driver* is the
+//! straingauge that started it. The protocol is described in `docs/worker-protocol.md`.
 //!
 //! The driver's side: [`Fleet`] (a load over several workers), [`Watcher`] (the watch of a server elsewhere), [`Nodes`]
 //! (workers on the nodes of a Ray cluster), [`permit()`] (refuses targets). The worker's side: [`serve_load`],
 //! [`serve_watch()`].
 //!
 //! Read next: `protocol` (messages, with those of watchers in `observation`), `session` (the worker's side, with
-//! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `wires`
-//! (the bytes of all), `fleet`, `merge`
-//! (shares and sums), `inputs` (files that plans name), `cold` (cold connections over
-//! machines), `account` (the report on each worker), `complaints` (its standard error), `architecture` (a machine that cannot execute the program), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker connects from).
+//! `serve` for load and `serve_watch` for a watcher), `link` (one worker as the driver sees it), `wires` (the bytes of
+//! all), `fleet`, `merge` (shares and sums), `inputs` (files that plans name), `cold` (cold connections over machines),
+//! `account` (the report on each worker), `complaints` (its standard error), `architecture` (a machine that cannot
+//! execute the program), `requests` (the watch of requests, local or remote), `sources` (addresses that a worker
+//! connects from).
 
 mod account;
 mod architecture;

@@ -1,5 +1,5 @@
-//! What belongs to a worker's machine, so that it is options of the worker, not of the plan: its CPUs and threads, and the
-//! addresses that it connects from.
+//! What belongs to a worker's machine, so that it is options of the worker, not of the plan: its CPUs and threads, and
+//! the addresses that it connects from.
 
 use crate::error::{Result, system, unusable};
 use crate::protocol::Capacity;
@@ -31,7 +31,8 @@ impl WorkerOptions {
         Some(Capacity { cpus, speed_per_sec })
     }
 
-    /// Fills in what the driver leaves to this machine: the threads and CPUs of a plan, and the addresses of the target's family.
+    /// Fills in what the driver leaves to this machine: the threads and CPUs of a plan, and the addresses of the
+    /// target's family.
     pub fn complete(&self, plan: &mut LoadPlan) -> Result<()> {
         plan.threads = self.threads.unwrap_or(plan.threads);
         if !self.cpus.is_empty() {

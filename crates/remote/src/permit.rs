@@ -35,8 +35,8 @@ pub fn permit(allowed: &[String], host: &str, addresses: &[IpAddr], machines: u6
     Err(unusable(format!("{why}: if it is yours to load, allow it with --allow-target {host}")))
 }
 
-/// Whether no address of the public Internet is like this: private, shared by a provider, of one link, or for benchmarks, as
-/// those of `straingauge wan` (RFC 1918, 6598, 3927, 2544, 4193, 4291).
+/// Whether no address of the public Internet is like this: private, shared by a provider, of one link, or for
+/// benchmarks, as those of `straingauge wan` (RFC 1918, 6598, 3927, 2544, 4193, 4291).
 fn is_private(address: &IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(four) => {

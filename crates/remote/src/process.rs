@@ -5,8 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Starts it with pipes to all three of its streams, in a separate process group: Ctrl-C is for the driver, which then asks
-/// for the results.
+/// Starts it with pipes to all three of its streams, in a separate process group: Ctrl-C is for the driver, which then
+/// asks for the results.
 pub fn start(command: &mut Command) -> io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()
 }

@@ -1,7 +1,7 @@
 //! The worker protocol's messages and the bounded reader of their lines (docs/worker-protocol.md).
 //!
-//! One JSON object a line, of limited length. Both ends are the same version of straingauge, as the hello says; what comes
-//! before it may be anything. This file depends on nothing else here, so that it can be fuzzed.
+//! One JSON object a line, of limited length. Both ends are the same version of straingauge, as the hello says; what
+//! comes before it may be anything. This file depends on nothing else here, so that it can be fuzzed.
 
 use load::cold::{ColdCounts, ColdRoom};
 use load::{LoadResult, Progress};
@@ -38,8 +38,8 @@ pub enum ToWorker {
     Input(InputPiece),
     /// Report what there is for cold connections of this plan; answered by its room.
     ColdAsk(Box<PlanMessage>),
-    /// Hold so many cold connections of the plan that was last asked about, of at most `most`. Answered with their counts
-    /// every 200 ms from then on.
+    /// Hold so many cold connections of the plan that was last asked about, of at most `most`. Answered with their
+    /// counts every 200 ms from then on.
     Cold { count: u64, most: u64 },
     /// To a watcher: count requests from now on, too.
     Watch(WireWatch),

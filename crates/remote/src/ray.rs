@@ -196,7 +196,8 @@ impl Nodes {
         let complaint = complaints.join().unwrap_or_default();
         let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
         let remedy = if last.contains("No module named") {
-            ": install the package there (pip install 'straingauge[fleet]', from python/), or name another Python with --python"
+            ": install the package there (pip install 'straingauge[fleet]', from python/), or name another Python with \
+             --python"
         } else {
             ""
         };

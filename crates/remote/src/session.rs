@@ -13,7 +13,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What the reading thread hands to the main one: a message that is not a ping or a stop, which it answers itself, or the end.
+/// What the reading thread hands to the main one: a message that is not a ping or a stop, which it answers itself, or
+/// the end.
 pub type Order = std::result::Result<ToWorker, Ended>;
 
 /// Why no more messages come.
@@ -37,8 +38,8 @@ pub struct Lease {
     pub stop: AtomicBool,
 }
 
-/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease. `capacity`: what its machine can do,
-/// of a load worker.
+/// Serves one driver until it leaves, breaks the protocol, or is silent for the lease. `capacity`: what its machine can
+/// do, of a load worker.
 pub fn hold(
     capacity: Option<Capacity>,
     work: impl FnOnce(&Lease, &SyncSender<String>, &Receiver<Order>) -> Result<()>,

@@ -3,8 +3,8 @@
 use load::{LoadResult, MOST_CONNECTIONS};
 use record::{DoubtKind, Share};
 
-/// Parts differ in steps of this part of the smallest one. So machines whose speeds differ by less than an eighth are alike: a
-/// yardstick is no surer than that.
+/// Parts differ in steps of this part of the smallest one. So machines whose speeds differ by less than an eighth are
+/// alike: a yardstick is no surer than that.
 const STEP: f64 = 0.25;
 /// So many times later than another is much later.
 const MUCH: f64 = 3.0;
@@ -23,8 +23,8 @@ pub fn relieved(worth: f64) -> f64 {
     (worth * RELIEF).max(LEAST_WORTH)
 }
 
-/// Parts in proportion to the capacities, in their order; equal ones where a capacity is not known, or where a worker would have
-/// no connection or more than it holds.
+/// Parts in proportion to the capacities, in their order; equal ones where a capacity is not known, or where a worker
+/// would have no connection or more than it holds.
 pub fn divide(capacities: &[Option<f64>], connections: u64) -> Vec<Share> {
     let by_capacity = weights(capacities).map(|weights| Share::by_weight(&weights));
     by_capacity

@@ -49,8 +49,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Starts the command and waits for its hello. `starts_server`: it starts the server first, which may take so long, and stops
-    /// it at the end.
+    /// Starts the command and waits for its hello. `starts_server`: it starts the server first, which may take so long,
+    /// and stops it at the end.
     pub fn connect(command: &str, starts_server: Option<Duration>, stop: &AtomicBool) -> Result<Watcher> {
         Watcher::at(&Source::Command(command.into()), starts_server, stop)
     }

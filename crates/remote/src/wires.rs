@@ -1,5 +1,5 @@
-//! The bytes of all workers, on one thread: it hands on the lines that they send, passes on what they say on standard error, and
-//! writes what they did not take at once.
+//! The bytes of all workers, on one thread: it hands on the lines that they send, passes on what they say on standard
+//! error, and writes what they did not take at once.
 
 use crate::complaints::{Complaints, LastLine, Said, start_to_show};
 use crate::error::{Result, system};
@@ -107,8 +107,8 @@ impl Wires {
         start().map_err(system("cannot start the threads for the bytes of workers"))
     }
 
-    /// Every event of what came before this is in the queue of events: who has none there was silent until then, however long
-    /// nobody read the queue.
+    /// Every event of what came before this is in the queue of events: who has none there was silent until then,
+    /// however long nobody read the queue.
     pub fn heard_all_ns(&self) -> u64 {
         self.shared.heard_all_ns.load(Ordering::Acquire)
     }
@@ -182,8 +182,8 @@ impl Out {
         Out(Arc::new(Mutex::new(Some(queue))))
     }
 
-    /// Sends a line; false when closed. Nothing waits for a worker that does not read: when many lines wait for it, this one is
-    /// dropped, and the silence that follows is noticed.
+    /// Sends a line; false when closed. Nothing waits for a worker that does not read: when many lines wait for it,
+    /// this one is dropped, and the silence that follows is noticed.
     pub fn send(&self, text: String) -> bool {
         self.with(|queue| {
             if !queue.is_closing && queue.waiting.len() < MOST_WAITING {

@@ -1,8 +1,8 @@
-//! Charts as inline SVG: axes, lines, dots, stacked areas, zones, markers with intervals, direct labels. No font, no external
-//! reference; colours come from classes that the page's style sheet defines, so that one chart serves light, dark and
-//! print. Each place that was measured names its row in the chart's table ([`Chart::rows`]); the page's script reads
-//! everything else there. Only what the report needs, in a few hundred lines, instead of a charting library: those draw
-//! nothing without script, or draw raster-minded SVG with fixed colours.
+//! Charts as inline SVG: axes, lines, dots, stacked areas, zones, markers with intervals, direct labels. No font, no
+//! external reference; colours come from classes that the page's style sheet defines, so that one chart serves light,
+//! dark and print. Each place that was measured names its row in the chart's table ([`Chart::rows`]); the page's script
+//! reads everything else there. Only what the report needs, in a few hundred lines, instead of a charting library:
+//! those draw nothing without script, or draw raster-minded SVG with fixed colours.
 
 mod bars;
 mod labels;
@@ -124,8 +124,8 @@ impl Layer {
     }
 }
 
-/// Values at `loads`, one upon the other: name, class, and a value for each load. A part that nothing is known of is left out; so is
-/// a load at which a part is not known that others have, and there every layer has a gap.
+/// Values at `loads`, one upon the other: name, class, and a value for each load. A part that nothing is known of is
+/// left out; so is a load at which a part is not known that others have, and there every layer has a gap.
 pub fn stacked<N: Into<String>>(
     loads: &[f64],
     parts: impl IntoIterator<Item = (N, &'static str, Vec<Option<f64>>)>,
@@ -274,8 +274,8 @@ impl Chart {
         self.y.ticks((height / 52.0).clamp(3.0, 8.0) as usize)
     }
 
-    /// Draws the chart `width` x `height` pixels large; `id` must be unique in the page. Charts drawn with the same rooms
-    /// have their plots one below the other.
+    /// Draws the chart `width` x `height` pixels large; `id` must be unique in the page. Charts drawn with the same
+    /// rooms have their plots one below the other.
     pub fn svg(&self, id: &str, width: f64, height: f64, rooms: Rooms) -> String {
         let y_ticks = self.y_ticks(height);
         let markers = self.place_markers(rooms.left, width - rooms.right);

@@ -1,5 +1,5 @@
-//! What was checked, as a CI system lists it: limits (`--fail-if`), compared figures, and whether the run reached its end.
-//! [`crate::markdown`] and [`crate::junit`] show the same list.
+//! What was checked, as a CI system lists it: limits (`--fail-if`), compared figures, and whether the run reached its
+//! end. [`crate::markdown`] and [`crate::junit`] show the same list.
 
 use crate::compare;
 use analyze::compare::{CompareError, Comparison, Difference, Outcome, Price, load_words};

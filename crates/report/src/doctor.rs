@@ -64,8 +64,8 @@ mod tests {
         let text = leftovers(&[group.clone(), file], &[], &[], &["/b: it belongs to another user".into()]);
         assert_eq!(
             text,
-            "Left behind\n  control group    /a (2 processes), of process 77\n  unfinished file  runs/.x (a file), of process 77\n\
-             straingauge doctor --clean removes it\nnot looked at: /b: it belongs to another user\n"
+            "Left behind\n  control group    /a (2 processes), of process 77\n  unfinished file  runs/.x (a file), of \
+             process 77\nstraingauge doctor --clean removes it\nnot looked at: /b: it belongs to another user\n"
         );
         assert_eq!(leftovers(&[], &[], &[], &[]), "nothing is left behind\n");
         let text = leftovers(&[], &[group], &[], &[]);

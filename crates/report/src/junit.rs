@@ -1,5 +1,5 @@
-//! Checks as JUnit XML, in the form that Jenkins' schema `junit-10.xsd` describes and that GitLab and other CI systems read:
-//! a suite for each list, a case for each check.
+//! Checks as JUnit XML, in the form that Jenkins' schema `junit-10.xsd` describes and that GitLab and other CI systems
+//! read: a suite for each list, a case for each check.
 
 use crate::check::{Case, CaseResult};
 use quick_xml::Writer;

@@ -41,8 +41,8 @@ pub fn waiting() -> &'static str {
      <title>straingauge</title><p>The report appears here with the next point.</p></html>"
 }
 
-/// The news of a run as one server-sent event: how much has been measured, which drawing of the report is there, and that
-/// the run has ended, if it has.
+/// The news of a run as one server-sent event: how much has been measured, which drawing of the report is there, and
+/// that the run has ended, if it has.
 pub fn event(run: &RunDir, (number, drawn): (u64, u64), ended: bool) -> String {
     let points = run.points.len();
     let name = if ended { "end" } else { "points" };

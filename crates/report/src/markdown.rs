@@ -1,5 +1,5 @@
-//! What CI systems show of a run: one screen of Markdown (GitHub's dialect, which GitLab reads, too). The verdict first, then
-//! the key numbers, the checks, the gravest doubts, and where the page is.
+//! What CI systems show of a run: one screen of Markdown (GitHub's dialect, which GitLab reads, too). The verdict
+//! first, then the key numbers, the checks, the gravest doubts, and where the page is.
 
 use crate::check::Case;
 use crate::compare::most_grave;

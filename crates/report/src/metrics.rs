@@ -1,4 +1,5 @@
-//! Metrics for other programs, in one form whatever they are written as: [`text`] for Prometheus, [`otlp`] for OpenTelemetry.
+//! Metrics for other programs, in one form whatever they are written as: [`text`] for Prometheus, [`otlp`] for
+//! OpenTelemetry.
 //!
 //! A family has the name that OpenTelemetry's semantic conventions give it (`http.server.request.duration`), or one of
 //! ours (`straingauge.requests`), and a unit of UCUM. The name in Prometheus follows from both by OpenTelemetry's rules

@@ -1,6 +1,6 @@
 //! The report: one HTML file without network or external resource. Text from outside is escaped by the template engine,
-//! and a Content-Security-Policy forbids everything but the page's own style and script, each by its hash. Without script
-//! everything is there to read; with it the charts answer.
+//! and a Content-Security-Policy forbids everything but the page's own style and script, each by its hash. Without
+//! script everything is there to read; with it the charts answer.
 
 mod axis;
 pub(crate) mod beside;
@@ -83,7 +83,8 @@ pub(crate) struct KeyNumber {
     pub detail: String,
 }
 
-/// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or abandoned.
+/// The report of a run as one HTML document. Works for any run that can be opened, also empty, interrupted or
+/// abandoned.
 pub fn html(run: &RunDir) -> String {
     let findings = zones::of_run(run);
     let mut verdict = verdict::sentences(run, &findings);

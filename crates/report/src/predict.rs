@@ -191,8 +191,8 @@ fn checks(prediction: &Prediction) -> String {
             )
         } else {
             format!(
-                "fitted up to half the yield point{of_whom} ({} loads up to {}), '{}' predicts the {} loads beyond with a median error of \
-                 {}{yields}",
+                "fitted up to half the yield point{of_whom} ({} loads up to {}), '{}' predicts the {} loads beyond \
+                 with a median error of {}{yields}",
                 found.levels,
                 grouped(found.up_to_load),
                 form.word(),

@@ -108,7 +108,8 @@ fn layers(out: &mut String, profile: &Profile) {
     out.push_str(&table.lines());
     let _ = writeln!(
         out,
-        "network stack (System Call to Driver): {:.1} % of the server's CPU time; +- is the 95 % interval from the spread of tenths of the window",
+        "network stack (System Call to Driver): {:.1} % of the server's CPU time; +- is the 95 % interval from the \
+         spread of tenths of the window",
         profile.stack_share() * 100.0
     );
     if !profile.unattributed_top.is_empty() {
@@ -136,7 +137,9 @@ fn checks(out: &mut String, profile: &Profile) {
     let difference = check.difference_ratio.map_or(not_measured(None, 0), |ratio| format!("{:+.2} %", ratio * 100.0));
     let _ = writeln!(
         out,
-        "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a sample counts {:.3} ms{}; of the clock's interrupts {:.2} % were passed over by late ones, {:.2} % are missing (n = {:.0})",
+        "check: samples in the server's processes {:.3} s, the scheduler's account of them {:.3} s ({difference}); a \
+         sample counts {:.3} ms{}; of the clock's interrupts {:.2} % were passed over by late ones, {:.2} % are \
+         missing (n = {:.0})",
         check.sampled_ns / 1e9,
         check.scheduler_ns / 1e9,
         profile.sample_ns / 1e6,

@@ -1,5 +1,5 @@
-//! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the tables of
-//! a point.
+//! A run and its points as text for a terminal: the summary as `straingauge find` prints it, its progress line, and the
+//! tables of a point.
 
 pub(crate) mod axis;
 pub(crate) mod layers;
@@ -30,7 +30,8 @@ use std::cmp::Reverse;
 /// Doubts that are printed; the others are counted.
 const MAX_DOUBTS: usize = 5;
 
-/// Headline, causes, the other sentences, what is possible, a table of levels for each sweep, the gravest doubts, the run's directory.
+/// Headline, causes, the other sentences, what is possible, a table of levels for each sweep, the gravest doubts, the
+/// run's directory.
 pub fn text(run: &RunDir, findings: &Findings, verdict: &Verdict) -> String {
     let mut out = wrap(&verdict.headline, "", "");
     if !verdict.sentences.is_empty() {

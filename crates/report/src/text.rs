@@ -55,8 +55,8 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// Text for an element's content or a quoted attribute of HTML, XML or SVG; characters that may not be shown, which XML forbids,
-/// too, are replaced.
+/// Text for an element's content or a quoted attribute of HTML, XML or SVG; characters that may not be shown, which XML
+/// forbids, too, are replaced.
 pub(crate) fn in_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in Outside::new(text, usize::MAX).chars() {

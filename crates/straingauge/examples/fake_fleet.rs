@@ -1,8 +1,8 @@
-//! The helper of `straingauge fleet --python` and all of its workers in one process. They send no load: they keep the protocol's
-//! times and give a recorded result. For the driver's own cost with many workers (bench/fleet).
+//! The helper of `straingauge fleet --python` and all of its workers in one process. They send no load: they keep the
+//! protocol's times and give a recorded result. For the driver's own cost with many workers (bench/fleet).
 //!
-//! In its environment: `FAKE_RESULT`, a file with the result line of a real worker, and `FAKE_END`, a file for the instant at which
-//! the last result left, nanoseconds of `CLOCK_MONOTONIC`.
+//! In its environment: `FAKE_RESULT`, a file with the result line of a real worker, and `FAKE_END`, a file for the
+//! instant at which the last result left, nanoseconds of `CLOCK_MONOTONIC`.
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{ClockId, clock_gettime};

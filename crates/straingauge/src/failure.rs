@@ -100,7 +100,8 @@ fn habit(error: &clap::Error) -> Option<String> {
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
         let key = typed.trim_start_matches('-');
         return Some(format!(
-            "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... into the section [{section}] of a scenario file"
+            "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... into the section [{section}] of a \
+             scenario file"
         ));
     }
     let (_, hint) = HABITS.iter().find(|(words, _)| words.contains(&typed.as_str()))?;
@@ -184,7 +185,8 @@ pub fn refuse_typed(options: &[(bool, &str)], why: impl FnOnce(&str) -> String) 
     }
 }
 
-/// Prints to standard output. A reader that closed it (`| head`) has seen enough; what is left to do is done, with its exit code.
+/// Prints to standard output. A reader that closed it (`| head`) has seen enough; what is left to do is done, with its
+/// exit code.
 pub fn print(text: &str) -> anyhow::Result<()> {
     print_bytes(text.as_bytes())
 }

@@ -58,7 +58,8 @@ pub fn connect(
         None if starts_server => {}
         Some(other) if starts_server => {
             return Err(wrong_usage(format!(
-                "-- SERVER starts a server on this machine, of which {} is no address: write the URL with one that the clients reach",
+                "-- SERVER starts a server on this machine, of which {} is no address: write the URL with one that the \
+                 clients reach",
                 other.ip()
             )));
         }
@@ -94,7 +95,8 @@ fn most_clients(clients: &FleetOptions) -> Option<u64> {
 pub fn can_hold(clients: &FleetOptions, connections: u64) -> Result<()> {
     match most_clients(clients) {
         Some(count) if connections > count.saturating_mul(MOST_CONNECTIONS) => Err(wrong_usage(format!(
-            "{connections} connections are more than {count} clients hold, each at most {MOST_CONNECTIONS}: use more clients"
+            "{connections} connections are more than {count} clients hold, each at most {MOST_CONNECTIONS}: use more \
+             clients"
         ))),
         _ => Ok(()),
     }
@@ -112,8 +114,8 @@ pub fn plan_cold(fleet: &mut Fleet, plan: &LoadPlan, most: u64, stop: &Stop) -> 
     }
 }
 
-/// Whether the load may be sent where the plan says. Where one client would send it and the user sits at a terminal, the
-/// user is asked.
+/// Whether the load may be sent where the plan says. Where one client would send it and the user sits at a terminal,
+/// the user is asked.
 fn permit(clients: &FleetOptions, host: &str, plan: &LoadPlan, machines: u64, stop: &Stop) -> Result<()> {
     let addresses: Vec<IpAddr> = plan.addresses.iter().map(|address| address.ip()).collect();
     match remote::permit(&clients.allow_target, host, &addresses, machines) {

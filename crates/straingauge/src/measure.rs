@@ -207,7 +207,8 @@ impl Runner {
     }
 }
 
-/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; of several clients with the lowest rate and the highest.
+/// `64 connections: measuring 1.2 s, 64 connected, 12.3k requests/s`; of several clients with the lowest rate and the
+/// highest.
 fn progress_line(label: &str, now: &load::Progress) -> String {
     let elapsed = format!("{:.1} s", now.elapsed_ns as f64 / 1e9);
     let rate = format_si(now.throughput_per_sec);

@@ -1,8 +1,8 @@
 //! Names of hosts in a static program (setup/dist).
 //!
-//! glibc looks names up in files and by DNS itself. For each further source of /etc/nsswitch.conf it loads the system's library,
-//! which loads the system's glibc; beside another version of glibc inside, that aborts the program. So a static program asks files
-//! and DNS alone.
+//! glibc looks names up in files and by DNS itself. For each further source of /etc/nsswitch.conf it loads the system's
+//! library, which loads the system's glibc; beside another version of glibc inside, that aborts the program. So a
+//! static program asks files and DNS alone.
 
 /// Leaves out the sources that need a library. Called once, before any name is looked up.
 #[cfg(all(target_feature = "crt-static", target_env = "gnu"))]
@@ -12,9 +12,8 @@ pub fn ask_files_and_dns_alone() {
         fn __nss_configure_lookup(database: *const libc::c_char, sources: *const libc::c_char) -> libc::c_int;
     }
     for (database, sources) in [(c"hosts", c"files dns"), (c"passwd", c"files"), (c"group", c"files")] {
-        // SAFETY: glibc defines it with this type; both are strings with a zero at their end, which it copies or only reads. There is
-        // no other thread yet.
-        // If there is no memory for it, the sources of /etc/nsswitch.conf stay.
+        // SAFETY: glibc defines it with this type; both are strings with a zero at their end, which it copies or only
+        // reads. There is no other thread yet. If there is no memory for it, the sources of /etc/nsswitch.conf stay.
         unsafe { __nss_configure_lookup(database.as_ptr(), sources.as_ptr()) };
     }
 }

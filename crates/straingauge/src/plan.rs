@@ -82,7 +82,8 @@ impl RunOptions {
         let Some(elsewhere) = &fleet.server_with else { return Ok(fleet.watch_with.clone()) };
         if self.options.server.command.is_empty() || fleet.watch_with.is_some() {
             return Err(wrong_usage(
-                "--server-with starts a server on another machine and watches it there: add -- SERVER ..., and leave --watch-with out",
+                "--server-with starts a server on another machine and watches it there: add -- SERVER ..., and leave \
+                 --watch-with out",
             ));
         }
         let (server, port) = (&self.options.server, format!(":{}", self.target.port));
@@ -340,7 +341,8 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     let axis = axis::axis_plan(options, load)?;
     if axis.is_none() && (load.rate.is_some() || load.connections.is_some()) {
         return Err(wrong_usage(
-            "find chooses connections and rate itself: bound them with --max-connections and --open-connections, or use load",
+            "find chooses connections and rate itself: bound them with --max-connections and --open-connections, or \
+             use load",
         ));
     }
     let defaults = Criteria::default();
@@ -373,8 +375,8 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
         refuse_beside_until_sure(options, axis.is_some())?;
         if !(SUREST..=LEAST_SURE).contains(&width) {
             return Err(wrong_usage(format!(
-                "--until-sure {} cannot be waited for: give 5% to 50%, as a share of the yield point (its interval is never narrower, \
-                 and coarser needs no repeats)",
+                "--until-sure {} cannot be waited for: give 5% to 50%, as a share of the yield point (its interval is \
+                 never narrower, and coarser needs no repeats)",
                 record::units::exact_percent(width)
             )));
         }
@@ -418,7 +420,8 @@ pub fn sweep_plan(options: &FindOptions, load: &LoadOptions) -> Result<SweepPlan
     })
 }
 
-/// What leaves `--until-sure` nothing to narrow. The command line is refused by its parser; this is what a scenario file adds.
+/// What leaves `--until-sure` nothing to narrow. The command line is refused by its parser; this is what a scenario
+/// file adds.
 fn refuse_beside_until_sure(options: &FindOptions, has_axis: bool) -> Result<()> {
     let typed = [
         (has_axis, "--axis"),

@@ -1,4 +1,5 @@
-//! The quantities of options, readable from the command line and from a scenario file alike, and written as they would be typed.
+//! The quantities of options, readable from the command line and from a scenario file alike, and written as they would
+//! be typed.
 
 use record::units;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

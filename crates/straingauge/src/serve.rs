@@ -1,6 +1,6 @@
-//! A small HTTP/1.1 server for what a running command shows: `GET`, without keep-alive. One thread waits for all connections
-//! at once and sleeps in between, so a silent one delays no other. Reads are bounded, and so is the number of connections:
-//! at the limit the newest replaces the oldest. Clients are not trusted.
+//! A small HTTP/1.1 server for what a running command shows: `GET`, without keep-alive. One thread waits for all
+//! connections at once and sleeps in between, so a silent one delays no other. Reads are bounded, and so is the number
+//! of connections: at the limit the newest replaces the oldest. Clients are not trusted.
 //!
 //! A connection may follow the site (server-sent events): what is new is written to it until it is closed. A follower
 //! that does not read gets the newest news only, and is dropped when it has read nothing for a while.
@@ -273,7 +273,8 @@ impl Serving {
         let ends = self.ends.map(|ends| ends.saturating_duration_since(now));
         let least = self.clients.iter().map(Client::patience).chain(ends).min();
         let timeout_ms = least.map_or(-1, |time| time.as_millis() as libc::c_int + 1);
-        // SAFETY: `fds` is a live array of that many; its descriptors are open. What became ready is found out by trying.
+        // SAFETY: `fds` is a live array of that many; its descriptors are open. What became ready is found out by
+        // trying.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) };
     }
 }
@@ -296,7 +297,8 @@ fn parsed(head: &[u8]) -> Request<'_> {
 pub fn response(status: &str, content_type: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{headers}Connection: \
+         close\r\n\r\n"
     );
     [head.as_bytes(), body].concat()
 }

@@ -94,7 +94,8 @@ impl Server {
         } else {
             if let Some(ip) = plan.asked.filter(|ip| !record::machine::has_address(*ip)) {
                 return Err(wrong_usage(format!(
-                    "-- SERVER starts a server on this machine, of which {ip} is no address: write the URL with one that it has, as 127.0.0.1"
+                    "-- SERVER starts a server on this machine, of which {ip} is no address: write the URL with one \
+                     that it has, as 127.0.0.1"
                 )));
             }
             refuse_taken_port(plan.port)?;
@@ -321,7 +322,8 @@ impl Server {
             };
         } else if plan.path.is_some() {
             bail!(
-                "the server '{}' listens on loopback only, and a wide-area path leads to its other addresses: let it listen on all (0.0.0.0; it is alone in its namespace)",
+                "the server '{}' listens on loopback only, and a wide-area path leads to its other addresses: let it \
+                 listen on all (0.0.0.0; it is alone in its namespace)",
                 plan.argv[0]
             );
         } else {
@@ -329,7 +331,8 @@ impl Server {
             pair.steer_loopback(&plan.server_cpus)?;
             self.path = "loopback in the server's namespace".into();
             self.doubts.push(DoubtKind::SharedCpus.note(
-                "the server listens on loopback only, so client and server share one network stack: the client pays for part of the server's receive work",
+                "the server listens on loopback only, so client and server share one network stack: the client pays \
+                 for part of the server's receive work",
                 "let it listen on all addresses (it is alone in its namespace): then they are joined by a veth pair",
             ));
         }
@@ -381,8 +384,8 @@ impl Server {
     /// Stops the server's whole process group, politely first, and removes the namespaces.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Inside namespaces the pair ends all remaining processes; without them only a daemon that took the port is known. It may
-            // also be somebody else's by now.
+            // Inside namespaces the pair ends all remaining processes; without them only a daemon that took the port is
+            // known. It may also be somebody else's by now.
             let daemon = match (self.life.ended(), &self.pair) {
                 (Some(_), None) => listener_pid(self.life.port, None).filter(|pid| is_descendant(*pid)),
                 _ => None,
@@ -461,8 +464,8 @@ fn refuse_taken_port(port: u16) -> Result<()> {
     bail!("port {port} is already in use by {command} (process {pid}): stop it, or let the server use another port")
 }
 
-/// Ends what an earlier server at this port left in TIME_WAIT, as in a run that compares two in turn: it keeps a server without
-/// SO_REUSEADDR from starting, and would cost the next one its time. Without the privilege it stays.
+/// Ends what an earlier server at this port left in TIME_WAIT, as in a run that compares two in turn: it keeps a server
+/// without SO_REUSEADDR from starting, and would cost the next one its time. Without the privilege it stays.
 fn end_time_wait(port: u16) {
     if let Ok(mut sockets) = observe::TimeWaitSockets::open(None, port) {
         let _ = sockets.end_all();

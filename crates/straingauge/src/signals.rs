@@ -37,8 +37,8 @@ impl Stop {
     }
 }
 
-/// Those of the signals that are not ignored. One that was ignored when this process began stays so: SIGHUP under nohup, SIGINT in
-/// the background of a script.
+/// Those of the signals that are not ignored. One that was ignored when this process began stays so: SIGHUP under
+/// nohup, SIGINT in the background of a script.
 pub fn heeded(signals: &[i32]) -> impl Iterator<Item = i32> {
     signals.iter().copied().filter(|signal| {
         // SAFETY: an all-zero action is valid, and with a null pointer for the new one the call only fills it in.

@@ -1,8 +1,8 @@
 //! End-to-end tests: the real binary against real servers, on loopback and in network namespaces that it creates.
 //!
 //! One integration binary, as it links once. [`rig`] runs straingauge and reads what it said; [`server`] starts the
-//! testbed's servers, [`document_server`] one with the documents of a workload; [`broken_server`] misbehaves on purpose. A test that cannot run here writes
-//! `SKIPPED name: why` and returns; `.ci/sum` counts it.
+//! testbed's servers, [`document_server`] one with the documents of a workload; [`broken_server`] misbehaves on
+//! purpose. A test that cannot run here writes `SKIPPED name: why` and returns; `.ci/sum` counts it.
 
 mod axis;
 mod bad_input;

@@ -1,5 +1,5 @@
-//! Bad mixes, logs and rate series: one clear sentence and the right exit code before anything is sent; lines that cannot
-//! be read are counted and shown, never fatal.
+//! Bad mixes, logs and rate series: one clear sentence and the right exit code before anything is sent; lines that
+//! cannot be read are counted and shown, never fatal.
 
 use crate::document_server::DocumentServer;
 use crate::rig::{Said, free_port, member, open_dir, run, run_record, skipped, straingauge};

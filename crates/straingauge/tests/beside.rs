@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// `find` of a server of the testbed, with `beside` beside it; the words of `beside` may name `dir`, which leads to what it
-/// starts.
+/// `find` of a server of the testbed, with `beside` beside it; the words of `beside` may name `dir`, which leads to
+/// what it starts.
 fn find(dir: &Path, beside: &str, isolate: &str) -> Command {
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/1k.bin");
@@ -64,7 +64,8 @@ fn what_the_agent_knew(out: &Path) -> String {
     log
 }
 
-/// The command's CPU time is known at each point. Beside other work it may have had none within a short window, but not in all.
+/// The command's CPU time is known at each point. Beside other work it may have had none within a short window, but not
+/// in all.
 #[track_caller]
 fn has_worked(points: &[Value]) {
     let used: Vec<Option<f64>> = points.iter().map(|point| figure(point, "beside.cpus_used")).collect();

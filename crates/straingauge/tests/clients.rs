@@ -127,9 +127,10 @@ impl SecureServer {
             "daemon off; master_process off; worker_processes 1; error_log {at}/error.log; pid {at}/pid;\n\
              events {{ worker_connections 512; }}\n\
              http {{ log_format counts '$status $bytes_sent'; access_log {at}/access.log counts; root {at};\n\
-             client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s;\n\
-             keepalive_requests 100000; ssl_session_cache shared:s:1m;\n\
-             server {{ listen 127.0.0.1:{port} ssl http2; ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; }} }}\n"
+             client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; \
+             scgi_temp_path {at}/s;\nkeepalive_requests 100000; ssl_session_cache shared:s:1m;\n\
+             server {{ listen 127.0.0.1:{port} ssl http2; ssl_certificate {at}/cert.pem; ssl_certificate_key \
+             {at}/key.pem; }} }}\n"
         );
         std::fs::write(dir.join("nginx.conf"), text).expect("our own folder");
         let mut command = Command::new(program("nginx").expect("looked for before"));
@@ -291,8 +292,8 @@ fn a_log_is_replayed_over_tls() {
     assert_eq!(logged, 2 * 150, "as nginx counts them");
 }
 
-/// A door to a TLS server: the first connection that says anything (the look before any load) is passed on; to the others
-/// it speaks no TLS.
+/// A door to a TLS server: the first connection that says anything (the look before any load) is passed on; to the
+/// others it speaks no TLS.
 #[test]
 fn a_tls_handshake_that_fails_under_load_is_counted_as_such() {
     use std::io::{Read, Write};

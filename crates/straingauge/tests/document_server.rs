@@ -60,8 +60,8 @@ impl DocumentServer {
              worker_rlimit_nofile 8192;\nevents {{ worker_connections 4096; }}\nhttp {{\n{temporary}\
              log_format replay escape=none '$connection $status $body_bytes_sent $request_method $request_uri';\n\
              access_log {at}/access.log replay;\nkeepalive_requests 1000000;\nkeepalive_timeout 3600;\nsendfile on;\n\
-             default_type text/plain;\ninclude {root}/nginx-map.conf;\nserver {{\nlisten {address}:{port} backlog=4096;\n\
-             listen {address}:{http_2_port} http2;\n\
+             default_type text/plain;\ninclude {root}/nginx-map.conf;\nserver {{\nlisten {address}:{port} \
+             backlog=4096;\nlisten {address}:{http_2_port} http2;\n\
              merge_slashes off;\nlocation / {{ root {root}/root; try_files $straingauge_file $uri/ =404; }}\n}}\n}}\n"
         );
         let path = state.path().join("nginx.conf");

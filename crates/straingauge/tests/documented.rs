@@ -57,7 +57,8 @@ fn the_first_commands_of_the_readme_work_as_written() {
             &[("8080", &port), ("--cold 10k", "--cold 100"), ("--rate 20k", "--rate 500"), ("50ms'", "50s'")],
         );
         let options = if is_find {
-            "--duration 100ms --warmup 50ms --budget 5s --repeats 1 --sweep connections --max-connections 2 --profile never"
+            "--duration 100ms --warmup 50ms --budget 5s --repeats 1 --sweep connections --max-connections 2 --profile \
+             never"
         } else {
             "--duration 200ms --warmup 50ms"
         };

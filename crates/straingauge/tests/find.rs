@@ -150,7 +150,8 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
             continue;
         }
         let profiled: Vec<_> = measured.iter().filter(|point| layers(point).is_some_and(|us| us > 0.0)).collect();
-        // A server that gets next to no CPU beside other work is sampled too few times, and that is said; nothing else may be.
+        // A server that gets next to no CPU beside other work is sampled too few times, and that is said; nothing else
+        // may be.
         let figures = measured.iter().flat_map(|point| point["figures"].as_object().expect("figures by name"));
         for (name, figure) in figures.filter(|(name, _)| name.starts_with("layer.")) {
             let why = figure["not_measured"].as_str();
@@ -162,8 +163,8 @@ fn points_are_profiled_by_layer_where_that_is_permitted() {
         for point in profiled {
             let functions = point["functions"].as_array().expect("functions are listed");
             assert!(functions.iter().all(|cost| cost["us_per_request"].as_f64() > Some(0.0)), "{functions:?}");
-            // The scheduler also charges the server for receiving at the client's end, inside the server's own send; twenty samples
-            // beside other work say little more than the order of magnitude, a hundred say more.
+            // The scheduler also charges the server for receiving at the client's end, inside the server's own send;
+            // twenty samples beside other work say little more than the order of magnitude, a hundred say more.
             let own = point["figures"]["server.cpu_us_per_request"]["value"].as_f64().expect("watched");
             let samples: u64 = functions.iter().filter_map(|cost| cost["samples"].as_u64()).sum();
             let least = own / if samples < 100 { 20.0 } else { 4.0 };

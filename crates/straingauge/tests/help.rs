@@ -1,4 +1,5 @@
-//! The help texts as a person sees them. After a change that is meant: `UPDATE_EXPECT=1 cargo test -p straingauge help`.
+//! The help texts as a person sees them. After a change that is meant: `UPDATE_EXPECT=1 cargo test -p straingauge
+//! help`.
 
 use crate::rig::{repository, run, straingauge};
 use std::collections::BTreeSet;

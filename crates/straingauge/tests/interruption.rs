@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Network namespaces other than ours, held open: the kernel would give the number of one that is gone to the next that anybody
-/// makes.
+/// Network namespaces other than ours, held open: the kernel would give the number of one that is gone to the next that
+/// anybody makes.
 #[derive(Default)]
 pub struct Namespaces {
     names: BTreeSet<PathBuf>,

@@ -1,5 +1,5 @@
-//! `kill -9` at any moment: what is left is found, removed, and nothing else is; what was whole can be read. The moments
-//! are drawn from a seed, and only what belongs to the killed process is judged.
+//! `kill -9` at any moment: what is left is found, removed, and nothing else is; what was whole can be read. The
+//! moments are drawn from a seed, and only what belongs to the killed process is judged.
 
 use crate::rig::{
     Running, free_port, is_root, long_run, needs_server, open_dir, points, processes_of, run, straingauge,

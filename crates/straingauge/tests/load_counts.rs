@@ -1,7 +1,7 @@
 //! straingauge's counts of requests and bytes against the servers' own access logs: equal.
 //!
-//! Without warm-up every request of the run is counted by both sides. What the run gave up at its end (`unfinished`) the
-//! server may have answered or not, so it is the only allowance, and a run without any must agree to the byte.
+//! Without warm-up every request of the run is counted by both sides. What the run gave up at its end (`unfinished`)
+//! the server may have answered or not, so it is the only allowance, and a run without any must agree to the byte.
 
 use crate::rig::{member, needs_server, run, skip_unless, straingauge};
 use crate::server::{Kind, Logged, Server};

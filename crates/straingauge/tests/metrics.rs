@@ -50,7 +50,8 @@ fn check_formats(address: &str) {
     assert!(open.ends_with("\n# EOF\n"), "{open}");
     let parser = |module: &str| {
         format!(
-            "import sys; from {module} import text_string_to_metric_families as read; assert list(read(sys.stdin.read()))"
+            "import sys; from {module} import text_string_to_metric_families as read; assert \
+             list(read(sys.stdin.read()))"
         )
     };
     let has_library = |python: &&str| {

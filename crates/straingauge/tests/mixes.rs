@@ -183,7 +183,8 @@ fn a_scenario_file_says_the_same_as_the_command_line() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let scenario = dir.path().join("scenario.toml");
     let text = format!(
-        "url = '{}'\n[load]\nrate = 1000\nduration = '300ms'\nwarmup = '0s'\n[workload]\nmix = 'webstone'\nclasses = '16KiB'\n",
+        "url = '{}'\n[load]\nrate = 1000\nduration = '300ms'\nwarmup = '0s'\n[workload]\nmix = 'webstone'\nclasses = \
+         '16KiB'\n",
         server.url()
     );
     std::fs::write(&scenario, text).expect("a temporary file");

@@ -1,5 +1,6 @@
-//! The network between the driver and a worker is cut without a word to either, while the worker still reaches the server: the driver
-//! in the server's network namespace, the worker behind ssh on a node, joined by a link that is not the load's.
+//! The network between the driver and a worker is cut without a word to either, while the worker still reaches the
+//! server: the driver in the server's network namespace, the worker behind ssh on a node, joined by a link that is not
+//! the load's.
 
 use crate::document_server::DocumentServer;
 use crate::fleet_nodes::{Nodes, SERVER};

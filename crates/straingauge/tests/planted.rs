@@ -121,8 +121,9 @@ fn two_servers_are_measured_in_turn_and_the_worse_second_one_ends_with_code_3() 
     let faulty = faulty();
     skip_unless!(faulty.is_some(), "needs a C compiler, to build the server with planted faults");
     let faulty = faulty.expect("just checked");
-    // Four rounds at two loads, so that eight tests can say that a twentieth of the throughput is no chance; of a better server nothing
-    // is to be shown but that it is none that is worse. Where other work starves both, the comparison cannot tell (exit code 4).
+    // Four rounds at two loads, so that eight tests can say that a twentieth of the throughput is no chance; of a
+    // better server nothing is to be shown but that it is none that is worse. Where other work starves both, the
+    // comparison cannot tell (exit code 4).
     for (first, second, codes, rounds, loads) in
         [("lock", "none", [0, 4], 2, &[1][..]), ("none", "lock", [3, 4], 4, &[1, 2])]
     {
@@ -209,9 +210,10 @@ while True:
 /// nginx that passes everything on.
 fn proxy(dir: &Path, port: u16, to: &str) -> Vec<String> {
     let configuration = format!(
-        "daemon off; worker_processes 1; error_log {0}/error.log; pid {0}/nginx.pid; events {{ worker_connections 512; }}\n\
-         http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f; uwsgi_temp_path {0}/u;\n\
-         scgi_temp_path {0}/s; server {{ listen 0.0.0.0:{port}; location / {{ proxy_pass http://{to}; }} }} }}\n",
+        "daemon off; worker_processes 1; error_log {0}/error.log; pid {0}/nginx.pid; events {{ worker_connections 512; \
+         }}\nhttp {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f; \
+         uwsgi_temp_path {0}/u;\nscgi_temp_path {0}/s; server {{ listen 0.0.0.0:{port}; location / {{ proxy_pass \
+         http://{to}; }} }} }}\n",
         dir.display()
     );
     let file = dir.join("proxy.conf");
@@ -246,8 +248,9 @@ fn a_backend_at_a_unix_socket_is_named_and_is_no_other_work() {
     let (mut is_counted, mut is_seen) = (false, false);
     for point in chosen {
         let figure = |name: &str| point["figures"][name]["value"].as_f64();
-        // All that are in flight, those that wait to be accepted included, but for what is between two requests. Beside other work a
-        // window may be over before the first reading, and all connections be others since their descriptors were listed.
+        // All that are in flight, those that wait to be accepted included, but for what is between two requests. Beside
+        // other work a window may be over before the first reading, and all connections be others since their
+        // descriptors were listed.
         is_counted |= figure("server.outgoing_connections") > Some(least);
         // The listener is found by its path, outside of the namespace of the server.
         is_seen |= figure("backend.cpus_used") > Some(0.0);

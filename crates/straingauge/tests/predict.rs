@@ -1,4 +1,5 @@
-//! `straingauge predict` on run directories: answers from a recorded run of nginx, and one sentence for what cannot be modelled.
+//! `straingauge predict` on run directories: answers from a recorded run of nginx, and one sentence for what cannot be
+//! modelled.
 
 use crate::recorded;
 use crate::rig::{Said, run, straingauge};
@@ -105,7 +106,8 @@ fn scenario(text: &str) -> (TempDir, PathBuf) {
 
 #[test]
 fn what_ifs_of_a_scenario_file_are_answered_beside_the_server_as_measured() {
-    let text = "url = 'http://127.0.0.1/'\n[[predict]]\nname = 'twice'\nconnections = 12\ncores = 2\n[[predict]]\nrate = '0.5x'\n";
+    let text = "url = 'http://127.0.0.1/'\n[[predict]]\nname = 'twice'\nconnections = 12\ncores = 2\n[[predict]]\nrate \
+                = '0.5x'\n";
     let (_dir, path) = scenario(text);
     let path = path.to_str().expect("temporary paths are text");
     let said = predict(&nginx().path(), &["--scenario", path, "--json"]).exits_with(0).json();
@@ -158,7 +160,8 @@ fn a_threshold_that_nothing_could_cross_is_refused_and_both_runs_are_named() {
     let compare = |more: &[&str]| run(straingauge(["compare"]).arg(nginx.path()).arg(nginx.path()).args(more));
     compare(&["--threshold", "5"]).exits_with(2).complains_of(&["--threshold", "500%"]);
     compare(&["--threshold", "1"]).exits_with(2).complains_of(&["--threshold 100%", "write 5%"]);
-    // A run against itself: its points scatter by more than a twentieth, so that they cannot exclude a regression of that size.
+    // A run against itself: its points scatter by more than a twentieth, so that they cannot exclude a regression of
+    // that size.
     let said = compare(&["--threshold", "5%"]).exits_with(4).out;
     assert!(said.contains("Could not tell: ") && said.contains("Seen in 8 of 10 such comparisons: "), "{said}");
     assert!(said.starts_with("A: ") && said.contains("\nB: ") && said.contains("/nginx"), "{said}");

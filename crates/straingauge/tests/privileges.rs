@@ -1,5 +1,5 @@
-//! Each command with the rights that docs/install.md lists: what `doctor` says is there works, and what it says is missing is
-//! refused in one sentence or left out with a reason.
+//! Each command with the rights that docs/install.md lists: what `doctor` says is there works, and what it says is
+//! missing is refused in one sentence or left out with a reason.
 
 use crate::rig::{Said, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge};
 use crate::server::{Kind, Server, serve_words};

@@ -155,8 +155,9 @@ fn http_2_is_spoken_with_several_streams_through_workers_too() {
             .map(|name| format!("{name}_temp_path {path}/{name};"))
             .concat();
         let config = format!(
-            "daemon off; master_process off; pid {path}/pid; error_log {path}/error; events {{}} http {{ {temporary} access_log off; \
-             keepalive_requests 100000; server {{ listen 127.0.0.1:{port} http2; location / {{ return 200 hello; }} }} }}"
+            "daemon off; master_process off; pid {path}/pid; error_log {path}/error; events {{}} http {{ {temporary} \
+             access_log off; keepalive_requests 100000; server {{ listen 127.0.0.1:{port} http2; location / {{ return \
+             200 hello; }} }} }}"
         );
         let file = kept.path().join("nginx.conf");
         std::fs::write(&file, config).expect("our own folder");

@@ -1,4 +1,5 @@
-//! A log replayed against a real server: every request answered, bytes and grouping those of the log, no client reordered.
+//! A log replayed against a real server: every request answered, bytes and grouping those of the log, no client
+//! reordered.
 //!
 //! The counts to compare with are made here, by a reader of combined logs that shares nothing with the program's.
 
@@ -211,7 +212,8 @@ fn sample() -> PathBuf {
     repository().join("crates/workload/tests/data/sample.log")
 }
 
-/// The public data set: in the folder that `STRAINGAUGE_DATA` names, or in a folder `data` of a neighbour of the checkout.
+/// The public data set: in the folder that `STRAINGAUGE_DATA` names, or in a folder `data` of a neighbour of the
+/// checkout.
 fn public(name: &str) -> Option<PathBuf> {
     let folders: Vec<PathBuf> = match std::env::var_os("STRAINGAUGE_DATA") {
         Some(folder) => vec![folder.into()],
@@ -265,7 +267,8 @@ pub fn numbered(clients: u32, rounds: u32) -> String {
                 let second = round * 20 + step;
                 let number = round * 3 + step;
                 log.push_str(&format!(
-                    "10.0.{}.{} - - [17/May/2015:10:{:02}:{:02} +0000] \"GET /c{client}/n{number}.txt HTTP/1.1\" 200 {}\n",
+                    "10.0.{}.{} - - [17/May/2015:10:{:02}:{:02} +0000] \"GET /c{client}/n{number}.txt HTTP/1.1\" 200 \
+                     {}\n",
                     client / 250,
                     client % 250,
                     second / 60,

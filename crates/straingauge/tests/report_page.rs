@@ -1,4 +1,5 @@
-//! The report as a browser shows it: no console message, nothing fetched, the charts drawn, pictures kept in artefacts/.
+//! The report as a browser shows it: no console message, nothing fetched, the charts drawn, pictures kept in
+//! artefacts/.
 
 use crate::find::SMALL;
 use crate::rig::{needs_server, open_dir, program, repository, run, skip_unless, straingauge};

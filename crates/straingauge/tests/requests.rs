@@ -16,7 +16,8 @@ fn value(point: &Value, name: &str) -> Option<f64> {
     point["figures"][name]["value"].as_f64()
 }
 
-/// The server answered what the client counts, over the whole load; what the client gave up may have been answered, too.
+/// The server answered what the client counts, over the whole load; what the client gave up may have been answered,
+/// too.
 #[track_caller]
 fn assert_counts_agree(point: &Value) {
     let of = |name: &str| point["outcomes"][name].as_u64().unwrap_or(0) as f64;

@@ -45,7 +45,8 @@ fn uses(names: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     packages("crates").iter().map(|package| (name(package), used(package))).collect()
 }
 
-/// What a room may use: record uses no room, remote adds load and observe, report adds analyze, every other room uses record alone.
+/// What a room may use: record uses no room, remote adds load and observe, report adds analyze, every other room uses
+/// record alone.
 fn may_use(room: &str) -> &'static [&'static str] {
     match room {
         "record" => &[],

@@ -1,5 +1,5 @@
-//! A server that is started on its machine (`--server-with`): what is known of it, how far it is kept apart from its clients,
-//! and that nothing of it is left. The machine is a shell, or a network namespace of the test's.
+//! A server that is started on its machine (`--server-with`): what is known of it, how far it is kept apart from its
+//! clients, and that nothing of it is left. The machine is a shell, or a network namespace of the test's.
 
 use crate::fleet_nodes::{Nodes, SERVER};
 use crate::rig::{
@@ -43,8 +43,8 @@ fn a_server_is_started_watched_and_stopped_on_its_machine() {
     assert!(!accepts(port), "it lives on");
 }
 
-/// A server in Python that says when it listens, closes each connection after its answer, which leaves its end in TIME_WAIT,
-/// takes no port of which any is left, and has had enough after so many requests.
+/// A server in Python that says when it listens, closes each connection after its answer, which leaves its end in
+/// TIME_WAIT, takes no port of which any is left, and has had enough after so many requests.
 fn strict_server(dir: &Path, port: u16, requests: u64) -> Vec<String> {
     let script = dir.join("strict.py");
     let text = "import socket, sys\n\
@@ -163,7 +163,8 @@ fn whoever_is_killed_nothing_of_a_server_on_its_machine_is_left() {
         let (dir, port) = (open_dir(), free_port());
         // A daemon leaves the server's session and ignores polite signals.
         let script = dir.path().join("server");
-        let text = "trap '' TERM\n[ \"$1\" = daemon ] && while :; do sleep 0.1; done\nsetsid sh \"$0\" daemon &\nexec \"$@\"\n";
+        let text = "trap '' TERM\n[ \"$1\" = daemon ] && while :; do sleep 0.1; done\nsetsid sh \"$0\" daemon &\nexec \
+                    \"$@\"\n";
         std::fs::write(&script, text).expect("a temporary folder");
         let url = format!("http://127.0.0.1:{port}/1k.bin");
         let mut command =

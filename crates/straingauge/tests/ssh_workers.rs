@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where sshd puts what has no rights; it must be there when root starts one, and for each of its sessions. It stays, as
-/// the sshd of another test may be using it.
+/// Where sshd puts what has no rights; it must be there when root starts one, and for each of its sessions. It stays,
+/// as the sshd of another test may be using it.
 const EMPTY: &str = "/run/sshd";
 
 /// A running sshd. Dropping it ends it, its sessions and its keys.
@@ -147,7 +147,8 @@ fn a_key_that_is_not_known_is_one_sentence() {
 fn a_machine_of_another_architecture_is_one_sentence_with_its_name() {
     let folder = crate::rig::open_dir();
     let path = |name: &str| folder.path().join(name);
-    // An executable file of Linux on aarch64 (ELF's machine 183), of no use here, and an ssh to a machine that it is for.
+    // An executable file of Linux on aarch64 (ELF's machine 183), of no use here, and an ssh to a machine that it is
+    // for.
     let header = [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, 183, 0, 1, 0, 0, 0], &[0; 40]].concat();
     std::fs::write(path("straingauge"), header).expect("a file in a temporary folder");
     std::fs::write(path("ssh"), "#!/bin/sh\nshift\n[ \"$1\" = uname ] && exec echo aarch64\nexec sh -c \"$*\"\n")

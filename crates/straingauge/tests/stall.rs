@@ -40,7 +40,8 @@ fn a_stall_shows_in_response_times_where_service_times_hide_it() {
     command.args(["--warmup", "0s", "--duration", "2s", "--threads", "1", "--json", "--quiet"]);
     let json = run(&mut command).exits_with(0).json();
     let value = |name: &str| member(&json, name)["value"].as_f64().unwrap_or_else(|| panic!("{name}: {json:#}"));
-    // Lower bounds: they hold on a slow machine all the more. Nearly half of the requests came during a stall of half a second.
+    // Lower bounds: they hold on a slow machine all the more. Nearly half of the requests came during a stall of half a
+    // second.
     assert!(value("client.response_p90_us") > 150_000.0, "the stall is hidden: {json:#}");
     assert!(value("client.lag_p99_us") > 150_000.0, "late sends are not shown: {json:#}");
     assert!(value("client.response_p90_us") > 2.0 * value("client.service_p50_us"), "{json:#}");
@@ -55,7 +56,8 @@ fn a_stall_that_began_in_the_warm_up_is_in_the_window() {
     let port = free_port();
     let _server = start(port);
     let url = format!("http://127.0.0.1:{port}/");
-    // The server repeats itself every second, so a stall of half a second lies in the window, or reaches into it from before.
+    // The server repeats itself every second, so a stall of half a second lies in the window, or reaches into it from
+    // before.
     let mut command = straingauge(["load", &url, "--connections", "4", "--threads", "1", "--json", "--quiet"]);
     let json = run(command.args(["--warmup", "250ms", "--duration", "950ms"])).exits_with(0).json();
     let outcomes = member(&json, "outcomes");

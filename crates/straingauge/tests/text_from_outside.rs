@@ -1,5 +1,5 @@
-//! Text that somebody else wrote reaches the terminal as text: no control character, no escape sequence, nothing that turns a
-//! line round, whichever way it came.
+//! Text that somebody else wrote reaches the terminal as text: no control character, no escape sequence, nothing that
+//! turns a line round, whichever way it came.
 
 use crate::bad_workloads::LINE;
 use crate::broken_server::{BrokenServer, Fault, HOSTILE};

@@ -79,8 +79,8 @@ fn a_server_that_stays_down_at_one_connection_has_no_recovery_point_and_says_so(
     let pace = ["--duration", "200ms", "--warmup", "100ms", "--max-connections", "16"];
     let found = find(&truth, &server, &pace);
     let shown = format!("{}\n{:#}", found.text, found.unloading());
-    // Other work that holds its worker up for longer than the timeout brings it down before the first load does: both ways are
-    // those of a server that is down, and the run says what disturbed it.
+    // Other work that holds its worker up for longer than the timeout brings it down before the first load does: both
+    // ways are those of a server that is down, and the run says what disturbed it.
     let first_up =
         found.unloading()["levels"][0]["loading_per_sec"]["median"].as_f64().unwrap_or_else(|| panic!("{shown}"));
     if first_up < 0.5 / 0.006 {

@@ -54,7 +54,8 @@ fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_en
     skip_unless!(is_root(), "network namespaces need root");
     needs_server!(Kind::Python);
     let here = "python3 -m http.server 8080 --bind 127.0.0.1 >/dev/null 2>&1 & \
-        until python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8080))' 2>/dev/null; do sleep 0.05; done; ";
+        until python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8080))' 2>/dev/null; do sleep 0.05; \
+                done; ";
     let server = "exec python3 -m http.server 8080 --bind 0.0.0.0 2>/dev/null";
     let then = |command: &str| {
         let program = env!("CARGO_BIN_EXE_straingauge");
@@ -74,7 +75,8 @@ fn another_server_on_the_same_port_here_is_not_taken_for_the_one_at_the_other_en
     );
     then(&find).exits_with(1).complains_of(&["--profile always", "no address of this machine"]);
     let axis = format!(
-        "find http://198.18.0.1:8080/ --budget 5s --quiet --axis time-wait --axis-values 0,10 --connections 2 --out {}/tw",
+        "find http://198.18.0.1:8080/ --budget 5s --quiet --axis time-wait --axis-values 0,10 --connections 2 --out \
+         {}/tw",
         folder.path().display()
     );
     then(&axis).exits_with(1).complains_of(&["TIME_WAIT", "no address of this machine"]);
@@ -155,7 +157,8 @@ fn all_end(words: &str) {
 fn wan_ends_with_everything_when_it_is_told_to() {
     skip_unless!(is_root(), "network namespaces need root");
     // The number makes the command line this test's own.
-    let server = "sleep 86411 & python3 -c 'import socket, time; s = socket.socket(); s.bind((\"\", 7)); s.listen(); time.sleep(86411)'";
+    let server = "sleep 86411 & python3 -c 'import socket, time; s = socket.socket(); s.bind((\"\", 7)); s.listen(); \
+                  time.sleep(86411)'";
     let mut running =
         Running::start(&mut straingauge(["wan", "--delay", "1ms", "--server", server, "--", "sleep", "86410"]));
     running.wait_until("the command runs", || !processes_with("sleep 86410").is_empty());

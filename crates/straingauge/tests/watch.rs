@@ -205,7 +205,8 @@ fn a_server_that_stops_at_a_clock_is_found_out() {
         return;
     };
     let began = Instant::now();
-    // Eight at the clock are enough, and ten where two were read late; each that a busy machine made late is outweighed by four more.
+    // Eight at the clock are enough, and ten where two were read late; each that a busy machine made late is outweighed
+    // by four more.
     let (mut number, mut wanted) = (0, 10);
     while number < wanted {
         // From a common start, so that lateness does not add up.

@@ -1,5 +1,5 @@
-//! `straingauge watch` and `doctor` with less than they could use: no rights, two capabilities, no type information, no BPF.
-//! Visible figures are shown, the others have a reason, and nothing is 0 that was not measured.
+//! `straingauge watch` and `doctor` with less than they could use: no rights, two capabilities, no type information, no
+//! BPF. Visible figures are shown, the others have a reason, and nothing is 0 that was not measured.
 
 use crate::rig::{
     Running, Said, free_port, is_root, member, needs_server, open_dir, program, run, skip_unless, straingauge,

@@ -1,5 +1,5 @@
-//! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot watch, or is
-//! lost, is reported in one sentence. The watchers are local commands, as ssh would start them elsewhere.
+//! A server watched from its own machine (`--watch-with`): its side stands in every point, and a watcher that cannot
+//! watch, or is lost, is reported in one sentence. The watchers are local commands, as ssh would start them elsewhere.
 
 use crate::rig::{is_root, needs_server, open_dir, points, run, run_record, skipped, straingauge};
 use crate::server::{Kind, Server};

@@ -1,5 +1,5 @@
-//! What can go wrong with workers, each in one clear sentence: hung, slow, flooding, disconnected, out of descriptors, a clock
-//! that cannot be meant, an ssh that does not get through, a full disk; and `find` over several of them.
+//! What can go wrong with workers, each in one clear sentence: hung, slow, flooding, disconnected, out of descriptors,
+//! a clock that cannot be meant, an ssh that does not get through, a full disk; and `find` over several of them.
 
 use crate::bad_input::unshared;
 use crate::rig::{

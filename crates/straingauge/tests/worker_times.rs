@@ -1,5 +1,5 @@
-//! Times of a worker that are not the driver's: it stands still for a while, or its wall clock is set. The load goes on, its
-//! counts are those of the server, and what is wrong with its figures is said.
+//! Times of a worker that are not the driver's: it stands still for a while, or its wall clock is set. The load goes
+//! on, its counts are those of the server, and what is wrong with its figures is said.
 
 use crate::rig::{needs_server, open_dir, points, program, run, skip_unless, straingauge};
 use crate::server::{Kind, Server};
@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The worker of this command, which is stopped for 3 s soon after its first load or window of a second and more began. Its number is kept
-/// in the folder.
+/// The worker of this command, which is stopped for 3 s soon after its first load or window of a second and more began.
+/// Its number is kept in the folder.
 fn stalled(folder: &Path, command: &str) -> String {
     let pid = folder.join("pid").display().to_string();
     let digits = "[0-9]".repeat(10);
@@ -83,8 +83,8 @@ fn a_watcher_that_stands_still_at_the_end_of_a_window_is_doubted() {
     assert!(said.any(|what| what.contains("the watcher's window began")), "{json:#}");
 }
 
-/// A library that sets a process's wall clock every 0.3 s: by a second, back, by an hour, and in both directions. The kernel's stamps of
-/// packets are of the same clock.
+/// A library that sets a process's wall clock every 0.3 s: by a second, back, by an hour, and in both directions. The
+/// kernel's stamps of packets are of the same clock.
 const SET_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -41,8 +41,8 @@ fn agrees_with_the_log(options: &[&str]) {
     assert!(ok > 0 && count(&json, "sent") + count(&json, "carried_in") == ok + unfinished, "{json:#}");
     let logged = server.end_and_read_log().iter().filter(|line| line.status == 200).count() as u64;
     assert!((ok..=ok + unfinished).contains(&logged), "{logged} logged, {ok} counted, {unfinished} unfinished");
-    // A short load of three is dated from begin to end by each of them. The kernel turns its dates on when it finds time for it, so
-    // beside other work the first responses have none.
+    // A short load of three is dated from begin to end by each of them. The kernel turns its dates on when it finds
+    // time for it, so beside other work the first responses have none.
     let reap = |what: &str| json["point"]["figures"][format!("client.reap_{what}")].clone();
     assert!((1..=ok).contains(&reap("p50_us")["n"].as_u64().unwrap_or(0)), "{ok} ok, {}", reap("p50_us"));
     assert!(reap("dated_ratio")["value"].as_f64().is_some_and(|share| share > 0.5 && share <= 1.0), "{json:#}");

@@ -118,8 +118,8 @@ impl ServerCgroup {
         folders
     }
 
-    /// Kills every process in the group, waits until they are gone, and removes it, with the groups that the server made in
-    /// it. Returns how many processes there were.
+    /// Kills every process in the group, waits until they are gone, and removes it, with the groups that the server
+    /// made in it. Returns how many processes there were.
     pub fn remove(&self) -> Result<usize, WanError> {
         let before = self.processes().len();
         let deadline = Instant::now() + EMPTY_WITHIN;

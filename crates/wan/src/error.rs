@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub enum WanError {
     /// The kernel refuses namespaces to this user.
     #[error(
-        "separate network namespaces for client and server need root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with sudo, or start the server yourself and give only its URL"
+        "separate network namespaces for client and server need root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run it with \
+         sudo, or start the server yourself and give only its URL"
     )]
     NotPermitted,
     /// The kernel lacks something that is needed.

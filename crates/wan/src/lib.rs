@@ -9,8 +9,8 @@
 //! checks that it is as planned, [`Pair::path_meter`] measures how exactly it delivers.
 //!
 //! Nothing outlives a run. The namespaces have no name: the kernel removes them, and the links in them, with their last
-//! process. Only the server's processes and their control group could remain when the run is killed; [`LEFTOVERS`] finds
-//! and ends them.
+//! process. Only the server's processes and their control group could remain when the run is killed; [`LEFTOVERS`]
+//! finds and ends them.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

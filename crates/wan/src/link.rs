@@ -13,7 +13,8 @@ use record::{PathMechanism, PathPlan};
 use rustix::fd::AsFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses of both ends: RFC 2544's benchmarking block, and a unique local prefix (RFC 4193), both drawn by the token.
+/// Addresses of both ends: RFC 2544's benchmarking block, and a unique local prefix (RFC 4193), both drawn by the
+/// token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     pub server_v4: Ipv4Addr,

@@ -13,8 +13,8 @@ const LATENESS_LIMIT_RATIO: f64 = 0.05;
 /// The limit of lateness without a delay.
 const LATENESS_LIMIT_NS: f64 = 1_000_000.0;
 
-/// Between the seeds of two changes (2^64 divided by the golden ratio). It is odd, so that none comes again, whatever the top bit,
-/// which tells the directions apart.
+/// Between the seeds of two changes (2^64 divided by the golden ratio). It is odd, so that none comes again, whatever
+/// the top bit, which tells the directions apart.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Reads the counters of a path, from any thread. Copies share what they have read.
@@ -47,8 +47,8 @@ struct Before {
 pub struct PathTally {
     /// The plan of the path.
     pub plan: PathPlan,
-    /// Packets that crossed it, both directions. Where segments are merged (pure delay), the delay line counts each such packet
-    /// once, netem its segments.
+    /// Packets that crossed it, both directions. Where segments are merged (pure delay), the delay line counts each
+    /// such packet once, netem its segments.
     pub packets: u64,
     /// Packets lost because the plan loses them; `None` with netem, which does not distinguish them from dropped ones.
     pub lost: Option<u64>,

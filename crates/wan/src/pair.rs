@@ -34,11 +34,13 @@ pub struct PairPlan {
     /// The path between them; [`PathPlan::default`] is a bare veth link. The mechanism `Other` means netem where the
     /// kernel has it, else the TUN delay line.
     pub path: PathPlan,
-    /// The addresses that the documentation states (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn ones.
+    /// The addresses that the documentation states (server 198.18.0.1 and fd00::1, client .2 and ::2) instead of drawn
+    /// ones.
     pub has_known_addresses: bool,
 }
 
-/// Settings that a new namespace does not inherit, copied so that the server runs as it would on this host; and all of TCP's.
+/// Settings that a new namespace does not inherit, copied so that the server runs as it would on this host; and all of
+/// TCP's.
 const COPIED_TO_BOTH: [&str; 3] = ["net/core/somaxconn", PRIVILEGED, "net/ipv6/bindv6only"];
 /// The first port that needs no privilege.
 const PRIVILEGED: &str = "net/ipv4/ip_unprivileged_port_start";
@@ -128,8 +130,8 @@ impl Pair {
         Ok(())
     }
 
-    /// A setting that a new namespace does not have, or does not let write, belongs to the whole machine. Another that is
-    /// refused is noted, and no error.
+    /// A setting that a new namespace does not have, or does not let write, belongs to the whole machine. Another that
+    /// is refused is noted, and no error.
     fn apply_settings(&mut self) -> Result<(), WanError> {
         let host: Vec<(String, String)> = self.original.run_inside(|| {
             let names = COPIED_TO_BOTH.map(String::from).into_iter().chain(setting::named("net/ipv4/tcp_"));
@@ -187,8 +189,8 @@ impl Pair {
     }
 
     /// Tests whether the path is as planned, with pings and, if there is a bandwidth, a train of packets. Takes about a
-    /// round trip and a quarter of a second, longer on slow links; its packets do not count in the meter's next reading. Ends
-    /// with [`WanError::Stopped`] soon after `should_stop` says so.
+    /// round trip and a quarter of a second, longer on slow links; its packets do not count in the meter's next
+    /// reading. Ends with [`WanError::Stopped`] soon after `should_stop` says so.
     pub fn self_test(&self, should_stop: &(dyn Fn() -> bool + Sync)) -> Result<SelfTest, WanError> {
         let now = self.path_meter().map_or_else(PathPlan::default, |meter| meter.plan());
         let seen = self_test::run(&now, &self.client, &self.server, self.addresses.server_v4.into(), should_stop)?;
@@ -253,8 +255,8 @@ impl Pair {
         &self.client
     }
 
-    /// Steers the loopback device of the server's namespace (a server that talks to itself or to its back ends). Done at
-    /// creation with the server's CPUs; an empty list switches it off.
+    /// Steers the loopback device of the server's namespace (a server that talks to itself or to its back ends). Done
+    /// at creation with the server's CPUs; an empty list switches it off.
     pub fn steer_loopback(&self, cpus: &[usize]) -> Result<(), WanError> {
         cpu_set(cpus)?;
         self.server.run_inside(|| NamespaceSysfs::mount()?.steer("lo", cpus))
@@ -271,14 +273,14 @@ impl Pair {
     /// Prepares `command` to run as the server: in its namespace, in its control group, on its CPUs, as the leader of a
     /// new session (so that Ctrl-C in a terminal does not reach it).
     ///
-    /// The kernel kills the process when the *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so spawn it from one that
-    /// lives as long as the server should.
+    /// The kernel kills the process when the *thread* that spawned it ends (`PR_SET_PDEATHSIG`), so spawn it from one
+    /// that lives as long as the server should.
     pub fn run_server(&self, command: &mut Command) -> Result<(), WanError> {
         self.run_at(&self.server, &self.server_cpus, true, self.cgroup.as_ref(), command)
     }
 
-    /// Prepares `command` to run beside the server: in its namespace, on its CPUs, as the leader of a new session, but not
-    /// in its control group, whose resources are the server's. It ends with the pair.
+    /// Prepares `command` to run beside the server: in its namespace, on its CPUs, as the leader of a new session, but
+    /// not in its control group, whose resources are the server's. It ends with the pair.
     pub fn run_beside_server(&self, command: &mut Command) -> Result<(), WanError> {
         self.run_at(&self.server, &self.server_cpus, true, None, command)
     }

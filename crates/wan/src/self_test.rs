@@ -171,8 +171,8 @@ pub(crate) fn run(
     should_stop: ShouldStop<'_>,
 ) -> Result<SelfTest, WanError> {
     let receiver = server.run_inside(|| UdpSocket::bind((address, 0)).during("receive packets over the path"))?;
-    // Asking for a time stamp once makes the kernel take them from now on, but not at once (net_enable_timestamp defers it): the
-    // pings come first.
+    // Asking for a time stamp once makes the kernel take them from now on, but not at once (net_enable_timestamp defers
+    // it): the pings come first.
     arrival_ns(&receiver);
     let pings = pings(plan);
     let mut round_trips_ns = client.run_inside(|| ping(plan, address, pings, should_stop))?;
@@ -264,8 +264,8 @@ fn echo_reply(packet: &[u8], identifier: [u8; 2]) -> Option<u16> {
     (icmp[0] == 0 && icmp[4..6] == identifier).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
 }
 
-/// Sends a train of full packets, as many as the link's queue holds of those that are not lost, and measures how fast they
-/// arrive at the other end, by the receiving kernel's time stamps.
+/// Sends a train of full packets, as many as the link's queue holds of those that are not lost, and measures how fast
+/// they arrive at the other end, by the receiving kernel's time stamps.
 fn train(
     plan: &PathPlan,
     client: &NetNamespace,

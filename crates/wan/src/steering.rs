@@ -1,7 +1,7 @@
 //! Receive packet steering (RPS): sets which CPUs run the receive half of the network stack for a link.
 //!
-//! On a veth pair the packet a client sends is received by the server's end on the CPU that sent it, so without steering
-//! the client's CPU does the server's receive work (Documentation/networking/scaling.rst).
+//! On a veth pair the packet a client sends is received by the server's end on the CPU that sent it, so without
+//! steering the client's CPU does the server's receive work (Documentation/networking/scaling.rst).
 
 use crate::error::{DuringStep, WanError};
 use rustix::fd::OwnedFd;

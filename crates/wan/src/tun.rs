@@ -81,7 +81,8 @@ fn cannot(name: &str, source: io::Error) -> WanError {
         Some(libc::EBUSY) => WanError::TunTaken { name: name.into() },
         Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => WanError::Unsupported {
             what: "make a TUN device",
-            remedy: "load the module with 'modprobe tun', and provide /dev/net/tun (in a container: --device /dev/net/tun), or use a kernel with netem",
+            remedy: "load the module with 'modprobe tun', and provide /dev/net/tun (in a container: --device \
+                     /dev/net/tun), or use a kernel with netem",
             source,
         },
         _ => WanError::Step { what: format!("make the TUN device {name}"), source },

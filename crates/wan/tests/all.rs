@@ -1,4 +1,5 @@
-//! The path as a run uses it: real namespaces, real links, real processes. Needs root; skipped with that reason elsewhere.
+//! The path as a run uses it: real namespaces, real links, real processes. Needs root; skipped with that reason
+//! elsewhere.
 
 #[path = "all/faults.rs"]
 mod faults;
@@ -107,7 +108,8 @@ fn nobody_asks_who_has_an_address() {
         [(pair.client_namespace(), pair.server_addr_v4()), (pair.server_namespace(), pair.client_addr_v4())]
     {
         let table = known(namespace);
-        // ATF_COM and ATF_PERM (include/uapi/linux/if_arp.h). A question that is lost holds up all that follows for a second.
+        // ATF_COM and ATF_PERM (include/uapi/linux/if_arp.h). A question that is lost holds up all that follows for a
+        // second.
         let line = table.lines().find(|line| line.starts_with(&format!("{other} "))).expect("known before any packet");
         assert_eq!(line.split_ascii_whitespace().nth(2), Some("0x6"), "{line}");
     }
@@ -314,7 +316,8 @@ fn owner_that_waits_to_be_killed() {
     if std::env::var_os(OWNER).is_none() {
         return;
     }
-    // The delay line is the hardest case: its link dies with the process, so nothing but the marker names the namespaces.
+    // The delay line is the hardest case: its link dies with the process, so nothing but the marker names the
+    // namespaces.
     let path = PathPlan { delay_ns: 1_000_000, mechanism: PathMechanism::TunDelayLine, ..PathPlan::default() };
     let pair = Pair::create(&PairPlan { path, ..plan() }).unwrap();
     let (shell, daemon) = server_with_daemon(&pair);

@@ -1,6 +1,7 @@
 //! Reads a log and prints what was in it, with the time it took: the straingauge side of bench/trace-parse.
 //!
-//! Usage: `trace_parse LOG [FORMAT]`. Prints one line: entries, rejected lines, bytes read, sum of sizes, clients' hash.
+//! Usage: `trace_parse LOG [FORMAT]`. Prints one line: entries, rejected lines, bytes read, sum of sizes, clients'
+//! hash.
 
 use std::time::Instant;
 use workload::trace::{Format, TraceReader};

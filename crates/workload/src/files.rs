@@ -159,7 +159,8 @@ pub enum FilesError {
     },
     /// More bytes than allowed.
     #[error(
-        "the files need {needed_bytes} bytes, and the limit is {limit_bytes}: raise the limit, or take a smaller mix or log"
+        "the files need {needed_bytes} bytes, and the limit is {limit_bytes}: raise the limit, or take a smaller mix \
+         or log"
     )]
     TooLarge {
         /// The bytes that they need.
@@ -168,7 +169,8 @@ pub enum FilesError {
         limit_bytes: u64,
     },
     /// More bytes than free space.
-    #[error("the files need {needed_bytes} more bytes, and the file system of {} has {free_bytes} free", path.display())]
+    #[error("the files need {needed_bytes} more bytes, and the file system of {} has {free_bytes} \
+             free", path.display())]
     NoRoom {
         /// Bytes still to be written.
         needed_bytes: u64,

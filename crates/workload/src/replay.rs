@@ -1,8 +1,8 @@
 //! A log turned into a plan: which request, on which connection, when.
 //!
 //! Requests of one client that arrive within 15 s of each other share one persistent connection (Kim & Rixner,
-//! Performance Characterization of the FreeBSD Network Stack, 2005, section 3); the log's arrival times are kept, scaled
-//! by a speed, or dropped. Several replayers split one log by client, so that no client is reordered.
+//! Performance Characterization of the FreeBSD Network Stack, 2005, section 3); the log's arrival times are kept,
+//! scaled by a speed, or dropped. Several replayers split one log by client, so that no client is reordered.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,9 +21,10 @@
 //!
 //! # Times that go back
 //!
-//! Apache logs when a request arrived, but writes the line when it was answered, so the times of a log go back. The plan
-//! sorts within a window of log time ([`ReplayOptions::reorder_ns`], 60 s); requests of equal time keep the log's order. A
-//! line that is older than the window allows is moved up to the window's edge and counted ([`PlanCounts::clamped`]).
+//! Apache logs when a request arrived, but writes the line when it was answered, so the times of a log go back. The
+//! plan sorts within a window of log time ([`ReplayOptions::reorder_ns`], 60 s); requests of equal time keep the log's
+//! order. A line that is older than the window allows is moved up to the window's edge and counted
+//! ([`PlanCounts::clamped`]).
 //!
 //! # Times of whole seconds
 //!

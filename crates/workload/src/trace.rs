@@ -1,5 +1,5 @@
-//! Access logs as a stream of requests: Apache common and combined (with or without a leading virtual host), nginx
-//! (its default is combined), any log format given in nginx's or Apache's own notation, and W3C extended. Plain or gzip.
+//! Access logs as a stream of requests: Apache common and combined (with or without a leading virtual host), nginx (its
+//! default is combined), any log format given in nginx's or Apache's own notation, and W3C extended. Plain or gzip.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), workload::trace::TraceError> {
@@ -56,8 +56,8 @@ pub struct Entry<'a> {
     pub bytes: Option<u64>,
     /// The line as logged.
     pub text: &'a [u8],
-    /// The directives in force, each with its line feed, if they changed since the entry before; a reader of a part of the
-    /// log needs them before this line.
+    /// The directives in force, each with its line feed, if they changed since the entry before; a reader of a part of
+    /// the log needs them before this line.
     pub directives: &'a [u8],
 }
 

@@ -26,8 +26,8 @@ impl Connection {
         Connection { stream, seen: 0, owed: 0, sent: 0 }
     }
 
-    /// Reads what came in and answers it; false if the connection is over. Events are edge-triggered, so it goes on until
-    /// the socket has nothing more, or takes nothing more.
+    /// Reads what came in and answers it; false if the connection is over. Events are edge-triggered, so it goes on
+    /// until the socket has nothing more, or takes nothing more.
     pub fn serve(&mut self, answer: &[u8]) -> bool {
         let mut chunk = [0u8; CHUNK_BYTES];
         loop {

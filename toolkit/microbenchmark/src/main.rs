@@ -1,6 +1,6 @@
-//! The server of Kim and Rixner's microbenchmark (2005, section 5): it does nothing but send full segments. Each request
-//! is answered by one write of as many bytes as a segment holds, so that a load generator sets the packet rate and the
-//! connections, and a profile of the server is a profile of the network stack.
+//! The server of Kim and Rixner's microbenchmark (2005, section 5): it does nothing but send full segments. Each
+//! request is answered by one write of as many bytes as a segment holds, so that a load generator sets the packet rate
+//! and the connections, and a profile of the server is a profile of the network stack.
 
 mod connection;
 

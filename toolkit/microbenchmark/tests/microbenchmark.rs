@@ -127,7 +127,8 @@ fn axis_values(points: &[Value]) -> Vec<f64> {
     points.iter().filter_map(|point| point["axis"]["value"].as_f64()).collect()
 }
 
-/// A server that other work starved is sampled too seldom in a short point; such a point reports it and is left out here.
+/// A server that other work starved is sampled too seldom in a short point; such a point reports it and is left out
+/// here.
 fn is_sampled(point: &Value) -> bool {
     let Some(why) = point["figures"]["layer.tcp_us_per_packet_sent"]["not_measured"].as_str() else { return true };
     assert!(why.contains("sample"), "{why}");

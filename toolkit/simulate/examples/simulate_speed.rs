@@ -1,7 +1,7 @@
 //! How fast the simulator is: a line of CSV for each timed step. Run by `toolkit/simulate/bench/run`.
 //!
-//! Arguments: rounds, the emulator (`toolkit/simulate/bench/beside`), and the plugins of others as NAME=WORDS. The emulator is told by
-//! the environment which of them to load instead of straingauge's; `none` is none.
+//! Arguments: rounds, the emulator (`toolkit/simulate/bench/beside`), and the plugins of others as NAME=WORDS. The
+//! emulator is told by the environment which of them to load instead of straingauge's; `none` is none.
 
 use simulate::SimulateError;
 use simulate::cache::{Geometry, Replacement, Setup};
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Rounds, unless the first argument says otherwise.
 const ROUNDS: usize = 5;
 const CONSTANT: PointPlan = PointPlan { connections: 128, rate_per_sec: 8333, delay_us: 0 };
-/// The first sends more than the guest can, so that it never idles and wakes threads seldom: half the instructions a packet.
+/// The first sends more than the guest can, so that it never idles and wakes threads seldom: half the instructions a
+/// packet.
 const JOBS: [(&str, PointPlan); 2] =
     [("without pause", PointPlan { rate_per_sec: 1_000_000, ..CONSTANT }), ("constant rate", CONSTANT)];
 const LIMITS: Limits = Limits { memory_mib: 512, timeout: Duration::from_secs(600) };

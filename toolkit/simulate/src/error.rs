@@ -10,7 +10,8 @@ pub enum SimulateError {
     NoQemu,
     /// The emulator has another plugin interface.
     #[error(
-        "QEMU {version} has another plugin interface; install QEMU 6.0 to 10 (7.2 and 10.0 have been tried), or name it with --qemu"
+        "QEMU {version} has another plugin interface; install QEMU 6.0 to 10 (7.2 and 10.0 have been tried), or name \
+         it with --qemu"
     )]
     OtherQemu {
         /// Its version.
@@ -18,7 +19,8 @@ pub enum SimulateError {
     },
     /// A part of the program is missing.
     #[error(
-        "{name} is not in {folder}, beside this program; build all parts with make -C toolkit/simulate, and keep them together",
+        "{name} is not in {folder}, beside this program; build all parts with make -C toolkit/simulate, and keep them \
+         together",
         folder = folder.display()
     )]
     NotInstalled {
@@ -32,7 +34,8 @@ pub enum SimulateError {
     OtherProcessor,
     /// No kernel with the modules that are needed.
     #[error(
-        "no kernel with the modules veth and sch_netem under {looked}; unpack a kernel package (apt-get download linux-image-cloud-amd64's package, dpkg -x PACKAGE FOLDER) and name it: --kernel FOLDER"
+        "no kernel with the modules veth and sch_netem under {looked}; unpack a kernel package (apt-get download \
+         linux-image-cloud-amd64's package, dpkg -x PACKAGE FOLDER) and name it: --kernel FOLDER"
     )]
     NoKernel {
         /// The places that were searched.
@@ -48,7 +51,8 @@ pub enum SimulateError {
     },
     /// Less memory is free than the guest needs.
     #[error(
-        "the guest needs {needed_mib} MiB of memory and {free_mib} MiB are free; end other programs, or give it less with --memory"
+        "the guest needs {needed_mib} MiB of memory and {free_mib} MiB are free; end other programs, or give it less \
+         with --memory"
     )]
     NoMemory {
         /// The memory that it would use.
@@ -75,7 +79,8 @@ pub enum SimulateError {
     Guest(String),
     /// It exceeded the time limit.
     #[error(
-        "the guest did not end within {seconds} s; give it more time (--guest-timeout), or more memory (--memory) if it has many connections; its last words: {words}"
+        "the guest did not end within {seconds} s; give it more time (--guest-timeout), or more memory (--memory) if \
+         it has many connections; its last words: {words}"
     )]
     Late {
         /// The limit.

@@ -215,7 +215,8 @@ fn check_pack(wanted: &[String], btf: &Btf) -> Result<(), SimulateError> {
     match wanted.iter().find(|name| !is_structure_or_cache(btf, name)) {
         None => Ok(()),
         Some(name) => Err(SimulateError::Impossible(format!(
-            "--repack {name}: this kernel has neither a structure nor a slab cache of that name; --objects lists those that are touched, such as tcp_sock"
+            "--repack {name}: this kernel has neither a structure nor a slab cache of that name; --objects lists those \
+             that are touched, such as tcp_sock"
         ))),
     }
 }

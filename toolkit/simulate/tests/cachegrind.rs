@@ -1,5 +1,5 @@
-//! The cache model against Valgrind's cachegrind, on the same program: cachegrind counts its misses, lackey (another tool of
-//! Valgrind) writes its trace of addresses, which the model then reads. Every count must be equal.
+//! The cache model against Valgrind's cachegrind, on the same program: cachegrind counts its misses, lackey (another
+//! tool of Valgrind) writes its trace of addresses, which the model then reads. Every count must be equal.
 
 use simulate::cache::{Geometry, Level, Replacement};
 use std::path::Path;
@@ -35,7 +35,8 @@ fn the_same_trace_misses_as_often_as_in_cachegrind() {
     let is_there = Command::new("valgrind").arg("--version").output().is_ok_and(|output| output.status.success());
     if !is_there || !Path::new("/bin/true").exists() {
         eprintln!(
-            "SKIPPED the_same_trace_misses_as_often_as_in_cachegrind: valgrind is not installed (apt-get install valgrind)"
+            "SKIPPED the_same_trace_misses_as_often_as_in_cachegrind: valgrind is not installed (apt-get install \
+             valgrind)"
         );
         return;
     }

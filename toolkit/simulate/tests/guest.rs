@@ -340,8 +340,8 @@ fn a_log_is_replayed_in_the_guest_as_a_scenario_says_and_one_that_ends_early_is_
     let at = nginx.folder.path();
     let scenario = at.join("web.toml").display().to_string();
     let text = format!(
-        "url = 'http://example.net:8080/'\n[load]\nconnections = 8\nthreads = 64\n[workload]\ntrace = '{}'\nspeed = 'max'\n\
-         [path]\ndelay = '1ms'\n[server]\ncommand = ['nginx', '-c', '{}']\n",
+        "url = 'http://example.net:8080/'\n[load]\nconnections = 8\nthreads = 64\n[workload]\ntrace = '{}'\nspeed = \
+         'max'\n[path]\ndelay = '1ms'\n[server]\ncommand = ['nginx', '-c', '{}']\n",
         at.join("access.log").display(),
         nginx.configuration()
     );

@@ -1,8 +1,8 @@
 //! What a slow-down of one place of the server did, and what a speed-up of it would do.
 //!
-//! The time that was added is measured by the programs that add it. Each point is compared with the points of its repeat in
-//! which nothing was added. A slope is a least-squares line through none, its interval a bootstrap over repeats, widened by
-//! Student's factor.
+//! The time that was added is measured by the programs that add it. Each point is compared with the points of its
+//! repeat in which nothing was added. A slope is a least-squares line through none, its interval a bootstrap over
+//! repeats, widened by Student's factor.
 
 use super::{Median, SEED, estimate};
 use crate::disturbance::quiet_first;
@@ -44,8 +44,8 @@ pub struct Effect {
     pub most_added_us: f64,
     /// CPU time of a request without any, microseconds.
     pub cpu_us_per_request: Option<f64>,
-    /// Time that the server takes for a request, 1 / throughput: 1 where all of the place's cost limits the server, 0 where
-    /// none does. Closed loop alone: the throughput of an open loop is that of its clients.
+    /// Time that the server takes for a request, 1 / throughput: 1 where all of the place's cost limits the server, 0
+    /// where none does. Closed loop alone: the throughput of an open loop is that of its clients.
     pub time: Option<Slope>,
     /// 99th percentile of the response time.
     pub p99: Option<Slope>,
@@ -56,8 +56,8 @@ pub struct Effect {
     /// Whether the client was saturated, and the server not, in most points without a slow-down.
     #[serde(default)]
     pub is_client_limited: bool,
-    /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of today's: by the
-    /// line, read backwards. A place cannot save more than it costs.
+    /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of today's: by
+    /// the line, read backwards. A place cannot save more than it costs.
     pub gain_ratio: Option<Median>,
 }
 
@@ -160,7 +160,8 @@ fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
     (determinant > 1e-9 * x2 * x4).then(|| (x2 * x2y - x3 * xy) / determinant)
 }
 
-/// The bootstrap's interval, as much wider as Student's distribution is than the normal one: of few repeats it is too narrow.
+/// The bootstrap's interval, as much wider as Student's distribution is than the normal one: of few repeats it is too
+/// narrow.
 fn interval(repeats: &[Vec<Pair>], criteria: &Criteria, of: impl Fn(&[Vec<Pair>]) -> Option<f64>) -> Option<Interval> {
     let confidence = criteria.confidence_ratio;
     let (found, middle) = (bootstrap(repeats, confidence, SEED, &of)?, of(repeats)?);

@@ -128,8 +128,8 @@ fn stacks((a, b): (&RunDir, &RunDir), pairs: &[Pair<'_>]) -> Result<Both, String
     Ok(under_one_root(whole(|both| &both.0), whole(|both| &both.1)))
 }
 
-/// Two different servers share no program's name, and below it much: the kernel's work for them. It is compared under one
-/// name.
+/// Two different servers share no program's name, and below it much: the kernel's work for them. It is compared under
+/// one name.
 fn under_one_root(a: Folded, b: Folded) -> Both {
     let is_program = |name: &String| !name.starts_with('[');
     let roots = |folded: &Folded| -> BTreeSet<String> {

@@ -32,8 +32,8 @@ pub struct Price {
     pub confidence_ratio: f64,
     /// Whether a figure is worse by more than the threshold.
     pub conclusion: Conclusion,
-    /// Each figure over all loads: without is A, with is B. `detectable_ratio` is the smallest worsening that would have
-    /// been found as different from none.
+    /// Each figure over all loads: without is A, with is B. `detectable_ratio` is the smallest worsening that would
+    /// have been found as different from none.
     pub figures: Vec<Difference>,
     /// CPU time of the command's own processes, in CPUs.
     pub own_cpus: Option<Own>,
@@ -62,8 +62,8 @@ impl Price {
 }
 
 /// The price of the command beside which run B was measured; `None` if there was none, or nothing was measured on both
-/// sides. A load that was not measured as intended is left out, unless all were so; one that the server fails only with the command is
-/// not: that is its price.
+/// sides. A load that was not measured as intended is left out, unless all were so; one that the server fails only with
+/// the command is not: that is its price.
 pub fn price(a: &RunDir, b: &RunDir, threshold_ratio: f64) -> Option<Price> {
     let command = b.record.scenario.beside();
     if command.is_empty() {

@@ -128,9 +128,9 @@ fn loads(a: &RunRecord, b: &RunRecord) -> Vec<String> {
     found
 }
 
-/// Whether two runs did the same to the same server: the same command with the same requests, clients and path, the same
-/// program, loads that can be compared. The program's version and its command line may differ, as may machine and date:
-/// their effect is what a series of such runs shows.
+/// Whether two runs did the same to the same server: the same command with the same requests, clients and path, the
+/// same program, loads that can be compared. The program's version and its command line may differ, as may machine and
+/// date: their effect is what a series of such runs shows.
 pub fn is_same_scenario(a: &RunRecord, b: &RunRecord) -> bool {
     let is_same_load = match (&a.scenario.kind, &b.scenario.kind) {
         (RunKind::Load(a), RunKind::Load(b)) => (a.load.connections, a.load.pace) == (b.load.connections, b.load.pace),

@@ -33,7 +33,8 @@ pub fn headline(comparison: &Comparison) -> String {
         }
         Conclusion::CouldNotTell if tests == 0 => "Could not tell: nothing could be tested.".into(),
         Conclusion::CouldNotTell if number(Outcome::Unclear) + untested == 0 => format!(
-            "Could not tell: at some loads one of the runs sent no request; in the {} at others B is worse by no more than {}.",
+            "Could not tell: at some loads one of the runs sent no request; in the {} at others B is worse by no more \
+             than {}.",
             count(tests as u64, "test"),
             limit_words(comparison.differences.iter())
         ),

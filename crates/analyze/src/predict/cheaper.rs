@@ -1,4 +1,5 @@
-//! Layers and functions that cost less: the share of a request's CPU time that is saved, from the samples of a run's points.
+//! Layers and functions that cost less: the share of a request's CPU time that is saved, from the samples of a run's
+//! points.
 
 use super::readings::PredictError;
 use crate::growth::LAYERS;
@@ -17,7 +18,8 @@ const LISTED: usize = 5;
 /// What is saved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cheaper {
-    /// Of each layer or function: its name (untrusted text), the share of its cost that is saved, and its cost, microseconds a request.
+    /// Of each layer or function: its name (untrusted text), the share of its cost that is saved, and its cost,
+    /// microseconds a request.
     pub parts: Vec<(String, f64, f64)>,
     /// The share of a request's CPU time that all of them save together.
     pub saved_ratio: f64,
@@ -39,8 +41,8 @@ impl Cheaper {
         };
         let parts: Vec<String> = self.parts.iter().map(part).collect();
         format!(
-            "a request saves {:.1} % of its CPU time ({}; samples of {} points near the highest throughput), and the server gains all of \
-             that: find --axis slow-down measures whether it does",
+            "a request saves {:.1} % of its CPU time ({}; samples of {} points near the highest throughput), and the \
+             server gains all of that: find --axis slow-down measures whether it does",
             self.saved_ratio * 100.0,
             parts.join(", "),
             self.n
@@ -64,8 +66,8 @@ pub fn of_run(run: &RunDir, asked: &[(String, f64)]) -> Result<Cheaper, PredictE
         closed().filter(is_near).filter_map(|point| Some((point, whole_us(point)?))).collect();
     if near.is_empty() {
         return no(
-            "--cheaper needs to know where a request's CPU time goes, and the points near the highest throughput have no layers: run find as \
-             root on the server's machine"
+            "--cheaper needs to know where a request's CPU time goes, and the points near the highest throughput have \
+             no layers: run find as root on the server's machine"
                 .into(),
         );
     }

@@ -11,7 +11,8 @@ use serde::Serialize;
 pub const MEDIAN_ERROR: f64 = 0.10;
 /// And none is further off than this.
 pub const LARGEST_ERROR: f64 = 0.30;
-/// And half of its cross-validated demands are at most this far off. At the lowest loads a demand scatters more than a throughput.
+/// And half of its cross-validated demands are at most this far off. At the lowest loads a demand scatters more than a
+/// throughput.
 pub const DEMAND_ERROR: f64 = 0.20;
 /// The weight of a demand's error next to one of throughput, as in the fit.
 const DEMAND_WEIGHT: f64 = 0.7;
@@ -152,8 +153,8 @@ pub fn choose(readings: &[Reading], cpus: f64) -> Result<Choice, PredictError> {
                 || "none could be fitted; measure more loads".to_string(),
                 |(median, check)| {
                     format!(
-                        "the best, '{}', misses the throughput of levels by {:.0} % at the median and {:.0} % at most{}; measure on a \
-                         quieter machine, with more repeats",
+                        "the best, '{}', misses the throughput of levels by {:.0} % at the median and {:.0} % at \
+                         most{}; measure on a quieter machine, with more repeats",
                         check.form.word(),
                         median * 100.0,
                         check.largest_error_ratio.unwrap_or(median) * 100.0,
@@ -303,8 +304,8 @@ pub fn extrapolate(
     };
     if low.len() < 3 {
         found.doubt = Some(format!(
-            "{} of the loads lie up to half the yield point ({yields:.1} connections{}), and a model needs three: with so \
-             short a path the server saturates at once; the models rest on points beyond it",
+            "{} of the loads lie up to half the yield point ({yields:.1} connections{}), and a model needs three: with \
+             so short a path the server saturates at once; the models rest on points beyond it",
             low.len(),
             if found.yield_is_measured { "" } else { " by the model; none was measured" }
         ));
@@ -333,8 +334,8 @@ pub fn extrapolate(
         && (median > MEDIAN_ERROR || *largest > LARGEST_ERROR)
     {
         found.doubt = Some(format!(
-            "loads up to half the yield point do not show all of this server: fitted to them alone a model is {:.0} % off at \
-             {} connections; what happens there was not to be seen below",
+            "loads up to half the yield point do not show all of this server: fitted to them alone a model is {:.0} % \
+             off at {} connections; what happens there was not to be seen below",
             largest * 100.0,
             record::units::grouped(*load)
         ));
@@ -342,8 +343,8 @@ pub fn extrapolate(
     Some(found)
 }
 
-/// Servers fitted to resampled points: within each level as many points as it has, with replacement; a level measured once
-/// is moved by the scatter of the others. The same seed gives the same servers.
+/// Servers fitted to resampled points: within each level as many points as it has, with replacement; a level measured
+/// once is moved by the scatter of the others. The same seed gives the same servers.
 pub fn resampled(readings: &[Reading], server: &Server, resamples: usize) -> Vec<Server> {
     let groups = levels(readings);
     let mut random = random(SEED);

@@ -63,7 +63,8 @@ pub fn of_runs(runs: &[RunDir], asked: &[(String, f64)]) -> Result<Mix, PredictE
     }
     if rows.len() < labels.len() {
         return no(format!(
-            "--class-shares with {} classes needs {} runs with different mixes, and {} was given: measure more with find",
+            "--class-shares with {} classes needs {} runs with different mixes, and {} was given: measure more with \
+             find",
             labels.len(),
             labels.len(),
             rows.len()

@@ -27,8 +27,8 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// The waiting time that the share `quantile` of arrivals does not exceed, seconds: those that wait at all do so for an
-    /// exponential time. Exact for M/M/m; for general service it is the heavy-traffic form (Kingman, 1962).
+    /// The waiting time that the share `quantile` of arrivals does not exceed, seconds: those that wait at all do so
+    /// for an exponential time. Exact for M/M/m; for general service it is the heavy-traffic form (Kingman, 1962).
     pub fn wait_quantile_s(&self, quantile: f64) -> f64 {
         let beyond = 1.0 - quantile;
         if self.waits_ratio <= beyond || self.wait_s <= 0.0 {
@@ -38,8 +38,8 @@ impl Queue {
     }
 }
 
-/// M/G/m: M/M/m's wait times (1 + c^2) / 2, where c^2 is the squared coefficient of variation of the service time. With one
-/// server this is Pollaczek and Khinchine's formula, exact; with more it is Lee and Longton's (1959).
+/// M/G/m: M/M/m's wait times (1 + c^2) / 2, where c^2 is the squared coefficient of variation of the service time. With
+/// one server this is Pollaczek and Khinchine's formula, exact; with more it is Lee and Longton's (1959).
 ///
 /// `None` for numbers that are negative or missing, and at a utilisation of 1 or more: there is no steady state.
 pub fn general_service(rate_per_sec: f64, service_s: f64, cv_squared: f64, servers: u32) -> Option<Queue> {

@@ -36,8 +36,9 @@ pub fn limited(server: Server, limit: Option<f64>) -> Server {
     Server { limit_per_sec: lower, ..server }
 }
 
-/// The response time that the share `quantile` of an open loop does not exceed, seconds: what a request takes without waiting, spread as in
-/// the closed loop below saturation, and the quantile of the wait. `delay_s` of the path is the same for all.
+/// The response time that the share `quantile` of an open loop does not exceed, seconds: what a request takes without
+/// waiting, spread as in the closed loop below saturation, and the quantile of the wait. `delay_s` of the path is the
+/// same for all.
 pub fn quantile_s(server: &Server, queue: &Queue, delay_s: f64, shape: Option<Shape>, quantile: f64) -> f64 {
     let part = shape.map_or(1.0, |shape| if quantile > 0.5 { shape.p99 } else { shape.p50 });
     let alone_s = queue.response_s - queue.wait_s + server.path_s - delay_s;
@@ -74,7 +75,8 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
     }
     if let Some(fails) = fails_at(readings).filter(|fails| *fails < (1.0 - RATE_ERROR) * capacity) {
         doubts.push(format!(
-            "the run itself failed at {}/s offered, below the capacity of the model: its answers beyond that rate are refuted",
+            "the run itself failed at {}/s offered, below the capacity of the model: its answers beyond that rate are \
+             refuted",
             format_si(fails)
         ));
     }
@@ -86,7 +88,8 @@ pub fn doubts(readings: &Readings, server: &Server, numbers: &[Checked]) -> Vec<
         if let Some((worst, predicted)) = worst.and_then(|worst| Some((worst, worst.predicted?))) {
             let words = |value: f64| if form { format_nanos(value * 1e9) } else { format!("{}/s", format_si(value)) };
             doubts.push(format!(
-                "{name} of {} of {} open-loop loads is off by more than {:.0} %, most at {}/s: {} measured, {} by the model",
+                "{name} of {} of {} open-loop loads is off by more than {:.0} %, most at {}/s: {} measured, {} by the \
+                 model",
                 off.len(),
                 all.len(),
                 worst.limit_ratio * 100.0,

@@ -101,7 +101,8 @@ impl Costs {
             };
             let classes: Vec<String> = mix.classes.iter().map(class).collect();
             format!(
-                "the cost of a request of each class comes from the runs together ({}); the path and the growth with load stay those of the first run",
+                "the cost of a request of each class comes from the runs together ({}); the path and the growth with \
+                 load stay those of the first run",
                 classes.join(", ")
             )
         });
@@ -262,7 +263,8 @@ impl Situation<'_> {
         };
         let words = |what: &str, rate: f64| {
             format!(
-                "{what} would be {}/s, more than {REACH:.0} times the highest throughput measured ({}/s): measure higher loads",
+                "{what} would be {}/s, more than {REACH:.0} times the highest throughput measured ({}/s): measure \
+                 higher loads",
                 format_si(rate),
                 format_si(highest)
             )
@@ -282,8 +284,8 @@ impl Situation<'_> {
         server.open_queue(rate, self.question.cold.unwrap_or(0.0))
     }
 
-    /// A part of the distribution of the response time over its mean: Little's law gives the time of a request with what the client takes
-    /// before it, the measured shape the rest, and a longer path shifts it.
+    /// A part of the distribution of the response time over its mean: Little's law gives the time of a request with
+    /// what the client takes before it, the measured shape the rest, and a longer path shifts it.
     fn closed_time(&self, server: &Server, n: f64, part: impl Fn(&Shape) -> f64) -> Option<f64> {
         let (state, cycle_s) = server.cycle(n, self.question.cold.unwrap_or(0.0));
         let shape = pick(&self.shapes, server, &state, self.readings.criteria.saturation_ratio)?;
@@ -308,7 +310,8 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
     }
     if question.delay_s > 0.0 && readings.reconnects {
         return no(
-            "--round-trip needs a run without --requests-per-connection: how many round trips it takes to connect is in no model",
+            "--round-trip needs a run without --requests-per-connection: how many round trips it takes to connect is \
+             in no model",
         );
     }
     let mut colds: Vec<f64> = readings.closed.iter().map(|reading| reading.cold).collect();
@@ -339,8 +342,8 @@ fn refuse(readings: &Readings, server: &Server, question: &Question) -> Result<V
             assumed.push("the law of throughput goes on beyond the loads measured, up to what the CPUs can do".into());
         }
         None => assumed.push(format!(
-            "nothing but the CPU limits the server above {}/s, the highest throughput measured: limits other than the CPU cannot be \
-             seen below their knee",
+            "nothing but the CPU limits the server above {}/s, the highest throughput measured: limits other than the \
+             CPU cannot be seen below their knee",
             format_si(readings.highest_per_sec())
         )),
     }
@@ -443,7 +446,8 @@ fn bottleneck(situation: &Situation<'_>, server: &Server, is_too_far: bool) -> S
     let full = situation.readings.criteria.saturation_ratio;
     if changed.is_limited(cold) && rate >= full * capacity {
         format!(
-            "a limit of {}/s other than the CPU (threads, a pool, a lock, a rate limit, the client, other work): {what} {} busy",
+            "a limit of {}/s other than the CPU (threads, a pool, a lock, a rate limit, the client, other work): \
+             {what} {} busy",
             format_si(capacity),
             percent(busy)
         )

@@ -99,8 +99,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Closed loop: from one request to the next in its place (Little's law), seconds. That is the response time, and what the client takes
-    /// before it sends again, as to connect.
+    /// Closed loop: from one request to the next in its place (Little's law), seconds. That is the response time, and
+    /// what the client takes before it sends again, as to connect.
     pub fn cycle_s(&self) -> f64 {
         self.load * self.in_flight / self.throughput_per_sec
     }
@@ -160,7 +160,8 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     for run in runs {
         if allowed_cpus(run) != allowed {
             let words = format!(
-                "{} gave the server {} CPUs, {} gave it {}: predict from runs with the same CPUs, or from one run with --cores",
+                "{} gave the server {} CPUs, {} gave it {}: predict from runs with the same CPUs, or from one run with \
+                 --cores",
                 first.path.display(),
                 allowed,
                 run.path.display(),
@@ -219,13 +220,14 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
         let [loads, loads_left] = [&measured, &left].map(|list| list.iter().collect::<BTreeSet<_>>().len());
         if loads >= 3 && loads_left < 3 {
             return Err(PredictError::Unsupported(format!(
-                "{loads_left} of {loads} closed-loop loads are too few for a model (at least 3): at the others more than {percent} % of the \
-                 requests failed, and errors cost less than answers; measure lower loads with find"
+                "{loads_left} of {loads} closed-loop loads are too few for a model (at least 3): at the others more \
+                 than {percent} % of the requests failed, and errors cost less than answers; measure lower loads with \
+                 find"
             )));
         }
         readings.doubts.push(format!(
-            "{} of {} points of the closed loop are left out: more than {percent} % of their requests failed, and errors cost less than \
-             answers",
+            "{} of {} points of the closed loop are left out: more than {percent} % of their requests failed, and \
+             errors cost less than answers",
             measured.len() - left.len(),
             measured.len()
         ));
@@ -241,7 +243,8 @@ pub fn read(runs: &[RunDir]) -> Result<Readings, PredictError> {
     Ok(readings)
 }
 
-/// Refuses runs of different servers. Returns a doubt for each run of which something else differs; the requests may where they are `mixes`.
+/// Refuses runs of different servers. Returns a doubt for each run of which something else differs; the requests may
+/// where they are `mixes`.
 pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictError> {
     let Some((first, others)) = runs.split_first() else { return Ok(Vec::new()) };
     let mut doubts = Vec::new();
@@ -260,7 +263,8 @@ pub fn one_server(runs: &[RunDir], mixes: bool) -> Result<Vec<String>, PredictEr
         if let Some((a, b)) = differ(&|run| Some(in_flight(run).to_string())) {
             let (first, run) = (first.path.display(), run.path.display());
             return Err(PredictError::Mixed(format!(
-                "{first} had {a} requests in flight on a connection, {run} {b}: the models need runs with the same number"
+                "{first} had {a} requests in flight on a connection, {run} {b}: the models need runs with the same \
+                 number"
             )));
         }
         let version = |run: &RunRecord| run.server_facts.get("version").cloned();

@@ -89,7 +89,8 @@ pub fn line(points: &[(f64, f64)], confidence: f64) -> Option<Line> {
     })
 }
 
-/// A function of parameters whose residuals are to be small. Parameters are unbounded; a bounded one is mapped by the model.
+/// A function of parameters whose residuals are to be small. Parameters are unbounded; a bounded one is mapped by the
+/// model.
 pub trait Residuals {
     /// Residuals for these parameters; always the same number of them.
     fn residuals(&self, parameters: &[f64]) -> Vec<f64>;
@@ -151,8 +152,9 @@ fn jacobian<R: Residuals>(model: &R, at: &[f64], scales: &[f64]) -> DMatrix<f64>
     DMatrix::from_columns(&columns)
 }
 
-/// Minimises the sum of squared residuals from `start` (Levenberg and Marquardt, as in MINPACK). `scales` are sizes that
-/// matter for each parameter. Returns the parameters and the sum; `None` where the residuals are not finite at the start.
+/// Minimises the sum of squared residuals from `start` (Levenberg and Marquardt, as in MINPACK). `scales` are sizes
+/// that matter for each parameter. Returns the parameters and the sum; `None` where the residuals are not finite at the
+/// start.
 pub fn minimise<R: Residuals>(model: &R, start: &[f64], scales: &[f64], evaluations: usize) -> Option<(Vec<f64>, f64)> {
     let problem = Problem { model, at: DVector::from_row_slice(start), scales };
     if problem.residuals().is_none_or(|values| values.len() < start.len()) {

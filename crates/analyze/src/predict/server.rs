@@ -154,8 +154,9 @@ impl Server {
             return State { throughput_per_sec: rate, demand_s, utilisation: (rate * demand_s / self.cpus).min(1.0) };
         }
         let lasting = self.lasting_s(connections, cold);
-        // The share of `wake_s` that a request pays depends on the state, and the state on it: at 0 the state asks for more than 0,
-        // at 1 for no more than 1, so the share lies between. Secants find it in some six steps, halving where one leaves the bracket.
+        // The share of `wake_s` that a request pays depends on the state, and the state on it: at 0 the state asks for
+        // more than 0, at 1 for no more than 1, so the share lies between. Secants find it in some six steps, halving
+        // where one leaves the bracket.
         let (mut low, mut high, mut paid): (f64, f64, f64) = (0.0, 1.0, 0.5);
         let mut before: Option<(f64, f64)> = None;
         let mut state = State { throughput_per_sec: 0.0, demand_s: lasting, utilisation: 0.0 };
@@ -239,8 +240,8 @@ impl Server {
         self.cpu_capacity_per_sec(cold).min(self.limit())
     }
 
-    /// The highest rate that the CPUs can serve, requests per second: that of full CPUs, or of the closed loop at its peak where a
-    /// request costs more with more connections.
+    /// The highest rate that the CPUs can serve, requests per second: that of full CPUs, or of the closed loop at its
+    /// peak where a request costs more with more connections.
     pub fn cpu_capacity_per_sec(&self, cold: f64) -> f64 {
         if self.is_growing() { self.peak(cold).1 } else { self.full_rate(cold) }
     }
@@ -255,8 +256,9 @@ impl Server {
         self.cpus * self.free_ratio() / self.lasting_s(1.0, cold)
     }
 
-    /// The connections at which the closed loop is fastest, and its rate there, whatever else limits the server. Fewer do not keep
-    /// the CPUs busy, more cost more. Full CPUs at a lower cost would be a state that the server is never in.
+    /// The connections at which the closed loop is fastest, and its rate there, whatever else limits the server. Fewer
+    /// do not keep the CPUs busy, more cost more. Full CPUs at a lower cost would be a state that the server is never
+    /// in.
     fn peak(&self, cold: f64) -> (f64, f64) {
         /// The queue before CPUs that many connections keep busy is no longer than this many times those.
         const QUEUED: f64 = 30.0;
@@ -293,12 +295,13 @@ impl Server {
         (1.0 - self.background_cpus / self.cpus).max(0.01)
     }
 
-    /// The queue before the server in an open loop of this rate, each request's CPU time stretched by the work beside; `None` where the
-    /// rate is beyond the capacity.
+    /// The queue before the server in an open loop of this rate, each request's CPU time stretched by the work beside;
+    /// `None` where the rate is beyond the capacity.
     pub fn open_queue(&self, rate_per_sec: f64, cold: f64) -> Option<Queue> {
         let service_s = self.service_s(rate_per_sec, cold);
         let is_possible = rate_per_sec * service_s < self.cpus && rate_per_sec < self.limit();
-        // Servers are whole: a part of a CPU is that of slower ones, for which requests wait as long. They are served at full speed.
+        // Servers are whole: a part of a CPU is that of slower ones, for which requests wait as long. They are served
+        // at full speed.
         let servers = self.cpus.round().max(1.0);
         let slower_s = service_s * servers / self.cpus;
         let queue =
@@ -330,7 +333,8 @@ impl Server {
     }
 }
 
-/// CPUs of `cpus` that so many connections can keep busy. With one request in flight on each, the requests themselves are no more.
+/// CPUs of `cpus` that so many connections can keep busy. With one request in flight on each, the requests themselves
+/// are no more.
 fn cpus_for(cpus: f64, connections: f64, in_flight: f64, is_in_order: bool) -> f64 {
     if is_in_order && in_flight > 1.0 { cpus.min(connections.max(1.0)) } else { cpus }
 }

@@ -60,7 +60,8 @@ pub struct Validation {
     pub doubts: Vec<String>,
 }
 
-/// Tests the fit of `extrapolation` on the points and findings beyond. `None` where nothing could be fitted, or nothing lies beyond.
+/// Tests the fit of `extrapolation` on the points and findings beyond. `None` where nothing could be fitted, or nothing
+/// lies beyond.
 pub fn validate(readings: &Readings, extrapolation: &Extrapolation, findings: &Findings) -> Option<Validation> {
     // Without a load beyond there is nothing to test.
     let server = extrapolation.server.filter(|_| !extrapolation.beyond.is_empty())?;
@@ -180,8 +181,8 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     let worst = beyond.iter().max_by(|a, b| demand_error(a).abs().total_cmp(&demand_error(b).abs()));
     if let Some(level) = worst.filter(|level| demand_error(level).abs() > NOTABLE) {
         doubts.push(format!(
-            "a request at {} connections took {:.1} us of CPU, {:+.0} % of what the low loads show: a cost that changes only beyond them \
-             cannot be seen below",
+            "a request at {} connections took {:.1} us of CPU, {:+.0} % of what the low loads show: a cost that \
+             changes only beyond them cannot be seen below",
             record::units::grouped(level.load),
             level.demand_s * 1e6,
             demand_error(level) * 100.0
@@ -209,15 +210,15 @@ fn doubts(readings: &Readings, extrapolation: &Extrapolation, server: &Server, n
     }
     if off.iter().any(|number| number.sweep == "open" && number.unit == "s") {
         doubts.push(
-            "medians of the open loop are scheduling and wake-ups of both machines more than queueing: their variance is no part of \
-             the model"
+            "medians of the open loop are scheduling and wake-ups of both machines more than queueing: their variance \
+             is no part of the model"
                 .into(),
         );
     }
     if doubts.is_empty() {
         doubts.push(format!(
-            "{} of {} numbers are beyond their limit, and neither cost, scatter nor other work explains it: measure more loads below half \
-             the yield point",
+            "{} of {} numbers are beyond their limit, and neither cost, scatter nor other work explains it: measure \
+             more loads below half the yield point",
             off.len(),
             numbers.len()
         ));
@@ -237,8 +238,8 @@ fn unknown_cost(extrapolation: &Extrapolation) -> Option<String> {
         )
     });
     Some(format!(
-        "the loads fitted kept the CPU at most {:.0} % busy; models that fit them alike give a request {:.1} to {:.1} us on a full CPU{points}: \
-         measure a load nearer to the yield point to decide",
+        "the loads fitted kept the CPU at most {:.0} % busy; models that fit them alike give a request {:.1} to {:.1} \
+         us on a full CPU{points}: measure a load nearer to the yield point to decide",
         busy * 100.0,
         low * 1e6,
         high * 1e6
@@ -272,9 +273,9 @@ fn workers(readings: &Readings, extrapolation: &Extrapolation) -> Option<String>
         String::new()
     };
     Some(format!(
-        "the server has {} threads ({grown}no more from {} to {} connections), and serves no more requests while its CPUs are {:.0} % busy: \
-         where a connection that is served holds a thread, further ones wait (Apache: MaxRequestWorkers); a limit in a configuration is \
-         no part of any model",
+        "the server has {} threads ({grown}no more from {} to {} connections), and serves no more requests while its \
+         CPUs are {:.0} % busy: where a connection that is served holds a thread, further ones wait (Apache: \
+         MaxRequestWorkers); a limit in a configuration is no part of any model",
         record::units::grouped(most),
         record::units::grouped(first.load),
         record::units::grouped(last.load),

@@ -226,8 +226,8 @@ fn places(axis: &AxisPlan, values: &[f64]) -> Vec<AxisPlace> {
     slowed.chain([at(0.0, None); 2]).collect()
 }
 
-/// The delays that add the wanted shares of a request's CPU time, by how often a request reaches each place. A place that none
-/// reaches is left out.
+/// The delays that add the wanted shares of a request's CPU time, by how often a request reaches each place. A place
+/// that none reaches is left out.
 fn slowed_by_cost(axis: &AxisPlan, points: &[Point]) -> Vec<AxisPlace> {
     let tried = |slowed: Option<SlowPlace>| {
         points.iter().filter(move |point| point.axis.is_some_and(|place| place.slowed == slowed))

@@ -178,8 +178,8 @@ impl ConnectionSweep {
         }
     }
 
-    /// Whether the failures that ended the first pass did not come back: a server that is slow after its start (its cache is cold, its
-    /// code is not compiled yet) fails at the lowest loads.
+    /// Whether the failures that ended the first pass did not come back: a server that is slow after its start (its
+    /// cache is cold, its code is not compiled yet) fails at the lowest loads.
     fn is_cut_short(&self, findings: &SweepFindings, points: &[Point]) -> bool {
         // Of two loads that held in the end, the failures may weigh more.
         let is_found = self.loads.len() > 2 && findings.failure_point.failed.is_some();

@@ -14,8 +14,8 @@ use record::scenario::SweepPlan;
 use record::{Point, Sweep};
 use std::collections::BTreeSet;
 
-/// Points of the curve, as shares of the lower bound (elastic part) and of the upper bound (beyond failure); about there, where a
-/// rate was measured before.
+/// Points of the curve, as shares of the lower bound (elastic part) and of the upper bound (beyond failure); about
+/// there, where a rate was measured before.
 const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
 /// The number of rates below the bounds that are left out once only the bounds matter; beyond them it is one.
@@ -30,8 +30,8 @@ const LOWEST_PER_SEC: f64 = 0.1;
 /// Rates of the grid in an octave, at least; neighbours are 4.4 % apart.
 const LEAST_IN_OCTAVE: i64 = 16;
 
-/// The rates that a search may ask for: the first one, and octaves from it, each divided into steps that are halved until they are
-/// no larger than the wanted width. So a rate that is asked for again is the same to the last bit.
+/// The rates that a search may ask for: the first one, and octaves from it, each divided into steps that are halved
+/// until they are no larger than the wanted width. So a rate that is asked for again is the same to the last bit.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     anchor_per_sec: f64,

@@ -30,7 +30,8 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
     let found = &closed.yield_point;
     if let (None, Some(level)) = (found.estimate, closed.levels.iter().find(|level| level.client_limited)) {
         return Some(format!(
-            "From {} on the client had no CPU left while the server still had, so the server's yield point is not known.",
+            "From {} on the client had no CPU left while the server still had, so the server's yield point is not \
+             known.",
             load_words(level.load, Sweep::Connections)
         ));
     }
@@ -52,8 +53,8 @@ pub(super) fn saturated_first(evidence: &Evidence<'_>, closed: &SweepFindings, c
 /// A CPU so busy is the limit, or next to it.
 const NEARLY_FULL: f64 = 0.85;
 
-/// The used share of the server's CPUs together, of its busiest thread's or of its limit of CPU time, whichever was most; `None` where
-/// its CPUs were not measured.
+/// The used share of the server's CPUs together, of its busiest thread's or of its limit of CPU time, whichever was
+/// most; `None` where its CPUs were not measured.
 pub(super) fn busiest(level: &Level) -> Option<f64> {
     let others = [level.busiest_thread_cpus, level.cpu_quota_used_ratio].into_iter().flatten();
     let most = others.map(|spread| spread.median).fold(0.0, f64::max);
@@ -105,8 +106,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         && let Some(own) = evidence.crowded_out(Sweep::Connections, level.load)
     {
         return format!(
-            "The server's CPUs were {} busy at {at}, but its own work took only {} of them: other work filled the rest. Repeat it \
-             when that has stopped, or give the server dedicated CPUs (`--server-cpus`).",
+            "The server's CPUs were {} busy at {at}, but its own work took only {} of them: other work filled the \
+             rest. Repeat it when that has stopped, or give the server dedicated CPUs (`--server-cpus`).",
             percent(cpus),
             percent(own)
         );
@@ -128,8 +129,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
     }
     if points.iter().any(|point| crate::zones::polling::polls(point)) {
         return format!(
-            "What saturated at {at} is not known: the server polls, so its CPUs are as busy at the lowest load, and CPU time for a request is \
-             mostly waiting."
+            "What saturated at {at} is not known: the server polls, so its CPUs are as busy at the lowest load, and \
+             CPU time for a request is mostly waiting."
         );
     }
     match cpus.into_iter().chain(thread).reduce(f64::max) {
@@ -137,7 +138,8 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
         Some(busiest) if busiest >= NEARLY_FULL => {
             let what = if thread == Some(busiest) { "busiest thread" } else { "CPUs" };
             format!(
-                "Throughput stopped following load at {at} with the server's {what} {} busy: nearly full, and few connections leave gaps.",
+                "Throughput stopped following load at {at} with the server's {what} {} busy: nearly full, and few \
+                 connections leave gaps.",
                 percent(busiest)
             )
         }
@@ -156,9 +158,9 @@ fn saturated_at(evidence: &Evidence<'_>, level: &Level, is_unquiet: bool, causes
             let pid = server_pid(evidence.run);
             let at_a_time = at_a_time(evidence).map(|words| format!("{words} ")).unwrap_or_default();
             format!(
-                "{seen}: it waits for something else, and the measurements do not show for what. {at_a_time}To find out, under this load: `grep -H . \
-                 /proc/{pid}/task/*/wchan` shows where its threads sleep, `strace -f -c -p {pid}` in which calls (a backend, a disk, a lock, \
-                 a limit in its configuration)."
+                "{seen}: it waits for something else, and the measurements do not show for what. {at_a_time}To find \
+                 out, under this load: `grep -H . /proc/{pid}/task/*/wchan` shows where its threads sleep, `strace -f \
+                 -c -p {pid}` in which calls (a backend, a disk, a lock, a limit in its configuration)."
             )
         }
     }

@@ -22,7 +22,8 @@ pub fn of_server(run: &RunDir) -> String {
 pub fn server_pid(run: &RunDir) -> String {
     let fact = |name: &str| run.record.server_facts.get(name);
     let pid = fact("pid").filter(|pid| pid.chars().all(|c| c.is_ascii_digit()));
-    // A server that was started for the run ended with it, and the first of several processes mostly only starts the others.
+    // A server that was started for the run ended with it, and the first of several processes mostly only starts the
+    // others.
     let is_it = run.record.scenario.server().is_none() && fact("processes").is_none_or(|count| count == "1");
     pid.filter(|_| is_it).cloned().unwrap_or_else(|| "PID".into())
 }
@@ -33,8 +34,8 @@ pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     let own = limit(run.record.server_facts.get("descriptor_limit"));
     let Some(server) = run.record.scenario.server() else {
         let words = format!(
-            "To try: start the server with a higher limit (`ulimit -n {ENOUGH_DESCRIPTORS}` in the shell that starts it, \
-             `LimitNOFILE={ENOUGH_DESCRIPTORS}` in its unit of systemd), unless its configuration sets one."
+            "To try: start the server with a higher limit (`ulimit -n {ENOUGH_DESCRIPTORS}` in the shell that starts \
+             it, `LimitNOFILE={ENOUGH_DESCRIPTORS}` in its unit of systemd), unless its configuration sets one."
         );
         return (words, Vec::new());
     };
@@ -59,7 +60,8 @@ pub fn more_descriptors(run: &RunDir) -> (String, Vec<String>) {
     }
     let command = format!("sh -c 'ulimit -n {ENOUGH_DESCRIPTORS}; exec \"$@\"' sh {}", of_server(run));
     let words = format!(
-        "To try: `{command}` (`LimitNOFILE={ENOUGH_DESCRIPTORS}` in a unit of systemd; some servers have a separate limit)."
+        "To try: `{command}` (`LimitNOFILE={ENOUGH_DESCRIPTORS}` in a unit of systemd; some servers have a separate \
+         limit)."
     );
     (words, vec![command])
 }

@@ -63,8 +63,8 @@ fn drift(findings: &Findings) -> Option<Doubt> {
     let (what, remedy) = if drift.is_of_server() {
         (
             format!(
-                "the same load was served at speeds that varied by {cv} between repeats, while the machine's arithmetic took as long (yardstick, \
-                 n = {n}): the server changed, or memory, disks or other work did"
+                "the same load was served at speeds that varied by {cv} between repeats, while the machine's \
+                 arithmetic took as long (yardstick, n = {n}): the server changed, or memory, disks or other work did"
             ),
             "measure the server fresh and after hours of load; `straingauge watch` shows what it keeps",
         )

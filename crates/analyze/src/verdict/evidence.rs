@@ -24,8 +24,8 @@ impl<'a> Evidence<'a> {
         &self.findings.criteria
     }
 
-    /// The sweep in which causes are searched: the closed loop, else the open one; that one, too, where other work disturbed all
-    /// points under strain of the closed loop and not all of the open loop's.
+    /// The sweep in which causes are searched: the closed loop, else the open one; that one, too, where other work
+    /// disturbed all points under strain of the closed loop and not all of the open loop's.
     pub fn sweep(&self) -> Option<&'a SweepFindings> {
         let is_quiet = |sweep: &&SweepFindings| !self.strained_in(sweep).is_empty() && !self.is_unquiet(sweep);
         let closed = self.findings.connections.as_ref().filter(|closed| !self.is_unquiet(closed));
@@ -65,7 +65,8 @@ impl<'a> Evidence<'a> {
         !points.is_empty() && points.iter().all(|point| disturbance::is_disturbed(point))
     }
 
-    /// If every point under strain was disturbed, in all sweeps: how many there are, and what disturbed the last of them.
+    /// If every point under strain was disturbed, in all sweeps: how many there are, and what disturbed the last of
+    /// them.
     pub fn unquiet(&self) -> Option<(usize, String)> {
         let points: Vec<&Point> = self.findings.sweeps().flat_map(|sweep| self.strained_in(sweep)).collect();
         let whys: Vec<&str> = points.iter().filter_map(|point| disturbance::why(point)).collect();
@@ -94,8 +95,8 @@ impl<'a> Evidence<'a> {
         first.map(|load| self.quiet_at(sweep.sweep, load)).unwrap_or_default()
     }
 
-    /// The first level of any sweep at which a condition holds in most points, in words, with its points; and it holds at most
-    /// of the levels from there on: what happened at one load and not beyond it came from elsewhere.
+    /// The first level of any sweep at which a condition holds in most points, in words, with its points; and it holds
+    /// at most of the levels from there on: what happened at one load and not beyond it came from elsewhere.
     pub fn first_level(&self, holds: impl Fn(&Point) -> bool) -> Option<(String, Vec<&'a Point>)> {
         self.findings.sweeps().find_map(|sweep| {
             let points_of = |level: &Level| (level.load, self.points_at(sweep.sweep, level.load).collect::<Vec<_>>());
@@ -109,9 +110,9 @@ impl<'a> Evidence<'a> {
         })
     }
 
-    /// Whether the server filled a thread, its limit of CPU time, a process whose threads run one at a time, or itself most of its
-    /// CPUs, in most of the points; `None` if none was measured. CPUs that are full of other work are not the server's limit: on a
-    /// quiet machine the limit would be another.
+    /// Whether the server filled a thread, its limit of CPU time, a process whose threads run one at a time, or itself
+    /// most of its CPUs, in most of the points; `None` if none was measured. CPUs that are full of other work are not
+    /// the server's limit: on a quiet machine the limit would be another.
     pub fn is_saturated(&self, points: &[&Point]) -> Option<bool> {
         if super::one_at_a_time::held(self).is_some_and(|held| held.is_proven) {
             return Some(true);
@@ -140,8 +141,8 @@ impl<'a> Evidence<'a> {
         Some(busy >= self.criteria().saturation_ratio && self.is_own_work(point))
     }
 
-    /// Whether most of the work on the server's CPUs was the run's: the server's threads and softirq, its backend, the client.
-    /// Unknown counts as yes.
+    /// Whether most of the work on the server's CPUs was the run's: the server's threads and softirq, its backend, the
+    /// client. Unknown counts as yes.
     fn is_own_work(&self, point: &Point) -> bool {
         match point.value(names::SERVER_CPUS_TAKEN) {
             Some(_) => !is_crowded(point),
@@ -149,7 +150,8 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Whether the server's backend filled the CPUs of both in most of the points, and not a thread or a limit of the server.
+    /// Whether the server's backend filled the CPUs of both in most of the points, and not a thread or a limit of the
+    /// server.
     pub fn is_filled_by_backend(&self, points: &[&Point]) -> bool {
         let limit = self.criteria().saturation_ratio;
         let is_filled = |point: &&Point| {

@@ -15,7 +15,8 @@ const TIMES: f64 = 20.0;
 const LEAST_US: f64 = 10_000.0;
 /// Up to this busy, no request waits long for a CPU.
 const IDLE_RATIO: f64 = 0.5;
-/// The lowest loads that are looked at; how busy the machine was differs between them, and how long its own wait takes does not.
+/// The lowest loads that are looked at; how busy the machine was differs between them, and how long its own wait takes
+/// does not.
 const LOADS: usize = 3;
 const MOST_APART: f64 = 2.0;
 /// Requests at a load, of which one in a hundred is at least one, and at all of them.
@@ -61,9 +62,9 @@ pub(super) fn stalls(evidence: &Evidence<'_>) -> Option<String> {
         range(&stalled).map(|(least, most)| (format_nanos(least * 1e3), format_nanos(most * 1e3)))?;
     let window_ns: f64 = looked.iter().map(|(point, _)| point.duration_ns as f64).sum();
     Some(format!(
-        "The server stalls: in {} of {} points it answered nothing for {}, though {} or more requests waited; that is once in {} of load, or more \
-         often. A closed loop waits with it, so few requests show it. To try: the log of its garbage collector, its timers; `strace -f -tt -p {}` \
-         shows what came before.",
+        "The server stalls: in {} of {} points it answered nothing for {}, though {} or more requests waited; that is \
+         once in {} of load, or more often. A closed loop waits with it, so few requests show it. To try: the log of \
+         its garbage collector, its timers; `strace -f -tt -p {}` shows what came before.",
         stalled.len(),
         looked.len(),
         if shortest == longest { longest } else { format!("{shortest} to {longest}") },
@@ -95,9 +96,9 @@ pub(super) fn short_connections(evidence: &Evidence<'_>, closed: &SweepFindings)
     }
     let (first, last) = (levels.first()?, levels.last()?);
     Some(format!(
-        "The server closes each connection after about {each:.0} request{} ({} connections were opened again from {} to {}), so a part of every \
-         request's cost here is to open one. To try: more requests for each (nginx `keepalive_requests`, Apache `MaxKeepAliveRequests`, or \
-         keep-alive at all).",
+        "The server closes each connection after about {each:.0} request{} ({} connections were opened again from {} \
+         to {}), so a part of every request's cost here is to open one. To try: more requests for each (nginx \
+         `keepalive_requests`, Apache `MaxKeepAliveRequests`, or keep-alive at all).",
         if each < 1.5 { "" } else { "s" },
         grouped(reopened),
         load_words(first.load, Sweep::Connections),
@@ -142,9 +143,10 @@ pub(super) fn slow_requests(evidence: &Evidence<'_>, closed: &SweepFindings) -> 
     let limit =
         if idle.iter().any(|level| level.cpu_quota_used_ratio.is_some()) { " or of its limit of CPU time" } else { "" };
     Some(format!(
-        "Some requests are slow though the server is idle: from {} to {} p99 was {} to {} beside a median of {} at most (n = {}), with at most {} of a \
-         CPU{limit} busy. They wait for something else than a CPU (a timer, a disk, a pause), or are requests of another kind. To find out: `strace -f -T \
-         -p {}` shows how long each call took.",
+        "Some requests are slow though the server is idle: from {} to {} p99 was {} to {} beside a median of {} at \
+         most (n = {}), with at most {} of a CPU{limit} busy. They wait for something else than a CPU (a timer, a \
+         disk, a pause), or are requests of another kind. To find out: `strace -f -T -p {}` shows how long each call \
+         took.",
         load_words(first.load, Sweep::Connections),
         load_words(last.load, Sweep::Connections),
         format_nanos(least * 1e3),

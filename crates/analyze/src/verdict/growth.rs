@@ -123,7 +123,8 @@ fn user_growth<'a>(evidence: &Evidence<'a>) -> Option<UserGrowth<'a>> {
 impl UserGrowth<'_> {
     fn words(&self) -> String {
         format!(
-            "A request's time in the server's own code grew from {}{:.1} us at up to {} to {:.1} us at {} (by {:.1} us or more)",
+            "A request's time in the server's own code grew from {}{:.1} us at up to {} to {:.1} us at {} (by {:.1} us \
+             or more)",
             if self.is_at_most { "at most " } else { "" },
             self.us.0,
             load_words(self.loads.0, Sweep::Connections),
@@ -182,14 +183,15 @@ pub fn memory_bound(evidence: &Evidence<'_>) -> Option<Finding> {
     let cache = cache.map_or("size not known".into(), |bytes| format_bytes(bytes as f64));
     let mut finding = finding(
         format!(
-            "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache ({cache}){counted}.{}",
+            "{}, more than the kernel's, and its memory by {} with the connections, more than the second-level cache \
+             ({cache}){counted}.{}",
             grown.words(),
             format_bytes(memory),
             won.map(words).unwrap_or_default()
         ),
         format!(
-            "To distinguish cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {pid}` under load shows a list that is \
-             searched; `{command}` {shows}."
+            "To distinguish cache misses from more work: `straingauge simulate` counts the misses, `perf top -p {pid}` \
+             under load shows a list that is searched; `{command}` {shows}."
         ),
         &[command],
     )?;
@@ -232,13 +234,14 @@ pub fn spin(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("perf top -p {pid}");
     let mut finding = finding(
         format!(
-            "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without making progress.",
+            "{}, while its {threads:.0} threads waited {} us for a CPU for each request: they use the CPU without \
+             making progress.",
             grown.words(),
             format_si(waited)
         ),
         format!(
-            "To decide: `{command}` (or `--profile always`) names the function that they spin in; a lock that sleeps (pthread_mutex) gives the \
-             CPU to its holder."
+            "To decide: `{command}` (or `--profile always`) names the function that they spin in; a lock that sleeps \
+             (pthread_mutex) gives the CPU to its holder."
         ),
         &[command],
     )?;
@@ -325,16 +328,17 @@ pub fn slows_with_time(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("perf top -p {pid}");
     finding(
         format!(
-            "The server slows down with what it has served, not with load: at each of {} loads a request cost more CPU at the last visit than at \
-             the first; at {} {low:.1} us, and {high:.1} us after {} more requests ({} more in the middle of all loads).",
+            "The server slows down with what it has served, not with load: at each of {} loads a request cost more CPU \
+             at the last visit than at the first; at {} {low:.1} us, and {high:.1} us after {} more requests ({} more \
+             in the middle of all loads).",
             visits.len(),
             load_words(first.offered_per_sec().unwrap_or(first.connections as f64), first.sweep),
             format_si(served),
             percent(rose - 1.0)
         ),
         format!(
-            "To try: `{command}` under load names the function that grows (a list that is searched, a log or cache that is kept whole); bound \
-             what is kept for each request."
+            "To try: `{command}` under load names the function that grows (a list that is searched, a log or cache \
+             that is kept whole); bound what is kept for each request."
         ),
         &[command],
     )
@@ -382,8 +386,8 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("grep -E 'VmRSS|RssAnon' /proc/{pid}/status");
     let mut finding = finding(
         format!(
-            "The server's memory grew with every request and was not given back: from {} to {} over {} requests, {} for each (a straight line \
-             explains {} of it, n = {} points).",
+            "The server's memory grew with every request and was not given back: from {} to {} over {} requests, {} \
+             for each (a straight line explains {} of it, n = {} points).",
             format_bytes(first.1),
             format_bytes(last.1),
             format_si(served),
@@ -392,8 +396,9 @@ pub fn leak(evidence: &Evidence<'_>) -> Option<Finding> {
             points.len()
         ),
         format!(
-            "To distinguish a leak from a cache that fills, or a heap before it is collected: `{command}` under a longer steady load shows whether it \
-             ends; a heap profiler (heaptrack, valgrind --tool=massif) on the server shows what is kept."
+            "To distinguish a leak from a cache that fills, or a heap before it is collected: `{command}` under a \
+             longer steady load shows whether it ends; a heap profiler (heaptrack, valgrind --tool=massif) on the \
+             server shows what is kept."
         ),
         &[command],
     )?;

@@ -42,7 +42,8 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
     let mut found = finding(
         format!("Overload outlives its cause here. {}", unloading.sentence()),
         format!(
-            "To try: bound what waits (a limit of requests under way, a timeout for queued work), and give retries a budget and a backoff; {below}."
+            "To try: bound what waits (a limit of requests under way, a timeout for queued work), and give retries a \
+             budget and a backoff; {below}."
         ),
         &[],
     )?;
@@ -51,8 +52,8 @@ pub fn stays_down(evidence: &Evidence<'_>) -> Option<Finding> {
         let url = quoted(&evidence.run.record.scenario.url());
         let command = format!("straingauge load {url} --connections {lowest:.0}");
         found.remedy = format!(
-            "{} To decide: `{command}` against the server started anew; if it gives again what it gave before, the load brought it down, \
-             else something came between.",
+            "{} To decide: `{command}` against the server started anew; if it gives again what it gave before, the \
+             load brought it down, else something came between.",
             found.remedy
         );
         found.commands = vec![command];
@@ -75,8 +76,8 @@ pub fn client_ports(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = "sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1".to_string();
     finding(
         format!(
-            "The client had no local port or descriptor left{range}: {} of the requests at {at} could not be sent. A port \
-             whose connection the client closed first waits for a minute in TIME_WAIT.",
+            "The client had no local port or descriptor left{range}: {} of the requests at {at} could not be sent. A \
+             port whose connection the client closed first waits for a minute in TIME_WAIT.",
             percent(most)
         ),
         format!("To try on the client's machine: `{command}`, more addresses with `--source-address`, or keep-alive."),
@@ -120,7 +121,8 @@ pub fn descriptors(evidence: &Evidence<'_>) -> Option<Finding> {
     let (remedy, commands) = more_descriptors(evidence.run);
     finding(
         format!(
-            "A process of the server had {} descriptors open at {at}, {} of its limit: it cannot accept more connections.",
+            "A process of the server had {} descriptors open at {at}, {} of its limit: it cannot accept more \
+             connections.",
             grouped(used as f64),
             percent(share)
         ),
@@ -143,16 +145,17 @@ pub fn cpu_quota(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("cat /proc/{}/cgroup", server_pid(evidence.run));
     finding(
         format!(
-            "The server has used up its limit of CPU time: its control group may use {limit:.2} CPUs, used {} of that beyond the yield point, \
-             and was stopped in {} of its periods (n = {}{}).",
+            "The server has used up its limit of CPU time: its control group may use {limit:.2} CPUs, used {} of that \
+             beyond the yield point, and was stopped in {} of its periods (n = {}{}).",
             percent(used),
             percent(share),
             grouped(periods),
             before.unwrap_or_default()
         ),
         format!(
-            "To try: a higher limit (`docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd), or less CPU time a request; \
-             `{command}` names the group, `cpu.max` in its folder (`cpu.cfs_quota_us` in version 1) is the limit."
+            "To try: a higher limit (`docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd), or \
+             less CPU time a request; `{command}` names the group, `cpu.max` in its folder (`cpu.cfs_quota_us` in \
+             version 1) is the limit."
         ),
         &[command],
     )
@@ -182,8 +185,8 @@ pub fn server_errors(evidence: &Evidence<'_>) -> Option<Finding> {
             grouped(answers as f64)
         ),
         format!(
-            "To try: its error log (what it printed is kept as `server.log` in the run's folder) says which limit it reached; `{command}` \
-             repeats that load alone."
+            "To try: its error log (what it printed is kept as `server.log` in the run's folder) says which limit it \
+             reached; `{command}` repeats that load alone."
         ),
         &[command],
     )
@@ -215,8 +218,8 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     let mut found = finding(
         format!(
-            "The server waits for a file: beyond the yield point {asleep:.1} of its {threads:.0} {} slept at any time in {call} ({file}; \
-             n = {} looks){}, while no CPU of the server was saturated.",
+            "The server waits for a file: beyond the yield point {asleep:.1} of its {threads:.0} {} slept at any time \
+             in {call} ({file}; n = {} looks){}, while no CPU of the server was saturated.",
             if threads > 1.5 { "threads" } else { "thread" },
             grouped(looks),
             iowait.unwrap_or_default()
@@ -224,8 +227,8 @@ pub fn slow_file(evidence: &Evidence<'_>) -> Option<Finding> {
         format!("To try: {advice}; `{command}` says on which device it lies."),
         &[command],
     )?;
-    // Of several threads, a few that sleep in a file hold back the others only if it is always in use, or if requests spend their
-    // time there.
+    // Of several threads, a few that sleep in a file hold back the others only if it is always in use, or if requests
+    // spend their time there.
     let of_requests = at_once(evidence).map_or(FILE_IN_USE, |at_once| FILE_TIME_RATIO * at_once);
     if threads > 1.5 && asleep < of_requests.clamp(FILE_SLEEPERS, FILE_IN_USE) {
         found.certainty = Certainty::Possibility;
@@ -251,7 +254,8 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
         }
         _ => String::new(),
     };
-    // A lock is held by one thread at a time; a semaphore and a pool let several through, and a thread that waits for them sleeps alike.
+    // A lock is held by one thread at a time; a semaphore and a pool let several through, and a thread that waits for
+    // them sleeps alike.
     let is_one = at_once(evidence).is_none_or(|at_once| at_once <= LOCK_HOLDERS);
     let outgoing = typical(&points, names::SERVER_OUTGOING).is_some_and(|count| count >= 1.0);
     let (what, several) = match is_one && !outgoing {
@@ -265,8 +269,8 @@ pub fn lock(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
     let mut found = finding(
         format!(
-            "The server's threads wait for {what}: {} of the looks beyond the yield point found one asleep for it (n = {}), {} at low \
-             loads{switches}; throughput stopped{}.{several}",
+            "The server's threads wait for {what}: {} of the looks beyond the yield point found one asleep for it (n = \
+             {}), {} at low loads{switches}; throughput stopped{}.{several}",
             percent(share),
             grouped(looks),
             percent(before),
@@ -324,8 +328,8 @@ pub fn scalable_select(evidence: &Evidence<'_>) -> Option<Finding> {
     );
     finding(
         format!(
-            "The server sleeps in select or poll ({} of {} sleeps seen), over up to {} descriptors, and {because}: each call \
-             costs what is open, not what is ready.",
+            "The server sleeps in select or poll ({} of {} sleeps seen), over up to {} descriptors, and {because}: \
+             each call costs what is open, not what is ready.",
             grouped(in_select),
             grouped(seen),
             grouped(set),
@@ -360,8 +364,8 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("echo {mask:x} > /sys/class/net/DEVICE/queues/rx-0/rps_cpus");
     finding(
         format!(
-            "One CPU takes the receive processing: {} of all softirq time, which is {} of that CPU's time; it was {} busy while another of the \
-             server's was {} busy.",
+            "One CPU takes the receive processing: {} of all softirq time, which is {} of that CPU's time; it was {} \
+             busy while another of the server's was {} busy.",
             percent(share),
             percent(softirq),
             percent(busy),
@@ -379,8 +383,8 @@ pub fn interrupts(evidence: &Evidence<'_>) -> Option<Finding> {
 pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
     let criteria = *evidence.criteria();
     let value = |point: &Point, name| point.value(name).unwrap_or(0.0);
-    // Connections dropped while connections were opened come back after a second, perhaps after the short window of a search: where
-    // every request was answered sooner, the point failed of something else.
+    // Connections dropped while connections were opened come back after a second, perhaps after the short window of a
+    // search: where every request was answered sooner, the point failed of something else.
     let is_late = |point: &Point| {
         let outcomes = &point.outcomes;
         let unanswered =
@@ -388,8 +392,8 @@ pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
         value(point, names::RESPONSE_MAX) >= SYN_RETRY_US || unanswered.iter().any(|count| *count > 0)
     };
     let fails = |point: &Point| is_late(point) && crate::zones::fails(point, &criteria);
-    // The kernel counts all listeners of the machine: where this load has not the connections to fill the queue, another service
-    // dropped its own.
+    // The kernel counts all listeners of the machine: where this load has not the connections to fill the queue,
+    // another service dropped its own.
     let is_own = |point: &Point| {
         let most = point.connections as f64 + value(point, names::COLD);
         point.value(names::ACCEPT_QUEUE_LIMIT).is_none_or(|limit| most > limit)
@@ -415,13 +419,13 @@ pub fn backlog(evidence: &Evidence<'_>) -> Option<Finding> {
     let sysctl = commands.first().map(|command| format!("`{command}` and ")).unwrap_or_default();
     finding(
         format!(
-            "The accept queue overflowed from {at} on ({seen}): its limit is {}, and connections were dropped before the server saw them; each is \
-             tried again after a second or more.",
+            "The accept queue overflowed from {at} on ({seen}): its limit is {}, and connections were dropped before \
+             the server saw them; each is tried again after a second or more.",
             limit.map_or("not known".into(), grouped)
         ),
         format!(
-            "To try: {sysctl}a larger backlog in the server's configuration (nginx `listen ... backlog={wanted:.0}`, Apache `ListenBacklog \
-             {wanted:.0}`, HAProxy `backlog {wanted:.0}`)."
+            "To try: {sysctl}a larger backlog in the server's configuration (nginx `listen ... backlog={wanted:.0}`, \
+             Apache `ListenBacklog {wanted:.0}`, HAProxy `backlog {wanted:.0}`)."
         ),
         &commands,
     )
@@ -436,7 +440,8 @@ pub fn time_wait(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = "sysctl -w net.ipv4.tcp_max_tw_buckets=262144".to_string();
     finding(
         format!(
-            "The server's TIME_WAIT sockets reached their limit at {at}: {} of its port were there, and {}/s more connections ended without that state.",
+            "The server's TIME_WAIT sockets reached their limit at {at}: {} of its port were there, and {}/s more \
+             connections ended without that state.",
             grouped(held),
             format_si(rate)
         ),

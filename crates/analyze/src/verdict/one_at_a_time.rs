@@ -1,5 +1,5 @@
-//! A process whose threads run one at a time: an interpreter's lock, or one lock that is held whenever it works. It uses one CPU
-//! whatever the load, none of its threads is full, and other CPUs are idle.
+//! A process whose threads run one at a time: an interpreter's lock, or one lock that is held whenever it works. It
+//! uses one CPU whatever the load, none of its threads is full, and other CPUs are idle.
 
 use super::Certainty;
 use super::command::server_pid;
@@ -34,7 +34,8 @@ impl Held {
         let (least, most) = (format!("{:.2}", self.process_cpus.0), format!("{:.2}", self.process_cpus.1));
         let [low, high] = [self.loads.0, self.loads.1].map(|load| load_words(load, self.sweep));
         format!(
-            "used {} CPUs at every load from {low} to {high}, its busiest thread {:.2}, while all of the server's work took {} of its CPUs",
+            "used {} CPUs at every load from {low} to {high}, its busiest thread {:.2}, while all of the server's work \
+             took {} of its CPUs",
             if least == most { least } else { format!("{least} to {most}") },
             self.thread_cpus,
             percent(self.own_share)
@@ -97,15 +98,15 @@ pub fn one_at_a_time(evidence: &Evidence<'_>) -> Option<Finding> {
     let command = format!("gdb -p {} -batch -ex 'thread apply all backtrace'", server_pid(evidence.run));
     let mut found = finding(
         format!(
-            "The server runs one thread at a time: its busiest process {}{}. An interpreter's lock does that (CPython's GIL, Ruby's GVL), or \
-             one lock that a thread holds whenever it works.",
+            "The server runs one thread at a time: its busiest process {}{}. An interpreter's lock does that \
+             (CPython's GIL, Ruby's GVL), or one lock that a thread holds whenever it works.",
             held.words(),
             locks.unwrap_or_default()
         ),
         format!(
-            "To try: more processes instead of more threads (gunicorn `--workers 2`, Puma `--workers 2`, uWSGI `--processes 2`), or less work \
-             in that lock; if twice as many processes bring no more throughput, it is something else. `{command}` under load shows the lock \
-             (`take_gil` is CPython's)."
+            "To try: more processes instead of more threads (gunicorn `--workers 2`, Puma `--workers 2`, uWSGI \
+             `--processes 2`), or less work in that lock; if twice as many processes bring no more throughput, it is \
+             something else. `{command}` under load shows the lock (`take_gil` is CPython's)."
         ),
         &[command],
     )?;

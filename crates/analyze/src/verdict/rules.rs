@@ -94,13 +94,15 @@ pub const SPIN_RATIO: f64 = 2.0;
 pub const SPIN_WAITED: f64 = 1.0;
 /// CPU time of a request at the last visit of a load over that at the first, and loads that were visited twice.
 pub const TIME_GROWTH_RATIO: f64 = 1.25;
-/// See [`TIME_GROWTH_RATIO`]; where other work disturbed the points, and the share that a line by requests served explains.
+/// See [`TIME_GROWTH_RATIO`]; where other work disturbed the points, and the share that a line by requests served
+/// explains.
 pub const UNQUIET_TIME_GROWTH: f64 = 1.5;
 /// See [`UNQUIET_TIME_GROWTH`].
 pub const UNQUIET_EXPLAINED: f64 = 0.85;
 /// See [`TIME_GROWTH_RATIO`].
 pub const LEAST_LOADS: usize = 3;
-/// A leak: bytes, their ratio, points, the share that a line explains, the late slope over the early one, bytes a request.
+/// A leak: bytes, their ratio, points, the share that a line explains, the late slope over the early one, bytes a
+/// request.
 pub const LEAK_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// See [`LEAK_BYTES`].
 pub const LEAK_RATIO: f64 = 1.5;
@@ -114,7 +116,8 @@ pub const LEAK_STEADY: f64 = 0.6;
 pub const LEAST_LEAK_PER_REQUEST: f64 = 64.0;
 /// Requests at once over workers may be less than 1 by this; threads beside the workers; looks that find an event loop.
 pub const POOL_TOLERANCE: f64 = 0.2;
-/// They may be more than 1 by this, for the path's part of the response time: no pool serves more requests than it has workers.
+/// They may be more than 1 by this, for the path's part of the response time: no pool serves more requests than it has
+/// workers.
 pub const POOL_PATH: f64 = 0.1;
 /// CPU time of a request over its response time at the lowest load: from this share on its worker computes rather than
 /// sleeps.
@@ -127,30 +130,32 @@ pub const POOL_PARKED: f64 = 0.6;
 pub const POOL_BUSIEST_RATIO: f64 = 0.5;
 /// Connections to a backend elsewhere over the requests at once: fewer, and no more with load, may be idle.
 pub const BACKEND_OF_REQUESTS: f64 = 0.5;
-/// From the first byte of an answer to its last, less a round trip, where that waited for a delayed acknowledgement: 40 ms, and ticks of
-/// the clock.
+/// From the first byte of an answer to its last, less a round trip, where that waited for a delayed acknowledgement: 40
+/// ms, and ticks of the clock.
 pub const DELAYED_ACK_US: std::ops::RangeInclusive<f64> = 38e3..=48e3;
 /// Longer answers may take so long to arrive.
 pub const MOST_ANSWER_BYTES: f64 = 65536.0;
-/// Connections that take longer to open are over a path: an answer that does not fit into one window takes more round trips.
+/// Connections that take longer to open are over a path: an answer that does not fit into one window takes more round
+/// trips.
 pub const FAR_CONNECT_US: f64 = 5e3;
-/// See [`FAR_CONNECT_US`]: 9 segments of 1,460 bytes, as the first window of 10 (RFC 6928) has the head of the answer, too.
+/// See [`FAR_CONNECT_US`]: 9 segments of 1,460 bytes, as the first window of 10 (RFC 6928) has the head of the answer,
+/// too.
 pub const MOST_ANSWER_FAR_BYTES: f64 = 13_140.0;
 /// Requests of a point whose median counts for that.
 pub const LEAST_ANSWERS: u64 = 10;
 /// Requests in flight on a connection (Little's law): from so many on, more than one is sent at a time.
 pub const PIPELINED_REQUESTS: f64 = 1.5;
 
-/// Periods of a limit of CPU time that a share of them rests on at least; the share in which the group was stopped, and the share of
-/// the limit that it used.
+/// Periods of a limit of CPU time that a share of them rests on at least; the share in which the group was stopped, and
+/// the share of the limit that it used.
 pub const LEAST_PERIODS: f64 = 5.0;
 /// See [`LEAST_PERIODS`].
 pub const THROTTLED_RATIO: f64 = 0.2;
 /// See [`LEAST_PERIODS`].
 pub const QUOTA_USED_RATIO: f64 = 0.8;
 
-/// CPUs of a process whose threads run one at a time: a little less while the lock changes hands, and more where the kernel works for
-/// one of them meanwhile.
+/// CPUs of a process whose threads run one at a time: a little less while the lock changes hands, and more where the
+/// kernel works for one of them meanwhile.
 pub const ONE_CPU: std::ops::RangeInclusive<f64> = 0.9..=1.05;
 /// See [`ONE_CPU`]: the share of the points under strain that show it, and the highest of their loads over the lowest.
 pub const ONE_CPU_POINTS: f64 = 0.8;
@@ -169,7 +174,8 @@ pub const RULES: [Rule; 21] = [
         evidence: "requests that ended for want of a local port or descriptor (`local_limit`)",
         threshold: "more than the criterion `error_ratio` of the requests in most points of a load",
         refuted_by: "the same requests over keep-alive, or from more addresses, are sent",
-        remedy: "`sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1` on the client, `--source-address`, keep-alive",
+        remedy: "`sysctl -w net.ipv4.ip_local_port_range='1024 65535' net.ipv4.tcp_tw_reuse=1` on the client, \
+                 `--source-address`, keep-alive",
         source: "Almeida, Almeida and Yates (1996), section 5.5: ports wait in TIME_WAIT for a minute",
         is_counted: true,
         hidden_by: &[],
@@ -190,7 +196,8 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "descriptors",
         cause: "the server's descriptor limit",
-        evidence: "`server.descriptors_used_ratio`; connections that waited to be accepted (`tcp.accept_queue_max`), that got no answer, or that were refused or closed",
+        evidence: "`server.descriptors_used_ratio`; connections that waited to be accepted (`tcp.accept_queue_max`), \
+                   that got no answer, or that were refused or closed",
         threshold: "97 % of the limit in use in most points of a load and of the loads above it, and such connections",
         refuted_by: "`/proc/PID/limits` is far above what is open",
         remedy: "`sh -c 'ulimit -n 65536; exec SERVER'`; `LimitNOFILE=` in a unit of systemd",
@@ -202,11 +209,15 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "cpu-quota",
         cause: "the server's limit of CPU time",
-        evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio`: the kernel's account of the control group (`cpu.stat`)",
-        threshold: "beyond the yield point the group was stopped in 20 % of its periods at least (lower end of the interval, 5 periods or more), and used 80 % of the limit",
+        evidence: "`server.cpu_throttled_ratio` and `server.cpu_quota_used_ratio`: the kernel's account of the control \
+                   group (`cpu.stat`)",
+        threshold: "beyond the yield point the group was stopped in 20 % of its periods at least (lower end of the \
+                    interval, 5 periods or more), and used 80 % of the limit",
         refuted_by: "`nr_throttled` in the group's `cpu.stat` does not grow under this load",
-        remedy: "a higher limit: `docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd; less CPU time a request",
-        source: "Turner, Rao and Rao, \"CPU bandwidth control for CFS\" (Linux Symposium 2010); the kernel's documentation of cgroup v2, `cpu.max`",
+        remedy: "a higher limit: `docker update --cpus`, `limits.cpu` of Kubernetes, `CPUQuota=` of systemd; less CPU \
+                 time a request",
+        source: "Turner, Rao and Rao, \"CPU bandwidth control for CFS\" (Linux Symposium 2010); the kernel's \
+                 documentation of cgroup v2, `cpu.max`",
         is_counted: true,
         hidden_by: &[],
         judge: judge::cpu_quota,
@@ -214,11 +225,16 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "stays-down",
         cause: "the server stays down after overload",
-        evidence: "good answers per second on the way down against those on the way up, load by load within repeats (`find --unload`)",
-        threshold: "at a load that held on the way up, three quarters or less in the median of 3 repeats or more, 90 % at the upper end of the interval; of a server that never came back: at the two lowest loads or more the same against what it gave before, in all of 5 visits or more since, always a possibility",
+        evidence: "good answers per second on the way down against those on the way up, load by load within repeats \
+                   (`find --unload`)",
+        threshold: "at a load that held on the way up, three quarters or less in the median of 3 repeats or more, 90 % \
+                    at the upper end of the interval; of a server that never came back: at the two lowest loads or \
+                    more the same against what it gave before, in all of 5 visits or more since, always a possibility",
         refuted_by: "the way up after it is as slow: then the server slows with time",
-        remedy: "bound what waits (a limit of requests under way, a timeout of queued work), retries with a budget and backoff; until then let the load fall below the recovery point",
-        source: "Bronson and others, \"Metastable Failures in Distributed Systems\" (HotOS 2021); Huang and others, \"Metastable Failures in the Wild\" (OSDI 2022): overload that outlives its cause",
+        remedy: "bound what waits (a limit of requests under way, a timeout of queued work), retries with a budget and \
+                 backoff; until then let the load fall below the recovery point",
+        source: "Bronson and others, \"Metastable Failures in Distributed Systems\" (HotOS 2021); Huang and others, \
+                 \"Metastable Failures in the Wild\" (OSDI 2022): overload that outlives its cause",
         is_counted: false,
         hidden_by: &["client", "client-ports", "slows-with-time"],
         judge: judge::stays_down,
@@ -227,7 +243,8 @@ pub const RULES: [Rule; 21] = [
         id: "server-errors",
         cause: "the server answers with errors above a load",
         evidence: "answers that are not 2xx or 3xx (`non_2xx`), by load",
-        threshold: "more than the criterion `error_ratio` of the answers, and 5 or more, in most points of a load and at most loads above it",
+        threshold: "more than the criterion `error_ratio` of the answers, and 5 or more, in most points of a load and \
+                    at most loads above it",
         refuted_by: "the errors are there at every load: then the request is wrong, not the load",
         remedy: "its error log; `straingauge load URL --connections N` at that load",
         source: "RFC 9110, section 15.6: the server knows that it failed",
@@ -239,9 +256,13 @@ pub const RULES: [Rule; 21] = [
         id: "slow-file",
         cause: "the server waits for a file or a slow log",
         evidence: "`server.file_waits_ratio` times threads, the file's name; `machine.cpu_iowait_ratio`",
-        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated; a possibility with several threads of which fewer than 0.8 and fewer than half of the requests at once sleep so",
+        threshold: "0.3 threads or more asleep in write, sync or read of a file at any time beyond the yield point (20 \
+                    looks or more, 0.1 at the lower end of the interval), no CPU of the server saturated; a \
+                    possibility with several threads of which fewer than 0.8 and fewer than half of the requests at \
+                    once sleep so",
         refuted_by: "the log on /dev/shm brings no more throughput",
-        remedy: "`findmnt -T FILE`; by call: write it buffered, or to another device or reader; one sync for several requests; more memory for the cache of files or more threads that read",
+        remedy: "`findmnt -T FILE`; by call: write it buffered, or to another device or reader; one sync for several \
+                 requests; more memory for the cache of files or more threads that read",
         source: "Almeida, Almeida and Yates (1996), table 5: logging took most of a small request's elapsed time",
         is_counted: false,
         hidden_by: &["client"],
@@ -250,8 +271,11 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "lock",
         cause: "threads wait for each other (a lock, a semaphore, a pool)",
-        evidence: "`server.lock_waits_ratio` beyond the yield point and at low loads, `server.context_switches_per_request`, idle CPU",
-        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the server saturated; a possibility where it has connections to a backend",
+        evidence: "`server.lock_waits_ratio` beyond the yield point and at low loads, \
+                   `server.context_switches_per_request`, idle CPU",
+        threshold: "half of the looks or more (20 or more) found a thread asleep for a lock, a quarter more than at \
+                    low loads (a quarter of the strained ones or the lowest; the 95 % intervals apart); no CPU of the \
+                    server saturated; a possibility where it has connections to a backend",
         refuted_by: "`gdb` shows the threads asleep for work, not for a mutex that another thread holds",
         remedy: "`gdb -p PID -batch -ex 'thread apply all backtrace'` under load names it",
         source: "futex(2); Gunther (2007): contention is what keeps throughput flat with idle CPUs",
@@ -262,11 +286,18 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "one-at-a-time",
         cause: "the process runs one thread at a time (an interpreter's lock)",
-        evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, `server.lock_waits_ratio`, the program's name",
-        threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, of which the highest load is 1.5 times the lowest or more; no thread used more than 80 % of it; 1.5 CPUs or more to use, not full of the run's own work; where 20 looks or more were taken, a quarter or more found a thread asleep for a lock; a possibility unless the program is Python or Ruby, or half of the looks found one, a quarter more than at low loads",
+        evidence: "`server.busiest_process_cpus`, `server.busiest_thread_cpus`, idle CPUs, `server.lock_waits_ratio`, \
+                   the program's name",
+        threshold: "0.9 to 1.05 CPUs in 80 % of the points under strain, of which the highest load is 1.5 times the \
+                    lowest or more; no thread used more than 80 % of it; 1.5 CPUs or more to use, not full of the \
+                    run's own work; where 20 looks or more were taken, a quarter or more found a thread asleep for a \
+                    lock; a possibility unless the program is Python or Ruby, or half of the looks found one, a \
+                    quarter more than at low loads",
         refuted_by: "twice as many processes bring no more throughput",
-        remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch -ex 'thread apply all backtrace'` under load shows the lock",
-        source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: what only one may do at a time is the limit",
+        remedy: "more processes instead of more threads (gunicorn `--workers`, Puma `--workers`); `gdb -p PID -batch \
+                 -ex 'thread apply all backtrace'` under load shows the lock",
+        source: "Beazley, \"Understanding the Python GIL\" (PyCon 2010); Amdahl's law: what only one may do at a time \
+                 is the limit",
         is_counted: false,
         hidden_by: &["client", "cpu-quota"],
         judge: one_at_a_time::one_at_a_time,
@@ -274,10 +305,18 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "worker-pool",
         cause: "a fixed pool of workers is busy",
-        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), `server.threads`, `server.event_waits_ratio`, `server.lock_waits_ratio`, `server.busiest_thread_cpus`, `server.outgoing_connections`, `server.cpu_us_per_request`",
-        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the workers), the same number at all loads, twice as many connections, no event loop or parked threads (events and futexes in 60 % of the looks), no thread of several that took more than half of the CPU time, CPU time less than half of the response time at the lowest load, one request at a time on a connection, no CPU of the server saturated; a possibility where it has about as many connections to a backend",
+        evidence: "throughput beyond the yield point times the response time at the lowest load (requests at once), \
+                   `server.threads`, `server.event_waits_ratio`, `server.lock_waits_ratio`, \
+                   `server.busiest_thread_cpus`, `server.outgoing_connections`, `server.cpu_us_per_request`",
+        threshold: "requests at once 20 % fewer to 10 % more than the number of threads (one or two beside the \
+                    workers), the same number at all loads, twice as many connections, no event loop or parked threads \
+                    (events and futexes in 60 % of the looks), no thread of several that took more than half of the \
+                    CPU time, CPU time less than half of the response time at the lowest load, one request at a time \
+                    on a connection, no CPU of the server saturated; a possibility where it has about as many \
+                    connections to a backend",
         refuted_by: "more workers bring no more throughput",
-        remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what they sleep for",
+        remedy: "more workers in its configuration, or shorter requests; `grep -H . /proc/PID/task/*/wchan` shows what \
+                 they sleep for",
         source: "Little's law",
         is_counted: false,
         hidden_by: &["client", "slow-file", "lock"],
@@ -286,11 +325,17 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "delayed-ack",
         cause: "the end of an answer waits for a delayed acknowledgement",
-        evidence: "`client.response_p50_us` less `client.first_byte_p50_us`, `client.connect_p50_us`, `client.body_bytes`",
-        threshold: "38 to 48 ms and a round trip (the time to connect) between the first byte and the last in every point of two loads or more below the yield point (10 requests or more in each, 30 in all; answers of 64 KiB at most, of 13,140 bytes where connecting takes more than 5 ms, so that it is not a second window): Linux delays an acknowledgement by 40 ms",
+        evidence: "`client.response_p50_us` less `client.first_byte_p50_us`, `client.connect_p50_us`, \
+                   `client.body_bytes`",
+        threshold: "38 to 48 ms and a round trip (the time to connect) between the first byte and the last in every \
+                    point of two loads or more below the yield point (10 requests or more in each, 30 in all; answers \
+                    of 64 KiB at most, of 13,140 bytes where connecting takes more than 5 ms, so that it is not a \
+                    second window): Linux delays an acknowledgement by 40 ms",
         refuted_by: "`strace` shows one write for each answer, or the wait is in the server",
-        remedy: "TCP_NODELAY on its connections, or head and body in one write; `strace -f -e trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
-        source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of the one before, which may be delayed",
+        remedy: "TCP_NODELAY on its connections, or head and body in one write; `strace -f -e \
+                 trace=write,writev,sendto,sendmsg -p PID` shows the writes of an answer",
+        source: "Nagle, RFC 896 (1984); RFC 1122, section 4.2.3.2: a small segment waits for the acknowledgement of \
+                 the one before, which may be delayed",
         is_counted: true,
         hidden_by: &["client"],
         judge: waits::delayed_ack,
@@ -299,7 +344,11 @@ pub const RULES: [Rule; 21] = [
         id: "backend",
         cause: "the server waits for its backend",
         evidence: "`server.outgoing_connections`, `backend.cpus_used`, idle CPUs, response time at the lowest load",
-        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated unless the backend used more of them than the server, no rule above; a possibility if it is on another machine and the connections are fewer than half of the requests at once and no more than at the lowest load",
+        threshold: "one connection or more to another server beyond the yield point, which used 3 us of CPU time or \
+                    more for a request if it is on this machine, 30 answers or more, no CPU of the server saturated \
+                    unless the backend used more of them than the server, no rule above; a possibility if it is on \
+                    another machine and the connections are fewer than half of the requests at once and no more than \
+                    at the lowest load",
         refuted_by: "the backend alone takes more",
         remedy: "`straingauge find http://BACKEND/` measures the backend alone",
         source: "utilisation law: an idle resource is not the bottleneck",
@@ -310,8 +359,11 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "slows-with-time",
         cause: "the server slows down with each request served",
-        evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, points that nothing disturbed; the yardstick",
-        threshold: "1.25 times in the median of three loads or more, 1.1 times at each of them, the median response time 1.1 times, the machine's own change (yardstick) taken off; where other work disturbed the points, 1.5 times, and a straight line by requests served explains 85 % of all costs",
+        evidence: "`server.cpu_us_per_request` at the first and the last visit of each load, points that nothing \
+                   disturbed; the yardstick",
+        threshold: "1.25 times in the median of three loads or more, 1.1 times at each of them, the median response \
+                    time 1.1 times, the machine's own change (yardstick) taken off; where other work disturbed the \
+                    points, 1.5 times, and a straight line by requests served explains 85 % of all costs",
         refuted_by: "a new start of the server brings no speed back",
         remedy: "`perf top -p PID` names the function; bound what is kept for each request",
         source: "comparison within a load: time, not load",
@@ -322,8 +374,10 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "scalable-select",
         cause: "select or poll over many idle connections",
-        evidence: "`server.select_or_poll_waits_ratio`, `server.select_set_descriptors`, growth of CPU per request, cold connections",
-        threshold: "90 % of 5 or more sleeps, sets of 64 or more, and 1.25 times the CPU per request (medians, and within repeats) or 64 cold connections",
+        evidence: "`server.select_or_poll_waits_ratio`, `server.select_set_descriptors`, growth of CPU per request, \
+                   cold connections",
+        threshold: "90 % of 5 or more sleeps, sets of 64 or more, and 1.25 times the CPU per request (medians, and \
+                    within repeats) or 64 cold connections",
         refuted_by: "`straingauge find --compare-with scale` shows no difference",
         remedy: "`straingauge scale -- SERVER`",
         source: "Banga and Mogul (1998)",
@@ -334,8 +388,10 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "spin",
         cause: "threads spin for a lock",
-        evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`, `server.processes`",
-        threshold: "as `memory-bound`, twice the user time, and a wait for a CPU as long as the CPU time; always a possibility",
+        evidence: "user part of CPU per request by load, `server.run_queue_wait_us_per_request`, `server.threads`, \
+                   `server.processes`",
+        threshold: "as `memory-bound`, twice the user time, and a wait for a CPU as long as the CPU time; always a \
+                    possibility",
         refuted_by: "`perf top` shows the time in functions that do work",
         remedy: "`perf top -p PID` names the function; a lock that sleeps",
         source: "Gunther (2007): coherency and contention",
@@ -346,8 +402,12 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "memory-bound",
         cause: "the server's own state outgrew the cache",
-        evidence: "user part of CPU per request by load, growth of `server.memory_bytes` with the connections, second-level cache, functions by sampling, cache misses where the hardware counts them",
-        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times and by more than three standard errors (30 requests or more on both sides; where the low loads have less than 20 ticks, all their CPU time counts as user time), the CPU saturated, no more processes than before; memory grew by more than the cache; the same functions; without counters a possibility",
+        evidence: "user part of CPU per request by load, growth of `server.memory_bytes` with the connections, \
+                   second-level cache, functions by sampling, cache misses where the hardware counts them",
+        threshold: "CPU per request grew 1.25 times, half of it or more in user mode, which grew 1.5 times and by more \
+                    than three standard errors (30 requests or more on both sides; where the low loads have less than \
+                    20 ticks, all their CPU time counts as user time), the CPU saturated, no more processes than \
+                    before; memory grew by more than the cache; the same functions; without counters a possibility",
         refuted_by: "`straingauge simulate` or `perf stat -e LLC-load-misses` counts no more misses per request",
         remedy: "`memwalk -p BUILD --report` on its source; `straingauge simulate` counts the misses",
         source: "Bhatia, Consel and Lawall (2006)",
@@ -358,8 +418,10 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "interrupts",
         cause: "one CPU takes all receive processing",
-        evidence: "`server.softirq_cpu_busy_ratio`, `server.softirq_cpu_softirq_ratio`, `server.softirq_concentration_ratio`, `server.idlest_cpu_busy_ratio`",
-        threshold: "the CPU 90 % busy or more, 25 % of its time or more softirq, 70 % of all softirq on it, another CPU of the server less than 70 % busy; 20 ticks of softirq or more",
+        evidence: "`server.softirq_cpu_busy_ratio`, `server.softirq_cpu_softirq_ratio`, \
+                   `server.softirq_concentration_ratio`, `server.idlest_cpu_busy_ratio`",
+        threshold: "the CPU 90 % busy or more, 25 % of its time or more softirq, 70 % of all softirq on it, another \
+                    CPU of the server less than 70 % busy; 20 ticks of softirq or more",
         refuted_by: "steering to more CPUs brings no more throughput",
         remedy: "`echo MASK > /sys/class/net/DEVICE/queues/rx-0/rps_cpus`, `ethtool -L DEVICE combined N`",
         source: "Linux, Documentation/networking/scaling.rst (RSS, RPS)",
@@ -370,10 +432,14 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "backlog",
         cause: "the listen backlog is too small",
-        evidence: "`tcp.listen_overflows_per_sec`, `tcp.listen_overflows_before_window`, `tcp.accept_queue_limit`, `client.response_max_us`, net.core.somaxconn",
-        threshold: "in most points of a load and of the loads above it 1 overflow a second or more, or 1 while connections were opened, and the point fails with a response of a second or more, or none; more connections than the queue has room for",
+        evidence: "`tcp.listen_overflows_per_sec`, `tcp.listen_overflows_before_window`, `tcp.accept_queue_limit`, \
+                   `client.response_max_us`, net.core.somaxconn",
+        threshold: "in most points of a load and of the loads above it 1 overflow a second or more, or 1 while \
+                    connections were opened, and the point fails with a response of a second or more, or none; more \
+                    connections than the queue has room for",
         refuted_by: "a larger backlog leaves the overflows (the server does not accept at all)",
-        remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
+        remedy: "a larger backlog in the server's configuration (nginx `listen ... backlog=4096`, Apache \
+                 `ListenBacklog`), `sysctl -w net.core.somaxconn=4096`",
         source: "listen(2); Banga and Druschel (1997): a full queue drops SYNs, and each costs a second or more",
         is_counted: false,
         hidden_by: &[
@@ -403,8 +469,10 @@ pub const RULES: [Rule; 21] = [
     Rule {
         id: "bandwidth",
         cause: "the network's bandwidth",
-        evidence: "bytes received over the emulated path's bandwidth, or `net.busiest_link_used_ratio`; the server's CPUs",
-        threshold: "85 % or more of the link beyond the yield point, no CPU of the server saturated; a device is not as full where the server answers less",
+        evidence: "bytes received over the emulated path's bandwidth, or `net.busiest_link_used_ratio`; the server's \
+                   CPUs",
+        threshold: "85 % or more of the link beyond the yield point, no CPU of the server saturated; a device is not \
+                    as full where the server answers less",
         refuted_by: "smaller answers bring no more requests a second",
         remedy: "smaller answers (compression, caching by clients), or a faster link: `ethtool DEVICE` shows its speed",
         source: "utilisation law: a resource that is busy all the time is the bottleneck",
@@ -416,9 +484,11 @@ pub const RULES: [Rule; 21] = [
         id: "leak",
         cause: "memory grows with each request",
         evidence: "`server.anonymous_memory_bytes` against the requests served",
-        threshold: "16 MiB, 1.5 times and 64 bytes a request or more, a straight line explains 95 %, the second half grows at 60 % of the first half's rate or more, 8 points or more; always a possibility",
+        threshold: "16 MiB, 1.5 times and 64 bytes a request or more, a straight line explains 95 %, the second half \
+                    grows at 60 % of the first half's rate or more, 8 points or more; always a possibility",
         refuted_by: "the growth ends under a longer steady load (a cache that fills, a heap before it is collected)",
-        remedy: "`grep -E 'VmRSS|RssAnon' /proc/PID/status` under a longer steady load; heaptrack, valgrind --tool=massif",
+        remedy: "`grep -E 'VmRSS|RssAnon' /proc/PID/status` under a longer steady load; heaptrack, valgrind \
+                 --tool=massif",
         source: "a leak is a straight line over requests, a cache is not",
         is_counted: true,
         hidden_by: &[],

@@ -17,7 +17,8 @@ struct Strained<'a> {
     throughput: f64,
     /// Response time at the lowest load, without queueing, seconds.
     alone_s: f64,
-    /// Share of the looks that found a thread waiting for events, as an event loop does, or parked until another wakes it.
+    /// Share of the looks that found a thread waiting for events, as an event loop does, or parked until another wakes
+    /// it.
     parked_ratio: Option<f64>,
     /// Connections to other servers.
     outgoing: Option<f64>,
@@ -52,8 +53,8 @@ impl Strained<'_> {
         self.throughput * self.alone_s
     }
 
-    /// Whether several requests are in flight on a connection. They wait for each other at the lowest load, too, so nothing
-    /// says how long one takes alone.
+    /// Whether several requests are in flight on a connection. They wait for each other at the lowest load, too, so
+    /// nothing says how long one takes alone.
     fn is_pipelined(&self, evidence: &Evidence<'_>) -> bool {
         evidence
             .lowest()
@@ -68,7 +69,8 @@ pub fn at_once(evidence: &Evidence<'_>) -> Option<f64> {
     Some(idle(evidence)?.at_once())
 }
 
-/// How many requests an idle server serves at a time, however many connections there are: what it waits for has room for so many.
+/// How many requests an idle server serves at a time, however many connections there are: what it waits for has room
+/// for so many.
 pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
     let idle = idle(evidence)?;
     let at_once = idle.at_once();
@@ -78,8 +80,8 @@ pub fn at_a_time(evidence: &Evidence<'_>) -> Option<String> {
     }
     let count = at_once.round().max(1.0);
     Some(format!(
-        "It serves about {} at a time ({}/s x {}, the time of one alone = {at_once:.1}): a limit of so many would do that (connections to a \
-         database, a semaphore), or one thing that each request needs for {}.",
+        "It serves about {} at a time ({}/s x {}, the time of one alone = {at_once:.1}): a limit of so many would do \
+         that (connections to a database, a semaphore), or one thing that each request needs for {}.",
         if count == 1.0 { "one request".into() } else { format!("{} requests", grouped(count)) },
         format_si(idle.throughput),
         format_nanos(idle.alone_s * 1e9),
@@ -122,8 +124,9 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     let word = if workers == 1.0 { "worker serves one request" } else { "workers serve that many requests" };
     let mut found = finding(
         format!(
-            "The server has a fixed pool: its {} {word} at a time, {} each, and sleep meanwhile; {}/s x {} = {:.1} at once, however many \
-             connections there are ({} threads at up to {} connections, no CPU of the server saturated).",
+            "The server has a fixed pool: its {} {word} at a time, {} each, and sleep meanwhile; {}/s x {} = {:.1} at \
+             once, however many connections there are ({} threads at up to {} connections, no CPU of the server \
+             saturated).",
             grouped(workers),
             format_nanos(idle.alone_s * 1e9),
             format_si(idle.throughput),
@@ -133,7 +136,8 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
             grouped(most_connections)
         ),
         format!(
-            "To try: more workers (threads, processes) in its configuration, or shorter requests; `{command}` under load shows what they sleep for."
+            "To try: more workers (threads, processes) in its configuration, or shorter requests; `{command}` under \
+             load shows what they sleep for."
         ),
         &[command],
     )?;
@@ -144,7 +148,8 @@ pub fn worker_pool(evidence: &Evidence<'_>) -> Option<Finding> {
     Some(found)
 }
 
-/// A small write that waits until the client has acknowledged the one before, which it does 40 ms later, whatever the load.
+/// A small write that waits until the client has acknowledged the one before, which it does 40 ms later, whatever the
+/// load.
 pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
     let sweep = evidence.sweep()?;
     let from = evidence.strained_from().unwrap_or(f64::INFINITY);
@@ -186,25 +191,28 @@ pub fn delayed_ack(evidence: &Evidence<'_>) -> Option<Finding> {
     };
     finding(
         format!(
-            "The end of each answer waits for a delayed acknowledgement: the last byte came {} to {} after the first at every load below the \
-             yield point (medians, n = {}). The server sends an answer in two small pieces, and Nagle's algorithm holds the second back until the \
-             client's kernel has acknowledged the first, which it does after 40 ms{far}.",
+            "The end of each answer waits for a delayed acknowledgement: the last byte came {} to {} after the first \
+             at every load below the yield point (medians, n = {}). The server sends an answer in two small pieces, \
+             and Nagle's algorithm holds the second back until the client's kernel has acknowledged the first, which \
+             it does after 40 ms{far}.",
             format_nanos(least * 1e3),
             format_nanos(most * 1e3),
             grouped(requests as f64)
         ),
         format!(
-            "To try: TCP_NODELAY on its connections, or head and body in one write (a buffered writer); `{command}` shows the writes of an answer."
+            "To try: TCP_NODELAY on its connections, or head and body in one write (a buffered writer); `{command}` \
+             shows the writes of an answer."
         ),
         &[command],
     )
 }
 
-/// Less CPU time than this for a request, in microseconds: a process that did nothing for it. To read and to answer takes more.
+/// Less CPU time than this for a request, in microseconds: a process that did nothing for it. To read and to answer
+/// takes more.
 const ASKED_US: f64 = 3.0;
 
-/// An event loop with idle time, or whose backend fills the CPUs of both, and with connections to another server, which works for the
-/// requests if it can be seen to.
+/// An event loop with idle time, or whose backend fills the CPUs of both, and with connections to another server, which
+/// works for the requests if it can be seen to.
 pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let is_filled = evidence.is_filled_by_backend(&evidence.strained());
     let idle = if is_filled { strained(evidence) } else { idle(evidence) }?;
@@ -218,7 +226,8 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let named = address.as_ref().map_or("another server".into(), |address| format!("its backend {address}"));
-    // Fewer connections than requests at once, and no more of them than at the lowest load: nothing shows that these requests use them.
+    // Fewer connections than requests at once, and no more of them than at the lowest load: nothing shows that these
+    // requests use them.
     let is_idle_perhaps =
         !is_here && outgoing <= lowest.unwrap_or(0.0) && outgoing < BACKEND_OF_REQUESTS * idle.at_once();
     let before = lowest.map(|count| format!(" ({} at the lowest load)", grouped(count))).unwrap_or_default();
@@ -236,8 +245,8 @@ pub fn backend(evidence: &Evidence<'_>) -> Option<Finding> {
     let alone = if unix { "shows how many connections wait for it (Recv-Q)" } else { "measures the backend alone" };
     let mut found = finding(
         format!(
-            "The server waits for {named}: beyond the yield point it held {} to it{before}{}{}. The backend answers {}/s; at {} a request that \
-             is {:.1} at once.",
+            "The server waits for {named}: beyond the yield point it held {} to it{before}{}{}. The backend answers \
+             {}/s; at {} a request that is {:.1} at once.",
             count(outgoing as u64, "connection"),
             own.unwrap_or_default(),
             used.unwrap_or_default(),

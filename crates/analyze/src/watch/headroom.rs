@@ -325,8 +325,8 @@ impl<'a> Window<'a> {
         Window::by_rate(uses, (quota.cpus, quota.cpus), None)
     }
 
-    /// One CPU for the busiest thread. Where several threads share the work, others may take over what it cannot do: the
-    /// upper end is where all of them are full.
+    /// One CPU for the busiest thread. Where several threads share the work, others may take over what it cannot do:
+    /// the upper end is where all of them are full.
     fn busiest_thread(&self) -> Seen {
         let Some(last) = self.last() else { return Seen::Absent };
         if last.limits.busiest_thread_ns.is_none() {
@@ -402,7 +402,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Why the server may be full before any limit that is seen: its requests wait, even at the lower half of the rates.
+    /// Why the server may be full before any limit that is seen: its requests wait, even at the lower half of the
+    /// rates.
     fn long_waits(&self) -> Option<String> {
         let rates: Vec<f64> = self.steps.iter().map(Step::rate).collect();
         let middle = crate::statistics::median(&rates)?;
@@ -414,7 +415,8 @@ impl<'a> Window<'a> {
         let waited_ns = elapsed_ns - cpu_ns;
         (waited_ns > LONG_WAIT_NS && waited_ns > elapsed_ns / 2.0).then(|| {
             format!(
-                "a request takes {}, of it {} CPU time: what it waits for (other work, a backend, a lock, a slow client) is not seen",
+                "a request takes {}, of it {} CPU time: what it waits for (other work, a backend, a lock, a slow \
+                 client) is not seen",
                 format_nanos(elapsed_ns),
                 format_nanos(cpu_ns)
             )

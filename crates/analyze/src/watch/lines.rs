@@ -154,12 +154,17 @@ pub fn sentences(lines: &Lines) -> Vec<String> {
             per_request("kernel", &lines.kernel)
         ));
     } else {
-        said.push("The machine's user and kernel time do not both grow with the rate: other work hides what requests cost it.".into());
+        said.push(
+            "The machine's user and kernel time do not both grow with the rate: other work hides what requests \
+                   cost it."
+                .into(),
+        );
     }
     if let Some(idle) = &lines.idle {
         match (idle.x_intercept.filter(|x| *x > 0.0), idle.x_intercept_interval) {
             (Some(rate), Some(interval)) if idle.slope.value < 0.0 => said.push(format!(
-                "The line of idle time meets zero at {}/s ({} to {}): the capacity, if a request costs the same until there.",
+                "The line of idle time meets zero at {}/s ({} to {}): the capacity, if a request costs the same until \
+                 there.",
                 format_si(rate),
                 format_si(interval.low),
                 format_si(interval.high)

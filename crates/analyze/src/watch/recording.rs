@@ -1,4 +1,5 @@
-//! Reads `watch.jsonl` of a run directory: untrusted, perhaps cut off in its last line, perhaps still growing, perhaps of weeks.
+//! Reads `watch.jsonl` of a run directory: untrusted, perhaps cut off in its last line, perhaps still growing, perhaps
+//! of weeks.
 
 use super::headroom::Estimator;
 use record::watch::system::{CpuModes, Kind};

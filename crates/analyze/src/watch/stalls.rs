@@ -2,15 +2,15 @@
 //! shows a proxy that stops every 30 seconds, when the system writes its buffers to disk. This finds such a period
 //! automatically.
 //!
-//! A **stall** is a run of intervals between readings with less than a twentieth of the usual rate, between intervals with
-//! more. Where few requests come anyway a silence is chance; so the usual interval must hold 20 requests at least.
+//! A **stall** is a run of intervals between readings with less than a twentieth of the usual rate, between intervals
+//! with more. Where few requests come anyway a silence is chance; so the usual interval must hold 20 requests at least.
 //!
-//! **Period**: for a period P the begins of n stalls are angles on a circle; the length R of their mean vector is 1 when they
-//! all come at the same phase. By Rayleigh's test chance makes n R^2 exceed z with probability exp(-z). For few stalls in
-//! nearly one phase that is far too much: since 1 - cos a >= 2 (a / pi)^2, the angles then lie in a ball of radius
-//! pi sqrt(n (1 - R) / 2) about their direction, whose share of all angles bounds the probability. The smaller of the two, times
-//! the number of periods tried (Bonferroni), must stay below 0.01. Begins are known to an interval between readings only, so that
-//! n of them coincide with probability (interval / period)^(n - 1) at least.
+//! **Period**: for a period P the begins of n stalls are angles on a circle; the length R of their mean vector is 1
+//! when they all come at the same phase. By Rayleigh's test chance makes n R^2 exceed z with probability exp(-z). For
+//! few stalls in nearly one phase that is far too much: since 1 - cos a >= 2 (a / pi)^2, the angles then lie in a ball
+//! of radius pi sqrt(n (1 - R) / 2) about their direction, whose share of all angles bounds the probability. The
+//! smaller of the two, times the number of periods tried (Bonferroni), must stay below 0.01. Begins are known to an
+//! interval between readings only, so that n of them coincide with probability (interval / period)^(n - 1) at least.
 
 use super::recording::Recording;
 use crate::predict::regression::line;
@@ -115,7 +115,8 @@ pub fn find(recording: &Recording) -> Result<Stalls, String> {
     let interval_s = crate::statistics::median(&lengths).unwrap_or(0.0);
     if usual_per_sec * interval_s < FEWEST_REQUESTS {
         return Err(format!(
-            "not measured: {:.1} requests in a usual interval, {FEWEST_REQUESTS:.0} are needed to distinguish a stall from chance: use a longer --interval",
+            "not measured: {:.1} requests in a usual interval, {FEWEST_REQUESTS:.0} are needed to distinguish a stall \
+             from chance: use a longer --interval",
             usual_per_sec * interval_s
         ));
     }
@@ -161,8 +162,8 @@ fn period(stalls: &[Stall], interval_s: f64, span: f64) -> Option<Period> {
     if begins.len() < FEWEST_STALLS {
         return None;
     }
-    // Below three intervals every begin has the same phase by being read on a grid; beyond a third of the time there are
-    // not enough of them. Steps in frequency of a quarter of what the span can resolve.
+    // Below three intervals every begin has the same phase by being read on a grid; beyond a third of the time there
+    // are not enough of them. Steps in frequency of a quarter of what the span can resolve.
     let (longest, shortest) = (span / 3.0, 3.0 * interval_s);
     if longest <= shortest {
         return None;
@@ -217,7 +218,8 @@ pub fn sentences(found: &Stalls) -> Vec<String> {
         .collect();
     if !ends.is_empty() {
         said.push(format!(
-            "Less than {:.0} % of it came in {}: there was no load, or the server did not answer; the recording does not show which.",
+            "Less than {:.0} % of it came in {}: there was no load, or the server did not answer; the recording does \
+             not show which.",
             SILENT_RATIO * 100.0,
             ends.join(" and ")
         ));
@@ -246,7 +248,8 @@ fn of_stalls(found: &Stalls) -> Vec<String> {
         let interval =
             period.interval.map_or(String::new(), |interval| format!(" ({:.2} to {:.2})", interval.low, interval.high));
         said.push(format!(
-            "They come every {:.2} s{interval}; by chance so regularly with probability {} at most: look for what runs at that clock (writing back to disk, log rotation, garbage collection, cron).",
+            "They come every {:.2} s{interval}; by chance so regularly with probability {} at most: look for what runs \
+             at that clock (writing back to disk, log rotation, garbage collection, cron).",
             period.period_s,
             if period.p_value < 1e-6 { "one in a million".to_string() } else { format!("{:.1e}", period.p_value) }
         ));

@@ -1,6 +1,5 @@
-//! The tables of a recording, as numbers. After Almeida, Almeida and Yates
-//! (1996): requests by class (their Table 5), machine (Table 8), sources against each other (Tables 6 and 9), connections by state
-//! (Table 10).
+//! The tables of a recording, as numbers. After Almeida, Almeida and Yates (1996): requests by class (their Table 5),
+//! machine (Table 8), sources against each other (Tables 6 and 9), connections by state (Table 10).
 
 use super::recording::Recording;
 use record::watch::system::{DiskCounts, GroupIo, Kind, Paging};
@@ -182,7 +181,9 @@ fn phases(recording: &Recording) -> Option<Table> {
         .collect();
     (!rows.is_empty()).then(|| Table {
         title: "Phases",
-        note: "Means of the requests in windows, +- half of the 95 % interval over windows; CPU divides the class's exact CPU time.".into(),
+        note: "Means of the requests in windows, +- half of the 95 % interval over windows; CPU divides the class's \
+               exact CPU time."
+            .into(),
         columns: [&PHASE_COLUMNS[..], &[("sends", "/request"), ("requests", "n"), ("windows", "n")]].concat(),
         rows,
     })
@@ -205,7 +206,8 @@ fn pack(recording: &Recording) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         title: "Phases by the server's own functions",
         note: format!(
-            "Pack {}: of the same requests, in windows with probes, which add {:.1} us to a request; that is in both rows.",
+            "Pack {}: of the same requests, in windows with probes, which add {:.1} us to a request; that is in both \
+             rows.",
             record::text::plain(&pack.server, 40),
             pack.request_ns / 1e3
         ),
@@ -232,7 +234,9 @@ fn demands(recording: &Recording, span: &Span<'_>) -> Table {
     });
     Table {
         title: "Service demands",
-        note: "Per request. CPU is exact by class and divided into user and system as the kernel divides the whole group's; disk bytes come from windows.".into(),
+        note: "Per request. CPU is exact by class and divided into user and system as the kernel divides the whole \
+               group's; disk bytes come from windows."
+            .into(),
         columns: vec![("CPU user", "us"), ("CPU system", "us"), ("disk", "B"), ("network", "B")],
         rows: rows.collect(),
     }
@@ -346,7 +350,8 @@ fn states(recording: &Recording) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         title: "Connections by state",
         note: format!(
-            "Means and maxima over {} readings; counted at each transition. Sockets leave TIME_WAIT by the kernel's timers, which are computed.",
+            "Means and maxima over {} readings; counted at each transition. Sockets leave TIME_WAIT by the kernel's \
+             timers, which are computed.",
             samples.len()
         ),
         columns: vec![("mean", "sockets"), ("most", "sockets")],

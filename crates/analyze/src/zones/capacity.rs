@@ -50,8 +50,8 @@ pub(super) fn find(
     }
     let of_repeats: Vec<f64> = by_repeat.values().filter_map(|rates| median(rates)).collect();
     let estimate = median(&of_repeats)?;
-    // What was answered at the rate that held: in a short window that may be less than was offered, or more, where what had
-    // waited before it was answered, too.
+    // What was answered at the rate that held: in a short window that may be less than was offered, or more, where what
+    // had waited before it was answered, too.
     let held = groups.iter().find(|(load, _)| *load == from);
     let held_per_sec = held.and_then(|(_, points)| typical(points)).unwrap_or(0.0).min(from);
     if estimate < criteria.goodput_ratio * held_per_sec {

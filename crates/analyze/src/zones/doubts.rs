@@ -22,7 +22,10 @@ pub(super) fn of_sweep(
     let which = if sweep == Sweep::Rate { "open loop" } else { "closed loop" };
     if repeats < 2 {
         found.push(DoubtKind::TooFewSamples.warning(
-            format!("{which}: every load was measured once, so the intervals hold the spacing of the loads only, not the noise"),
+            format!(
+                "{which}: every load was measured once, so the intervals hold the spacing of the loads only, not \
+                     the noise"
+            ),
             "allow more time with --budget, or more repeats with --repeats",
         ));
     }
@@ -48,8 +51,8 @@ pub(super) fn of_sweep(
     if points > 0 && points as f64 >= DISTURBED_RATIO * of_them as f64 {
         found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
-                "{which}: {points} of {of_them} points were disturbed by other work, so the truth may lie outside of the intervals: they \
-                 hold what this machine gave meanwhile"
+                "{which}: {points} of {of_them} points were disturbed by other work, so the truth may lie outside of \
+                 the intervals: they hold what this machine gave meanwhile"
             ),
             "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));
@@ -61,8 +64,8 @@ pub(super) fn of_sweep(
     {
         found.push(DoubtKind::NoisyNeighbour.warning(
             format!(
-                "{which}: other work took much of the server's CPUs ({} busy at {}), so whether the server itself would have saturated them \
-                 is not known",
+                "{which}: other work took much of the server's CPUs ({} busy at {}), so whether the server itself \
+                 would have saturated them is not known",
                 level.cpus_busy_ratio.map_or("not measured how".into(), |busy| percent(busy.median)),
                 load_words(level.load, sweep)
             ),

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// More connections than this without a byte of an answer count as failure: the 99th percentile is then not served.
 const SILENT_RATIO: f64 = 0.01;
-/// Standard deviations of the number in flight by which a backlog is surely more than chance, and up to which it surely is chance.
+/// Standard deviations of the number in flight by which a backlog is surely more than chance, and up to which it surely
+/// is chance.
 const SURE_DEVIATIONS: f64 = 3.0;
 const CHANCE_DEVIATIONS: f64 = 1.0;
 const RECOVERY_SEED: u64 = 0x5245;
@@ -84,20 +85,22 @@ fn server_failures(point: &Point) -> u64 {
     outcomes.errors().saturating_sub(outcomes.local_limit).saturating_add(outcomes.non_2xx)
 }
 
-/// What was answered (per second) as a share of what was offered, if it is less than the criterion and by more requests than
-/// chance leaves in flight at the end of a window, when fewer were at its begin.
+/// What was answered (per second) as a share of what was offered, if it is less than the criterion and by more requests
+/// than chance leaves in flight at the end of a window, when fewer were at its begin.
 pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Criteria) -> Option<f64> {
     let (share, deviations) = shortfall(point, answered_per_sec)?;
     (share < criteria.goodput_ratio && deviations > SURE_DEVIATIONS).then_some(share)
 }
 
-/// Whether so little was answered that a backlog may have grown, or chance left so much in flight: the window was too short to tell.
+/// Whether so little was answered that a backlog may have grown, or chance left so much in flight: the window was too
+/// short to tell.
 pub(super) fn may_be_behind(point: &Point, criteria: &Criteria) -> bool {
     let found = point.value(names::GOODPUT).and_then(|goodput| shortfall(point, goodput));
     found.is_some_and(|(share, deviations)| share < criteria.goodput_ratio && deviations > CHANCE_DEVIATIONS)
 }
 
-/// The share of what was offered that was answered, and by how many standard deviations of the number in flight it is less.
+/// The share of what was offered that was answered, and by how many standard deviations of the number in flight it is
+/// less.
 fn shortfall(point: &Point, answered_per_sec: f64) -> Option<(f64, f64)> {
     let offered_per_sec = offered_per_sec(point)?;
     let seconds = point.duration_ns as f64 / 1e9;
@@ -174,7 +177,8 @@ pub(super) fn bracket(trials: &[Trial]) -> Bracket {
     bracket
 }
 
-/// What single trials say against a failure point that was not reached: `, though 1 of 2 trials failed at 8 connections`.
+/// What single trials say against a failure point that was not reached: `, though 1 of 2 trials failed at 8
+/// connections`.
 pub(super) fn some_failed(trials: &[Trial], words: impl Fn(f64) -> String) -> String {
     let sorted = by_load(trials);
     let said = sorted.chunk_by(|a, b| a.load == b.load).filter_map(|same| {
@@ -347,8 +351,8 @@ mod tests {
         .expect("a point")
     }
 
-    /// How many of 200 windows of this length are behind, at Poisson arrivals from 50 ms before them; each request takes 30 ms,
-    /// and one in `slots` at a time.
+    /// How many of 200 windows of this length are behind, at Poisson arrivals from 50 ms before them; each request
+    /// takes 30 ms, and one in `slots` at a time.
     fn behind(rate_per_sec: f64, slots: usize, window_s: f64) -> usize {
         let mut random = random(7);
         let mut is_behind = || {

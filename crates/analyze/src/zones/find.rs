@@ -68,7 +68,8 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let polls = groups.iter().any(|(_, points)| points.iter().any(|point| super::polling::polls(point)));
     let mut yield_point = match sweep {
         Sweep::Rate if polls => {
-            let why = "the server polls: its CPUs are as busy at the lowest load, and the open loop's yield point is their saturation";
+            let why = "the server polls: its CPUs are as busy at the lowest load, and the open loop's yield point is \
+                       their saturation";
             PointFinding::none(criteria, 0, why)
         }
         Sweep::Rate => {
@@ -85,7 +86,8 @@ pub(crate) fn of_sweep(points: &[Point], sweep: Sweep, criteria: &Criteria) -> O
     let client_from = client_limit(&levels, yield_point.estimate);
     if let Some(from) = client_from {
         let reason = format!(
-            "not reached: from {} on the client was saturated before the server, so the figures show the client's limit",
+            "not reached: from {} on the client was saturated before the server, so the figures show the client's \
+             limit",
             load_words(from, sweep)
         );
         yield_point = PointFinding { low: yield_point.low, ..PointFinding::none(criteria, 0, reason) };
@@ -320,14 +322,16 @@ fn efficiency_point(
     let shown = rises.reduce(f64::max);
     if point.estimate.is_some() && shown.is_none_or(|ratio| ratio < rise) {
         let reason = format!(
-            "unknown: compared within repeats, the CPU time of a request rises by {limit}, but the medians over repeats do not show it"
+            "unknown: compared within repeats, the CPU time of a request rises by {limit}, but the medians over \
+             repeats do not show it"
         );
         return PointFinding::none(criteria, curve.repeats, reason);
     }
     point.reason = match found {
         Some(Crossing::At(_)) => format!("the CPU time of a request is {limit} above its lowest"),
         _ => format!(
-            "not reached up to {}: compared within repeats the CPU time of a request stays within {limit} of its lowest",
+            "not reached up to {}: compared within repeats the CPU time of a request stays within {limit} of its \
+             lowest",
             load_words(highest, sweep)
         ),
     };
@@ -437,9 +441,9 @@ fn costs<'a>(answered: &[Group<'_>], levels: &'a [Level]) -> impl Iterator<Item 
     })
 }
 
-/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows, or by the fitted curve where
-/// the repeats differ so much that these are not those of the same repeats; nothing where no repeat has both. A load with little CPU time is
-/// the lowest only if it stays so after adding what ticks may have missed.
+/// The load with the lowest cost and the higher load with the highest, by the medians that the table shows, or by the
+/// fitted curve where the repeats differ so much that these are not those of the same repeats; nothing where no repeat
+/// has both. A load with little CPU time is the lowest only if it stays so after adding what ticks may have missed.
 fn growth(curve: &BlockCurve, answered: &[Group<'_>], levels: &[Level]) -> Option<CpuGrowth> {
     struct Cost<'a> {
         level: &'a Level,

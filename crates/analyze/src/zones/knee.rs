@@ -40,8 +40,8 @@ impl BlockCurve {
         let most_slope = (1.0 + gain_ratio).log2();
         let fits = BENDS.map(|bend| Fit::new(&measured, guess.ln(), bend).improved(&measured, most_slope));
         let least = fits.iter().map(|fit| fit.squares).fold(f64::INFINITY, f64::min);
-        // Noise alone makes a bend gentle, so the estimate takes the sharpest of the about equally good fits. Draws take any
-        // of them: the interval also contains what the form of the bend leaves open.
+        // Noise alone makes a bend gentle, so the estimate takes the sharpest of the about equally good fits. Draws
+        // take any of them: the interval also contains what the form of the bend leaves open.
         let as_well: Vec<&Fit> = fits.iter().filter(|fit| fit.squares <= AS_WELL * least + 1e-9).collect();
         let best = as_well[((self.sharpness * as_well.len() as f64) as usize).min(as_well.len() - 1)];
         Some(Crossing::At(best.knee.exp().clamp(first, last)))

@@ -1,5 +1,5 @@
-//! A server that polls keeps a CPU busy at any load (Seastar, DPDK, a spinning queue): how busy it is says nothing about what
-//! is left of it.
+//! A server that polls keeps a CPU busy at any load (Seastar, DPDK, a spinning queue): how busy it is says nothing
+//! about what is left of it.
 
 use crate::disturbance::quiet_first;
 use crate::point::{cpu_us, good_per_sec, is_crowded};
@@ -7,7 +7,8 @@ use crate::statistics::median;
 use record::{Criteria, Point, RunDir, Sweep, names};
 use std::borrow::Cow;
 
-/// A request costs so many times as much at the lowest load as at another: what the server's CPUs do at the lowest is not its work.
+/// A request costs so many times as much at the lowest load as at another: what the server's CPUs do at the lowest is
+/// not its work.
 const COST_RATIO: f64 = 3.0;
 /// And at that other load it answers so many times as many.
 const THROUGHPUT_RATIO: f64 = 3.0;

@@ -5,9 +5,9 @@
 //! interpolated over time, so drift of the machine, or a server that slows with each request, does not look like a
 //! difference.
 //!
-//! A server that never comes back shows no difference either: both ways are down from then on. It is found by what it gave
-//! before (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when its trigger
-//! is gone).
+//! A server that never comes back shows no difference either: both ways are down from then on. It is found by what it
+//! gave before (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when
+//! its trigger is gone).
 
 use crate::axis::{Change, Median, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
@@ -31,8 +31,8 @@ const OFF_RATIO: f64 = 0.866;
 const LEAST_LOADS: usize = 2;
 /// ... at each of them in all of so many visits: their smallest and largest hold the median 15 times of 16, ...
 const LEAST_VISITS: usize = 5;
-/// ... and fell at once: between the earlier and the later of these visits it moved by at most this share of the fall. One that
-/// slows steadily moves by half of it.
+/// ... and fell at once: between the earlier and the later of these visits it moved by at most this share of the fall.
+/// One that slows steadily moves by half of it.
 const STEADY_RATIO: f64 = 0.25;
 /// Below this share of disturbed points, the undisturbed ones outweigh them.
 const DISTURBED_RATIO: f64 = 0.2;
@@ -46,8 +46,8 @@ pub struct UnloadingLevel {
     pub loading_per_sec: Option<Median>,
     /// The same on the way down.
     pub unloading_per_sec: Option<Median>,
-    /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a server that
-    /// never came back: from before it came down to ever since.
+    /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a
+    /// server that never came back: from before it came down to ever since.
     pub change: Option<Change>,
     /// Whether the two ways are apart: the way down is lower by more than chance.
     pub is_apart: bool,
@@ -62,7 +62,8 @@ pub struct Unloading {
     /// which it is not. [`Place::Beyond`]: it never left the curve. [`Place::Below`]: it was not back at the lowest
     /// load.
     pub recovery_point: PointFinding,
-    /// Whether it came down once and never came back: on all later ways, up and down, it was down at the lowest loads, too.
+    /// Whether it came down once and never came back: on all later ways, up and down, it was down at the lowest loads,
+    /// too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub never_back: bool,
     /// Repeats with both ways.
@@ -78,8 +79,8 @@ impl Unloading {
         apart.filter_map(|level| Some((level.load, level.change?))).min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
     }
 
-    /// Where no load is apart: one at which the way down gave as little, but too few repeats, or too different ones, to tell that
-    /// from chance.
+    /// Where no load is apart: one at which the way down gave as little, but too few repeats, or too different ones, to
+    /// tell that from chance.
     fn unsure(&self) -> Option<(f64, Change)> {
         let compared = self.levels.iter().filter_map(|level| Some((level.load, level.change?)));
         let low = compared.filter(|(_, change)| change.ratio <= APART_RATIO);
@@ -104,12 +105,14 @@ impl Unloading {
         let Some((load, change)) = lowest_apart.or(self.widest()) else {
             let compared: Vec<&Change> = self.levels.iter().filter_map(|level| level.change.as_ref()).collect();
             let Some(n) = compared.iter().map(|change| change.n).max() else {
-                return "The way down could not be compared with the way up: no load held on the way up and was measured on both."
+                return "The way down could not be compared with the way up: no load held on the way up and was \
+                        measured on both."
                     .into();
             };
             let furthest = compared.iter().map(|change| (change.ratio - 1.0).abs()).fold(0.0, f64::max);
             return format!(
-                "On the way down the server lay on its loading curve at every load that held on the way up (medians within {}, n = {n}).",
+                "On the way down the server lay on its loading curve at every load that held on the way up (medians \
+                 within {}, n = {n}).",
                 percent(furthest)
             );
         };
@@ -117,8 +120,9 @@ impl Unloading {
         let lowest = load_words(self.levels.first().map_or(0.0, |level| level.load), unit);
         if self.never_back {
             return format!(
-                "The server came down once and does not recover even at {lowest}: the recovery point was not reached. With {} it gave {} \
-                 of what it gave before{range}, on every way up and down since. Its zones are those of the server that is down.",
+                "The server came down once and does not recover even at {lowest}: the recovery point was not reached. \
+                 With {} it gave {} of what it gave before{range}, on every way up and down since. Its zones are those \
+                 of the server that is down.",
                 load_words(load, unit),
                 percent(change.ratio)
             );
@@ -245,7 +249,8 @@ struct Fallen {
     moved: f64,
 }
 
-/// The lowest loads at which the server is down ever since it came down once; none where it came back, or never came down.
+/// The lowest loads at which the server is down ever since it came down once; none where it came back, or never came
+/// down.
 fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
     let is_way = |point: &&Point| matches!(point.sweep, Sweep::Connections | Sweep::Unloading);
     let mut ways: Vec<&Point> = points.iter().filter(is_way).collect();
@@ -397,7 +402,10 @@ fn doubts(points: &[Point], repeats: usize) -> Vec<Doubt> {
     let (disturbed, all) = (both().filter(|point| is_disturbed(point)).count(), both().count());
     if disturbed as f64 >= DISTURBED_RATIO * all as f64 && disturbed > 0 {
         found.push(DoubtKind::NoisyNeighbour.warning(
-            format!("{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference may be its doing"),
+            format!(
+                "{disturbed} of {all} points of the ways up and down were disturbed by other work: a difference \
+                     may be its doing"
+            ),
             "stop the other work and repeat it, or give the server and the client separate CPUs",
         ));
     }

@@ -32,7 +32,8 @@ impl Finds {
         let claimed = (self.claimed.iter().map(|claim| claim * claim).sum::<f64>() / n).sqrt();
         let ratio = spread / claimed;
         println!(
-            "{name}: covered {} of {n}, {} without an estimate, bias {:+.2} %, spread {:.2} %, spread/claimed {ratio:.2}",
+            "{name}: covered {} of {n}, {} without an estimate, bias {:+.2} %, spread {:.2} %, spread/claimed \
+             {ratio:.2}",
             self.covered,
             self.missed,
             100.0 * (mean - 1.0),

@@ -349,8 +349,8 @@ fn threads_that_wait_for_a_connection_of_a_pool_wait_for_more_than_a_lock() {
 
 #[test]
 fn loads_are_compared_within_repeats_also_where_most_were_measured_once() {
-    // A sweep visits all loads once and then those that decide. From the second repeat on each request costs 2.5 times as much, so the loads
-    // that were visited then look worse than those that were not, whatever they are.
+    // A sweep visits all loads once and then those that decide. From the second repeat on each request costs 2.5 times
+    // as much, so the loads that were visited then look worse than those that were not, whatever they are.
     let verdict = |grows: f64| {
         let mut bench = Bench::new(Server { doubles_at: grows, ..healthy() }, 5);
         [1, 2, 4, 8, 16, 32, 64, 128].iter().for_each(|load| bench.closed(*load, 0, 1_000_000_000));

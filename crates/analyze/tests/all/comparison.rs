@@ -163,7 +163,8 @@ fn chance_is_called_a_regression_about_as_rarely_as_stated() {
     assert!(alarms <= 6, "{alarms} of 60");
 }
 
-/// Two runs of servers whose points scatter by so much, the second with so many times the demand, for each of many seeds.
+/// Two runs of servers whose points scatter by so much, the second with so many times the demand, for each of many
+/// seeds.
 fn many(noise: f64, times: f64, repeats: u32, count: u64) -> Vec<Comparison> {
     let server = Server { noise, drift: 0.0, path: 0.0, ..Server::default() };
     let slower = Server { demand: server.demand * times, ..server.clone() };
@@ -228,7 +229,8 @@ fn a_worsening_of_the_stated_size_is_seen_about_as_often_as_stated() {
             cpu.next().unwrap().outcome == Outcome::Regression
         })
         .count();
-    // All figures get worse here, so that Holm's later steps let more through than the first, for which the size is stated.
+    // All figures get worse here, so that Holm's later steps let more through than the first, for which the size is
+    // stated.
     assert!(seen as f64 >= 0.65 * 80.0, "{seen} of 80 at {size}");
 }
 
@@ -314,10 +316,8 @@ fn a_baseline_of_a_machine_with_other_cpus_is_doubted_with_what_differs() {
     let (a, b) = (with_quota(None), with_quota(Some(0.5)));
     assert_eq!(
         compare::runs(&a, &b, 0.05).unwrap().doubts,
-        [
-            "the runs are of different machines, kernels or CPUs: the server's limit of CPU time none (A) against 0.5 CPUs (B); the \
-          difference may be theirs"
-        ]
+        ["the runs are of different machines, kernels or CPUs: the server's limit of CPU time none (A) against 0.5 \
+             CPUs (B); the difference may be theirs"]
     );
     for (change, wanted) in [
         (|record| record.machine.cpus = 8, "CPUs 2 (A) against 8 (B)"),

@@ -50,8 +50,8 @@ fn the_ray_tracers_first_points_have_the_errors_that_the_r_package_prints() {
     prints_as(fit.alpha.value, 5, "0.02444");
     prints_as(fit.beta.value, 5, "0.00163");
     prints_as(fit.gamma.value, 5, "20.85605");
-    // Half the printed intervals' widths over the quantile that the package multiplies errors with: the one-sided one with
-    // n - 1 degrees of freedom. Ours is two-sided with n - 3, so our intervals are wider.
+    // Half the printed intervals' widths over the quantile that the package multiplies errors with: the one-sided one
+    // with n - 1 degrees of freedom. Ours is two-sided with n - 3, so our intervals are wider.
     let quantile = analyze::statistics::student(0.90, 5.0).unwrap();
     prints_as(quantile, 4, "2.0150");
     for (parameter, decimals, low, high) in

@@ -1,5 +1,5 @@
-//! The search over rate keeps to one grid, so that repeats pool; and still holds the truth, on servers that are simulated request by
-//! request.
+//! The search over rate keeps to one grid, so that repeats pool; and still holds the truth, on servers that are
+//! simulated request by request.
 
 use crate::server::{Bench, Server, plan};
 use analyze::statistics::median;
@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
 use record::{Figure, Origin, names};
 
-/// The most rates of a search, however many blocks it has: those of a block and those that led there, without those that its bounds
-/// move over.
+/// The most rates of a search, however many blocks it has: those of a block and those that led there, without those
+/// that its bounds move over.
 const MOST_RATES: f64 = 34.0;
 
 /// Rates and repeats that a search asks for.
@@ -77,8 +77,8 @@ proptest! {
     }
 }
 
-/// One thing at a time, `time` each: a bucket (its burst of one) and a thread, as `testbed/truth` has them. Each request of a trial is
-/// simulated, with Poisson arrivals; the law reads no clock.
+/// One thing at a time, `time` each: a bucket (its burst of one) and a thread, as `testbed/truth` has them. Each
+/// request of a trial is simulated, with Poisson arrivals; the law reads no clock.
 struct Law {
     time: f64,
 }

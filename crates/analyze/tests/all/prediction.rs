@@ -1,4 +1,5 @@
-//! Predictions from whole runs: synthetic servers whose truth is known, a server that was really measured, and bad input.
+//! Predictions from whole runs: synthetic servers whose truth is known, a server that was really measured, and bad
+//! input.
 
 use crate::server::{Bench, Server};
 use crate::{fixture, reference};
@@ -188,7 +189,8 @@ fn a_cost_that_grows_with_each_doubling_is_seen_below_the_yield_point() {
     assert!(found.up_to_load <= measured / 2.0, "{found:?}");
     within(predicted.unwrap(), measured, 0.15);
     assert!(found.median_error_ratio.unwrap() < 0.08, "{found:?}");
-    // The capacity is the peak of the closed loop, where some 900 connections are busy, not the rate of one connection's cost.
+    // The capacity is the peak of the closed loop, where some 900 connections are busy, not the rate of one
+    // connection's cost.
     let capacity = truth.capacity_per_sec(0.0);
     let peak = (0..1000).map(|step| truth.closed(1.01f64.powi(step), 0.0).throughput_per_sec).fold(0.0, f64::max);
     within(capacity, peak, 1e-4);

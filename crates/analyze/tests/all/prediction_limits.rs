@@ -1,5 +1,6 @@
-//! Predictions for synthetic servers of known truth that are limited by something else than their CPUs, or by CPUs that were never
-//! busy: nothing beyond a physical limit is predicted, a capacity is right where its knee was measured, and refused or doubted elsewhere.
+//! Predictions for synthetic servers of known truth that are limited by something else than their CPUs, or by CPUs that
+//! were never busy: nothing beyond a physical limit is predicted, a capacity is right where its knee was measured, and
+//! refused or doubted elsewhere.
 
 use crate::fixture;
 use crate::server::{Bench, Server as Queue};
@@ -125,7 +126,8 @@ fn sleepers() -> Truth {
 
 #[test]
 fn workers_that_sleep_and_were_never_all_busy_have_no_capacity_beyond_reason() {
-    // Beside the truth two that made the models give requests for nothing: a demand that falls, steeply, while the CPUs hardly work.
+    // Beside the truth two that made the models give requests for nothing: a demand that falls, steeply, while the CPUs
+    // hardly work.
     for falls in [0.0, 0.3, 0.9] {
         let mut run = sleepers().run(&[1, 2, 3, 4, 6, 8], &[], 1);
         for point in &mut run.points {
@@ -207,7 +209,8 @@ fn a_limit_beside_the_cpu_is_the_capacity_where_its_knee_was_measured() {
 
 #[test]
 fn a_law_of_throughput_alone_promises_no_more_than_the_cpus_do() {
-    // 100 us of CPU on 2 CPUs: 20k/s at most; nothing of that is seen up to 8 connections, where the law is the better fit.
+    // 100 us of CPU on 2 CPUs: 20k/s at most; nothing of that is seen up to 8 connections, where the law is the better
+    // fit.
     let truth = Truth { limit: Limit::Contention(0.02, 0.0, 1000.0), demand_s: 100e-6, cpus: 2, noise: 0.0005 };
     let run = truth.run(&[1, 2, 3, 4, 6, 8, 12, 16], &[], 4);
     for connections in [64.0, 1e3, 1e5] {
@@ -275,13 +278,18 @@ proptest! {
 
     /// Whatever limits a server and however little of it was seen.
     #[test]
-    fn no_prediction_is_beyond_a_physical_limit(truth in truths(), most in 3u32..9, seed in 0u64..1000, n in 1.0f64..1e4) {
+    fn no_prediction_is_beyond_a_physical_limit(
+        truth in truths(),
+        most in 3u32..9,
+        seed in 0u64..1000,
+        n in 1.0f64..1e4,
+    ) {
         predicts_within_limits(truth, most, seed, n);
     }
 }
 
-/// A server of so many workers with 400 us of CPU a request, on a machine of 16 CPUs and a path of 4 ms. `spread` has the shares of
-/// the busiest thread and the busiest process in its CPU time.
+/// A server of so many workers with 400 us of CPU a request, on a machine of 16 CPUs and a path of 4 ms. `spread` has
+/// the shares of the busiest thread and the busiest process in its CPU time.
 fn on_sixteen_cpus(workers: usize, loads: &[u64], executable: &str, spread: impl Fn(&Point) -> (f64, f64)) -> RunDir {
     const CPUS: usize = 16;
     let truth = Truth { limit: Limit::Cpu(4e-3), demand_s: 400e-6, cpus: workers, noise: 0.005 };

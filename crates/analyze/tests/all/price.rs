@@ -1,4 +1,5 @@
-//! The price of a command beside a server: one that is there is found, none is not, and the sentences say how sure it is.
+//! The price of a command beside a server: one that is there is found, none is not, and the sentences say how sure it
+//! is.
 
 use crate::fixture;
 use crate::server::{Bench, Server};

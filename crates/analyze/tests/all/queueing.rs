@@ -45,7 +45,12 @@ fn what_is_no_steady_state_has_no_answer() {
 
 proptest! {
     #[test]
-    fn no_numbers_panic(rate in any::<f64>(), service_s in any::<f64>(), cv_squared in any::<f64>(), servers in 0u32..4) {
+    fn no_numbers_panic(
+        rate in any::<f64>(),
+        service_s in any::<f64>(),
+        cv_squared in any::<f64>(),
+        servers in 0u32..4,
+    ) {
         let _ = open::general_service(rate, service_s, cv_squared, servers);
     }
 }

@@ -70,8 +70,8 @@ fn a_server_whose_cost_does_not_grow_is_not_told_of_scale() {
     assert_eq!(said(fixture::record(), even), None);
 }
 
-/// Recorded with `find --sweep connections --max-connections 8 --cold 1500` against HAProxy 2.6: with poll (`-de`), with epoll,
-/// and with poll under `straingauge scale`. Of the points' figures those are kept that a verdict reads.
+/// Recorded with `find --sweep connections --max-connections 8 --cold 1500` against HAProxy 2.6: with poll (`-de`),
+/// with epoll, and with poll under `straingauge scale`. Of the points' figures those are kept that a verdict reads.
 #[test]
 fn of_three_recorded_runs_only_that_with_stock_poll_names_scale() {
     for (name, is_told) in [("haproxy-poll", true), ("haproxy-epoll", false), ("haproxy-scaled", false)] {

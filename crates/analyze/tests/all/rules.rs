@@ -348,7 +348,8 @@ fn state_that_outgrew_the_cache_is_named_where_user_time_grew_with_memory() {
     let verdict = judged(grows.clone(), fixture::record(), user(0.9, 65536.0));
     assert_eq!(found(&verdict), ["memory-bound"], "{:?}", verdict.sentences);
     assert_eq!(verdict.causes[0].commands, ["memwalk -p BUILD --report"]);
-    // CPU time of a request grew from 12 us by 0.9 of user time: whoever takes that away is left with a tenth of the growth.
+    // CPU time of a request grew from 12 us by 0.9 of user time: whoever takes that away is left with a tenth of the
+    // growth.
     let because = &verdict.causes[0].because;
     let won = because.split("at most ").last().and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
     assert!(won.is_some_and(|won| (1.5..12.0).contains(&won)), "{because}");
@@ -924,7 +925,8 @@ fn disturbed_points_alone_prove_no_cause() {
     );
 }
 
-/// Recorded by `bench/planted-faults/run --keep`, 10 s each on a busy machine; of the points' figures those that rules read.
+/// Recorded by `bench/planted-faults/run --keep`, 10 s each on a busy machine; of the points' figures those that rules
+/// read.
 #[test]
 fn planted_faults_are_named_in_recorded_runs_and_a_healthy_server_gets_no_advice() {
     let mut seen = 0;

@@ -159,7 +159,8 @@ fn the_true_failure_rate_lies_within_its_interval_in_most_runs() {
 
 #[test]
 fn a_slow_servers_capacity_and_failing_rate_are_not_those_of_windows_too_short_to_tell() {
-    // A thousandth of a second for a request: a twentieth too much leaves a handful more in flight at the end of a window.
+    // A thousandth of a second for a request: a twentieth too much leaves a handful more in flight at the end of a
+    // window.
     for demand in [1.1e-3, 0.7e-3, 0.4e-3] {
         let server = Server { demand, path: 0.0, drift: 0.002, noise: 0.002, ..Server::default() };
         let truth = server.capacity();

@@ -1,5 +1,5 @@
-//! Synthetic servers: throughput, cost and latency by formula, with noise and drift; and a driver that lets the planners
-//! sweep them.
+//! Synthetic servers: throughput, cost and latency by formula, with noise and drift; and a driver that lets the
+//! planners sweep them.
 
 use analyze::sweep::{ConnectionSweep, Load, Planner, RateSearch, Step, Trial};
 use rand::{RngExt, SeedableRng};

@@ -1,8 +1,9 @@
-//! The herd's thread: opens connections at the herd's pace, holds those that the server has, and replaces those that it drops.
+//! The herd's thread: opens connections at the herd's pace, holds those that the server has, and replaces those that it
+//! drops.
 //!
-//! A handshake that is done at the client's end is not always done at the server's: a kernel whose accept queue is full may
-//! answer with a SYN cookie, keep no state, and drop the last segment. The client's end then stays established for ever. So
-//! each connection is probed once (keep-alive), and counts when the server has answered.
+//! A handshake that is done at the client's end is not always done at the server's: a kernel whose accept queue is full
+//! may answer with a SYN cookie, keep no state, and drop the last segment. The client's end then stays established for
+//! ever. So each connection is probed once (keep-alive), and counts when the server has answered.
 
 use super::{ColdCounts, Shared};
 use crate::check;
@@ -25,8 +26,8 @@ const MOST_PAUSE_NS: u64 = 1_000_000_000;
 const RELEASES: u64 = 4_096;
 /// How often attempts are looked at for time-outs and answered probes.
 const SWEEP_NS: u64 = 20_000_000;
-/// The first probe has left when a connection is as old as this, and what the server acknowledges in the last half of it is no
-/// answer to the handshake.
+/// The first probe has left when a connection is as old as this, and what the server acknowledges in the last half of
+/// it is no answer to the handshake.
 const PROBED_AFTER_NS: u64 = 1_010_000_000;
 /// Data of the poller's events of held connections: their slot with this bit.
 const HELD_EVENT: u64 = 1 << 62;
@@ -210,7 +211,8 @@ impl Keeper {
         }
     }
 
-    /// Something happened to an attempt: its handshake is done or failed, or the server ended it before it answered the probe.
+    /// Something happened to an attempt: its handshake is done or failed, or the server ended it before it answered the
+    /// probe.
     fn decided(&mut self, number: u32, conditions: u32) -> Result<(), Errno> {
         let Some(attempt) = self.attempts.get(number as usize).copied().flatten() else { return Ok(()) };
         let now_ns = monotonic_ns();
@@ -280,8 +282,8 @@ impl Keeper {
         self.paused_until_ns = now_ns + PAUSE_NS;
     }
 
-    /// Gives up handshakes that take too long, and holds the connections whose probe was answered. The kernel itself ends those
-    /// whose probes are not.
+    /// Gives up handshakes that take too long, and holds the connections whose probe was answered. The kernel itself
+    /// ends those whose probes are not.
     fn sweep(&mut self, now_ns: u64) -> Result<(), Errno> {
         for number in 0..self.attempts.len() as u32 {
             match self.attempts[number as usize] {

@@ -1,9 +1,9 @@
 //! Cold connections: established, idle, and kept so while the hot ones are measured.
 //!
-//! Banga and Mogul ("Scalable kernel performance for Internet servers under realistic loads", 1998) call the client that
-//! holds them the *load-adding* client: a server on a wide-area network has hundreds of idle connections for each active
-//! one, and laboratory load has none. A herd is opened once and stays through many load points; connections that the
-//! server drops are counted and opened again.
+//! Banga and Mogul ("Scalable kernel performance for Internet servers under realistic loads", 1998) call the client
+//! that holds them the *load-adding* client: a server on a wide-area network has hundreds of idle connections for each
+//! active one, and laboratory load has none. A herd is opened once and stays through many load points; connections that
+//! the server drops are counted and opened again.
 
 mod keeper;
 mod room;
@@ -31,7 +31,8 @@ pub struct ColdCounts {
     pub established: u64,
     /// Connections opened since the herd began.
     pub opened: u64,
-    /// Connections that the server closed, spoke on, or did not have (its accept queue was full), and that were opened again.
+    /// Connections that the server closed, spoke on, or did not have (its accept queue was full), and that were opened
+    /// again.
     pub dropped: u64,
     /// Connection attempts that failed.
     pub failed: u64,
@@ -79,8 +80,8 @@ pub struct ColdHerd {
 
 impl ColdHerd {
     /// Begins an empty herd; [`resize`](Self::resize) opens connections, `most` at most. Addresses, source addresses,
-    /// connect timeout, connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the calling
-    /// thread.
+    /// connect timeout, connect rate and CPUs are the plan's; the herd's thread shares the network namespace of the
+    /// calling thread.
     pub fn begin(plan: &LoadPlan, most: u64) -> Result<Self, LoadError> {
         let plan = LoadPlan { connections: most.max(1), threads: 1, ..plan.clone() };
         check::check_ports(&plan)?;
@@ -145,7 +146,8 @@ impl ColdHerd {
         let cause = self.shared.told().trouble.unwrap_or_else(|| match counts {
             ColdCounts { dropped, .. } if dropped > 0 => {
                 format!(
-                    "the server closed {dropped} of them again: raise its limit of connections, its backlog and its idle timeout"
+                    "the server closed {dropped} of them again: raise its limit of connections, its backlog and its \
+                     idle timeout"
                 )
             }
             ColdCounts { failed, .. } if failed > 0 => format!(

@@ -160,8 +160,8 @@ enum Coding {
 }
 
 impl Coding {
-    /// Adds the codings of one field, in order; `chunked` may come only at the end, and once. `identity` is none: RFC 2616
-    /// had it, and servers still send it.
+    /// Adds the codings of one field, in order; `chunked` may come only at the end, and once. `identity` is none: RFC
+    /// 2616 had it, and servers still send it.
     fn add(&mut self, value: &[u8]) -> Result<(), Malformed> {
         let mut is_empty = true;
         for token in tokens(value) {

@@ -131,7 +131,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_make_no_difference(text in "[d:\r\n]{0,60}", at in any::<prop::sample::Index>(), is_events in any::<bool>()) {
+        fn pieces_make_no_difference(
+            text in "[d:\r\n]{0,60}",
+            at in any::<prop::sample::Index>(),
+            is_events in any::<bool>(),
+        ) {
             let kind = if is_events { Parts::Events } else { Parts::Lines };
             let (first, second) = text.as_bytes().split_at(at.index(text.len() + 1));
             let mut parted = Parted::new(kind);

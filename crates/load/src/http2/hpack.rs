@@ -1,7 +1,7 @@
 //! Header compression of HTTP/2 (RFC 7541): reading the fields of responses, and writing those of requests.
 //!
-//! Of a response only a few fields matter, so a reader keeps of every other one just its length, which the dynamic table
-//! needs: nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
+//! Of a response only a few fields matter, so a reader keeps of every other one just its length, which the dynamic
+//! table needs: nothing is copied, and no block makes it keep more than the table's entries, whatever it expands to.
 
 use super::{Malformed, huffman};
 use crate::framing::{Parts, TYPE_BYTES, is_identity};
@@ -379,15 +379,16 @@ mod tests {
     #[test]
     fn the_examples_of_the_standard_are_read() {
         let mut reader = Reader { limit: 256, keeps_location: true, ..Reader::default() };
-        let first = "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d 29ad \
-                     1718 63c7 8f0b 97c8 e9ae 82ae 43d3";
+        let first = "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6 2d1b ff6e 919d \
+                     29ad 1718 63c7 8f0b 97c8 e9ae 82ae 43d3";
         let fields = reader.read(&bytes(first)).unwrap();
         assert_eq!((fields.status, fields.location.as_deref()), (302, Some(&b"https://www.example.com"[..])));
         assert_eq!((reader.bytes, reader.entries.len()), (222, 4));
         assert_eq!(reader.read(&bytes("4883 640e ff c1 c0 bf")).unwrap().status, 307);
         assert_eq!((reader.bytes, reader.entries.len()), (222, 4));
-        let third = "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 821d d7f2 \
-                     e6c7 b335 dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 3d50 07";
+        let third = "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 821d \
+                     d7f2 e6c7 b335 dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 \
+                     3d50 07";
         assert_eq!(reader.read(&bytes(third)).unwrap().status, 200);
         assert_eq!((reader.bytes, reader.entries.len()), (215, 3));
     }

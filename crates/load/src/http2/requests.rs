@@ -166,8 +166,8 @@ impl Requests {
     }
 }
 
-/// Writes requests out whose method and path are not known before: those of a log. They use no table, so that each can be
-/// sent on any connection.
+/// Writes requests out whose method and path are not known before: those of a log. They use no table, so that each can
+/// be sent on any connection.
 #[derive(Debug)]
 pub struct Writer {
     before: Vec<u8>,

@@ -1,4 +1,5 @@
-//! Reasons to doubt that what was sent is what the log has and what was asked for. They are of a whole load, of all machines.
+//! Reasons to doubt that what was sent is what the log has and what was asked for. They are of a whole load, of all
+//! machines.
 
 use crate::result::LoadResult;
 use record::units::{format_si, percent};
@@ -41,7 +42,8 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
     }
     let of_one = dominant.map(|ratio| format!("{} of them of one client", percent(ratio)));
     let what = format!(
-        "the requests are of {}{}, and those of a client go one after another over one connection, so {} connections were not used",
+        "the requests are of {}{}, and those of a client go one after another over one connection, so {} connections \
+         were not used",
         if replay.clients == 1 { "1 client".into() } else { format!("{} clients", format_si(replay.clients as f64)) },
         of_one.filter(|_| replay.clients > 1).map(|words| format!(", {words}")).unwrap_or_default(),
         if too_few { format!("all {}", format_si(plan.connections as f64)) } else { "more".into() },
@@ -50,8 +52,8 @@ fn few_clients(replay: &ReplayResult, plan: &LoadPlan, is_sweep: bool) -> Option
         DoubtKind::ReplayInexact,
         if is_sweep { Severity::Invalid } else { Severity::Warning },
         what,
-        "if the log has a proxy's address in place of its clients', log theirs and name the field (--set workload.trace-format= with \
-         $http_x_forwarded_for or %{X-Forwarded-For}i); else take a log of more clients",
+        "if the log has a proxy's address in place of its clients', log theirs and name the field (--set \
+         workload.trace-format= with $http_x_forwarded_for or %{X-Forwarded-For}i); else take a log of more clients",
     ))
 }
 
@@ -63,8 +65,8 @@ fn moved_up(replay: &ReplayResult) -> Option<Doubt> {
             DoubtKind::ReplayInexact,
             if ratio > 0.5 { Severity::Invalid } else { Severity::Warning },
             format!(
-                "{} of the log's lines are more than a minute older than a line above them (by up to {}): they are sent in \
-                 bursts and not at their times",
+                "{} of the log's lines are more than a minute older than a line above them (by up to {}): they are \
+                 sent in bursts and not at their times",
                 percent(ratio),
                 period(replay.back_max_ns)
             ),

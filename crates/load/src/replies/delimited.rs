@@ -26,8 +26,8 @@ impl Delimited {
         self.length > 0
     }
 
-    /// Takes the next bytes of the connection. After an error or a complete answer, call [`Delimited::reset`] before the
-    /// next call.
+    /// Takes the next bytes of the connection. After an error or a complete answer, call [`Delimited::reset`] before
+    /// the next call.
     pub fn feed(&mut self, expect: Expect, bytes: &[u8]) -> Result<Fed, Malformed> {
         let prefix = match expect {
             Expect::Line => return self.feed_line(bytes),
@@ -101,7 +101,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn splitting_changes_nothing(bytes in prop::collection::vec(0u8..12, 0..40), size in 1usize..9, choice in 0usize..4) {
+        fn splitting_changes_nothing(
+            bytes in prop::collection::vec(0u8..12, 0..40),
+            size in 1usize..9,
+            choice in 0usize..4,
+        ) {
             let expect = [Expect::Line, Expect::Bytes(5), Expect::U16be, Expect::U32be][choice];
             prop_assert_eq!(read(expect, &bytes, size), read(expect, &bytes, usize::MAX));
         }

@@ -58,8 +58,9 @@ impl Memcached {
         self.line.text()
     }
 
-    /// Takes the next bytes of the connection. `asked`: for how many keys; 0 for a command that is answered by one line; with
-    /// [`META`] in meta commands. After an error or a complete reply, call [`Memcached::reset`] before the next call.
+    /// Takes the next bytes of the connection. `asked`: for how many keys; 0 for a command that is answered by one
+    /// line; with [`META`] in meta commands. After an error or a complete reply, call [`Memcached::reset`] before the
+    /// next call.
     pub fn feed(&mut self, asked: u32, bytes: &[u8]) -> Result<Fed, Malformed> {
         let mut fed = Fed::default();
         loop {
@@ -148,8 +149,8 @@ impl Memcached {
         Ok(())
     }
 
-    /// `VALUE key flags bytes`, with a number for compare-and-swap after it where that was asked for; in meta `VA bytes flags`.
-    /// `place` is that of the bytes.
+    /// `VALUE key flags bytes`, with a number for compare-and-swap after it where that was asked for; in meta `VA bytes
+    /// flags`. `place` is that of the bytes.
     fn begin_value(&mut self, keys: u32, place: usize) -> Result<(), Malformed> {
         // A key has up to 250 bytes, of which the first are kept: a long one hides the length.
         if !self.line.is_whole() {

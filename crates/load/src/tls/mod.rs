@@ -108,7 +108,8 @@ fn roots(plan: &TlsPlan) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(LoadError::Plan(
-                    "this system has no list of certificate authorities: give one with --tls ca=FILE, or pass --tls insecure"
+                    "this system has no list of certificate authorities: give one with --tls ca=FILE, or pass --tls \
+                     insecure"
                         .into(),
                 ));
             }
@@ -127,7 +128,9 @@ pub(crate) fn words(error: &rustls::Error) -> String {
         Error::NoApplicationProtocol => OTHER_VERSION.into(),
         Error::AlertReceived(alert) => alert_words(*alert),
         Error::PeerIncompatible(_) => {
-            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it offer them".into()
+            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it \
+             offer them"
+                .into()
         }
         Error::PeerMisbehaved(_) | Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
             "it breaks the rules of TLS: is this a TLS server?".into()
@@ -147,7 +150,8 @@ fn certificate_words(bad: &rustls::CertificateError) -> &'static str {
     use rustls::CertificateError as Bad;
     match bad {
         Bad::UnknownIssuer => {
-            "is not signed by an authority known here: give the authority, or the certificate itself, with --tls ca=FILE"
+            "is not signed by an authority known here: give the authority, or the certificate itself, with --tls \
+             ca=FILE"
         }
         Bad::BadSignature => "has a wrong signature: give the authority that signed it with --tls ca=FILE",
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => "is for another name: use the name in the URL",
@@ -177,10 +181,14 @@ fn alert_words(alert: rustls::AlertDescription) -> String {
     match alert {
         Alert::NoApplicationProtocol => OTHER_VERSION.into(),
         Alert::CertificateRequired | Alert::BadCertificate | Alert::UnknownCA | Alert::AccessDenied => {
-            "it wants a certificate of the client, which straingauge does not have: let it accept clients without".into()
+            "it wants a certificate of the client, which straingauge does not have: let it accept clients \
+             without"
+                .into()
         }
         Alert::ProtocolVersion | Alert::HandshakeFailure | Alert::InsufficientSecurity => {
-            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it offer them".into()
+            "it has no version of TLS or no cipher in common with straingauge, which speaks TLS 1.2 and 1.3: let it \
+             offer them"
+                .into()
         }
         Alert::UnrecognisedName => "it has no certificate for this name: use the name in the URL".into(),
         Alert::InternalError => "it had an internal error in the handshake: look at its error log".into(),

@@ -98,8 +98,8 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
     use std::time::Duration;
 
-    /// The output of `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, from November 2026 on. Its key is
-    /// for the servers of tests.
+    /// The output of `openssl req -x509 -addext subjectAltName=DNS:localhost -days 36500`, from November 2026 on. Its
+    /// key is for the servers of tests.
     const SELF_SIGNED: &[u8] = include_bytes!("self_signed.pem");
 
     /// The verdict on a server that presents this certificate, `years` after 1970.

@@ -340,8 +340,8 @@ impl<S: Source, T: Transport, A: Protocol> Worker<'_, S, T, A> {
         }
     }
 
-    /// Counts bytes that the transport has taken. Where requests are sent together, they count as those of the described
-    /// one.
+    /// Counts bytes that the transport has taken. Where requests are sent together, they count as those of the
+    /// described one.
     #[inline]
     pub(super) fn part_sent(&mut self, slot: usize, sent: usize) {
         let connection = &self.connections[slot];

@@ -12,8 +12,8 @@
 //! - [`sweep`]: timeouts, and what remains at the end;
 //! - [`waiting`]: for events, but not past the next intended send.
 //!
-//! A worker is compiled for each [`Source`], [`Transport`] and [`Protocol`] that go together. [`run`] chooses them once,
-//! so no step has to branch on them.
+//! A worker is compiled for each [`Source`], [`Transport`] and [`Protocol`] that go together. [`run`] chooses them
+//! once, so no step has to branch on them.
 //!
 //! # Clock readings
 //!
@@ -60,8 +60,8 @@ use transport::Transport;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Requests longer than this may leave in several segments, of which Nagle's algorithm would hold the last one back.
 const SMALL_REQUEST_BYTES: usize = 500;
-/// The longest wait after the window for requests under way (the timeout, if shorter), and two round trips of the path, so
-/// that a stall at the end shows in the response times.
+/// The longest wait after the window for requests under way (the timeout, if shorter), and two round trips of the path,
+/// so that a stall at the end shows in the response times.
 pub(crate) const GRACE_NS: u64 = 2_000_000_000;
 
 /// The input of one engine thread.

@@ -43,7 +43,8 @@ impl<T: Shared> Mapped<T> {
     /// A copy of one value.
     pub fn get(&self, index: usize) -> T {
         assert!(index < self.len);
-        // SAFETY: the index is within the mapping, which is aligned to a page; any bytes are a value of a `Shared` type.
+        // SAFETY: the index is within the mapping, which is aligned to a page; any bytes are a value of a `Shared`
+        // type.
         unsafe { self.start.add(index).read_volatile() }
     }
 

@@ -10,7 +10,8 @@ pub fn cpus() -> Capability {
         "two CPUs",
         allowed.len() >= 2,
         format!("{} of {} may be used", allowed.len(), record::machine::online_cpus()),
-        "client and server share a CPU and disturb each other: use a machine with two CPUs, or load from another machine",
+        "client and server share a CPU and disturb each other: use a machine with two CPUs, or load from another \
+         machine",
     )
 }
 
@@ -20,7 +21,8 @@ pub fn threads_of_a_core() -> Capability {
         Some("1") => Capability::missing(
             name,
             "simultaneous multithreading is on",
-            "CPUs that share a core slow each other: give client and server different cores (lscpu -e), or switch it off in /sys/devices/system/cpu/smt/control",
+            "CPUs that share a core slow each other: give client and server different cores (lscpu -e), or switch it \
+             off in /sys/devices/system/cpu/smt/control",
         ),
         Some("0") => Capability::there(name, "simultaneous multithreading is off"),
         _ => Capability::there(name, "the kernel reports no simultaneous multithreading"),
@@ -48,7 +50,8 @@ pub fn clock_source() -> Capability {
             name,
             matches!(source.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page"),
             source,
-            "reading the clock is a slow system call: see why the kernel rejected the TSC (dmesg | grep -i clocksource)",
+            "reading the clock is a slow system call: see why the kernel rejected the TSC (dmesg | grep -i \
+             clocksource)",
         ),
     }
 }
@@ -78,7 +81,8 @@ pub fn steal() -> Capability {
 /// Opens a counter of CPU cycles of this thread in user mode: the least that a CPU with counters allows.
 pub fn hardware_counters() -> Capability {
     let name = "hardware counters";
-    let remedy_absent = "cycles, instructions and cache misses cannot be counted: use a machine that is not virtual, or one whose hypervisor passes the PMU on";
+    let remedy_absent = "cycles, instructions and cache misses cannot be counted: use a machine that is not virtual, \
+                         or one whose hypervisor passes the PMU on";
     // struct perf_event_attr, version 0 (64 bytes): type 0 = hardware, config 0 = cycles; then the flags.
     let mut attributes = [0u8; 64];
     attributes[4..8].copy_from_slice(&64u32.to_ne_bytes());

@@ -28,7 +28,8 @@ pub fn foreign_processes() -> Capability {
         (true, false) => Capability::missing(
             name,
             "visible, but not their descriptors",
-            "a server of another user is not found by its port: run it as root or as that user, or let straingauge start the server",
+            "a server of another user is not found by its port: run it as root or as that user, or let straingauge \
+             start the server",
         ),
         _ => Capability::missing(
             name,
@@ -45,7 +46,8 @@ pub fn control_groups() -> Capability {
         let (left, right) = line.split_once(" - ")?;
         (right.split(' ').next() == Some("cgroup2")).then(|| left.split(' ').nth(4)).flatten()
     });
-    let remedy = "processes that the server starts for an instant are missed, and daemons are found by namespace only: mount cgroup2 and run it as root";
+    let remedy = "processes that the server starts for an instant are missed, and daemons are found by namespace only: \
+                  mount cgroup2 and run it as root";
     match mounted {
         None => Capability::missing(name, "cgroup2 is not mounted", remedy),
         Some(path) => match rustix::fs::access(path, rustix::fs::Access::WRITE_OK) {
@@ -86,7 +88,8 @@ pub fn bpf() -> Capability {
     Capability::missing(
         name,
         format!("refused: {error}"),
-        "request phases and layers are not measured: run it as root (or with CAP_BPF and CAP_PERFMON), outside of a container that forbids bpf()",
+        "request phases and layers are not measured: run it as root (or with CAP_BPF and CAP_PERFMON), outside of a \
+         container that forbids bpf()",
     )
 }
 
@@ -98,7 +101,8 @@ pub fn requests() -> Capability {
         Err(why) => Capability::missing(
             name,
             why.to_string().replace('\n', " "),
-            "'watch' shows connection states by scanning, accept queues, CPU and memory only: change what is named here",
+            "'watch' shows connection states by scanning, accept queues, CPU and memory only: change what is named \
+             here",
         ),
     }
 }
@@ -124,7 +128,8 @@ pub fn exact_layers() -> Capability {
         Some(why) => Capability::missing(
             name,
             why,
-            "layers are sampled only ('profile --accounting exact' is not possible here): use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS that does not lock hooks, as root",
+            "layers are sampled only ('profile --accounting exact' is not possible here): use a kernel with \
+             CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS that does not lock hooks, as root",
         ),
     }
 }

@@ -45,7 +45,8 @@ pub fn namespaces() -> Capability {
         "network namespaces",
         Probe::Loopback,
         "client and server can have one each",
-        "client and server share the machine's network stack and counters: use a kernel with CONFIG_NET_NS, outside of a container without CAP_SYS_ADMIN and CAP_NET_ADMIN",
+        "client and server share the machine's network stack and counters: use a kernel with CONFIG_NET_NS, outside of \
+         a container without CAP_SYS_ADMIN and CAP_NET_ADMIN",
     )
 }
 
@@ -63,14 +64,16 @@ pub fn netem() -> Capability {
         "netem",
         Probe::QueueDiscipline("netem"),
         "delay, loss and rate can be emulated by the kernel",
-        "delay and loss are emulated in user space, which costs more CPU time: 'modprobe sch_netem', or use a kernel with CONFIG_NET_SCH_NETEM",
+        "delay and loss are emulated in user space, which costs more CPU time: 'modprobe sch_netem', or use a kernel \
+         with CONFIG_NET_SCH_NETEM",
     )
 }
 
 /// The device for a wide-area path without netem: opened, and nothing made with it.
 pub fn tun() -> Capability {
     let name = "TUN devices";
-    let remedy = "without netem there is no wide-area path (--delay, --loss, --bandwidth): 'modprobe tun', as root, in a container with --device /dev/net/tun";
+    let remedy = "without netem there is no wide-area path (--delay, --loss, --bandwidth): 'modprobe tun', as root, in \
+                  a container with --device /dev/net/tun";
     match fs::File::options().read(true).write(true).open("/dev/net/tun") {
         Ok(_) => Capability::there(name, "a wide-area path can be made without netem"),
         Err(error) => Capability::missing(name, format!("/dev/net/tun: {error}"), remedy),

@@ -52,7 +52,9 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
             )
         } else {
             (
-                "more interrupts than its share of the time met the server, as happens when it runs in step with a timer".into(),
+                "more interrupts than its share of the time met the server, as happens when it runs in step with a \
+                 timer"
+                    .into(),
                 "take another --frequency, or profile for longer",
             )
         };
@@ -69,7 +71,8 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         ),
         _ if explains(arrivals.late_ratio()) && steal >= arrivals.late_ratio() / 2.0 => (
             format!(
-                "{} of the machine's samples were passed over by timers that came late, while a hypervisor took {} of it",
+                "{} of the machine's samples were passed over by timers that came late, while a hypervisor took {} of \
+                 it",
                 percent(arrivals.late_ratio()),
                 percent(steal)
             ),
@@ -77,8 +80,9 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         ),
         _ if explains(arrivals.late_ratio()) => (
             format!(
-                "{} of the machine's samples were passed over by timers that came late, though only {} of it is accounted as \
-                 taken by a hypervisor: its CPUs were stopped without notice, or ran for long with interrupts off",
+                "{} of the machine's samples were passed over by timers that came late, though only {} of it is \
+                 accounted as taken by a hypervisor: its CPUs were stopped without notice, or ran for long with \
+                 interrupts off",
                 percent(arrivals.late_ratio()),
                 percent(steal)
             ),
@@ -86,8 +90,8 @@ fn cause(check: &CpuCheck, difference: f64, period_ns: u64) -> (String, &'static
         ),
         _ if explains(arrivals.missing_ratio()) => (
             format!(
-                "{} of the machine's samples never came, though their timers were not late: the kernel drops those that meet \
-                 another BPF program, or throttles the event",
+                "{} of the machine's samples never came, though their timers were not late: the kernel drops those \
+                 that meet another BPF program, or throttles the event",
                 percent(arrivals.missing_ratio())
             ),
             "end other profilers and tracers of this machine, or take a lower --frequency",

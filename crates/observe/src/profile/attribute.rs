@@ -172,8 +172,8 @@ fn classify(frames: Vec<Frame>, rule: &Rule) -> (Vec<Frame>, Option<Row>, Mode, 
     (frames, row, mode, is_packets)
 }
 
-/// What slows the server down on purpose works for the place where it is attached: the frames from there on. An interrupt that came
-/// meanwhile does not.
+/// What slows the server down on purpose works for the place where it is attached: the frames from there on. An
+/// interrupt that came meanwhile does not.
 fn without_slow_down(frames: &[Frame]) -> &[Frame] {
     let is_spin = |frame: &Frame| {
         let tagged = frame.function.strip_prefix("bpf_prog_").and_then(|rest| rest.split_once('_'));

@@ -8,12 +8,14 @@ use std::io;
 pub enum ProfileError {
     /// No right to load programs or to open events.
     #[error(
-        "sampling the kernel is not permitted: run as root, or give the program cap_bpf, cap_perfmon and cap_syslog (setcap cap_bpf,cap_perfmon,cap_syslog+ep straingauge)"
+        "sampling the kernel is not permitted: run as root, or give the program cap_bpf, cap_perfmon and cap_syslog \
+         (setcap cap_bpf,cap_perfmon,cap_syslog+ep straingauge)"
     )]
     NotPermitted,
     /// The kernel refused a program.
     #[error(
-        "the kernel refused the sampler's programs ({0}): they need Linux 5.15 or later with BTF (CONFIG_DEBUG_INFO_BTF)"
+        "the kernel refused the sampler's programs ({0}): they need Linux 5.15 or later with BTF \
+         (CONFIG_DEBUG_INFO_BTF)"
     )]
     Refused(String),
     /// No timer on any CPU.
@@ -24,7 +26,8 @@ pub enum ProfileError {
     Symbols(#[from] SymbolsError),
     /// Nothing listens.
     #[error(
-        "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one of its processes with --netns-of)"
+        "nothing listens on port {port}: is the server running, on this port? (in another network namespace: name one \
+         of its processes with --netns-of)"
     )]
     NoServer {
         /// The port.
@@ -43,7 +46,8 @@ pub enum ProfileError {
     ExactNotPossible(String),
     /// The server used no CPU in any burst.
     #[error(
-        "the server used no CPU time in bursts of together {seconds:.2} s: put load on it while it is profiled, or use longer bursts (--burst)"
+        "the server used no CPU time in bursts of together {seconds:.2} s: put load on it while it is profiled, or use \
+         longer bursts (--burst)"
     )]
     NoTime {
         /// Length of all bursts.
@@ -51,7 +55,8 @@ pub enum ProfileError {
     },
     /// A group that cannot match.
     #[error(
-        "group '{group}': no function of this kernel matches '{pattern}' (functions of the server are written user:{pattern})"
+        "group '{group}': no function of this kernel matches '{pattern}' (functions of the server are written \
+         user:{pattern})"
     )]
     UnknownPattern {
         /// The group's name.

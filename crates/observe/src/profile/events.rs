@@ -23,8 +23,8 @@ const fn load_misses(cache: u64) -> u64 {
     cache | 1 << 16
 }
 
-/// The events of the hardware (include/uapi/linux/perf_event.h). Their periods give about a thousand samples a second and
-/// CPU at usual rates.
+/// The events of the hardware (include/uapi/linux/perf_event.h). Their periods give about a thousand samples a second
+/// and CPU at usual rates.
 pub const HARDWARE_EVENTS: [EventKind; 9] = [
     EventKind { name: "cycles", kind: HARDWARE, config: 0, period: 2_000_003 },
     EventKind { name: "instructions", kind: HARDWARE, config: 1, period: 2_000_003 },

@@ -8,8 +8,8 @@ use std::str::FromStr;
 /// An upper bound for the patterns in a group.
 const MAX_PATTERNS: usize = 256;
 
-/// A name or a pattern with `*` (any characters) for functions of the kernel, or with `user:` before it for functions of
-/// the server.
+/// A name or a pattern with `*` (any characters) for functions of the kernel, or with `user:` before it for functions
+/// of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     glob: String,

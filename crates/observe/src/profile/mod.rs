@@ -8,7 +8,8 @@
 //!
 //! Modules: `sampler`, `events` (the kernel's side), [`samples`] (their counts), `symbols`, `names` (addresses to
 //! functions), [`attribute`] (owner and layer), [`arrivals`] (whether the expected samples came), [`result`] (the
-//! tables), [`stacks`] (their recorded form), [`points`] (one window after another). The result is a [`record::profile::Profile`]; the crate `report` renders it.
+//! tables), [`stacks`] (their recorded form), [`points`] (one window after another). The result is a
+//! [`record::profile::Profile`]; the crate `report` renders it.
 
 pub mod arrivals;
 pub mod attribute;

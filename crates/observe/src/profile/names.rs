@@ -26,8 +26,8 @@ impl<'s> Names<'s> {
         Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }
 
-    /// Names a kernel stack, innermost first. All but the innermost are return addresses, which may lie after the end of
-    /// a function that never returns: they are looked up one byte before.
+    /// Names a kernel stack, innermost first. All but the innermost are return addresses, which may lie after the end
+    /// of a function that never returns: they are looked up one byte before.
     pub fn kernel_stack(&mut self, addresses: &[u64]) -> Vec<Frame> {
         let symbols = self.symbols;
         let name = |address: u64| match symbols.at(address) {

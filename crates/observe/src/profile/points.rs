@@ -16,8 +16,8 @@ pub struct PointSampling {
 }
 
 impl PointSampling {
-    /// For the points of a search: a fifth of a profile's usual rate. A point of two seconds gives some 400 samples of a
-    /// busy CPU, a load with its repeats a few thousand. An interrupt may cost 80 us in a virtual machine
+    /// For the points of a search: a fifth of a profile's usual rate. A point of two seconds gives some 400 samples of
+    /// a busy CPU, a load with its repeats a few thousand. An interrupt may cost 80 us in a virtual machine
     /// (bench/profiler-overhead), which at 1,000 a second would lower the throughput.
     pub const OF_SEARCH: PointSampling = PointSampling { frequency_hz: 199, is_per_packet: false };
 }

@@ -24,7 +24,8 @@ pub struct KernelFunction {
 pub enum SymbolsError {
     /// All addresses read as 0.
     #[error(
-        "the kernel hides its symbols (kernel.kptr_restrict = {restrict}), so no sample can be given a layer: run as root with 'sysctl kernel.kptr_restrict=1', or with CAP_SYSLOG"
+        "the kernel hides its symbols (kernel.kptr_restrict = {restrict}), so no sample can be given a layer: run as \
+         root with 'sysctl kernel.kptr_restrict=1', or with CAP_SYSLOG"
     )]
     Hidden {
         /// The setting, as read.

@@ -322,7 +322,8 @@ fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<
         let what = format!("no packet of port {} was seen, so nothing can be given per packet", profile.port);
         doubts.push(DoubtKind::NotWatched.warning(
             what,
-            "put load on the server while it is profiled; a server in another network namespace is named with --netns-of",
+            "put load on the server while it is profiled; a server in another network namespace is named with \
+             --netns-of",
         ));
     }
     let coverage = &profile.coverage;
@@ -348,7 +349,8 @@ fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<
         doubts.push(DoubtKind::LostEvents.warning(what, "profile for less time at once"));
     }
     if profile.clock == "cpu-clock" {
-        let what = "the CPU clock cannot interrupt code that runs with interrupts off: its time shows where interrupts come on again, which takes some from Driver and lock holders";
+        let what = "the CPU clock cannot interrupt code that runs with interrupts off: its time shows where interrupts \
+                    come on again, which takes some from Driver and lock holders";
         doubts.push(DoubtKind::NotWatched.note(what, "use a machine whose hardware counters are visible"));
     }
     for group in groups {

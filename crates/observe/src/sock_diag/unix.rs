@@ -32,7 +32,8 @@ pub struct UnixSocket<'a> {
 pub struct SocketFile(u32, u32);
 
 impl DiagSocket {
-    /// Calls `each` with every Unix socket of the namespace that is connected at both ends or listens (unix_diag, a module of the kernel).
+    /// Calls `each` with every Unix socket of the namespace that is connected at both ends or listens (unix_diag, a
+    /// module of the kernel).
     pub fn read_unix(&mut self, mut each: impl FnMut(UnixSocket<'_>)) -> io::Result<()> {
         self.ask(request, &mut |datagram, sequence, _| {
             each_socket(datagram, sequence, |body| {
@@ -53,8 +54,8 @@ fn request(sequence: u32) -> Vec<u8> {
     Message { kind: SOCK_DIAG_BY_FAMILY, sequence, body: &body }.bytes(libc::NLM_F_DUMP)
 }
 
-/// Reads one `struct unix_diag_msg`; `None` of a socket that carries nothing any more, as the other end is closed: that has no inode
-/// either, and would pass for one that is not accepted yet. Java keeps such a one to close others with.
+/// Reads one `struct unix_diag_msg`; `None` of a socket that carries nothing any more, as the other end is closed: that
+/// has no inode either, and would pass for one that is not accepted yet. Java keeps such a one to close others with.
 fn socket(message: &[u8]) -> Option<UnixSocket<'_>> {
     let attributes = message.get(MESSAGE_BYTES..)?;
     if attribute(attributes, SHUTDOWN).is_some_and(|bits| bits.first() == Some(&BOTH_WAYS)) {

@@ -1,7 +1,8 @@
 //! Size classes of requests, by bytes of response.
 //!
 //! Sizes on the web have heavy tails, so an average over all requests describes none of them; requests of one class use
-//! resources alike (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996, section 2.3.2).
+//! resources alike (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996, section
+//! 2.3.2).
 
 use record::units::{UnitError, parse_bytes};
 use record::watch::SizeClass;
@@ -30,8 +31,8 @@ pub enum ClassError {
 }
 
 impl Default for SizeClasses {
-    /// Boundaries at the geometric means of the mean sizes of the paper's file types (its Table 1: HTML 7.5 KB, images 13.28 KB, sound
-    /// 179 KB, video 2304 KB).
+    /// Boundaries at the geometric means of the mean sizes of the paper's file types (its Table 1: HTML 7.5 KB, images
+    /// 13.28 KB, sound 179 KB, video 2304 KB).
     fn default() -> Self {
         SizeClasses::between(&[10 << 10, 50 << 10, 640 << 10])
     }

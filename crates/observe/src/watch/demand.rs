@@ -1,5 +1,5 @@
-//! Service demands: the time that a request of a class spends being served at a resource, waiting excluded. They are what
-//! queueing models of the server start from (Almeida, Almeida and Yates, 1996, section 2.2).
+//! Service demands: the time that a request of a class spends being served at a resource, waiting excluded. They are
+//! what queueing models of the server start from (Almeida, Almeida and Yates, 1996, section 2.2).
 //!
 //! By the utilisation law, a resource's utilisation is the sum over classes of throughput times demand. This is checked
 //! against the scheduler's account, which does not depend on requests: the difference is CPU time that belongs to no

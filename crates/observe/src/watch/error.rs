@@ -6,12 +6,14 @@
 pub enum WatchError {
     /// The kernel describes no types.
     #[error(
-        "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): make /sys visible in this container, or use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"
+        "the kernel has no type information (/sys/kernel/btf/vmlinux: {0}): make /sys visible in this container, or \
+         use a kernel built with CONFIG_DEBUG_INFO_BTF, 5.15 or later"
     )]
     NoTypes(String),
     /// Loading programs is not permitted.
     #[error(
-        "loading BPF programs is not permitted: run as root, or give the program cap_bpf and cap_perfmon (setcap cap_bpf,cap_perfmon+ep straingauge)"
+        "loading BPF programs is not permitted: run as root, or give the program cap_bpf and cap_perfmon (setcap \
+         cap_bpf,cap_perfmon+ep straingauge)"
     )]
     NotPermitted,
     /// A required hook is missing.

@@ -1,9 +1,10 @@
 //! Estimates from windows, with their intervals.
 //!
-//! Requests are counted exactly all the time; their phases are timed in windows only. The mean of a phase is the ratio of
-//! two sums over windows (time in the phase, requests), and windows, not requests, are the independent samples: requests
-//! of one window share its load. Variance of a ratio from K of the run's windows (Cochran, *Sampling Techniques*, 1977,
-//! section 6.4): `(1 - f) / (K (K - 1) nbar^2) * sum (y_w - ybar n_w)^2`, f the share of the time that was in a window.
+//! Requests are counted exactly all the time; their phases are timed in windows only. The mean of a phase is the ratio
+//! of two sums over windows (time in the phase, requests), and windows, not requests, are the independent samples:
+//! requests of one window share its load. Variance of a ratio from K of the run's windows (Cochran, *Sampling
+//! Techniques*, 1977, section 6.4): `(1 - f) / (K (K - 1) nbar^2) * sum (y_w - ybar n_w)^2`, f the share of the time
+//! that was in a window.
 
 use record::watch::{FEWEST_WINDOWS, Mean};
 

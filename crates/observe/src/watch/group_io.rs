@@ -35,8 +35,8 @@ struct ProcessIo {
     counts: Counts,
 }
 
-/// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. One that ends passes its counts to the parent that
-/// waits for it: what was counted already is then no growth of the parent's.
+/// Sums the growth of `/proc/PID/io` (proc_pid_io(5)) over the processes. One that ends passes its counts to the parent
+/// that waits for it: what was counted already is then no growth of the parent's.
 #[derive(Debug, Default)]
 pub struct GroupIoReader {
     /// Processes that started later count from their start.
@@ -98,7 +98,8 @@ impl GroupIoReader {
             let passed = passed_on.get(pid).copied().unwrap_or_default();
             for kind in 0..4 {
                 let grown = process.counts[kind].saturating_sub(before[kind]);
-                // Less growth than was counted of the ended children: nobody waited for them (the parent ignores SIGCHLD).
+                // Less growth than was counted of the ended children: nobody waited for them (the parent ignores
+                // SIGCHLD).
                 let new = grown.checked_sub(passed[kind]).unwrap_or(grown);
                 self.sum[kind] = self.sum[kind].saturating_add(new);
             }

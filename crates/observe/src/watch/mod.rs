@@ -2,9 +2,9 @@
 //! connection states on each transition. It works with any unmodified server; docs/watching.md lists what it cannot
 //! see.
 //!
-//! The design follows Webmonitor (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server", 1996):
-//! sampling of the kernel's counters together with tracing of every request by size class. What it patched into kernel
-//! and server is done here by BPF programs (`bpf/watch.bpf.c`).
+//! The design follows Webmonitor (Almeida, Almeida and Yates, "Measuring the Behavior of a World-Wide Web Server",
+//! 1996): sampling of the kernel's counters together with tracing of every request by size class. What it patched into
+//! kernel and server is done here by BPF programs (`bpf/watch.bpf.c`).
 //!
 //! [`Watcher`] is the entry point; it holds windows while it waits ([`Watcher::wait_until`]) and returns
 //! [`Reading`](record::watch::Reading)s. Modules: `programs`, `kernel` (the programs), `calibration` (their cost),

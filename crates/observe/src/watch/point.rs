@@ -1,4 +1,5 @@
-//! From the readings around a load to what its point keeps: figures with unit, count and origin, and the same by size class.
+//! From the readings around a load to what its point keeps: figures with unit, count and origin, and the same by size
+//! class.
 
 mod machine;
 mod phases;
@@ -124,7 +125,8 @@ fn requests(seen: &mut PointSeen, readings: &PointReadings, sizes: &SizeClasses,
     doubts(&mut seen.doubts, readings, &all, lost);
 }
 
-/// Why nothing is divided by the CPU time of the server: the kernel's clock ticks a hundred to a thousand times a second.
+/// Why nothing is divided by the CPU time of the server: the kernel's clock ticks a hundred to a thousand times a
+/// second.
 const NO_TICK: &str = "the kernel counted no CPU time of the server in this window";
 
 /// Why there is no CPU time of the server.
@@ -199,7 +201,8 @@ fn against_client(
         if (difference < 0.0 || difference > allowed) && relative > 0.001 {
             seen.doubts.push(DoubtKind::SourcesDisagree.note(
                 format!("the server answered {whole} requests of the whole load, the client counts {answered}"),
-                "others may use the port, or requests are pipelined, upgraded or in HTTP/2 (docs/watching.md, what a request is)",
+                "others may use the port, or requests are pipelined, upgraded or in HTTP/2 (docs/watching.md, what a \
+                 request is)",
             ));
         }
     }
@@ -298,7 +301,8 @@ fn doubts(doubts: &mut Vec<Doubt>, readings: &PointReadings, all: &ClassTotals, 
     if readings.late > 0 && readings.late * 20 > timed {
         doubts.push(DoubtKind::TooFewSamples.note(
             format!(
-                "{} of {} requests had no response when their window of phases was closed: the phases are those of the faster ones",
+                "{} of {} requests had no response when their window of phases was closed: the phases are those of the \
+                 faster ones",
                 readings.late,
                 timed + readings.late
             ),

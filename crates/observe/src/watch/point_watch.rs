@@ -354,7 +354,8 @@ impl Holder {
             let from_ns = (half.counted * planned_ns as f64) as u64;
             if hold(Shares { timed, ..half }, MOST_PACK_WINDOWS, from_ns, Act::OpenPack) == 0 {
                 self.now.why_no_pack = Some(
-                    "the probes of the pack would exceed the budget of the watch, or the point is too short for a window of them"
+                    "the probes of the pack would exceed the budget of the watch, or the point is too short for a \
+                     window of them"
                         .into(),
                 );
             }

@@ -121,8 +121,8 @@ fn function_costs(programs: &Programs, function: Probed) -> Result<FunctionCosts
     Ok(FunctionCosts { call_ns, return_ns, both_ns })
 }
 
-/// What probes add to a call: the lower quartile of the rounds with them, less the quickest round without. Not the differences of the
-/// rounds: other work that slows rounds without a probe down would make it free.
+/// What probes add to a call: the lower quartile of the rounds with them, less the quickest round without. Not the
+/// differences of the rounds: other work that slows rounds without a probe down would make it free.
 fn added(without: &[f64], with: Vec<f64>) -> f64 {
     let quickest = without.iter().copied().fold(f64::INFINITY, f64::min);
     (rank(with, 4) - quickest).max(0.0)

@@ -122,7 +122,8 @@ mod tests {
     fn partitions_and_layered_devices_do_not_count_twice() {
         let text = b"   8 0 sda 10 0 100 5 20 0 200 9 0 33 14 0 0\n   8 1 sda1 10 0 100 5 20 0 200 9 0 33 14\n\
             259 0 nvme0n1 1 0 8 0 2 0 16 0 0 7 0 0\n 259 1 nvme0n1p1 1 0 8 0 2 0 16 0 0 7 0\n\
-            259 2 nvme0n10 1 0 8 0 1 0 8 0 0 1 0\n 253 0 dm-0 10 0 100 5 20 0 200 9 0 33 14\n 7 0 loop0 5 0 5 0 5 0 5 0 0 5 0\n";
+            259 2 nvme0n10 1 0 8 0 1 0 8 0 0 1 0\n 253 0 dm-0 10 0 100 5 20 0 200 9 0 33 14\n 7 0 loop0 5 0 5 0 5 0 5 \
+                     0 0 5 0\n";
         let sum = parse_disks(text).unwrap();
         assert_eq!((sum.devices, sum.reads, sum.writes, sum.busy_ms), (3, 12, 23, 41));
         assert_eq!((sum.read_bytes, sum.written_bytes), ((100 + 8 + 8) * 512, (200 + 16 + 8) * 512));
@@ -134,8 +135,8 @@ mod tests {
     fn interrupts_are_summed_over_cpus_by_device() {
         let text = b"           CPU0       CPU1\n 24:          1          2  IO-APIC   5-edge      ACPI:Ged\n\
             28:          3          0 PCI-MSIX-0000:00:01.0   0-edge      virtio0-input.0\n\
-            29:          4          0 PCI-MSIX-0000:00:01.0   1-edge      virtio0-input.0\nLOC:  100  200  Local timer interrupts\n\
-            ERR:          0\n";
+            29:          4          0 PCI-MSIX-0000:00:01.0   1-edge      virtio0-input.0\nLOC:  100  200  Local timer \
+                     interrupts\nERR:          0\n";
         let kinds = parse_counts_by_kind(text, 24);
         let wanted = [("ACPI:Ged", 3), ("LOC", 300), ("virtio0-input.0", 7)];
         assert_eq!(kinds, wanted.iter().map(|(kind, count)| (kind.to_string(), *count)).collect());

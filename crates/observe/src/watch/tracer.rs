@@ -496,7 +496,9 @@ impl Tracer {
         match (&self.trouble, self.mode) {
             (Some(why), _) => Some(format!("phases are not timed: {why}")),
             (None, Mode::Default) if self.schedule.period().is_none() => Some(
-                "phases are not timed: windows would exceed the overhead budget (raise it with --overhead, or use --detail exact)".into(),
+                "phases are not timed: windows would exceed the overhead budget (raise it with --overhead, or use \
+                 --detail exact)"
+                    .into(),
             ),
             _ => None,
         }

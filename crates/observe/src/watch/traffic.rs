@@ -97,11 +97,12 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
     let of = |count: u64| format!("{count} of {} reads looked into", traffic.looked_into);
     let about = traffic.requests_per_read().map(|each| format!(", about {each:.1} each")).unwrap_or_default();
     let streams = format!(
-        "each change of direction counts as a request, whose streams are not told apart{about}; bytes and CPU time are exact: take requests \
-         from the server's log"
+        "each change of direction counts as a request, whose streams are not told apart{about}; bytes and CPU time are \
+         exact: take requests from the server's log"
     );
     let pipelined = format!(
-        "those that one read takes in count as one{about}; bytes and CPU time are exact: take requests from the server's log"
+        "those that one read takes in count as one{about}; bytes and CPU time are exact: take requests from the \
+         server's log"
     );
     let cases = [
         (traffic.http2, "HTTP/2 is spoken here", streams.as_str()),
@@ -119,7 +120,8 @@ pub fn doubts(traffic: &Traffic) -> Vec<Doubt> {
         (
             traffic.tls,
             "TLS is spoken here",
-            "bytes are those on the wire, the flights of a handshake count as one or two small requests, and streams of HTTP/2 inside are not seen: compare with the server's log",
+            "bytes are those on the wire, the flights of a handshake count as one or two small requests, and streams \
+             of HTTP/2 inside are not seen: compare with the server's log",
         ),
         (
             if traffic.other * 2 > traffic.looked_into { traffic.other } else { 0 },
@@ -281,7 +283,8 @@ fn memcached(head: &[u8]) -> Option<u32> {
     (commands > 0).then_some(commands)
 }
 
-/// Counts the streams that begin, if these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte to the last one read.
+/// Counts the streams that begin, if these may be frames of HTTP/2 (RFC 9113, section 6), from the first byte to the
+/// last one read.
 fn streams(head: &[u8]) -> Option<u32> {
     let mut rest = head;
     let (mut whole, mut streams) = (0, 0);

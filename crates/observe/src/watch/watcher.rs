@@ -441,14 +441,18 @@ impl Watcher {
                 let slots = tracer.slots();
                 doubts.push(DoubtKind::LostEvents.warning(
                     format!("{lost} requests were lost: the table has room for {slots} connections"),
-                    "give --room COUNT, or start the watch when the connections are there: it makes room for four times as many",
+                    "give --room COUNT, or start the watch when the connections are there: it makes room for four \
+                     times as many",
                 ));
             }
         }
         let unread = self.last.count(Counter::UnreadBytes).unwrap_or(0);
         if unread > self.last.all().bytes_in {
             doubts.push(DoubtKind::NotSplit.warning(
-                format!("requests are not all seen: the server moves what clients send without reading it (splice; {unread} bytes)"),
+                format!(
+                    "requests are not all seen: the server moves what clients send without reading it (splice; \
+                         {unread} bytes)"
+                ),
                 "take requests from the server's log, or watch the server behind it",
             ));
         }

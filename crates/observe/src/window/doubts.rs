@@ -88,7 +88,8 @@ fn not_watched(window: &Window, doubts: &mut Vec<Doubt>) {
             ));
         } else if !window.has_accounts() {
             doubts.push(DoubtKind::NotWatched.note(
-                "run-queue wait, context switches and the busiest thread were not watched: this kernel keeps no accounts of threads",
+                "run-queue wait, context switches and the busiest thread were not watched: this kernel keeps no \
+                 accounts of threads",
                 "use a kernel with CONFIG_SCHED_INFO (CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)",
             ));
         }
@@ -130,7 +131,8 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
         if by_cgroup > by_clocks + tolerance {
             doubts.push(DoubtKind::SourcesDisagree.note(
                 format!(
-                    "the server's control group used {:.0} ms of CPU, its processes account for {:.0} ms: some were too short-lived to be seen",
+                    "the server's control group used {:.0} ms of CPU, its processes account for {:.0} ms: some were \
+                     too short-lived to be seen",
                     milliseconds(by_cgroup),
                     milliseconds(by_clocks)
                 ),
@@ -139,7 +141,8 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
         } else if by_clocks > by_cgroup + tolerance {
             doubts.push(DoubtKind::SourcesDisagree.warning(
                 format!(
-                    "the server's processes used {:.0} ms of CPU but its control group only {:.0} ms: some of the processes are not in it",
+                    "the server's processes used {:.0} ms of CPU but its control group only {:.0} ms: some of the \
+                     processes are not in it",
                     milliseconds(by_clocks),
                     milliseconds(by_cgroup)
                 ),
@@ -165,7 +168,8 @@ fn sources(window: &Window, doubts: &mut Vec<Doubt>) {
         if used > busy * (1.0 + ACCOUNT_TOLERANCE_RATIO) + servers.busy_error_cpus() {
             doubts.push(DoubtKind::SourcesDisagree.warning(
                 format!(
-                    "the server used {used:.2} CPUs but the CPUs it is pinned to were busy for only {busy:.2}: it also runs on others"
+                    "the server used {used:.2} CPUs but the CPUs it is pinned to were busy for only {busy:.2}: it also \
+                     runs on others"
                 ),
                 "pin the server to the CPUs it is meant to use, or name the CPUs it really uses",
             ));

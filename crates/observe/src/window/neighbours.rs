@@ -18,8 +18,8 @@ impl Neighbours {
     /// The larger of two lower bounds:
     ///
     /// - the CPU clocks of all other living processes, exact, without those that came and went;
-    /// - what the CPUs were busy, less what server, backends, client and watcher used, less interrupts (a part of which is already in
-    ///   their time, so it is subtracted too often), less the error of the ticks.
+    /// - what the CPUs were busy, less what server, backends, client and watcher used, less interrupts (a part of which
+    ///   is already in their time, so it is subtracted too often), less the error of the ticks.
     ///
     /// The kernel's ksoftirqd threads are left out: they work for the load.
     pub fn of(window: &Window) -> Option<Self> {

@@ -1,5 +1,5 @@
-//! Processes to be watched: this test binary again, in a role. A role obeys lines on its standard input and answers with
-//! lines that begin with `> `.
+//! Processes to be watched: this test binary again, in a role. A role obeys lines on its standard input and answers
+//! with lines that begin with `> `.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -112,7 +112,8 @@ fn role_process() {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             obey(|_| listener.local_addr().unwrap().port().to_string());
         }
-        // A service manager with a listening socket, which a service gets as its standard input; another child does not.
+        // A service manager with a listening socket, which a service gets as its standard input; another child does
+        // not.
         "manager" => {
             std::fs::write("/proc/self/comm", "systemd").unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -3,7 +3,8 @@
 use observe::proc_text::*;
 use proptest::prelude::*;
 
-const STAT: &[u8] = b"4711 (a (b) c) S 1 4711 4700 0 -1 4194560 102 7 3 2 150 50 11 9 20 0 4 0 100116 3133440 388 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n";
+const STAT: &[u8] = b"4711 (a (b) c) S 1 4711 4700 0 -1 4194560 102 7 3 2 150 50 11 9 20 0 4 0 100116 3133440 388 \
+                      18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n";
 
 const MACHINE: &[u8] = b"cpu  23161 10 2924 173196 601 0 89 102 5 0\n\
 cpu0 11737 10 1553 86311 406 1 28 51 5 0\n\
@@ -15,9 +16,10 @@ Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens InSegs OutSegs RetransSegs I
 Tcp: 1 200 120000 -1 12 345 456 7 0 8 0\nUdp: InDatagrams\nUdp: 5\n";
 
 const DEV: &[u8] = b"Inter-|   Receive                                                |  Transmit\n \
-face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
-lo:   78653     413    0    0    0     0          0         0    78653     414    0    0    0     0       0          0\n  \
-eth0:1: 313562408   12567    0    0    0     0          0         0   802974    9418    0    0    0     0       0          0\n";
+face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier \
+                     compressed\n    lo:   78653     413    0    0    0     0          0         0    78653     414    \
+                     0    0    0     0       0          0\n  eth0:1: 313562408   12567    0    0    0     0          \
+                     0         0   802974    9418    0    0    0     0       0          0\n";
 
 #[test]
 fn pages_of_files_and_shared_memory_are_not_anonymous() {
@@ -136,11 +138,14 @@ fn cgroup_text_is_read() {
 
 #[test]
 fn tcp_lines_of_both_families_are_read() {
-    let v4 = b"   0: 0100007F:1F90 00000000:0000 0A 00000000:00000009 00:00000000 00000000    33        0 4242 1 0 100 0 0 10 0";
+    let v4 =
+        b"   0: 0100007F:1F90 00000000:0000 0A 00000000:00000009 00:00000000 00000000    33        0 4242 1 0 100 \
+               0 0 10 0";
     let line = parse_tcp_line(v4).unwrap();
     assert_eq!(line.local, "127.0.0.1:8080".parse().unwrap());
     assert_eq!((line.state, line.receive_queue, line.uid, line.inode), (10, 9, 33, 4242));
-    let v6 = b"   1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 7 1";
+    let v6 = b"   1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 \
+               00:00000000 00000000 0 0 7 1";
     assert_eq!(parse_tcp_line(v6).unwrap().local, "[::1]:80".parse().unwrap());
     assert_eq!(parse_tcp_line(b"  sl  local_address rem_address   st tx_queue rx_queue"), None);
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// Points by which the two ways may differ in a layer, beyond the interval of the difference.
 const POINTS: f64 = 2.0;
 
-/// Fails unless layers are charged as they should be. That a known share of user time is recovered is shown for the sampled profile
-/// in `profile.rs`, and for this one in the long form: hooking takes most of the time.
+/// Fails unless layers are charged as they should be. That a known share of user time is recovered is shown for the
+/// sampled profile in `profile.rs`, and for this one in the long form: hooking takes most of the time.
 pub fn charges_every_layer() {
     let mut failed = 0;
     let mut say = |what: &str, result: Result<String, String>| match result {

@@ -90,8 +90,8 @@ fn role_of_an_actor() {
     }
 }
 
-/// A process that preempts what woke it is charged by the scheduler from the wake-up on (rq_clock_skip_update), which would
-/// make the scheduler's account too low for whoever woke it. Batch processes wait for their turn.
+/// A process that preempts what woke it is charged by the scheduler from the wake-up on (rq_clock_skip_update), which
+/// would make the scheduler's account too low for whoever woke it. Batch processes wait for their turn.
 fn wake_without_preempting() {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live sched_param, which the kernel only reads; 0 means the calling thread.

@@ -22,7 +22,8 @@ fn shown(watcher: &mut Watcher) -> BTreeMap<Cow<'static, str>, u64> {
     watcher.read().connections.states
 }
 
-/// Clients with a connection for each request, until so many were made or so long has passed; the watch reads meanwhile.
+/// Clients with a connection for each request, until so many were made or so long has passed; the watch reads
+/// meanwhile.
 fn churn(watcher: &mut Watcher, port: u16, clients: usize, connections: u64, lasting: Duration) {
     let (made, until) = (Arc::new(AtomicU64::new(0)), Instant::now() + lasting);
     let threads: Vec<_> = (0..clients)
@@ -45,9 +46,10 @@ fn churn(watcher: &mut Watcher, port: u16, clients: usize, connections: u64, las
     threads.into_iter().for_each(|thread| thread.join().expect("the client lives"));
 }
 
-/// At rest the readings of a watch equal scans, each second. Groups of sockets leave TIME_WAIT at once, so a scan just before or
-/// just after the reading may be the one that it equals. When a socket's timer is due is known to a tick of the kernel's clock or
-/// two, so of each thousand sockets one may be shown for a step of the timer wheel (2 s) too long or too short.
+/// At rest the readings of a watch equal scans, each second. Groups of sockets leave TIME_WAIT at once, so a scan just
+/// before or just after the reading may be the one that it equals. When a socket's timer is due is known to a tick of
+/// the kernel's clock or two, so of each thousand sockets one may be shown for a step of the timer wheel (2 s) too long
+/// or too short.
 fn equals_scans(watcher: &mut Watcher, port: u16, seconds: u64) {
     let never = AtomicBool::new(false);
     let uncertain = scanned(port).get("time-wait").map_or(0, |sockets| sockets / 1000);

@@ -85,8 +85,8 @@ fn the_hook_of_older_kernels_counts_the_same() {
     }
 }
 
-/// Calibration and loading take this process's CPU time. A watch of this very process must not count it: it is from before the
-/// hooks were attached.
+/// Calibration and loading take this process's CPU time. A watch of this very process must not count it: it is from
+/// before the hooks were attached.
 #[test]
 fn cpu_time_from_before_the_watch_is_nobodys() {
     let test = "cpu_time_from_before_the_watch_is_nobodys";

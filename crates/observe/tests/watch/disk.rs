@@ -21,8 +21,8 @@ fn write_and_forget(path: &Path) -> bool {
     let file = File::open(path).expect("it is there");
     let mut byte = [0_u8; 1];
     let piece = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-    // SAFETY: the descriptor is open; the one piece is live and one byte long. RWF_NOWAIT answers from memory, or begins to
-    // read ahead.
+    // SAFETY: the descriptor is open; the one piece is live and one byte long. RWF_NOWAIT answers from memory, or
+    // begins to read ahead.
     let read = unsafe {
         libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
         libc::preadv2(file.as_raw_fd(), &piece, 1, 0, libc::RWF_NOWAIT)

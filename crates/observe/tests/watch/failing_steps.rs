@@ -1,5 +1,5 @@
-//! Every step that observes a server and asks something of the kernel fails in turn: what observes goes on without it or says why it
-//! cannot, and keeps no program, map or event of the kernel.
+//! Every step that observes a server and asks something of the kernel fails in turn: what observes goes on without it
+//! or says why it cannot, and keeps no program, map or event of the kernel.
 
 use crate::exact::load::Actor;
 use observe::profile::{ProfileOptions, Profiler};
@@ -81,8 +81,8 @@ fn whatever_step_of_observing_fails_the_rest_goes_on_or_says_why_and_nothing_is_
     assert!(steps > 40, "only {steps} steps");
     let is_long = std::env::var_os(crate::boot::LONG).is_some();
     let mut refused = 0;
-    // The last nine are of what cannot be had in another way. One process may take a step more than another: a short run begins in
-    // the middle of them.
+    // The last nine are of what cannot be had in another way. One process may take a step more than another: a short
+    // run begins in the middle of them.
     let (last, apart) = if is_long { (steps, 1) } else { (steps - 4, steps / 2) };
     for step in (1..=last).rev().step_by(apart) {
         let output = observed(port, step);

@@ -1,5 +1,5 @@
-//! A guest with a stock Debian kernel: Linux 6.1, which lacks the tracepoints that newer kernels count by, and which permits hooks
-//! in its functions, as the exact profile needs them. One boot for both.
+//! A guest with a stock Debian kernel: Linux 6.1, which lacks the tracepoints that newer kernels count by, and which
+//! permits hooks in its functions, as the exact profile needs them. One boot for both.
 
 use crate::boot::{DONE, Guest, INSIDE, LONG, run};
 use crate::{exact, older_kernel, slow_places};
@@ -10,8 +10,8 @@ use std::panic::{UnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-/// Instructions that the verifier processed, by kernel and program: a program near the verifier's limit of a million is one that
-/// the next kernel may refuse. UPDATE_EXPECT=1 writes it anew.
+/// Instructions that the verifier processed, by kernel and program: a program near the verifier's limit of a million is
+/// one that the next kernel may refuse. UPDATE_EXPECT=1 writes it anew.
 const VERIFIED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/watch/verified_instructions.txt");
 /// Growth that fails.
 const GROWTH: f64 = 1.25;
@@ -88,7 +88,8 @@ fn inside() {
         return;
     }
     println!();
-    // The second way of the hooks includes the first, and time is added at the places of this machine's kernel by a test of its own.
+    // The second way of the hooks includes the first, and time is added at the places of this machine's kernel by a
+    // test of its own.
     let is_long = std::env::var_os(LONG).is_some();
     let claims = [
         !is_long

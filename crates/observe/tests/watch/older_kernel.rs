@@ -1,5 +1,5 @@
-//! The watch on Linux 6.1, which lacks the tracepoints that newer kernels count by: in the guest, where server, client and
-//! watch are this test itself.
+//! The watch on Linux 6.1, which lacks the tracepoints that newer kernels count by: in the guest, where server, client
+//! and watch are this test itself.
 
 use crate::client::{Count, keep_alive};
 use crate::guest::print_verified;

@@ -12,8 +12,8 @@ fn check(test: &str, name: &str, paths: &'static [&'static str], least_cpu_share
     check_server(test, &server, paths, least_cpu_share);
 }
 
-/// A server of one thread: all of its CPU time is explained, but for 1 % and 3 ms, as it has timers and signals of its own: more of them
-/// on a slow machine.
+/// A server of one thread: all of its CPU time is explained, but for 1 % and 3 ms, as it has timers and signals of its
+/// own: more of them on a slow machine.
 fn check_one_thread(test: &str, name: &str, paths: &'static [&'static str]) {
     let Some(server) = Server::start(test, name) else { return };
     let Some(cpu) = check_server(test, &server, paths, 0.5) else { return };

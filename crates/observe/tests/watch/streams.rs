@@ -80,10 +80,10 @@ fn node(test: &str) -> Option<Server> {
     let port = free_port();
     let script = format!(
         "const server = require('http').createServer((q, r) => {{ let n = 0; q.on('data', d => n += d.length); \
-         q.on('end', () => {{ const b = String(n); r.writeHead(200, {{'Content-Length': b.length}}); r.end(b); }}); }}); \
-         server.on('upgrade', (q, s) => {{ s.setNoDelay(true); \
-         s.write('HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nContent-Length: 0\\r\\n\\r\\n'); \
-         s.on('data', d => s.write(d)); }}); \
+         q.on('end', () => {{ const b = String(n); r.writeHead(200, {{'Content-Length': b.length}}); r.end(b); }}); \
+         }}); server.on('upgrade', (q, s) => {{ s.setNoDelay(true); \
+         s.write('HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: \
+         Upgrade\\r\\nContent-Length: 0\\r\\n\\r\\n'); s.on('data', d => s.write(d)); }}); \
          server.listen({port}, '127.0.0.1')"
     );
     Server::run(test, "node", port, Command::new("node").args(["-e", &script]))

@@ -1,5 +1,6 @@
-//! The paper's validations, as tests: the watch against the client (Table 6 of Almeida, Almeida and Yates, 1996) and its counters of
-//! the machine against /proc (their Table 9), on a server under load. `bench/watch-validation` prints the same with rates.
+//! The paper's validations, as tests: the watch against the client (Table 6 of Almeida, Almeida and Yates, 1996) and
+//! its counters of the machine against /proc (their Table 9), on a server under load. `bench/watch-validation` prints
+//! the same with rates.
 
 use crate::client::{Count, keep_alive};
 use crate::rig::{Server, counting, settle, watch};

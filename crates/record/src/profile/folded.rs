@@ -18,8 +18,8 @@ pub const KERNEL_MARK: &str = "_[k]";
 pub struct Folded(pub BTreeMap<Vec<String>, u64>);
 
 impl Folded {
-    /// Counts a stack, outermost function first. A name cannot end its frame or its line: `;` separates frames, and space
-    /// at the ends of a frame is not kept.
+    /// Counts a stack, outermost function first. A name cannot end its frame or its line: `;` separates frames, and
+    /// space at the ends of a frame is not kept.
     pub fn add(&mut self, frames: impl IntoIterator<Item = String>, count: u64) {
         let safe = |frame: String| {
             let frame = crate::text::plain(&frame, MOST_FRAME_CHARS).replace(';', ":");

@@ -8,7 +8,8 @@ use crate::{Figure, Figures, Origin, names};
 /// With fewer samples of the server than this a division by layer means nothing.
 const LEAST_SAMPLES: u64 = 20;
 
-/// Of each layer (`None` = unattributed) the names of the figures per request and per packet sent, and its word in others.
+/// Of each layer (`None` = unattributed) the names of the figures per request and per packet sent, and its word in
+/// others.
 const FIGURES: [(Option<Layer>, &str, &str, &str); 8] = [
     (Some(Layer::User), names::LAYER_USER, names::PACKET_USER, "user"),
     (Some(Layer::SystemCall), names::LAYER_SYSTEM_CALL, names::PACKET_SYSTEM_CALL, "system_call"),

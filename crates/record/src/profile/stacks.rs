@@ -312,7 +312,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_of_a_layer_are_the_layer(weights in prop::collection::vec((0usize..3, 0u64..1000), 0..60), each in 0.0f64..1e7) {
+        fn the_parts_of_a_layer_are_the_layer(
+            weights in prop::collection::vec((0usize..3, 0u64..1000), 0..60),
+            each in 0.0f64..1e7,
+        ) {
             let layers = [None, Some(Layer::User), Some(Layer::Tcp)];
             let parts: Vec<_> = weights.into_iter().map(|(layer, weight)| (layers[layer], weight)).collect();
             let sum = |layer, of: &[u64]| -> u64 {

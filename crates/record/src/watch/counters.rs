@@ -1,7 +1,8 @@
-//! The counters of the watch, each declared in one place. A program counts one with `COUNT(NAME)` (`observe/bpf`). Readings,
-//! JSON, Prometheus, the report, the screen and the figures of a point take everything else from here.
+//! The counters of the watch, each declared in one place. A program counts one with `COUNT(NAME)` (`observe/bpf`).
+//! Readings, JSON, Prometheus, the report, the screen and the figures of a point take everything else from here.
 //!
-//! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses the standard library only.
+//! `observe/build.rs` includes this file and numbers the counters for the programs, so it uses the standard library
+//! only.
 
 /// The kernel hook that a counter needs. Where it is missing, the counter is not measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

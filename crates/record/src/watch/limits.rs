@@ -3,7 +3,8 @@
 use crate::Outside;
 use serde::{Deserialize, Serialize};
 
-/// The limits that could be read. Times are totals, so that any two readings give a rate. What could not be read is absent.
+/// The limits that could be read. Times are totals, so that any two readings give a rate. What could not be read is
+/// absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct LimitTotals {

@@ -235,8 +235,8 @@ impl CpuTotals {
     }
 }
 
-/// Whether the threads that were seen used the CPU time of their processes. A thread that begins and ends between two readings is
-/// not seen; the account of one that runs is up to a tick old.
+/// Whether the threads that were seen used the CPU time of their processes. A thread that begins and ends between two
+/// readings is not seen; the account of one that runs is up to a tick old.
 pub fn sees_all_threads(used_ns: u64, accounted_ns: u64) -> bool {
     const TICKS_NS: u64 = 50_000_000;
     used_ns.saturating_sub(accounted_ns) <= TICKS_NS.max(used_ns / 10)
@@ -347,7 +347,8 @@ pub struct Reading {
     pub pack: Option<PackTotals>,
     /// Connections.
     pub connections: ConnectionTotals,
-    /// The server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the group's.
+    /// The server's work by process, most CPU time first, the others last: CPU time, requests and bytes add up to the
+    /// group's.
     pub processes: Vec<ProcessTotals>,
     /// Requests in progress; absent when requests are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -437,8 +438,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// How many requests, commands or streams a read holds that is counted as one request: the mean of the reads looked into. `None` where
-    /// most of them could not be read.
+    /// How many requests, commands or streams a read holds that is counted as one request: the mean of the reads looked
+    /// into. `None` where most of them could not be read.
     pub fn requests_per_read(&self) -> Option<f64> {
         let known = self.http1 + self.redis + self.memcached + self.pipelined + self.http2;
         (known > 0 && 2 * known >= self.looked_into).then(|| self.requests as f64 / known as f64)

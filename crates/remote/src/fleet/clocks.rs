@@ -1,7 +1,8 @@
 //! The workers' clocks against the driver's, before each start.
 //!
-//! Half of a round trip bounds the error of a comparison. Of exchanges that begin at once, most wait here for the others to be
-//! written and read, so only a few are under way at a time; those that take longer wait elsewhere, and hold up no other.
+//! Half of a round trip bounds the error of a comparison. Of exchanges that begin at once, most wait here for the
+//! others to be written and read, so only a few are under way at a time; those that take longer wait elsewhere, and
+//! hold up no other.
 
 use super::Fleet;
 use crate::protocol::LEASE_NS;
@@ -33,8 +34,8 @@ struct Exchange {
 }
 
 impl Fleet {
-    /// Exchanges pings with each of these workers, one at a time with each, until their clocks are known or time is up. False
-    /// if `must_end` says so first.
+    /// Exchanges pings with each of these workers, one at a time with each, until their clocks are known or time is up.
+    /// False if `must_end` says so first.
     pub(super) fn compare_clocks(&mut self, live: &[usize], must_end: impl Fn(&Fleet) -> bool) -> bool {
         for index in live {
             self.links[*index].clock = None;

@@ -1,4 +1,5 @@
-//! A load of a fleet while it goes on: workers get ready, clocks are compared, all start at one instant, results are added up.
+//! A load of a fleet while it goes on: workers get ready, clocks are compared, all start at one instant, results are
+//! added up.
 
 use super::{Fleet, OnLoss};
 use crate::account::{Part, clock_doubt, loss_doubt, uncounted_words, worker_figures};

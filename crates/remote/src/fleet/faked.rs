@@ -1,5 +1,5 @@
-//! Workers that tests make, alone or in fleets: each says hello, answers pings, and does with every other message what its test
-//! says.
+//! Workers that tests make, alone or in fleets: each says hello, answers pings, and does with every other message what
+//! its test says.
 
 use super::{Fleet, OnLoss};
 use crate::inputs::{Handing, InputFiles};

@@ -1,5 +1,5 @@
-//! The metrics of the client's side while `load` and `find` run: live counts of the load that is going on, and the figures
-//! and response times of the points that are over.
+//! The metrics of the client's side while `load` and `find` run: live counts of the load that is going on, and the
+//! figures and response times of the points that are over.
 
 use super::{Buckets, Family, Metrics, Value};
 use record::{Latency, LoadPlan, Pace, Point, names};

@@ -13,8 +13,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a client wants by the value of its `Accept`: OpenMetrics if it names it, in a version that can be
-    /// written and with no lower quality than text; otherwise text, which every reader of metrics understands.
+    /// The format that a client wants by the value of its `Accept`: OpenMetrics if it names it, in a version that can
+    /// be written and with no lower quality than text; otherwise text, which every reader of metrics understands.
     pub fn accepted(accept: &str) -> Format {
         let (mut open, mut text) = (0.0_f64, 0.0_f64);
         for range in accept.split(',') {

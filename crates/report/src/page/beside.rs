@@ -11,8 +11,8 @@ use analyze::zones::{self, Findings, Level, Spread, SweepFindings};
 use record::units::format_si;
 use record::{Point, RunDir, Sweep, names};
 
-const PAIRS: &str = "Of each round the points at one load are a pair; the test is Student's t on the logarithms of their \
-                     ratios, p corrected for the number of tests (Holm).";
+const PAIRS: &str = "Of each round the points at one load are a pair; the test is Student's t on the logarithms of \
+                     their ratios, p corrected for the number of tests (Holm).";
 
 pub(super) fn section(a: &RunDir, b: &RunDir, counter: &mut usize) -> Option<Section> {
     let comparison = compare::interleaved(a, b, compare::THRESHOLD_RATIO).ok()?;
@@ -67,7 +67,9 @@ fn price_table(a: &RunDir, b: &RunDir, price: &Price) -> Table {
         headings: crate::price::HEADINGS.map(String::from).into(),
         units: vec!["", "geometric mean", "geometric mean", "with / without", "", "Student's t, Holm", ""],
         rows: crate::price::rows(a, b, price),
-        note: "Of each round the mean over the loads is a pair. What the command used itself is the mean over the windows in which it ran; memory is the proportional set size at their ends.".into(),
+        note: "Of each round the mean over the loads is a pair. What the command used itself is the mean over the \
+               windows in which it ran; memory is the proportional set size at their ends."
+            .into(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on each.
+//! The charts of a sweep: throughput, response times, CPU per request, connection states; zones and points marked on
+//! each.
 
 use super::{axis, loads};
 use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
@@ -180,7 +181,8 @@ fn throughput(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
 fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>) -> Option<Figure> {
     let found = unloading.filter(|_| sweep.sweep == Sweep::Connections)?;
     let good = |point: &Point| point.value(names::GOODPUT).or(point.value(names::THROUGHPUT));
-    // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it came down.
+    // The points of the first pass are too short to compare, unless nothing else shows what the server gave before it
+    // came down.
     let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
     let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
     let way = |pick: fn(&UnloadingLevel) -> Option<Median>| -> Vec<Mark> {
@@ -286,7 +288,8 @@ fn cpu(sweep: &SweepFindings, points: &[&Point]) -> Option<Figure> {
     let caption = if chart.layers.is_empty() {
         "The server group's CPU time (scheduler's account) per completed request."
     } else {
-        "The server group's user and system time, and the softirq time of its CPUs, per completed request; dots: totals of each point."
+        "The server group's user and system time, and the softirq time of its CPUs, per completed request; dots: \
+         totals of each point."
     };
     Some(Figure { title: "CPU time per request", caption: caption.into(), chart })
 }

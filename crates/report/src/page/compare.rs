@@ -225,14 +225,15 @@ fn cost_tables(costs: &Costs) -> Vec<Table> {
         "Layers",
         "layer",
         costs.layers.iter().map(row).collect(),
-        "CPU time by sampling; means over the loads that both measured, each load weighing the same. An interval needs two \
-         sampled points of each run at every load.",
+        "CPU time by sampling; means over the loads that both measured, each load weighing the same. An interval needs \
+         two sampled points of each run at every load.",
     );
     let functions = table(
         "Functions that changed most",
         "function",
         costs.functions.iter().take(FUNCTIONS).map(row).collect(),
-        "The same without callees. A point lists only its most expensive functions; one that it does not list counts 0.",
+        "The same without callees. A point lists only its most expensive functions; one that it does not list counts \
+         0.",
     );
     [layers, functions].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }

@@ -25,7 +25,8 @@ pub(super) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
     let (headings, rows) = layers::rows(axis, found);
     let missing = layers::missing(found);
     let note = format!(
-        "CPU %: of one CPU over the windows; us: CPU time per packet sent, medians over repeats by sampling, below them the 95 % interval; Overall: System Call, TCP, IP, Ethernet and Driver.{}",
+        "CPU %: of one CPU over the windows; us: CPU time per packet sent, medians over repeats by sampling, below \
+         them the 95 % interval; Overall: System Call, TCP, IP, Ethernet and Driver.{}",
         if missing.is_empty() { String::new() } else { format!(" {}.", capitalised(&missing)) }
     );
     let (basis_headings, basis) = layers::basis(axis, found);
@@ -36,7 +37,9 @@ pub(super) fn tables(axis: &AxisFindings, found: &AxisLayers) -> Vec<Table> {
             headings: basis_headings,
             units: Vec::new(),
             rows: basis,
-            note: "Packets of the profiled port's connections, counted; packets received for each sent; segments in a packet sent; samples of the profiled side's work.".into(),
+            note: "Packets of the profiled port's connections, counted; packets received for each sent; segments in a \
+                   packet sent; samples of the profiled side's work."
+                .into(),
         },
     ]
 }
@@ -97,7 +100,8 @@ fn stacked(
     let layers = crate::chart::stacked(&values, parts);
     let y = Scale::linear(tops(&layers), words);
     let chart = Chart { layers, ..frame(axis, title, unit, y) };
-    let caption = "The network stack's layers one upon the other, medians over repeats. After Kim and Rixner (2005), Figures 4 to 6.";
+    let caption = "The network stack's layers one upon the other, medians over repeats. After Kim and Rixner (2005), \
+                   Figures 4 to 6.";
     Some(Figure { title, caption: caption.into(), chart })
 }
 

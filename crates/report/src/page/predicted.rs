@@ -27,15 +27,15 @@ pub(super) fn section(run: &RunDir, counter: &mut usize) -> Option<Section> {
 
 fn note(found: &Curves) -> String {
     let mut note = format!(
-        "The model that predicts this run's own points best, '{}', fitted to all loads of the closed loop. `straingauge predict` answers \
-         what-if questions with it.",
+        "The model that predicts this run's own points best, '{}', fitted to all loads of the closed loop. \
+         `straingauge predict` answers what-if questions with it.",
         found.form.word()
     );
     if let Some(validation) = &found.validation {
         let passing = validation.numbers.iter().filter(|number| number.passes()).count();
         note.push_str(&format!(
-            " Fitted to the {} loads up to half the yield point alone, {passing} of {} numbers beyond (throughput, median response time, yield \
-             and failure points) are within their limit.",
+            " Fitted to the {} loads up to half the yield point alone, {passing} of {} numbers beyond (throughput, \
+             median response time, yield and failure points) are within their limit.",
             validation.fitted.0,
             validation.numbers.len()
         ));

@@ -25,8 +25,9 @@ pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) 
     Some(Section {
         title: TITLE,
         note: unbroken(&format!(
-            "The server was slowed down at one place at a time, in {} repeats, each in a random order. The first column is the answer read \
-             backwards: the throughput if a request cost {} of its CPU time less at the place.",
+            "The server was slowed down at one place at a time, in {} repeats, each in a random order. The first \
+             column is the answer read backwards: the throughput if a request cost {} of its CPU time less at the \
+             place.",
             first.repeats,
             percent(CHEAPER_RATIO)
         )),
@@ -72,7 +73,8 @@ fn gains(slowed: &[&AxisFindings], counter: &mut usize) -> Option<DrawnFigure> {
     Some(DrawnFigure {
         title: "What each place would win",
         caption: unbroken(&format!(
-            "Throughput as a multiple of today's, if a request cost {} of its CPU time less at the place. Lines: 95 % interval. A bar to the left: less throughput.",
+            "Throughput as a multiple of today's, if a request cost {} of its CPU time less at the place. Lines: 95 % \
+             interval. A bar to the left: less throughput.",
             percent(CHEAPER_RATIO)
         )),
         wide: draw(format!("c{counter}w"), WIDE.0),
@@ -146,6 +148,7 @@ fn throughput(run: &RunDir, slowed: &[&AxisFindings]) -> Option<Figure> {
             y,
         )
     };
-    let caption = "Dots: points; line: median over repeats with its 95 % interval. The steeper a line, the more a speed-up of its place helps.";
+    let caption = "Dots: points; line: median over repeats with its 95 % interval. The steeper a line, the more a \
+                   speed-up of its place helps.";
     Some(Figure { title: "Throughput", caption: caption.into(), chart })
 }

@@ -46,8 +46,8 @@ fn phases(
     let mut chart = frame(sweep, title, y_name, Scale::linear(tops(&layers), words));
     let unit = if title.ends_with("CPU time") { "us/request" } else { "us" };
     (chart.layers, chart.unit, chart.origin) = (layers, unit, "timed, median of points");
-    let caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or turns to \
-                   another connection. Means of requests in windows, medians over the points of a load.";
+    let caption = "Parse: first read to first send; process: to the last send; log: until the thread sleeps or turns \
+                   to another connection. Means of requests in windows, medians over the points of a load.";
     Some(Figure { title, caption: caption.into(), chart })
 }
 
@@ -63,8 +63,8 @@ pub(super) fn tables(run: &RunDir, sweep: Sweep) -> Vec<Table> {
         analyze::watched::note(&side),
     )];
     if !side.classes.is_empty() {
-        let note = "By size of the whole response. CPU is exact by class, divided into user and system as the kernel divides \
-                    the whole group's; disk bytes and phases come from windows.";
+        let note = "By size of the whole response. CPU is exact by class, divided into user and system as the kernel \
+                    divides the whole group's; disk bytes and phases come from windows.";
         tables.push(table(run, &side, CLASS_COLUMNS, &side.classes, "Service demands by size class", note.into()));
     }
     tables

@@ -19,7 +19,8 @@ pub fn text(profile: &ExactProfile) -> String {
     let machine = &profile.machine;
     let _ = writeln!(
         out,
-        "{} (process {}) on port {}: exact, {} functions hooked (fentry, fexit), {} bursts of together {:.2} s on {} CPUs",
+        "{} (process {}) on port {}: exact, {} functions hooked (fentry, fexit), {} bursts of together {:.2} s on {} \
+         CPUs",
         from_outside(&machine.command),
         machine.pid,
         machine.port,
@@ -88,7 +89,8 @@ fn checks(out: &mut String, profile: &ExactProfile) {
     let cost = &profile.perturbation;
     let _ = writeln!(
         out,
-        "the measurement took {:.1} % of the server's CPU time in the bursts: {} inside of programs, {} around them ({} hooks on all CPUs){}",
+        "the measurement took {:.1} % of the server's CPU time in the bursts: {} inside of programs, {} around them \
+         ({} hooks on all CPUs){}",
         cost.share_ratio * 100.0,
         format_nanos(cost.programs_ns as f64),
         format_nanos(cost.around_ns),
@@ -98,7 +100,8 @@ fn checks(out: &mut String, profile: &ExactProfile) {
     let costs = &cost.costs;
     let _ = writeln!(
         out,
-        "calibrated: an empty pair {} inside and {} outside (n = {}); an empty system call {} with hooks, {} without (n = {})",
+        "calibrated: an empty pair {} inside and {} outside (n = {}); an empty system call {} with hooks, {} without \
+         (n = {})",
         format_nanos(costs.pair_inner_ns),
         format_nanos(costs.pair_outer_ns),
         costs.pairs,

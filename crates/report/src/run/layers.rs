@@ -1,5 +1,5 @@
-//! Layers per packet along an axis, laid out like Kim and Rixner's Table 1 (2005): a group of rows for each value, a column
-//! for each layer.
+//! Layers per packet along an axis, laid out like Kim and Rixner's Table 1 (2005): a group of rows for each value, a
+//! column for each layer.
 
 use crate::text::table::Table;
 use crate::text::wrap;

@@ -63,7 +63,8 @@ pub(super) fn table(axes: &[AxisFindings]) -> String {
     }
     let title = format!("{TITLE}: if a request cost {} of its CPU time less at", percent(CHEAPER_RATIO));
     let explained = format!(
-        "\nMeasured, {} repeats: us of each figure for each us of CPU time that was added to a request at the place (95 % interval); time is 1 / throughput",
+        "\nMeasured, {} repeats: us of each figure for each us of CPU time that was added to a request at the place \
+         (95 % interval); time is 1 / throughput",
         first.repeats
     );
     wrap(&title, "", "") + &forecasts + &wrap(&explained, "", "") + &table.lines()

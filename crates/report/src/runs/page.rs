@@ -1,5 +1,5 @@
-//! The index as one HTML page: the table, a filter, and for each scenario with several runs its trends. Self-contained; the
-//! security policy allows its own style and script by their hashes and nothing else.
+//! The index as one HTML page: the table, a filter, and for each scenario with several runs its trends. Self-contained;
+//! the security policy allows its own style and script by their hashes and nothing else.
 
 use super::{began, cells, headline, shown, trends};
 use crate::page::frame::{SCRIPT, STYLE, render, source_hash};
@@ -50,8 +50,8 @@ struct Trend {
     changes_left_out: usize,
 }
 
-/// The page. `folder` is the absolute folder in which it will lie: the reports of the runs, whose paths are absolute, too,
-/// are linked relative to it.
+/// The page. `folder` is the absolute folder in which it will lie: the reports of the runs, whose paths are absolute,
+/// too, are linked relative to it.
 pub fn html(index: &Index, folder: &Path) -> String {
     let style = format!("{STYLE}{OWN_STYLE}");
     let (trends, trends_left_out) = all_trends(index);
@@ -165,7 +165,8 @@ fn change(run: &Row) -> Option<Value> {
     }))
 }
 
-/// A link from a page in an absolute folder to an absolute path, percent-encoded, so that the template need not escape it.
+/// A link from a page in an absolute folder to an absolute path, percent-encoded, so that the template need not escape
+/// it.
 fn link(folder: &Path, to: &Path) -> String {
     let (from, to): (Vec<Component<'_>>, Vec<Component<'_>>) =
         (folder.components().collect(), to.components().collect());

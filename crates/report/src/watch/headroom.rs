@@ -190,7 +190,8 @@ mod tests {
         assert_eq!(
             sentences(&found()),
             [
-                "Capacity by the limits that are seen: 3612 to 4433/s; now 1900/s, and 1950/s at most in 60 readings of 60 s in all.",
+                "Capacity by the limits that are seen: 3612 to 4433/s; now 1900/s, and 1950/s at most in 60 readings \
+                 of 60 s in all.",
                 "Busiest thread (7 nginx): 0.47 of 1 in use, full at 1.9 to 2.3 x the load now, at 3612 to 4433/s.",
                 "Descriptors (process 7): 120 of 4,096 in use, full at 34 or more x the load now.",
                 "Backlog: not measured: empty of 4,096.",

@@ -117,7 +117,8 @@ fn against_rate(findings: &WatchFindings) -> Option<Figure> {
     Some(Figure {
         title: "CPU time against request rate",
         caption: format!(
-            "Of {of}, counted; a dot is a window of {:.0} s (n = {}), lines by least squares. After Banga and Mogul (1998), Figure 12.",
+            "Of {of}, counted; a dot is a window of {:.0} s (n = {}), lines by least squares. After Banga and Mogul \
+             (1998), Figure 12.",
             lines.window_s,
             windows.len()
         ),

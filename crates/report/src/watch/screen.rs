@@ -111,7 +111,8 @@ fn head(out: &mut String, frame: &Screen<'_>) {
     };
     let _ = writeln!(
         out,
-        "cost of watching  added {added}, {:.0} ns a read, {:.0} ns each of {} events of others, by calibration (modelled); {own}; {} windows, {:.1} s",
+        "cost of watching  added {added}, {:.0} ns a read, {:.0} ns each of {} events of others, by calibration \
+         (modelled); {own}; {} windows, {:.1} s",
         cost.receive_event_ns,
         cost.away_event_ns,
         format_si(cost.away_events as f64),
@@ -253,7 +254,8 @@ fn phases(out: &mut String, frame: &Screen<'_>) {
             .then(|| connects.connect_cpu_ns as f64 / connects.connects_with_cpu as f64 / 1e3);
         let _ = writeln!(
             out,
-            "  connect: {} us from establishment to the first read, cpu {} us, of {} connections (the client's delay included)",
+            "  connect: {} us from establishment to the first read, cpu {} us, of {} connections (the client's delay \
+             included)",
             number(Some(mean_us)),
             number(cpu),
             connects.connects,
@@ -266,7 +268,8 @@ fn pack(out: &mut String, frame: &Screen<'_>) {
     let Some(pack) = &frame.now.pack else { return };
     let _ = writeln!(
         out,
-        "\nphases by functions of {}, us/request ({} windows, {:.1} s in all, one each {:.0} s at best; the probes add {:.1} us to a request in them)",
+        "\nphases by functions of {}, us/request ({} windows, {:.1} s in all, one each {:.0} s at best; the probes add \
+         {:.1} us to a request in them)",
         pack.server,
         pack.windows,
         pack.window_ns as f64 / 1e9,

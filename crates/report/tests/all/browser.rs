@@ -51,7 +51,8 @@ fn the_report_opens_in_a_browser_without_complaint() {
     std::fs::create_dir_all(&kept).unwrap();
     let page = kept.join("report.html");
     std::fs::write(&page, report::page::html(&run)).unwrap();
-    // Its light pictures, on a desk and on a phone, are drawn from a real run (crates/straingauge/tests/report_page.rs).
+    // Its light pictures, on a desk and on a phone, are drawn from a real run
+    // (crates/straingauge/tests/report_page.rs).
     let picture = kept.join("dark.png");
     let _ = std::fs::remove_file(&picture);
     let mut arguments =
@@ -76,7 +77,8 @@ pub fn kept(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// The fixture's report with layers, functions and a doubt at 64 connections, and a connection state that would be markup.
+/// The fixture's report with layers, functions and a doubt at 64 connections, and a connection state that would be
+/// markup.
 fn answering(name: &str) -> Option<(PathBuf, PathBuf)> {
     let Some(browser) = chromium() else {
         println!("not run: no Chromium in PATH (on Debian: apt-get install chromium-headless-shell)");
@@ -219,7 +221,8 @@ fn what_is_copied_is_the_table_and_its_text_cannot_be_computed() {
     // What is not measured is an empty field, and a number with its unit is no text.
     let rows = of("Throughput", "tbody");
     person.sees(&format!(
-        "(['-', '\u{2013}', '-3.2 us', '-1+cmd'].forEach((text, at) => {{ {rows}.rows[at].cells[0].textContent = text }}), 1)"
+        "(['-', '\u{2013}', '-3.2 us', '-1+cmd'].forEach((text, at) => {{ {rows}.rows[at].cells[0].textContent = text \
+         }}), 1)"
     ));
     let at = person.finds(&button("Throughput", "Copy as CSV"));
     person.clicks(at);

@@ -1,4 +1,5 @@
-//! Each counter of the watch, as its declaration says: in JSON, in Prometheus, on the screen, in the report's text and page.
+//! Each counter of the watch, as its declaration says: in JSON, in Prometheus, on the screen, in the report's text and
+//! page.
 
 use crate::fixture;
 use analyze::watch::{Recording, find};
@@ -69,7 +70,8 @@ fn each_counter_reaches_json_prometheus_the_screen_and_the_report() {
         let object = if counter.is_loss() { "/totals/losses" } else { "/totals/connections" };
         assert_eq!(json.pointer(&format!("{object}/{}", declaration.name)), Some(&n.into()), "{json:#}");
         let metric = format!(
-            "# HELP straingauge_{0}_total {1}\n# TYPE straingauge_{0}_total counter\nstraingauge_{0}_total{{server_port=\"80\"}} {n}\n",
+            "# HELP straingauge_{0}_total {1}\n# TYPE straingauge_{0}_total \
+             counter\nstraingauge_{0}_total{{server_port=\"80\"}} {n}\n",
             declaration.metric, declaration.help
         );
         assert!(metrics.contains(&metric), "{metric}\n{metrics}");

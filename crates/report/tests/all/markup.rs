@@ -1,5 +1,5 @@
-//! No text of a run directory reaches a page as markup, or a terminal as an escape sequence: every string of its files that a reader lets
-//! in, all at once and by halves.
+//! No text of a run directory reaches a page as markup, or a terminal as an escape sequence: every string of its files
+//! that a reader lets in, all at once and by halves.
 
 use record::RunDir;
 use serde_json::Value;

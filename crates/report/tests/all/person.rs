@@ -1,5 +1,5 @@
-//! A person at a browser: pointer, keys, window and preferences, over the DevTools protocol. The browser reads descriptor 3
-//! and writes descriptor 4, each message ended by a zero byte.
+//! A person at a browser: pointer, keys, window and preferences, over the DevTools protocol. The browser reads
+//! descriptor 3 and writes descriptor 4, each message ended by a zero byte.
 
 use crate::browser::ARGUMENTS;
 use base64::Engine as _;

@@ -238,7 +238,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_points_are_rendered_without_panic_and_a_summary_is_short(points in prop::collection::vec(fixture::any_point(), 0..40)) {
+    fn any_points_are_rendered_without_panic_and_a_summary_is_short(
+        points in prop::collection::vec(fixture::any_point(), 0..40),
+    ) {
         for point in &points {
             let summary = run::summary(point, &[], &Default::default());
             prop_assert!(summary.lines().count() <= run::MAX_LINES, "{}", summary);

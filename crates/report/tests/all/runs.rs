@@ -32,7 +32,8 @@ fn write(parent: &Path, hours: u64, speed: f64, change: impl FnOnce(&mut RunReco
     fixture::write(parent, record, &points)
 }
 
-/// Three runs of a scenario, the second worse; another scenario; one that was interrupted at once; two that cannot be read.
+/// Three runs of a scenario, the second worse; another scenario; one that was interrupted at once; two that cannot be
+/// read.
 pub fn folder(place: &Path) -> Index {
     let first = write(place, 0, 1.0, |_| ());
     std::fs::write(first.path.join("report.html"), report::page::html(&first)).unwrap();

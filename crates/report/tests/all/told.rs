@@ -1,4 +1,5 @@
-//! What sentences say, read back and compared with the table beside them: over all recorded runs, and over made-up servers.
+//! What sentences say, read back and compared with the table beside them: over all recorded runs, and over made-up
+//! servers.
 
 use crate::server::{Bench, Server};
 use crate::{fixture, recorded};

@@ -24,8 +24,8 @@ pub struct ClientOptions {
     pub demanded_bandwidth: Option<Bits>,
     /// Time the gaps between the parts of a response: events, lines of JSON, messages of gRPC
     ///
-    /// The type of the response says what a part is; where it does not, each read with bytes of the body is one. Events that come in
-    /// one read have no gap between them. The time to the first byte is measured in any case.
+    /// The type of the response says what a part is; where it does not, each read with bytes of the body is one. Events
+    /// that come in one read have no gap between them. The time to the first byte is measured in any case.
     #[arg(long)]
     pub parts: bool,
     // With --requests-per-connection, which end closes after the last one and so keeps the TIME_WAIT: without it the

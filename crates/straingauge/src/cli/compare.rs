@@ -14,7 +14,8 @@ pub struct CompareArgs {
     /// Run directory that is compared with the reference (B)
     #[arg(value_name = "RUN_B")]
     pub b: PathBuf,
-    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
+    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4)
+    /// [default: {threshold}]
     #[arg(long, value_name = "SHARE", help_heading = "Limits")]
     pub threshold: Option<Share>,
     /// Write the page to this file: both curves with their zones, ratios, what changed, what grew

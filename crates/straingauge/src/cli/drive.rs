@@ -14,12 +14,12 @@ use std::path::PathBuf;
 pub struct DriveArgs {
     /// Read options from a TOML file
     ///
-    /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The command line wins.
-    /// Section predict may stand there, too: find answers its questions. Some keys have no option, and stand in a file
-    /// or after --set; in section load: connect-timeout, connect-rate, precise, source-address; workload: trace-format,
-    /// dynamic-share, session-gap; clients: close-first, demanded-bandwidth; fleet: on-worker-loss; path: path-by,
-    /// quickack; find: min-connections, error-limit, goodput-limit, settle, elastic-gain, saturation, efficiency-loss,
-    /// bracket, conforming-share. docs/load.md describes them.
+    /// Sections load, workload, protocol, clients, fleet, path, find, server, watching; keys are the long options. The
+    /// command line wins. Section predict may stand there, too: find answers its questions. Some keys have no option,
+    /// and stand in a file or after --set; in section load: connect-timeout, connect-rate, precise, source-address;
+    /// workload: trace-format, dynamic-share, session-gap; clients: close-first, demanded-bandwidth; fleet:
+    /// on-worker-loss; path: path-by, quickack; find: min-connections, error-limit, goodput-limit, settle,
+    /// elastic-gain, saturation, efficiency-loss, bracket, conforming-share. docs/load.md describes them.
     #[arg(long, value_name = "FILE", help_heading = "Scenario")]
     pub scenario: Option<PathBuf>,
     /// Set one key of a scenario file, as find.settle=5s
@@ -40,8 +40,8 @@ pub struct DriveArgs {
 pub struct ServerOptions {
     /// Run client and server in separate network namespaces, joined by veth [default: {isolate}]
     ///
-    /// With --server-with, always fails where a client shares the server's network stack, or where its processes get no control
-    /// group.
+    /// With --server-with, always fails where a client shares the server's network stack, or where its processes get no
+    /// control group.
     #[arg(long, value_enum)]
     pub isolate: Option<IsolateWord>,
     /// Pin the server to these CPUs
@@ -88,7 +88,8 @@ pub struct OutputOptions {
     pub metrics: MetricsOptions,
     /// Measure answers that are not 2xx too (redirects, errors)
     ///
-    /// Without it find does not start where the server answers so, and load ends with exit code 1 where all answers were so.
+    /// Without it find does not start where the server answers so, and load ends with exit code 1 where all answers
+    /// were so.
     #[arg(long)]
     pub any_status: bool,
     #[command(flatten)]

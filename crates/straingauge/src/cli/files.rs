@@ -13,7 +13,8 @@ pub struct FilesArgs {
     /// An access log, plain or gzip: its documents
     #[arg(long, value_name = "LOG", help_heading = "Workload")]
     pub trace: Option<PathBuf>,
-    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default: {trace_format}]
+    /// Format of the log: auto, common, combined, nginx, vhost, w3c, or the server's own format string [default:
+    /// {trace_format}]
     #[arg(long, value_name = "FORMAT", help_heading = "Workload")]
     pub trace_format: Option<String>,
     /// Folder to make them in: absent, empty, or made by the same command

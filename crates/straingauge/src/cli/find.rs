@@ -40,14 +40,14 @@ pub struct FindOptions {
     #[arg(long, value_name = "AXIS", value_parser = OF_FIND)]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 0,750,2k; of rate also the highest as a multiple of the capacity [default: in-flight:
-    /// {axis_in_flight}; cold: {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay}; slow-down: {axis_slow_down} of a
-    /// request's CPU time; connections: doubled; rate: {overload}x; conforming: searched]
+    /// {axis_in_flight}; cold: {axis_cold}; time-wait: {axis_time_wait}; delay: {axis_delay}; slow-down:
+    /// {axis_slow_down} of a request's CPU time; connections: doubled; rate: {overload}x; conforming: searched]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub axis_values: Option<String>,
     /// Places to slow down, with --axis slow-down [default: {places}]
     ///
-    /// receive and send (each packet), wake-up (each switch to a thread of the server), request (each read of data), accept,
-    /// file-read (pread, preadv and sendfile), function=NAME (each call of a function of the server's program).
+    /// receive and send (each packet), wake-up (each switch to a thread of the server), request (each read of data),
+    /// accept, file-read (pread, preadv and sendfile), function=NAME (each call of a function of the server's program).
     #[arg(long, value_name = "LIST")]
     pub places: Option<String>,
     // In scenario files alone, as all that is skipped here: the share of the connections that must conform.
@@ -79,14 +79,17 @@ pub struct FindOptions {
     pub repeats: Option<Count>,
     /// Repeat until the intervals are this narrow, as 5%
     ///
-    /// In place of a number of repeats: until the intervals of the yield point and of the failing rate are at most this share of the
-    /// points. --budget is then the limit [default: {until_sure_budget}].
-    #[arg(long, value_name = "WIDTH", conflicts_with_all = ["axis", "compare_with", "repeats"], allow_hyphen_values = true)]
+    /// In place of a number of repeats: until the intervals of the yield point and of the failing rate are at most this
+    /// share of the points. --budget is then the limit [default: {until_sure_budget}].
+    #[arg(
+        long, value_name = "WIDTH", conflicts_with_all = ["axis", "compare_with", "repeats"],
+        allow_hyphen_values = true
+    )]
     pub until_sure: Option<Share>,
     /// Walk up and down again through the connections
     ///
-    /// Each repeat goes up in order and then down again, on the same server: where is it back on its loading curve after overload?
-    /// Half of the closed loop's time is for the way down.
+    /// Each repeat goes up in order and then down again, on the same server: where is it back on its loading curve
+    /// after overload? Half of the closed loop's time is for the way down.
     #[arg(long, conflicts_with_all = ["axis", "compare_with"])]
     pub unload: bool,
     /// Failure: response time beyond this at the 99th percentile [default: {p99_limit}]
@@ -117,17 +120,24 @@ pub struct FindOptions {
     ///
     /// Round by round with the first, at the same connections: 'scale' for the first under scalable select, or the
     /// second's command, quoted as for a shell.
-    #[arg(long, value_name = "SERVER", conflicts_with_all = ["axis", "watch_with", "metrics"], group = "turns", help_heading = "Two servers side by side")]
+    #[arg(
+        long, value_name = "SERVER", conflicts_with_all = ["axis", "watch_with", "metrics"], group = "turns",
+        help_heading = "Two servers side by side"
+    )]
     pub compare_with: Option<String>,
-    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4) [default: {threshold}]
+    /// Worse by more than this is a regression (exit code 3); an interval that holds it cannot tell (exit code 4)
+    /// [default: {threshold}]
     #[arg(long, value_name = "SHARE", requires = "turns", help_heading = "Two servers side by side")]
     pub threshold: Option<Share>,
     /// Measure what a command that runs beside the server costs
     ///
     /// The same server without and with it, in turn, at the same connections: an agent, a monitor, a tracer, as
-    /// 'straingauge watch :PORT'. PORT and PID in it stand for the server's port and process. --threshold and the exit codes are those
-    /// of two servers; the time is {beside_budget} unless --budget says otherwise.
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["axis", "until_sure", "unload", "metrics"], group = "turns", help_heading = "The price of an agent")]
+    /// 'straingauge watch :PORT'. PORT and PID in it stand for the server's port and process. --threshold and the exit
+    /// codes are those of two servers; the time is {beside_budget} unless --budget says otherwise.
+    #[arg(
+        long, value_name = "COMMAND", conflicts_with_all = ["axis", "until_sure", "unload", "metrics"], group = "turns",
+        help_heading = "The price of an agent"
+    )]
     pub beside: Option<String>,
     // Wait this long after the command was started or stopped.
     #[arg(skip)]

@@ -21,15 +21,15 @@ pub struct FleetOptions {
     // In scenario files alone: when a worker is lost, stop the others, or continue without it.
     #[arg(skip)]
     pub on_worker_loss: Option<WorkerLossWord>,
-    /// Host that may be loaded although it is on a public network (repeatable); several clients need it for every host but
-    /// loopback. A server that straingauge starts on this machine (-- SERVER) never needs it
+    /// Host that may be loaded although it is on a public network (repeatable); several clients need it for every host
+    /// but loopback. A server that straingauge starts on this machine (-- SERVER) never needs it
     #[arg(long = "allow-target", value_name = "HOST")]
     pub allow_target: Vec<String>,
     /// Watch the server with this command, as in 'ssh server straingauge watch --worker :80'
     #[arg(long, value_name = "COMMAND")]
     pub watch_with: Option<String>,
-    /// Start, watch and stop SERVER on another machine: this command's last word, which is added, is for a shell there, as
-    /// in 'ssh server'
+    /// Start, watch and stop SERVER on another machine: this command's last word, which is added, is for a shell there,
+    /// as in 'ssh server'
     #[arg(long, value_name = "COMMAND", conflicts_with = "watch_with")]
     pub server_with: Option<String>,
     /// Workers of a Ray cluster instead, of `straingauge fleet`.
@@ -42,7 +42,8 @@ overlay!(FleetOptions; client, on_worker_loss, allow_target, watch_with, server_
 /// `straingauge fleet`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Needs Ray: pip install 'straingauge[fleet]' (python/), and a cluster: ray start --head, ray up, KubeRay."
+    after_help = "Needs Ray: pip install 'straingauge[fleet]' (python/), and a cluster: ray start --head, ray up, \
+                  KubeRay."
 )]
 pub struct FleetArgs {
     #[command(flatten)]
@@ -68,8 +69,8 @@ pub struct RayOptions {
     /// The Ray cluster, as HOST:6379 [default: $RAY_ADDRESS, or the one that this machine is a node of]
     #[arg(long, value_name = "HOST:PORT")]
     pub address: Option<String>,
-    /// Workers, each on a different node; as 3..20, find begins with 3, asks Ray for 20, and takes in those that come between
-    /// points [default: one on every node, also on those that come]
+    /// Workers, each on a different node; as 3..20, find begins with 3, asks Ray for 20, and takes in those that come
+    /// between points [default: one on every node, also on those that come]
     #[arg(long, value_name = "N")]
     pub workers: Option<Workers>,
     /// CPUs that Ray sets aside on each node for its worker [default: {worker_cpus}]

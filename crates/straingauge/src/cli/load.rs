@@ -41,7 +41,8 @@ pub struct LoadArgs {
 pub struct LoadOptions {
     /// Connections [default: {connections}; with --rate: {open_loop_connections}]
     ///
-    /// Held open; each sends its next request when a response is complete (closed loop). With --rate: the most that may be used.
+    /// Held open; each sends its next request when a response is complete (closed loop). With --rate: the most that may
+    /// be used.
     #[arg(long, short = 'c', value_name = "N", allow_hyphen_values = true)]
     pub connections: Option<Count>,
     /// Requests per second (open loop)
@@ -64,8 +65,8 @@ pub struct LoadOptions {
     pub warmup: Option<Time>,
     /// Threads [default: one a CPU; loopback: half as many]
     ///
-    /// Of the CPUs in --cpus, or of the client's half where a server is started. A client that is not pinned has one for each CPU of the
-    /// machine, or for half of them where the URL is on loopback.
+    /// Of the CPUs in --cpus, or of the client's half where a server is started. A client that is not pinned has one
+    /// for each CPU of the machine, or for half of them where the URL is on loopback.
     #[arg(long, short = 't', value_name = "N", allow_hyphen_values = true)]
     pub threads: Option<Count>,
     /// Cold connections beside the load [default: none]
@@ -75,7 +76,8 @@ pub struct LoadOptions {
     pub cold: Option<Count>,
     /// Close a connection after N requests
     ///
-    /// And open another; 1 = no keep-alive; 0 = send none: connect, with the TLS handshake, and close at once. [default: never]
+    /// And open another; 1 = no keep-alive; 0 = send none: connect, with the TLS handshake, and close at once.
+    /// [default: never]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub requests_per_connection: Option<Count>,
     /// Give a request up after this long [default: {timeout}]

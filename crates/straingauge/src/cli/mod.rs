@@ -373,11 +373,14 @@ mod tests {
         for (command, options) in [
             (
                 "load",
-                "http://a/|--scenario a|--client a|--out a|--rate 5|-d 1s|--seed 1|--urls a|--tls insecure|--json|--quiet|--full|--fail-if a|--metrics 127.0.0.1:1",
+                "http://a/|--scenario a|--client a|--out a|--rate 5|-d 1s|--seed 1|--urls a|--tls \
+                 insecure|--json|--quiet|--full|--fail-if a|--metrics 127.0.0.1:1",
             ),
             (
                 "watch :80",
-                "--out a|--json|-d 1s|--metrics 127.0.0.1:1|--detail zero|--overhead 1%|--interval 1s|--response-classes 1|--cgroup a|--system-interval 1s|--no-splits|--room 5|--no-looks|--pack nginx|--keep-privileges",
+                "--out a|--json|-d 1s|--metrics 127.0.0.1:1|--detail zero|--overhead 1%|--interval \
+                 1s|--response-classes 1|--cgroup a|--system-interval 1s|--no-splits|--room 5|--no-looks|--pack \
+                 nginx|--keep-privileges",
             ),
         ] {
             for option in options.split('|') {

@@ -17,8 +17,12 @@ pub struct PredictArgs {
     pub runs: Vec<PathBuf>,
     #[command(flatten)]
     pub question: WhatIfOptions,
-    /// Read options from a TOML file: the questions in its section predict; without it and without a question, those kept with the run
-    #[arg(long, value_name = "FILE", help_heading = "What if", conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "cheaper", "class_shares"])]
+    /// Read options from a TOML file: the questions in its section predict; without it and without a question, those
+    /// kept with the run
+    #[arg(
+        long, value_name = "FILE", help_heading = "What if",
+        conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "cheaper", "class_shares"]
+    )]
     pub scenario: Option<PathBuf>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
@@ -126,10 +130,12 @@ pub struct WhatIfOptions {
     /// With scalable select: nothing grows with cold connections (needs runs that show such growth)
     #[arg(long)]
     pub scaled_select: bool,
-    /// Layers (user, system-call, tcp, ip, ethernet, driver, other) or functions that cost a request so much less, as in tcp=20%
+    /// Layers (user, system-call, tcp, ip, ethernet, driver, other) or functions that cost a request so much less, as
+    /// in tcp=20%
     #[arg(long, value_name = "NAME=SHARE,...")]
     pub cheaper: Option<CheaperWord>,
-    /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each class, with different mixes)
+    /// Another mix: shares of the size classes, by label or number, as in '1=90%,2=9%,3=1%' (needs a run for each
+    /// class, with different mixes)
     #[arg(long, value_name = "CLASS=SHARE,...")]
     pub class_shares: Option<MixWord>,
 }

@@ -26,7 +26,10 @@ pub struct ProfileArgs {
     pub port: Option<String>,
     /// Length of the window [default: {profile_duration}; of exact {exact_duration}; of a point of --axis
     /// {profile_point}]
-    #[arg(long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds, help_heading = "Measurement")]
+    #[arg(
+        long, short = 'd', value_name = "TIME", allow_hyphen_values = true, value_parser = crate::quantity::seconds,
+        help_heading = "Measurement"
+    )]
     pub duration: Option<Time>,
     /// How to measure; hooks slow the server down, so they are not used unless named [default: {accounting}]
     #[arg(long, value_enum, value_name = "HOW", conflicts_with = "diff", help_heading = "Measurement")]
@@ -42,8 +45,8 @@ pub struct ProfileArgs {
     pub group: Vec<String>,
     /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable)
     ///
-    /// pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers), or folded-layers (the
-    /// same with the layer after the program).
+    /// pprof, firefox (Firefox Profiler), speedscope, folded (stacks, one a line, for flame graph viewers), or
+    /// folded-layers (the same with the layer after the program).
     #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, help_heading = "Output")]
     pub export: Vec<Export>,
     /// Draw the stacks, coloured by layer; with --against or --diff by what grew
@@ -53,7 +56,10 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "diff", help_heading = "Comparison")]
     pub against: Option<PathBuf>,
     /// Compare two files of --export folded=FILE and measure nothing
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = OF_A_MEASUREMENT, help_heading = "Comparison")]
+    #[arg(
+        long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = OF_A_MEASUREMENT,
+        help_heading = "Comparison"
+    )]
     pub diff: Option<Vec<PathBuf>>,
     /// Print JSON, not tables
     #[arg(long, help_heading = "Output")]
@@ -69,7 +75,10 @@ pub struct SweepArgs {
     /// Vary one thing, and profile one value after another
     ///
     /// The server is started for it: give its URL and -- SERVER.
-    #[arg(long, value_name = "AXIS", value_parser = OF_THE_STACK, conflicts_with_all = ["diff", "export", "flame", "against", "group", "netns_of"])]
+    #[arg(
+        long, value_name = "AXIS", value_parser = OF_THE_STACK,
+        conflicts_with_all = ["diff", "export", "flame", "against", "group", "netns_of"]
+    )]
     pub axis: Option<AxisWord>,
     /// Values along the axis, as 4,32,128 [default: connections: {profile_connections}; rate: shares of the capacity;
     /// delay: {profile_delays}]
@@ -88,7 +97,10 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", requires = "axis", allow_hyphen_values = true)]
     pub repeats: Option<Count>,
     /// Time for the whole run; no repeat is begun that does not fit [default: {profile_budget}]
-    #[arg(long, value_name = "TIME", requires = "axis", allow_hyphen_values = true, value_parser = crate::quantity::seconds)]
+    #[arg(
+        long, value_name = "TIME", requires = "axis", allow_hyphen_values = true,
+        value_parser = crate::quantity::seconds
+    )]
     pub budget: Option<Time>,
     /// Pin the server to these CPUs [default: the half that the client does not get]
     #[arg(long, value_name = "LIST", requires = "axis")]

@@ -1,5 +1,5 @@
-//! Options of HTTP/2, and of the protocols other than HTTP, which the URL names. On the command line, and as `[protocol]` of a scenario
-//! file.
+//! Options of HTTP/2, and of the protocols other than HTTP, which the URL names. On the command line, and as
+//! `[protocol]` of a scenario file.
 
 use super::overlay;
 use crate::quantity::{Bytes, Count, Share, read_as_typed};
@@ -19,9 +19,9 @@ pub struct ProtocolOptions {
     pub http2: bool,
     /// Call this method of gRPC, as package.Service/Method
     ///
-    /// It takes one message and answers with one or a stream (--parts times its gaps). The message is --body: its bytes, or with
-    /// METHOD@FILE, where FILE describes its type, JSON (protoc --include_imports --descriptor_set_out=FILE). [default: an empty
-    /// message]
+    /// It takes one message and answers with one or a stream (--parts times its gaps). The message is --body: its
+    /// bytes, or with METHOD@FILE, where FILE describes its type, JSON (protoc --include_imports
+    /// --descriptor_set_out=FILE). [default: an empty message]
     #[arg(long, value_name = "METHOD")]
     pub grpc: Option<String>,
     /// Requests in flight on a connection, each with its own times [default: {in_flight}]
@@ -31,16 +31,16 @@ pub struct ProtocolOptions {
     pub in_flight: Option<Count>,
     /// redis: send this, as 'GET key:{key}'
     ///
-    /// {key} is the number of a key, {value} a value. Quoted as for a shell. Repeatable: sent in turn. [default: GET and SET of
-    /// --keys]
+    /// {key} is the number of a key, {value} a value. Quoted as for a shell. Repeatable: sent in turn. [default: GET
+    /// and SET of --keys]
     // "command" is the server's, after --.
     #[arg(id = "sent_command", long = "command", value_name = "COMMAND")]
     pub command: Vec<String>,
     /// redis, memcached: number of keys, and more after commas, as 1M,zipf=0.99,size=64,reads=50% [default: {keys}]
     ///
-    /// zipf: choose keys by Zipf's law with this exponent [all alike]. size: length of values [{value_size}]. reads: share of requests
-    /// that read; the others write [{read_share}]. memcached: per-get: keys in each get [{keys_per_get}]; meta: send meta commands (mg
-    /// and ms) instead of get and set.
+    /// zipf: choose keys by Zipf's law with this exponent [all alike]. size: length of values [{value_size}]. reads:
+    /// share of requests that read; the others write [{read_share}]. memcached: per-get: keys in each get
+    /// [{keys_per_get}]; meta: send meta commands (mg and ms) instead of get and set.
     #[arg(long, value_name = "KEYS", allow_hyphen_values = true)]
     pub keys: Option<Keys>,
     /// tcp: send this, as 'ping\r\n'

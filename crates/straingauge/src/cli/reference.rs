@@ -1,5 +1,5 @@
-//! Pages of the documentation site that are lists of what the code defines: options, figures, doubts, rules of the verdict. Each
-//! is Markdown, printed by `straingauge --generate reference-...`; setup/site puts them into the site.
+//! Pages of the documentation site that are lists of what the code defines: options, figures, doubts, rules of the
+//! verdict. Each is Markdown, printed by `straingauge --generate reference-...`; setup/site puts them into the site.
 
 use analyze::verdict::rules::RULES;
 use clap::{Arg, Command};

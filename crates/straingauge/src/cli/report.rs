@@ -14,9 +14,13 @@ pub struct ReportArgs {
     pub page: Option<PathBuf>,
     /// Write the profile for another program, as pprof=nginx.pb.gz (repeatable); nothing else is written then
     ///
-    /// Of all points that were sampled, with their loads and zones. pprof, firefox (Firefox Profiler), speedscope, folded
-    /// (stacks, one a line, for flame graph viewers), or folded-layers (the same with the layer after the program).
-    #[arg(long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"], help_heading = "Output")]
+    /// Of all points that were sampled, with their loads and zones. pprof, firefox (Firefox Profiler), speedscope,
+    /// folded (stacks, one a line, for flame graph viewers), or folded-layers (the same with the layer after the
+    /// program).
+    #[arg(
+        long, value_name = "FORMAT=FILE", value_parser = ExportWord, conflicts_with_all = ["page", "json", "markdown"],
+        help_heading = "Output"
+    )]
     pub export: Vec<Export>,
     /// Write a summary of one screen as Markdown
     ///

@@ -11,8 +11,8 @@ pub struct RunsArgs {
     pub folder: Option<PathBuf>,
     /// Only runs that have this word, as nginx, find or worse (repeatable)
     ///
-    /// In the command, the server, its version, the request, the URL, the name, the folder, or the result of the comparison with the run
-    /// before. With several words a run must have all of them.
+    /// In the command, the server, its version, the request, the URL, the name, the folder, or the result of the
+    /// comparison with the run before. With several words a run must have all of them.
     #[arg(long, value_name = "WORD", help_heading = "Which runs")]
     pub only: Vec<String>,
     /// Only runs that began on this day or later, as 2026-11-01

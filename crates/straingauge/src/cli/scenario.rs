@@ -20,8 +20,8 @@ use serde::Deserialize;
 pub struct Options {
     /// Where to send requests: http://HOST:PORT/PATH
     ///
-    /// Or https://; redis://USER:PASSWORD@HOST:PORT/DATABASE and rediss:// (TLS), of which only the host is needed; memcached://HOST:PORT;
-    /// tcp://HOST:PORT.
+    /// Or https://; redis://USER:PASSWORD@HOST:PORT/DATABASE and rediss:// (TLS), of which only the host is needed;
+    /// memcached://HOST:PORT; tcp://HOST:PORT.
     #[arg(help_heading = None)]
     pub url: Option<String>,
     /// Name of the run.

@@ -44,8 +44,8 @@ pub struct WatchArgs {
     /// Of version 2, as /sys/fs/cgroup/system.slice/nginx.service.
     #[arg(long, value_name = "DIR", conflicts_with = "pid", help_heading = "Server")]
     pub cgroup: Option<PathBuf>,
-    /// Time between readings of the machine's counters, for all or by kind, as 5s,disk=30s: cpu, interrupts, disk, paging,
-    /// memory, server (disk bytes of the server's processes, its control group) [default: {system_interval}]
+    /// Time between readings of the machine's counters, for all or by kind, as 5s,disk=30s: cpu, interrupts, disk,
+    /// paging, memory, server (disk bytes of the server's processes, its control group) [default: {system_interval}]
     #[arg(long, value_name = "TIMES", help_heading = "Readings")]
     pub system_interval: Option<String>,
     /// Find the server in the network namespace of this process [default: in this one]

@@ -12,7 +12,8 @@ use serde::Deserialize;
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[command(next_help_heading = "Watching the requests of a server, on this machine or with --watch-with")]
 pub struct WatchingOptions {
-    /// How closely to watch, from the server's side, in every point [default: {detail}; load without -- SERVER or --watch-with: off]
+    /// How closely to watch, from the server's side, in every point [default: {detail}; load without -- SERVER or
+    /// --watch-with: off]
     #[arg(long, value_enum)]
     pub detail: Option<WatchWord>,
     /// Share of the server's CPU time that watching may cost, with --detail default in a point [default: {overhead}]

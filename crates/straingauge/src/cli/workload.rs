@@ -16,7 +16,8 @@ pub struct WorkloadOptions {
     /// 'straingauge files' makes them
     #[arg(long, value_name = "NAME")]
     pub mix: Option<String>,
-    /// Divide results into classes by size of document, with these largest sizes [default: with a mix or a log: {classes}]
+    /// Divide results into classes by size of document, with these largest sizes [default: with a mix or a log:
+    /// {classes}]
     #[arg(long, value_name = "SIZES")]
     pub classes: Option<String>,
     // In scenario files alone, as all that is skipped here: the share of the requests that goes to the dynamic URLs.

@@ -59,7 +59,8 @@ fn replayed(log: &Path, args: &FilesArgs, limits: &Limits, notes: &mut Vec<Strin
     note_lines(&reader, notes);
     if tree.requests_of_other_size > 0 {
         notes.push(format!(
-            "{} of {} requests with status 200 had another size than their file: the document changed, or the answer was cut",
+            "{} of {} requests with status 200 had another size than their file: the document changed, or the answer \
+             was cut",
             tree.requests_of_other_size, tree.requests
         ));
     }

@@ -67,7 +67,8 @@ fn planned(args: FindArgs) -> Result<(RunOptions, SearchPlan, Vec<Limit>)> {
     let second = second::second(&options, &drive)?;
     let mut profile = options.profile.unwrap_or_default();
     if second.as_ref().is_some_and(|second| second.settle.is_some()) {
-        // Probes and samples of our own would hide a part of the price: the second probe at a place costs less than the first.
+        // Probes and samples of our own would hide a part of the price: the second probe at a place costs less than the
+        // first.
         profile = options.profile.unwrap_or(ProfileWord::Never);
         drive.options.watching.detail.get_or_insert(WatchWord::Off);
     }

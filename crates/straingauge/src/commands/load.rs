@@ -209,7 +209,8 @@ fn useless_answers(counts: &BTreeMap<u16, u64>, protocol: &Protocol) -> Option<S
     }
     Some(match status {
         100..=199 => format!(
-            "the server left HTTP/1.1 for another protocol (mostly status {status}): leave out the header that asks for it"
+            "the server left HTTP/1.1 for another protocol (mostly status {status}): leave out the header that asks \
+             for it"
         ),
         300..=399 => format!(
             "the server answered every request with a redirect (mostly status {status}), which load does not follow: \

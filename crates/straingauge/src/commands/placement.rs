@@ -15,20 +15,23 @@ pub fn refuse_out_of_reach(run: &RunOptions) -> Result<()> {
     let (is_apart, has_path) = (run.options.server.isolate == Some(IsolateWord::Always), run.options.path.is_set());
     if has_path && run.options.fleet.server_with.is_some() {
         return Err(wrong_usage(
-            "a wide-area path lies between two network namespaces of one machine; on the network interface of the server's machine it would delay what others \
-             send there: run straingauge on that machine, as in ssh SERVER straingauge find --delay 20ms URL -- SERVER ...",
+            "a wide-area path lies between two network namespaces of one machine; on the network interface of the \
+             server's machine it would delay what others send there: run straingauge on that machine, as in ssh SERVER \
+             straingauge find --delay 20ms URL -- SERVER ...",
         ));
     }
     if fleet::is_asked_for(&run.options.fleet) && (is_apart || has_path) && !run.command().is_empty() {
         return Err(wrong_usage(
-            "clients elsewhere cannot reach a server in a network namespace of this machine, where --isolate always or a wide-area path put it: leave them out, \
-             or start it on a machine without clients (--server-with), where --isolate always holds",
+            "clients elsewhere cannot reach a server in a network namespace of this machine, where --isolate always or \
+             a wide-area path put it: leave them out, or start it on a machine without clients (--server-with), where \
+             --isolate always holds",
         ));
     }
     Ok(())
 }
 
-/// The CPUs that were typed for a server on another machine, which are that machine's; its watcher refuses a wrong list.
+/// The CPUs that were typed for a server on another machine, which are that machine's; its watcher refuses a wrong
+/// list.
 pub fn cpus_elsewhere(run: &RunOptions) -> Vec<usize> {
     let typed = run.options.server.server_cpus.as_deref();
     typed.and_then(|list| cpus::parse_list(list).ok()).unwrap_or_default()
@@ -74,7 +77,8 @@ pub fn cpus(run: &RunOptions) -> Result<(Vec<usize>, Vec<usize>)> {
     })
 }
 
-/// A doubt where client and server may run on the same CPUs. `is_one_machine`: the server's watcher runs where a client does.
+/// A doubt where client and server may run on the same CPUs. `is_one_machine`: the server's watcher runs where a client
+/// does.
 pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool) -> Option<Doubt> {
     let is_local = is_one_machine || plan.addresses.iter().all(|address| address.ip().is_loopback());
     // Clients elsewhere are not pinned by this process.
@@ -86,10 +90,12 @@ pub fn shared_cpus(plan: &LoadPlan, server_cpus: &[usize], is_one_machine: bool)
             "client and server run on one machine and are not pinned apart".to_string(),
             match server_cpus {
                 [] => {
-                    "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for the client"
+                    "let straingauge start the server (-- SERVER ...), or pin both: taskset for the server, --cpus for \
+                     the client"
                 }
                 _ => {
-                    "pin them apart: --server-cpus for the server, taskset for the clients; or use other machines for these"
+                    "pin them apart: --server-cpus for the server, taskset for the clients; or use other machines for \
+                     these"
                 }
             },
         )

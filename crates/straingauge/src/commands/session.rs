@@ -70,7 +70,8 @@ impl Session {
         let watcher = run.watcher()?;
         if watcher.is_some() && !run.command().is_empty() {
             return Err(wrong_usage(
-                "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so leave one of the two out",
+                "--watch-with is for a server on another machine: a server that straingauge starts is watched here, so \
+                 leave one of the two out",
             ));
         }
         let watch_unasked = if kind.is_sweep() || !run.command().is_empty() || watcher.is_some() {
@@ -82,7 +83,8 @@ impl Session {
         let path_plan = plan::path_plan(&run.options.path, plan.seed)?;
         if path_plan.is_some() && run.command().is_empty() {
             return Err(wrong_usage(
-                "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for another program see straingauge wan)",
+                "a wide-area path needs a server that straingauge starts: add -- SERVER ... (for another program see \
+                 straingauge wan)",
             ));
         }
         let server = match run.command().is_empty() {
@@ -171,7 +173,8 @@ impl Session {
         }
         match &self.plan.protocol {
             Protocol::Redis(_) if status == redis_error(b"DENIED") => Some(
-                "in a network namespace of its own, its clients come from another address: start redis-server with --protected-mode no",
+                "in a network namespace of its own, its clients come from another address: start redis-server with \
+                 --protected-mode no",
             ),
             protocol if protocol.has_status_codes() && matches!(status, 502..=504) => Some(
                 "it runs in a network namespace of its own, from which it reaches no backend: pass --isolate never",
@@ -180,7 +183,8 @@ impl Session {
         }
     }
 
-    /// A process in the server's network namespace, if that is not this one; or why the server's layers cannot be sampled here.
+    /// A process in the server's network namespace, if that is not this one; or why the server's layers cannot be
+    /// sampled here.
     fn sampled_namespace(&self) -> Result<Option<u32>, String> {
         match &self.server {
             Some(server) => Ok(server.netns_pid()),
@@ -370,7 +374,8 @@ fn observe_here(plan: &LoadPlan, port: u16, server: Option<&Server>, server_cpus
     let elsewhere = |why: &str| {
         unwatched(
             format!("the server was not watched: {why}"),
-            "name a watcher on its machine with --watch-with 'ssh SERVER straingauge watch --worker :PORT' to see its CPU, memory and connections",
+            "name a watcher on its machine with --watch-with 'ssh SERVER straingauge watch --worker :PORT' to see its \
+             CPU, memory and connections",
         )
     };
     let group = match server.and_then(Server::pid) {

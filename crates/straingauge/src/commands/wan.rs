@@ -160,7 +160,8 @@ fn start_server<'a>(pair: &Pair, line: &'a str, args: &WanArgs, signals: &Signal
             }
             let addresses: Vec<String> = listening.iter().map(SocketAddr::to_string).collect();
             bail!(
-                "the server '{line}' listens on loopback only ({}) after {seconds} s, where COMMAND does not reach it: let it listen on all addresses (0.0.0.0; it is alone in its namespace)",
+                "the server '{line}' listens on loopback only ({}) after {seconds} s, where COMMAND does not reach it: \
+                 let it listen on all addresses (0.0.0.0; it is alone in its namespace)",
                 addresses.join(", ")
             );
         }
@@ -171,14 +172,15 @@ fn start_server<'a>(pair: &Pair, line: &'a str, args: &WanArgs, signals: &Signal
     }
 }
 
-/// Where TCP sockets listen, and UDP sockets are bound without being connected, in the calling thread's network namespace.
+/// Where TCP sockets listen, and UDP sockets are bound without being connected, in the calling thread's network
+/// namespace.
 fn listening_addresses() -> Vec<SocketAddr> {
     let of = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     ["tcp", "tcp6", "udp", "udp6"].into_iter().flat_map(|name| listening_in(&of(name))).collect()
 }
 
-/// Those of a table of sockets: its state "0A" is a listening TCP socket, "07" a UDP socket that is not connected (and a TCP
-/// socket that is closed, which is in no table).
+/// Those of a table of sockets: its state "0A" is a listening TCP socket, "07" a UDP socket that is not connected (and
+/// a TCP socket that is closed, which is in no table).
 fn listening_in(table: &str) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -314,7 +316,8 @@ impl Signals {
         }
     }
 
-    /// The next signal that ends a program, if one comes in time. SIGCHLD ends the wait: of several the lowest is taken first.
+    /// The next signal that ends a program, if one comes in time. SIGCHLD ends the wait: of several the lowest is taken
+    /// first.
     fn next_that_ends(&self, within: Duration) -> Option<Signal> {
         let timeout =
             libc::timespec { tv_sec: within.as_secs() as libc::time_t, tv_nsec: within.subsec_nanos() as libc::c_long };
@@ -344,7 +347,8 @@ mod tests {
         let udp = "    7: 00000000:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 0 0\n    \
                        8: 010012C6:9000 020012C6:0035 01 00000000:00000000 00:00000000 00000000 0 0 1 2 0 0\n";
         assert_eq!(of(udp), ["0.0.0.0:53"]);
-        let udp6 = "    7: 00000000000000000000000001000000:0035 00000000000000000000000000000000:0000 07 0:0 0:0 0 0 0 1 2 0 0\n";
+        let udp6 = "    7: 00000000000000000000000001000000:0035 00000000000000000000000000000000:0000 07 0:0 0:0 0 0 \
+                    0 1 2 0 0\n";
         assert_eq!(of(udp6), ["[::1]:53"]);
         assert_eq!(of("nonsense\n 1: zz:zz 0:0 0A\n"), [""; 0]);
     }

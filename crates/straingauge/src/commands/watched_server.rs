@@ -13,7 +13,8 @@ use record::machine::{self, INHERITED_DESCRIPTORS};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Serves the driver until it leaves or a signal comes; a server that was started here ends then, also if this process is killed.
+/// Serves the driver until it leaves or a signal comes; a server that was started here ends then, also if this process
+/// is killed.
 pub fn serve(args: &WatchArgs) -> Result<ExitCode> {
     let port = crate::url::port_word(&args.port)?;
     let mut target = Target {

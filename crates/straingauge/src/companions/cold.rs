@@ -42,7 +42,8 @@ fn patience(plan: &LoadPlan) -> Duration {
 /// What it took to establish cold connections, in words.
 pub fn established_words(counts: ColdCounts, kernel_bytes: Option<f64>) -> String {
     format!(
-        "{} cold connections established; {} of kernel memory each (both ends, where the server is on this machine), {:.1} us CPU to open one",
+        "{} cold connections established; {} of kernel memory each (both ends, where the server is on this machine), \
+         {:.1} us CPU to open one",
         format_si(counts.established as f64),
         kernel_bytes.map_or("not measurable".into(), format_bytes),
         counts.cpu_ns as f64 / 1e3 / counts.opened.max(1) as f64,

@@ -1,5 +1,5 @@
-//! The layer breakdown of a sweep's points, of a server on this machine: one sampler stays attached, and opens its gate for
-//! each point's window.
+//! The layer breakdown of a sweep's points, of a server on this machine: one sampler stays attached, and opens its gate
+//! for each point's window.
 
 use super::{Companion, Load};
 use crate::measured::Measured;

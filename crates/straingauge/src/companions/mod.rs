@@ -62,8 +62,8 @@ pub trait Companion {
         Ok(false)
     }
 
-    /// Samples the server's layers in each point from now on; the error says why it cannot. `None` if it does not watch the
-    /// server from elsewhere. Called between loads.
+    /// Samples the server's layers in each point from now on; the error says why it cannot. `None` if it does not watch
+    /// the server from elsewhere. Called between loads.
     fn sample_layers(&mut self) -> Option<Result<(), String>> {
         None
     }

@@ -30,9 +30,9 @@ impl SlowedServer {
     }
 }
 
-/// Keeps CPUs from halting, by threads that run only where nothing else would. A client that waits for a slower server halts its CPU,
-/// and then it is the server that pays for waking it, which on a virtual machine is dear: the slow-down would seem to cost more
-/// than it does.
+/// Keeps CPUs from halting, by threads that run only where nothing else would. A client that waits for a slower server
+/// halts its CPU, and then it is the server that pays for waking it, which on a virtual machine is dear: the slow-down
+/// would seem to cost more than it does.
 struct Awake(Arc<AtomicBool>);
 
 impl Awake {

@@ -53,7 +53,8 @@ pub fn fixed_bandwidth(asked_bits_per_sec: f64, demanded_bits_per_sec: f64) -> R
     }
     if demanded_bits_per_sec > asked_bits_per_sec {
         return Err(wrong_usage(format!(
-            "demanded-bandwidth {demanded_bits_per_sec} of [clients] is more than --asked-bandwidth {asked_bits_per_sec}: no connection could conform"
+            "demanded-bandwidth {demanded_bits_per_sec} of [clients] is more than --asked-bandwidth \
+             {asked_bits_per_sec}: no connection could conform"
         )));
     }
     Ok(FixedBandwidth { asked_bits_per_sec, demanded_bits_per_sec })

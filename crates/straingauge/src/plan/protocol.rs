@@ -45,7 +45,8 @@ pub fn protocol_plan(options: &Options, target: &Target) -> Result<Protocol> {
         }
         refuse_typed(&[(asked.in_flight.is_some(), "--in-flight")], |option| {
             format!(
-                "{option} is not for HTTP/1.1, which has one request in flight on a connection: give --http2 too, or leave it out"
+                "{option} is not for HTTP/1.1, which has one request in flight on a connection: give --http2 too, or \
+                 leave it out"
             )
         })?;
         return Ok(Protocol::Http);

@@ -1,5 +1,5 @@
-//! A command that runs beside the server (`find --beside`): an agent, a monitor, a tracer. It runs where the server runs:
-//! in its network namespace, on its CPUs, and in a session that ends with it.
+//! A command that runs beside the server (`find --beside`): an agent, a monitor, a tracer. It runs where the server
+//! runs: in its network namespace, on its CPUs, and in a session that ends with it.
 
 use super::Server;
 use super::guardian::{self, Guardian};

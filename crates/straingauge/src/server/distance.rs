@@ -57,7 +57,8 @@ impl Distance {
         match self {
             Distance::Machine | Distance::Network => Ok(()),
             Distance::None => bail!(
-                "{ALWAYS}: a client runs where --server-with starts the server, and shares its network stack; start one of them on another machine"
+                "{ALWAYS}: a client runs where --server-with starts the server, and shares its network stack; start \
+                 one of them on another machine"
             ),
             Distance::Unknown => {
                 bail!("{ALWAYS}: the watcher on the server's machine does not know which machine it runs on")

@@ -273,8 +273,8 @@ impl<'a> LogSteps<'a> {
         }
     }
 
-    /// Why the replay shall not wait for a request, if that takes more than a day of the load: the line at which the log's
-    /// time makes its longest jump. A sweep begins again and waits for nothing.
+    /// Why the replay shall not wait for a request, if that takes more than a day of the load: the line at which the
+    /// log's time makes its longest jump. A sweep begins again and waits for nothing.
     fn waits_too_long(&mut self, intended_ns: u64) -> Option<String> {
         let last_ns = std::mem::replace(&mut self.last_ns, intended_ns);
         let waited_until_ns = intended_ns.min(self.length_ns);
@@ -285,8 +285,8 @@ impl<'a> LogSteps<'a> {
         let (gap_ns, line) = self.plan.counts().gap;
         (self.on_clock_ns(gap_ns) > LONGEST_WAIT_NS).then(|| {
             format!(
-                "{}: line {line} is {:.1} days after the lines above it, which the replay does not wait for: cut the log there, \
-                 or replay it faster (--speed)",
+                "{}: line {line} is {:.1} days after the lines above it, which the replay does not wait for: cut the \
+                 log there, or replay it faster (--speed)",
                 self.log.path.display(),
                 gap_ns as f64 / LONGEST_WAIT_NS as f64
             )

@@ -42,7 +42,8 @@ pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed
                 Ok(weight) if weight.is_finite() && weight >= 0.0 => Some(weight),
                 _ => {
                     return Err(wrong_usage(format!(
-                        "{}: the weight after the URL must be a number from 0 up, such as 2.5 (a space in a URL is written %20)",
+                        "{}: the weight after the URL must be a number from 0 up, such as 2.5 (a space in a URL is \
+                         written %20)",
                         at()
                     )));
                 }

@@ -41,7 +41,8 @@ fn of_page(path: &Path) -> Vec<Documented> {
     found
 }
 
-/// The words of a line up to a pipe or a redirection, as a shell takes them apart; no expansion. For the test of `src/cli`.
+/// The words of a line up to a pipe or a redirection, as a shell takes them apart; no expansion. For the test of
+/// `src/cli`.
 #[allow(dead_code)]
 pub fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);

@@ -18,8 +18,8 @@ pub(crate) enum Fate {
 
 /// Decides fates in the order of the packets. Due times never decrease: the path does not reorder.
 ///
-/// Loss comes first, then a link with a queue, then the delay. netem with a rate (net/sched/sch_netem.c) delays first and has the
-/// link after that; with a constant delay the result is the same.
+/// Loss comes first, then a link with a queue, then the delay. netem with a rate (net/sched/sch_netem.c) delays first
+/// and has the link after that; with a constant delay the result is the same.
 #[derive(Debug)]
 pub(crate) struct Shaper {
     delay_ns: u64,

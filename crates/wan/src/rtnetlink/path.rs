@@ -59,8 +59,8 @@ pub struct NetemCounts {
     pub packets: u64,
     /// Their bytes, from the Ethernet header on.
     pub bytes: u64,
-    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them. It wraps around
-    /// at 32 bits.
+    /// Packets lost because the plan loses them, or dropped because it was full: netem does not distinguish them. It
+    /// wraps around at 32 bits.
     pub dropped: u64,
     /// Whether its losses follow the plan's seed (Linux 6.6 and later).
     pub is_seeded: bool,
@@ -104,8 +104,8 @@ fn delay_options(plan: &PathPlan, direction: u64) -> Request {
     options
 }
 
-/// The netem after it, which lets the bandwidth through. Its queue is a number of packets, those of the plan's queue if all
-/// are full.
+/// The netem after it, which lets the bandwidth through. Its queue is a number of packets, those of the plan's queue if
+/// all are full.
 fn limit_options(plan: &PathPlan) -> Request {
     let mut options = netem_options((plan.queue_bytes as f64 / MTU_BYTES as f64).max(FEWEST_PACKETS), 0.0);
     let bytes_per_sec = (plan.bandwidth_bits_per_sec / 8).max(1);
@@ -218,7 +218,8 @@ impl Route {
                 (libc::AF_INET6, own.octets().to_vec(), (u128::from(own) & mask).to_be_bytes().to_vec())
             }
         };
-        // `struct rtmsg`: family, length of destination and source, type of service, table, protocol, scope, type, flags.
+        // `struct rtmsg`: family, length of destination and source, type of service, table, protocol, scope, type,
+        // flags.
         request.bytes.extend_from_slice(&[
             family as u8,
             prefix_bits,

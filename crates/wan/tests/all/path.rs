@@ -38,7 +38,8 @@ fn pings(pair: &Pair, count: u32) -> Option<Vec<f64>> {
     Some(found)
 }
 
-/// Whether the shortest of some pings is within 0.3 ms + 2 % of the round trip asked for: a busy machine makes others longer.
+/// Whether the shortest of some pings is within 0.3 ms + 2 % of the round trip asked for: a busy machine makes others
+/// longer.
 pub fn round_trip_is_exact(path: &PathPlan) -> Result<String, String> {
     let asked_ms = 2.0 * path.delay_ns as f64 / 1e6;
     let limit_ms = 0.3 + 0.02 * asked_ms;
@@ -205,8 +206,8 @@ fn losses_are_binomial_and_counted() {
     }
 }
 
-/// Whether packets that find the queue full are dropped and counted. 1 Mbit/s and a queue of 30 kB: of 5,000 small datagrams most
-/// find it full.
+/// Whether packets that find the queue full are dropped and counted. 1 Mbit/s and a queue of 30 kB: of 5,000 small
+/// datagrams most find it full.
 pub fn a_full_queue_counts(path: PathPlan) -> Result<String, String> {
     let pair = pair_with(limited(path, 1_000_000));
     pair.path_meter().unwrap().take();
@@ -316,8 +317,8 @@ fn packets_per_transfer(path: PathPlan) -> f64 {
     packets / (BYTES as f64 / 1448.0)
 }
 
-/// Whether all of `count` small datagrams arrive, which come at a small part of the bandwidth, but faster than as many full packets
-/// would.
+/// Whether all of `count` small datagrams arrive, which come at a small part of the bandwidth, but faster than as many
+/// full packets would.
 pub fn small_packets_arrive(path: &PathPlan, count: u32) -> Result<String, String> {
     let pair = pair_with(path.clone());
     let arrived = datagrams_arriving(&pair, count);
@@ -327,7 +328,8 @@ pub fn small_packets_arrive(path: &PathPlan, count: u32) -> Result<String, Strin
     if arrived == count && dropped == 0 { Ok(said) } else { Err(said) }
 }
 
-/// How often a client reads until it has ten segments that the server wrote at once: on a slow link they come one by one.
+/// How often a client reads until it has ten segments that the server wrote at once: on a slow link they come one by
+/// one.
 pub fn reads_of_a_burst(path: &PathPlan) -> Result<String, String> {
     const SEGMENTS: usize = 10;
     let pair = pair_with(path.clone());

@@ -155,7 +155,8 @@ fn is_header(time: &[u8], line: &[u8]) -> bool {
 /// A time of a CSV in Unix seconds, its line, and its count.
 type Timed = (i64, u32, u32);
 
-/// Times and counts put on a regular grid of their most frequent step, or of their smallest where all are multiples of it.
+/// Times and counts put on a regular grid of their most frequent step, or of their smallest where all are multiples of
+/// it.
 fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesError> {
     timed.sort();
     let steps = || timed.windows(2).map(|pair| pair[1].0 - pair[0].0).filter(|step| *step > 0);
@@ -169,8 +170,8 @@ fn regular(name: &str, mut timed: Vec<Timed>) -> Result<(u64, Vec<u32>), SeriesE
     if is_finer { self::spaced(name, &timed, smallest_s) } else { spaced }
 }
 
-/// Sorted times put into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor drift
-/// leaves one empty.
+/// Sorted times put into intervals of `step_s`. Each interval begins at its first time, so that neither jitter nor
+/// drift leaves one empty.
 fn spaced(name: &str, timed: &[Timed], step_s: i64) -> Result<(u64, Vec<u32>), SeriesError> {
     /// Times farther from a multiple of the step than this share of it are off the grid.
     const OFF_RATIO: f64 = 0.25;

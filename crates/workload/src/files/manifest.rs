@@ -25,7 +25,8 @@ pub(super) fn nginx_map(tree: &Tree) -> Vec<u8> {
     let rows = tree.entries.len().max(1).next_power_of_two();
     let mut out = format!(
         "# Include in http {{ }}; then: location / {{ root .../root; try_files $straingauge_file $uri/ =404; }}\n\
-         map_hash_bucket_size {bucket_bytes};\nmap_hash_max_size {};\nmap $request_uri $straingauge_file {{\n    default $uri;\n",
+         map_hash_bucket_size {bucket_bytes};\nmap_hash_max_size {};\nmap $request_uri $straingauge_file {{\n    \
+         default $uri;\n",
         4 * rows
     )
     .into_bytes();
@@ -55,7 +56,8 @@ fn is_map_word(target: &[u8]) -> bool {
     matches!(target, b"default" | b"hostnames" | b"include" | b"volatile")
 }
 
-/// A file's path as nginx text: plain paths may hold quotes; a dollar sign cannot be written there and means no row helps.
+/// A file's path as nginx text: plain paths may hold quotes; a dollar sign cannot be written there and means no row
+/// helps.
 fn quoted(file: &str) -> String {
     file.replace('"', "\\\"")
 }

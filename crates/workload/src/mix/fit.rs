@@ -1,9 +1,9 @@
 //! Fitting a lognormal body and a Pareto tail to sizes by maximum likelihood.
 //!
-//! For every candidate beginning of the tail, the tail's exponent is Hill's estimator, and the body is a lognormal that is
-//! cut off there, fitted with that cut (Cohen's truncated normal on the logarithms). The beginning is the one with the
-//! smallest Kolmogorov-Smirnov distance of the whole: the criterion of Clauset, Shalizi & Newman (Power-Law Distributions
-//! in Empirical Data, 2009), who look at the tail alone, carried over to both parts.
+//! For every candidate beginning of the tail, the tail's exponent is Hill's estimator, and the body is a lognormal that
+//! is cut off there, fitted with that cut (Cohen's truncated normal on the logarithms). The beginning is the one with
+//! the smallest Kolmogorov-Smirnov distance of the whole: the criterion of Clauset, Shalizi & Newman (Power-Law
+//! Distributions in Empirical Data, 2009), who look at the tail alone, carried over to both parts.
 
 use super::{HybridSizes, MixError};
 use statrs::function::erf::erfc;
@@ -142,8 +142,8 @@ impl SizeFit {
         }
     }
 
-    /// Distance that a sample of the true distribution exceeds in 5 % of cases (Kolmogorov's limit). For parameters that
-    /// were fitted to the same sample it is generous: below it means only "not contradicted".
+    /// Distance that a sample of the true distribution exceeds in 5 % of cases (Kolmogorov's limit). For parameters
+    /// that were fitted to the same sample it is generous: below it means only "not contradicted".
     pub fn critical_distance(&self) -> f64 {
         1.358 / (self.n as f64).sqrt()
     }

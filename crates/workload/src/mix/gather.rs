@@ -77,7 +77,8 @@ impl LogDocuments {
         ZipfFit::of(self.documents.values().map(|(_, requests)| *requests).collect())
     }
 
-    /// A mix of as many documents as the log has, with the fitted sizes and popularity; none larger than the largest seen.
+    /// A mix of as many documents as the log has, with the fitted sizes and popularity; none larger than the largest
+    /// seen.
     ///
     /// # Errors
     ///

@@ -60,8 +60,8 @@ impl HybridSizes {
     }
 }
 
-/// Order in which ascending sizes are dealt to popularity ranks, the most popular first: the ranks' quantiles follow the
-/// golden ratio from the median on, so that any number of first ranks covers the distribution evenly, and neither
+/// Order in which ascending sizes are dealt to popularity ranks, the most popular first: the ranks' quantiles follow
+/// the golden ratio from the median on, so that any number of first ranks covers the distribution evenly, and neither
 /// the most popular document nor the most popular ten are all large by chance. Popularity and size are unrelated.
 pub(super) fn dealt(count: usize) -> Vec<usize> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;

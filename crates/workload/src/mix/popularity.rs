@@ -23,7 +23,8 @@ pub struct ZipfFit {
 }
 
 impl ZipfFit {
-    /// The exponent of maximum likelihood for these counts of requests by document; `None` with fewer than two documents.
+    /// The exponent of maximum likelihood for these counts of requests by document; `None` with fewer than two
+    /// documents.
     pub fn of(mut counts: Vec<u64>) -> Option<ZipfFit> {
         counts.retain(|count| *count > 0);
         counts.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,6 +1,6 @@
 //! A mix like SURGE's (Barford & Crovella, Generating Representative Web Workloads for Network and Server Performance
-//! Evaluation, SIGMETRICS 1998): file sizes and popularity. SURGE's embedded references, temporal locality and OFF times
-//! are not part of a mix.
+//! Evaluation, SIGMETRICS 1998): file sizes and popularity. SURGE's embedded references, temporal locality and OFF
+//! times are not part of a mix.
 
 use super::hybrid::dealt;
 use super::{Document, HybridSizes, Mix, MixError, SizeClasses, zipf};
@@ -55,7 +55,8 @@ impl Mix {
             && (0.0..100.0).contains(&zipf_exponent);
         if !is_sane {
             return Err(MixError::Parameter(format!(
-                "the size distribution makes no sense: body mu {} sigma {}, tail from {} bytes alpha {} share {}, Zipf {}",
+                "the size distribution makes no sense: body mu {} sigma {}, tail from {} bytes alpha {} share {}, Zipf \
+                 {}",
                 sizes.body_mu,
                 sizes.body_sigma,
                 sizes.tail_from_bytes,

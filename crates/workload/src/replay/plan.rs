@@ -24,8 +24,8 @@ pub struct PlanCounts {
     pub back_max_ns: u64,
     /// Lines (of the whole log) that came too late to be sorted and were moved up.
     pub clamped: u64,
-    /// The longest time, in nanoseconds of log time, from the latest line so far to the next later one (of the whole log), and
-    /// the number of that line.
+    /// The longest time, in nanoseconds of log time, from the latest line so far to the next later one (of the whole
+    /// log), and the number of that line.
     pub gap: (u64, u64),
     /// Requests that left the sorting window early because more than the limit were held.
     pub forced: u64,

@@ -100,8 +100,8 @@ impl Shape {
         rounds * self.requests as f64 + few + (many - few) * ((within - low) / (high - low).max(1.0)).min(1.0)
     }
 
-    /// The speed at which a window of `length_ns` after a warm-up of `warmup_ns` has `rate_per_sec` requests on average,
-    /// if the log is begun again at its end.
+    /// The speed at which a window of `length_ns` after a warm-up of `warmup_ns` has `rate_per_sec` requests on
+    /// average, if the log is begun again at its end.
     pub fn speed_for(&self, rate_per_sec: f64, warmup_ns: u64, length_ns: u64) -> f64 {
         let (from, to) = (warmup_ns as f64, warmup_ns as f64 + length_ns.max(1) as f64);
         let wanted = (rate_per_sec * (to - from) / 1e9).max(1.0);

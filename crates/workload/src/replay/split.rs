@@ -1,5 +1,5 @@
-//! One log as several: the lines of each client in the part that holds it ([`Share::holds`]), in the log's order, as they
-//! were logged. A replayer of a part sends what a replayer of the whole log with that share would send.
+//! One log as several: the lines of each client in the part that holds it ([`Share::holds`]), in the log's order, as
+//! they were logged. A replayer of a part sends what a replayer of the whole log with that share would send.
 
 use super::ReplayOptions;
 use super::order::Window;
@@ -26,8 +26,9 @@ pub struct SplitCounts {
     pub gap: (u64, u64),
 }
 
-/// Divides the log in `reader` by the shares, which are together the whole: `give` gets the number of a share and some bytes of it, at most about `piece_bytes`, which
-/// together are a log compressed with gzip. A part without clients is empty. Memory is bounded by a piece for each part.
+/// Divides the log in `reader` by the shares, which are together the whole: `give` gets the number of a share and some
+/// bytes of it, at most about `piece_bytes`, which together are a log compressed with gzip. A part without clients is
+/// empty. Memory is bounded by a piece for each part.
 ///
 /// # Errors
 ///
@@ -63,8 +64,8 @@ pub fn split<E: From<TraceError>>(
         debug_assert!(shares[place].holds(client));
         is_empty[place] = false;
         if windows[place].see(entry.time_ns, entry.line) != time_ns {
-            // Moved up, as a line of another client was much later: that line says so in this part, too. No replayer of the
-            // part has its client, so it is not sent.
+            // Moved up, as a line of another client was much later: that line says so in this part, too. No replayer of
+            // the part has its client, so it is not sent.
             windows[place].see(latest_ns, entry.line);
             put(&mut out[place], &latest);
         }

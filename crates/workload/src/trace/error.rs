@@ -14,7 +14,8 @@ pub enum TraceError {
         cause: std::io::Error,
     },
     /// Compressed data is cut off or damaged.
-    #[error("{name}: the gzip data is damaged or cut off{}: {cause}; copy the log again (gzip -t tests it)", after(*.line))]
+    #[error("{name}: the gzip data is damaged or cut off{}: {cause}; copy the log again (gzip -t tests \
+             it)", after(*.line))]
     Gzip {
         /// The log.
         name: String,

@@ -40,8 +40,8 @@ impl FromStr for Format {
             _ if text.contains('%') => Format::Apache(text.into()),
             _ => {
                 return Err(super::TraceError::Format(format!(
-                    "'{}' is not a log format: use auto, common, combined, nginx, vhost, w3c, or a format string in nginx's \
-                     ($remote_addr ...) or Apache's (%h ...) notation",
+                    "'{}' is not a log format: use auto, common, combined, nginx, vhost, w3c, or a format string in \
+                     nginx's ($remote_addr ...) or Apache's (%h ...) notation",
                     super::rejected::excerpt(text.as_bytes())
                 )));
             }

@@ -53,7 +53,8 @@ impl Lines {
         &self.buffer
     }
 
-    /// The beginning of the stream after a byte order mark, up to the buffer's size; only before the first line is taken.
+    /// The beginning of the stream after a byte order mark, up to the buffer's size; only before the first line is
+    /// taken.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
         while !self.is_at_end && self.end < self.buffer.len() {
             self.fill()?;

@@ -159,7 +159,8 @@ mod tests {
     fn an_iis_line_gives_every_field() {
         let parser = with(&[
             "#Software: Microsoft Internet Information Services 10.0",
-            "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) sc-status sc-bytes time-taken",
+            "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) \
+             sc-status sc-bytes time-taken",
         ]);
         let raw = parser
             .parse(b"2015-05-17 10:05:03 192.0.2.1 GET /a/b.html x=1 80 - 198.51.100.7 Mozilla/5.0+(X11) 200 4711 15")

@@ -192,7 +192,9 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic_the_series_reader(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(b'1'), Just(b',')], 0..200)) {
+    fn no_bytes_panic_the_series_reader(
+        bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\n'), Just(b'1'), Just(b',')], 0..200),
+    ) {
         let _ = RateSeries::from_reader("s", bytes.as_slice(), 1);
     }
 }

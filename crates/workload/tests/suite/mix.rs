@@ -168,7 +168,9 @@ fn an_unknown_mix_names_the_known_ones() {
 
 proptest! {
     #[test]
-    fn any_sizes_are_fitted_without_panic(sizes in proptest::collection::vec(prop_oneof![0u64..10, any::<u64>(), Just(4096u64)], 0..400)) {
+    fn any_sizes_are_fitted_without_panic(
+        sizes in proptest::collection::vec(prop_oneof![0u64..10, any::<u64>(), Just(4096u64)], 0..400),
+    ) {
         if let Ok(fit) = SizeFit::of(sizes) {
             prop_assert!(fit.distance.is_finite() && fit.tail_from_bytes >= 1.0);
             let _ = fit.to_string();

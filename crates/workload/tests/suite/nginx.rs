@@ -20,7 +20,8 @@ impl Drop for Nginx {
     }
 }
 
-/// Starts nginx on a free loopback port as docs/workloads.md says; `None`, with the reason printed, where there is none.
+/// Starts nginx on a free loopback port as docs/workloads.md says; `None`, with the reason printed, where there is
+/// none.
 fn start(files: &Path, scratch: &Path) -> Option<Nginx> {
     if Command::new("nginx").arg("-v").stderr(Stdio::null()).status().is_err() {
         eprintln!("not run: nginx is not installed");
@@ -33,9 +34,10 @@ fn start(files: &Path, scratch: &Path) -> Option<Nginx> {
         .map(|name| format!("{name}_temp_path {temporary}/{name};\n"))
         .collect();
     let configuration = format!(
-        "daemon off;\nmaster_process off;\npid {temporary}/pid;\nerror_log stderr crit;\nevents {{}}\nhttp {{\n{paths}access_log off;\n\
-         include {files}/nginx-map.conf;\nserver {{\nlisten 127.0.0.1:{port};\nmerge_slashes off;\n\
-         location / {{ root {files}/root; try_files $straingauge_file $uri/ =404; }}\n}}\n}}\n"
+        "daemon off;\nmaster_process off;\npid {temporary}/pid;\nerror_log stderr crit;\nevents {{}}\nhttp \
+         {{\n{paths}access_log off;\ninclude {files}/nginx-map.conf;\nserver {{\nlisten \
+         127.0.0.1:{port};\nmerge_slashes off;\nlocation / {{ root {files}/root; try_files $straingauge_file $uri/ \
+         =404; }}\n}}\n}}\n"
     );
     let path = scratch.join("nginx.conf");
     std::fs::write(&path, configuration).unwrap();

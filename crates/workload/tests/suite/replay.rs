@@ -130,9 +130,9 @@ fn steps(source: Vec<u8>, format: &Format, options: ReplayOptions) -> Vec<Step> 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever the log and the numbers of machines and threads, each thread sends from its machine's part exactly what it
-    /// would send from the whole log: the same requests at the same times, on the same connections; also those that come too
-    /// late to be sorted.
+    /// Whatever the log and the numbers of machines and threads, each thread sends from its machine's part exactly what
+    /// it would send from the whole log: the same requests at the same times, on the same connections; also those that
+    /// come too late to be sorted.
     #[test]
     fn a_part_of_a_log_is_replayed_as_it_would_be_from_the_whole(
         lines in prop::collection::vec((0u32..8, prop::sample::select(vec![0u32, 0, 0, 1, 3, 9, 20]), 0u32..12), 1..80),

@@ -42,7 +42,13 @@ fn every_format_gives_the_same_request() {
         (combined.clone(), "auto", Format::Combined),
         (combined.clone(), "nginx", Format::Combined),
         (format!("www.example.org:80 {combined}"), "auto", Format::VhostCombined),
-        ("#Version: 1.0\n#Fields: date time c-ip cs-method cs-uri-stem cs-uri-query sc-status sc-bytes\n2015-05-17 10:05:03 192.0.2.7 GET /a b=1 200 1234".into(), "auto", Format::W3c),
+        (
+            "#Version: 1.0\n#Fields: date time c-ip cs-method cs-uri-stem cs-uri-query sc-status sc-bytes\n2015-05-17 \
+          10:05:03 192.0.2.7 GET /a b=1 200 1234"
+                .into(),
+            "auto",
+            Format::W3c,
+        ),
     ] {
         let mut reader = open(text.as_bytes(), format).unwrap();
         assert_eq!(*reader.format(), found, "{text}");

@@ -19,7 +19,8 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
         match named {
             Some(path) => bail!("{} is not there: build it with make -C toolkit/scalable-select", path.display()),
             None => bail!(
-                "{NAME} was not found beside this program or in {}: build it with make -C toolkit/scalable-select, or name it with --library",
+                "{NAME} was not found beside this program or in {}: build it with make -C toolkit/scalable-select, or \
+                 name it with --library",
                 FOLDERS.join(", ")
             ),
         }

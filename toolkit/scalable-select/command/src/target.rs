@@ -36,8 +36,8 @@ pub enum Hindrance {
     Epoll(String),
     /// It does not wait for several descriptors at all.
     #[error(
-        "{0} and its libraries import neither select nor poll: there is nothing to replace. If it only starts the server, let it \
-         start straingauge scale: WRAPPER ... straingauge scale -- SERVER ..."
+        "{0} and its libraries import neither select nor poll: there is nothing to replace. If it only starts the \
+         server, let it start straingauge scale: WRAPPER ... straingauge scale -- SERVER ..."
     )]
     NoImport(String),
     /// Another C library's dynamic linker starts it.
@@ -121,8 +121,8 @@ pub fn inspect(path: &Path) -> Result<Result<Target, Hindrance>> {
         && !is_system_linker(&linker)
     {
         target.notes.push(format!(
-            "it is started by {linker}, not by this system's dynamic linker: with an older C library than this system's it cannot \
-             start with the library"
+            "it is started by {linker}, not by this system's dynamic linker: with an older C library than this \
+             system's it cannot start with the library"
         ));
     }
     Ok(found)
@@ -176,20 +176,22 @@ fn judge(program: PathBuf, name: String, file: &ElfFile64<'_>) -> Result<Target,
     }
     if imports.is_empty() && !missing.is_empty() {
         notes.push(format!(
-            "it imports neither select nor poll itself, but {} was not found and may: is LD_LIBRARY_PATH as for the server?",
+            "it imports neither select nor poll itself, but {} was not found and may: is LD_LIBRARY_PATH as for the \
+             server?",
             missing.join(", ")
         ));
     }
     if program.file_name().is_some_and(|file| SHELLS.iter().any(|shell| file == *shell)) {
         notes.push(
-            "it is a shell: what it starts gets the library as well, and was not looked at; to have it looked at, let the shell \
-             start straingauge scale -- SERVER ..."
+            "it is a shell: what it starts gets the library as well, and was not looked at; to have it looked at, let \
+             the shell start straingauge scale -- SERVER ..."
                 .to_string(),
         );
     }
     if !epolls.is_empty() {
         notes.push(
-            "it can use epoll as well: only while it is configured to use select or poll does the library change anything"
+            "it can use epoll as well: only while it is configured to use select or poll does the library change \
+             anything"
                 .to_string(),
         );
     }
@@ -257,7 +259,8 @@ struct Folders {
     own: Vec<PathBuf>,
 }
 
-/// The libraries that an object needs (DT_NEEDED), and where to look for them. `inherited` is from what needs the object.
+/// The libraries that an object needs (DT_NEEDED), and where to look for them. `inherited` is from what needs the
+/// object.
 fn needed_by(file: &ElfFile64<'_>, path: &Path, inherited: &[PathBuf]) -> Vec<(String, Folders)> {
     let origin = path.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
     let folders_of = |tag: u32| -> Vec<PathBuf> {

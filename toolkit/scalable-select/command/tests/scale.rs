@@ -23,7 +23,8 @@ int main(void) {
 const EPOLLS: &str =
     "#include <sys/epoll.h>\nint main(void) { struct epoll_event e; return epoll_wait(-1, &e, 1, 0) == 0; }\n";
 const NEITHER: &str = "int main(void) { return 0; }\n";
-const LIKE_GO: &str = "__attribute__((section(\".go.buildinfo\"), used)) static char info[16];\n#include <poll.h>\nint main(void) { return poll(0, 0, 0); }\n";
+const LIKE_GO: &str = "__attribute__((section(\".go.buildinfo\"), used)) static char info[16];\n#include <poll.h>\nint \
+                       main(void) { return poll(0, 0, 0); }\n";
 
 /// Ends the test with a printed reason.
 macro_rules! skip_unless {
@@ -138,7 +139,8 @@ const SERVES: &str = "#include <poll.h>\nint serve(void) { return poll(0, 0, 0);
 const HANDS_ON: &str = "int serve(void);\nint start(void) { return serve(); }\n";
 const STARTS: &str = "int start(void);\nint main(void) { return start(); }\n";
 
-/// The program needs libstart.so, which needs libserve.so, which imports poll; both lie in a folder of the program's own.
+/// The program needs libstart.so, which needs libserve.so, which imports poll; both lie in a folder of the program's
+/// own.
 #[test]
 fn libraries_are_looked_for_where_the_dynamic_linker_finds_them() {
     skip_unless!(library().is_file(), "no library: make -C toolkit/scalable-select");

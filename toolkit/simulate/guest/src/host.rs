@@ -1,5 +1,5 @@
-//! The host, by ports of devices that QEMU emulates: a debug console for words, the firmware's configuration for the job, and
-//! the panic device to stop the machine at an exact instruction.
+//! The host, by ports of devices that QEMU emulates: a debug console for words, the firmware's configuration for the
+//! job, and the panic device to stop the machine at an exact instruction.
 
 use crate::Outcome;
 use std::arch::asm;
@@ -45,13 +45,13 @@ const WAIT_TICKS: u64 = 8_000_000;
 
 /// The machine stops here, at this instruction, so that every resumption begins with the next.
 ///
-/// While a machine that counts instructions stops, QEMU 7.2 may or may not move its clock on to the next timer (a race of
-/// `icount_start_warp_timer` with the stop). So interrupts are off here until a time after that timer, to the instruction: in both
-/// cases the guest goes on at the same time with the same interrupts waiting.
+/// While a machine that counts instructions stops, QEMU 7.2 may or may not move its clock on to the next timer (a race
+/// of `icount_start_warp_timer` with the stop). So interrupts are off here until a time after that timer, to the
+/// instruction: in both cases the guest goes on at the same time with the same interrupts waiting.
 pub fn save_here() {
     say("ready\n");
-    // SAFETY: `allow_ports` lets this process disable interrupts; between `cli` and `sti` nothing touches memory, and the jump
-    // lands in the 128 one-byte NOPs, as rcx is kept between 0 and 128.
+    // SAFETY: `allow_ports` lets this process disable interrupts; between `cli` and `sti` nothing touches memory, and
+    // the jump lands in the 128 one-byte NOPs, as rcx is kept between 0 and 128.
     unsafe {
         asm!(
             "cli",

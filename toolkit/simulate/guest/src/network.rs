@@ -71,8 +71,8 @@ fn receive_in_a_thread(namespace: &str, link: &str) -> Outcome<()> {
     std::fs::write(&file, "1").map_err(because(file))
 }
 
-/// A datagram each way: first so that both ends know each other's address, and no request for it comes between; then, when
-/// `is_counted`, so that the plugin learns which thread receives for which end.
+/// A datagram each way: first so that both ends know each other's address, and no request for it comes between; then,
+/// when `is_counted`, so that the plugin learns which thread receives for which end.
 pub fn introduce(is_counted: bool) -> Outcome<()> {
     let port = 9;
     let socket = |namespace: &'static str, address: &'static str| {

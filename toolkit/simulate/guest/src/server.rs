@@ -52,7 +52,8 @@ pub fn run(job: &Server) -> Outcome<()> {
         let after = network::packets()?;
         check_it_goes_on(&mut load)?;
         let (received, sent) = (after.0 - before.0, after.1 - before.1);
-        // One that was over within the count sends nothing more but the ends of its connections, and may be still at work on its account.
+        // One that was over within the count sends nothing more but the ends of its connections, and may be still at
+        // work on its account.
         let end = sys::now_ns() + ENDS_WITHIN_NS;
         let of_closing = 2 * job.opened;
         while network::packets()?.1 <= after.1 + of_closing && sys::now_ns() < end {
@@ -126,15 +127,16 @@ fn wait_until_it_listens(server: &mut Child, port: u16) -> Outcome<()> {
             };
             let words = last_words(SERVER_WORDS);
             return Err(format!(
-                "the server does not listen on {SERVER_ADDRESS}:{port} in the guest after 20 s; {instead}; its last words: {words}"
+                "the server does not listen on {SERVER_ADDRESS}:{port} in the guest after 20 s; {instead}; its last \
+                 words: {words}"
             ));
         }
         sys::sleep_until(sys::now_ns() + LOOK_AGAIN_NS);
     }
 }
 
-/// One request, so that a server of another protocol is reported before the load, which it would answer with nonsense at length.
-/// A server that does not answer at all is left to the load.
+/// One request, so that a server of another protocol is reported before the load, which it would answer with nonsense
+/// at length. A server that does not answer at all is left to the load.
 fn check_it_answers_http(port: u16) -> Outcome<()> {
     let Ok(mut stream) = TcpStream::connect((SERVER_ADDRESS, port)) else { return Ok(()) };
     let _ = stream.set_read_timeout(Some(ANSWERS_WITHIN));
@@ -186,7 +188,8 @@ fn check_it_goes_on(load: &mut Child) -> Outcome<()> {
     let Some(status) = load.try_wait().map_err(because("the load"))? else { return Ok(()) };
     let why = if status.success() { "what it was to send has ended".to_string() } else { last_sentence(LOAD_WORDS) };
     Err(format!(
-        "the load ended in the guest before the count did: {why} (a log must last longer than --warmup and --duration together{})",
+        "the load ended in the guest before the count did: {why} (a log must last longer than --warmup and --duration \
+         together{})",
         if why.starts_with(UNANSWERED) { "; any other load needs a server that speaks HTTP" } else { "" }
     ))
 }

@@ -73,7 +73,8 @@ impl Geometry {
         let set_bytes = u64::from(ways) * u64::from(line_bytes);
         if size_bytes == 0 || !size_bytes.is_multiple_of(set_bytes) {
             return error(format!(
-                "{size_bytes} bytes do not divide into sets of {ways} ways of {line_bytes} bytes ({set_bytes} bytes each)"
+                "{size_bytes} bytes do not divide into sets of {ways} ways of {line_bytes} bytes ({set_bytes} bytes \
+                 each)"
             ));
         }
         if size_bytes / u64::from(line_bytes) > LARGEST_BYTES / 64 {

@@ -1,5 +1,5 @@
-//! The bits of QEMU's description of an access: queried once for each bit, and then read without a call. Every version has
-//! its own places for the bits, and a call for each access would cost more than the cache model's answer.
+//! The bits of QEMU's description of an access: queried once for each bit, and then read without a call. Every version
+//! has its own places for the bits, and a call for each access would cost more than the cache model's answer.
 
 use crate::qemu::{self, AccessInfo};
 

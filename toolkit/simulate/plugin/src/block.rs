@@ -1,6 +1,6 @@
-//! What is known of a block of translated code. QEMU hands 64 bits to the callback of a block, and for nearly all blocks they are the
-//! whole of it: between two executions of a block so much of the guest's and the emulator's own code and data passes through this
-//! machine's caches that a record in memory would have to be waited for each time.
+//! What is known of a block of translated code. QEMU hands 64 bits to the callback of a block, and for nearly all
+//! blocks they are the whole of it: between two executions of a block so much of the guest's and the emulator's own
+//! code and data passes through this machine's caches that a record in memory would have to be waited for each time.
 
 use crate::attribution::{End, Role};
 use crate::pages::image_page;
@@ -21,7 +21,8 @@ pub struct Block<'a> {
     pub is_kernel: bool,
     /// It is one repeated string instruction, executed once an element.
     pub is_repeat: bool,
-    /// The address of the repeated string instruction in which it ends, of which further elements are a block of their own; 0: none.
+    /// The address of the repeated string instruction in which it ends, of which further elements are a block of their
+    /// own; 0: none.
     pub repeats_at: u64,
     /// Its page as the ITLB sees it.
     pub page: u64,
@@ -37,8 +38,8 @@ pub enum Code<'a> {
     Lines(&'a [u64]),
 }
 
-/// All that is known of a block: itself in bits, or the address of a record of it, whose lowest bits say so. Records are for blocks that do not
-/// fit: of user code, of a module, of a repeated string instruction or before it.
+/// All that is known of a block: itself in bits, or the address of a record of it, whose lowest bits say so. Records
+/// are for blocks that do not fit: of user code, of a module, of a repeated string instruction or before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(pub u64);
 

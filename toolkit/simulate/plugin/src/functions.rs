@@ -7,8 +7,8 @@ use std::collections::HashMap;
 /// The place of code whose function is not known.
 pub const UNKNOWN: u32 = 0;
 
-/// What is read and written of a function at each of its blocks and accesses, in half a line of this machine's cache: what was counted
-/// on behalf of the row that was charged last, and is not in its account yet.
+/// What is read and written of a function at each of its blocks and accesses, in half a line of this machine's cache:
+/// what was counted on behalf of the row that was charged last, and is not in its account yet.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Function {

@@ -1,7 +1,8 @@
-//! The QEMU plugin: every instruction and memory access of one virtual CPU goes through the cache model and is charged to a
-//! layer.
+//! The QEMU plugin: every instruction and memory access of one virtual CPU goes through the cache model and is charged
+//! to a layer.
 //!
-//! Until the guest executes the mark `MODEL`, only marks are looked for, and the guest runs at nearly the emulator's own speed.
+//! Until the guest executes the mark `MODEL`, only marks are looked for, and the guest runs at nearly the emulator's
+//! own speed.
 
 mod access_info;
 mod block;
@@ -18,8 +19,8 @@ use model::{attribution, cache, exchange, objects};
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The version of the interface for which QEMU takes this plugin. It is 1 to 3, by QEMU's own version: whoever starts QEMU
-/// writes it into the file (`machine/plugin_file.rs`).
+/// The version of the interface for which QEMU takes this plugin. It is 1 to 3, by QEMU's own version: whoever starts
+/// QEMU writes it into the file (`machine/plugin_file.rs`).
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = 1;
 
@@ -28,11 +29,12 @@ static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(std::ptr::null_mut());
 /// The state, of which there is one.
 ///
 /// # Safety
-/// Only the emulator's one thread for virtual CPUs (`thread=single`) may call this, from a callback that QEMU made, and no
-/// two references may live at once.
+/// Only the emulator's one thread for virtual CPUs (`thread=single`) may call this, from a callback that QEMU made, and
+/// no two references may live at once.
 #[inline(always)]
 unsafe fn machine() -> &'static mut Machine {
-    // SAFETY: set once in `qemu_plugin_install`, before any callback was registered, and never freed; one thread, as above.
+    // SAFETY: set once in `qemu_plugin_install`, before any callback was registered, and never freed; one thread, as
+    // above.
     unsafe { &mut *MACHINE.load(Ordering::Relaxed) }
 }
 

@@ -41,7 +41,8 @@ pub struct Machine {
     has_objects: bool,
     /// The action at an access now.
     attention: Attention,
-    /// The page and the line of the kernel's image that were fetched last, by number: to fetch them again changes nothing.
+    /// The page and the line of the kernel's image that were fetched last, by number: to fetch them again changes
+    /// nothing.
     fetched: (u64, u64),
 }
 
@@ -105,8 +106,8 @@ impl Machine {
         function != UNKNOWN && self.functions.number(function) == self.order.watched.fork
     }
 
-    /// The lines of L1I of an instruction at an address and its physical one. Outside the kernel's image its bytes beyond the
-    /// page are left out: where they lie is known of the instruction after it.
+    /// The lines of L1I of an instruction at an address and its physical one. Outside the kernel's image its bytes
+    /// beyond the page are left out: where they lie is known of the instruction after it.
     pub fn code_lines(&self, address: u64, physical: u64, bytes: u64) -> std::ops::RangeInclusive<u64> {
         let end = physical + bytes - 1;
         let last = if image_offset(address).is_some() { end } else { end.min(physical | ((1 << PAGE_SHIFT) - 1)) };
@@ -118,8 +119,8 @@ impl Machine {
         Word::new(block, self.code_line_shift)
     }
 
-    /// The place in the table of the function at a kernel address, its role, whether it begins there, and whether sides are learnt
-    /// by it.
+    /// The place in the table of the function at a kernel address, its role, whether it begins there, and whether sides
+    /// are learnt by it.
     pub fn function_at(&mut self, address: u64) -> (u32, Role, bool, bool) {
         let after = self.order.symbols.partition_point(|symbol| symbol.address <= address);
         let Some(symbol) = after.checked_sub(1).map(|index| self.order.symbols[index]) else {

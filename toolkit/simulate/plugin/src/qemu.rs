@@ -1,6 +1,6 @@
-//! The part of QEMU's plugin interface that is used here: `include/qemu/qemu-plugin.h`, version 1 (QEMU 6.0 to 8.2), 2 (9.0), 3
-//! and 4 (9.1 to 10.0). The symbols are QEMU's own and are resolved when it loads the plugin. Of what is used, they differ in one
-//! function, [`qemu_plugin_insn_data`].
+//! The part of QEMU's plugin interface that is used here: `include/qemu/qemu-plugin.h`, version 1 (QEMU 6.0 to 8.2), 2
+//! (9.0), 3 and 4 (9.1 to 10.0). The symbols are QEMU's own and are resolved when it loads the plugin. Of what is used,
+//! they differ in one function, [`qemu_plugin_insn_data`].
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,8 +34,8 @@ pub struct Info {
     pub most_cpus: c_int,
 }
 
-/// `QEMU_PLUGIN_MEM_RW`. Registering for one direction alone does not work in QEMU 7.2: `plugin-gen.c` tests the wrong bit, so
-/// loads are never reported, and stores of a read-only callback are.
+/// `QEMU_PLUGIN_MEM_RW`. Registering for one direction alone does not work in QEMU 7.2: `plugin-gen.c` tests the wrong
+/// bit, so loads are never reported, and stores of a read-only callback are.
 pub const BOTH_DIRECTIONS: c_int = 3;
 /// `QEMU_PLUGIN_CB_NO_REGS`.
 pub const NO_REGISTERS: c_int = 0;
@@ -89,11 +89,13 @@ pub const LONGEST: usize = 16;
 /// An instruction's bytes: how many, and they.
 ///
 /// # Safety
-/// The instruction is one of the block that QEMU is translating, and [`set_interface`] was called with QEMU's own number.
+/// The instruction is one of the block that QEMU is translating, and [`set_interface`] was called with QEMU's own
+/// number.
 pub unsafe fn instruction_bytes(instruction: *const Instruction) -> (usize, [u8; LONGEST]) {
     let mut bytes = [0; LONGEST];
     let symbol: unsafe extern "C" fn() = qemu_plugin_insn_data;
-    // SAFETY: the function has the type that the version of the interface says, and reads or writes no more than `size` bytes.
+    // SAFETY: the function has the type that the version of the interface says, and reads or writes no more than `size`
+    // bytes.
     unsafe {
         let size = qemu_plugin_insn_size(instruction).min(LONGEST);
         if DOES_COPY.load(Ordering::Relaxed) {

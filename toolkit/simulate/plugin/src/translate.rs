@@ -39,8 +39,9 @@ extern "C" fn on_run(_: c_uint, info: AccessInfo, address: u64, data: *mut c_voi
 
 /// A call stores the return address; one through memory also loads its target.
 ///
-/// QEMU 7.2 may go on calling this, and the two below, at later instructions that reach memory by a helper and have no callback of
-/// their own, as `cmpxchg16b` where there are no caches, and when an interrupt comes. So a block's end comes once.
+/// QEMU 7.2 may go on calling this, and the two below, at later instructions that reach memory by a helper and have no
+/// callback of their own, as `cmpxchg16b` where there are no caches, and when an interrupt comes. So a block's end
+/// comes once.
 extern "C" fn on_call(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
@@ -67,8 +68,8 @@ extern "C" fn on_return(_: c_uint, info: AccessInfo, address: u64, data: *mut c_
     machine.access(info, address);
 }
 
-/// A return from an interrupt reads descriptors of segments, too, which are no stack; and from the CPU's own stack it leads to the
-/// user's code of the thread that ran before.
+/// A return from an interrupt reads descriptors of segments, too, which are no stack; and from the CPU's own stack it
+/// leads to the user's code of the thread that ran before.
 extern "C" fn on_interrupt_return(_: c_uint, info: AccessInfo, address: u64, _: *mut c_void) {
     // SAFETY: a callback of QEMU.
     let machine = unsafe { crate::machine() };
@@ -105,8 +106,8 @@ fn is_kernel(address: u64) -> bool {
     address >> 63 != 0
 }
 
-/// Pushes, or pops, of one block between which nothing else touches memory: one callback at the last does for all, as on the
-/// kernel's stack none of them can fault.
+/// Pushes, or pops, of one block between which nothing else touches memory: one callback at the last does for all, as
+/// on the kernel's stack none of them can fault.
 #[derive(Clone, Copy)]
 struct Run {
     last: *mut qemu::Instruction,
@@ -193,7 +194,8 @@ pub extern "C" fn full(_: PluginId, translated: *mut qemu::Block) {
                 let touch = if is_kernel { touch_of(&bytes[..size]) } else { Touch::Other };
                 let mut pops = nothing;
                 match (touch, run) {
-                    // It has no access, but may have a helper: at its end QEMU 7.2 forgets whom to call at accesses of helpers.
+                    // It has no access, but may have a helper: at its end QEMU 7.2 forgets whom to call at accesses of
+                    // helpers.
                     (Touch::Nothing, _) => {
                         qemu::qemu_plugin_register_vcpu_mem_cb(
                             instruction,

@@ -70,8 +70,8 @@ impl SoftTlb {
         }
     }
 
-    /// The pages of the first and the last byte of an access, as [`SoftTlb::page`]. QEMU reports an access over two pages once,
-    /// and both are in its own TLB then.
+    /// The pages of the first and the last byte of an access, as [`SoftTlb::page`]. QEMU reports an access over two
+    /// pages once, and both are in its own TLB then.
     pub fn pages(&mut self, info: qemu::AccessInfo, address: u64, last: u64) -> Option<(Page, Option<Page>)> {
         let first = self.page(info, address)?;
         let is_one = address >> PAGE_SHIFT == last >> PAGE_SHIFT;

@@ -113,7 +113,8 @@ pub struct SimulateArgs {
     /// Run each point again with the fields of these structures in the order of their accesses (tcp_sock, file, ...)
     #[arg(long, value_name = "STRUCT,...", value_delimiter = ',', help_heading = "What is reported")]
     pub repack: Vec<String>,
-    /// Estimate cycles, too: what an instruction, a miss of L1 and, on top, a miss of the first L2 cost; nothing overlaps
+    /// Estimate cycles, too: what an instruction, a miss of L1 and, on top, a miss of the first L2 cost; nothing
+    /// overlaps
     #[arg(
         long,
         value_name = "CYCLES,CYCLES,CYCLES",
@@ -143,7 +144,8 @@ pub struct SimulateArgs {
     /// Path of the requests [default: /]
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub path: Option<String>,
-    /// A file or folder that the server needs in the guest, at the same path (repeatable; files in its arguments are included)
+    /// A file or folder that the server needs in the guest, at the same path (repeatable; files in its arguments are
+    /// included)
     #[arg(long, value_name = "PATH", requires = "served", help_heading = SERVED)]
     pub file: Vec<PathBuf>,
     /// An empty folder that the server needs in the guest (repeatable)

@@ -1,5 +1,5 @@
-//! A scenario file: the machine's details are read here; the load is passed on as it is written, to `straingauge load` in the
-//! guest, which reads and checks it.
+//! A scenario file: the machine's details are read here; the load is passed on as it is written, to `straingauge load`
+//! in the guest, which reads and checks it.
 
 use super::failure::wrong_usage;
 use super::options::MachineToml;

@@ -1,5 +1,5 @@
-//! A server in the guest and the load on it. `straingauge load` runs there with a scenario file of the typed options over
-//! the scenario's, and with the files that it names.
+//! A server in the guest and the load on it. `straingauge load` runs there with a scenario file of the typed options
+//! over the scenario's, and with the files that it names.
 
 use super::failure::wrong_usage;
 use super::options::SimulateArgs;

@@ -53,8 +53,8 @@ impl Image {
         self.files.entry(inside.into()).or_insert((FOLDER, Vec::new()));
     }
 
-    /// Copies a file of the host to the same path, or a folder with all its contents. Links are followed; in a folder those to
-    /// nowhere and to a folder above them are left out.
+    /// Copies a file of the host to the same path, or a folder with all its contents. Links are followed; in a folder
+    /// those to nowhere and to a folder above them are left out.
     pub fn take(&mut self, path: &Path) -> Result<(), SimulateError> {
         let refused = |why: String| SimulateError::NotTaken { what: path.display().to_string(), why };
         let failed = |at: &Path, why: std::io::Error| SimulateError::NotTaken {
@@ -147,7 +147,8 @@ fn leads_up(link: &Path) -> bool {
     to.is_some() && link.ancestors().skip(1).any(|above| above.canonicalize().ok() == to)
 }
 
-/// Fields of eight hexadecimal digits: inode, mode, user, group, links, time, size, device numbers, length of the name, check.
+/// Fields of eight hexadecimal digits: inode, mode, user, group, links, time, size, device numbers, length of the name,
+/// check.
 fn entry(out: &mut Vec<u8>, inode: u32, path: &str, mode: u32, bytes: &[u8]) {
     let links = if mode == FOLDER { 2 } else { 1 };
     let size = bytes.len() as u32;

@@ -1,6 +1,7 @@
 //! Booted guests, kept in the user's cache folder, so that each is booted once on a machine.
 //!
-//! A guest is a folder whose name is a hash of all that its boot depends on. It appears under its name when it is complete.
+//! A guest is a folder whose name is a hash of all that its boot depends on. It appears under its name when it is
+//! complete.
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -32,7 +33,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// The user's folder; waits for other processes that boot. `None` where there is no folder that is the user's alone.
+    /// The user's folder; waits for other processes that boot. `None` where there is no folder that is the user's
+    /// alone.
     pub fn open() -> Option<Cache> {
         let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
         let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());

@@ -91,8 +91,9 @@ pub(super) struct Running {
     timeout: Duration,
 }
 
-/// A machine that is the same for all. Without fast string instructions the kernel copies in words (it takes FSRM, which QEMU 10
-/// has, for a sign of ERMS); LA57 would move its map of memory. By the model, too, it chooses how to copy: that of QEMU 7.2 for all.
+/// A machine that is the same for all. Without fast string instructions the kernel copies in words (it takes FSRM,
+/// which QEMU 10 has, for a sign of ERMS); LA57 would move its map of memory. By the model, too, it chooses how to
+/// copy: that of QEMU 7.2 for all.
 const MACHINE: [&str; 14] = [
     "-seed",
     "1",
@@ -144,18 +145,19 @@ impl Qemu {
             vec![start.image.number(), start.job.number(), words.number(), console.number(), control_number];
 
         let mut command = Command::new(&self.program);
-        // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and a fixed
-        // seed: two runs are equal, and nothing of this machine's load reaches the guest.
+        // One thread for all virtual CPUs, a clock that counts instructions and jumps over idle time, a fixed date and
+        // a fixed seed: two runs are equal, and nothing of this machine's load reaches the guest.
         command.args(["-accel", "tcg,thread=single"]);
-        // A resumed machine is recorded, and the record thrown away: only then does the thread that moves the clock over idle time
-        // wait for the CPU's thread. Otherwise it may read the count of instructions when the CPU has halted and its thread has
-        // not yet brought the count up to date, and the clock jumps too far (`icount_start_warp_timer` against
-        // `icount_process_data`). A machine that is recorded cannot be saved, nor stepped through.
+        // A resumed machine is recorded, and the record thrown away: only then does the thread that moves the clock
+        // over idle time wait for the CPU's thread. Otherwise it may read the count of instructions when the CPU has
+        // halted and its thread has not yet brought the count up to date, and the clock jumps too far
+        // (`icount_start_warp_timer` against `icount_process_data`). A machine that is recorded cannot be saved, nor
+        // stepped through.
         let is_recorded = start.state.is_some() && start.debugger.is_none();
         let recorded = if is_recorded { ",rr=record,rrfile=/dev/null" } else { "" };
         command.arg("-icount").arg(format!("shift=0,sleep=off{recorded}"));
-        // A machine whose one CPU a debugger stopped counts as idle, so its clock jumps to the next timer: the real-time clock has
-        // one, a day ahead, which then must be on another clock.
+        // A machine whose one CPU a debugger stopped counts as idle, so its clock jumps to the next timer: the
+        // real-time clock has one, a day ahead, which then must be on another clock.
         let clock = if start.debugger.is_some() { "rt" } else { "vm" };
         command.args(["-rtc", &format!("base=2020-01-01,clock={clock}")]);
         command.args(["-m", &start.limits.memory_mib.to_string()]);

@@ -147,7 +147,8 @@ fn statistics(group: &[&Point], x: impl Fn(&Point) -> f64, constant: &str) -> Fi
         title,
         chart: lines(title, group, x, named),
         caption: format!(
-            "Simulated; {constant}. After Kim and Rixner (2005), Figure 7; misses of L1I stay in the tables; branches are not simulated."
+            "Simulated; {constant}. After Kim and Rixner (2005), Figure 7; misses of L1I stay in the tables; branches \
+             are not simulated."
         ),
     }
 }

@@ -91,7 +91,8 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
         if let (Some(few), Some(many)) = (instructions(low), instructions(high)) {
             let misses = |point: &Point| per_packet(point, |sample| sample.stack.l2_misses(0) as f64).unwrap_or(0.0);
             let mut sentence = format!(
-                "From {} to {} connections the stack's instructions for a packet go from {few:.0} to {many:.0} ({:+.1} %)",
+                "From {} to {} connections the stack's instructions for a packet go from {few:.0} to {many:.0} ({:+.1} \
+                 %)",
                 low.connections,
                 high.connections,
                 100.0 * (many / few - 1.0)
@@ -133,7 +134,8 @@ pub fn sentences(simulation: &Simulation) -> Vec<String> {
     for packed in &sample.packed {
         let (before, after) = (each(packed.before(0)), each(packed.after(0)));
         said.push(format!(
-            "With the fields of {} in the order of their accesses its misses go from {before:.2} to {after:.2}, its lines in use from {} to {}.",
+            "With the fields of {} in the order of their accesses its misses go from {before:.2} to {after:.2}, its \
+             lines in use from {} to {}.",
             record::text::plain(&packed.object, 60),
             packed.lines_before,
             packed.lines_after

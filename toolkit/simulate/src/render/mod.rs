@@ -39,9 +39,9 @@ pub fn page(run: &RunDir, simulation: &Simulation) -> String {
         figures: figures::of(simulation),
         tables: tables::of(simulation, FUNCTIONS),
         done: "simulated",
-        how_to_read: "Everything here is simulated: counts of a cache model over the accesses of a guest, exact for the model and \
-                      repeatable. They say nothing of time and stand beside nothing measured. A real processor has prefetchers, other \
-                      replacement rules and speculative accesses.",
+        how_to_read: "Everything here is simulated: counts of a cache model over the accesses of a guest, exact for \
+                      the model and repeatable. They say nothing of time and stand beside nothing measured. A real \
+                      processor has prefetchers, other replacement rules and speculative accesses.",
         meaning: "A packet is one that the server sent: a segment and its acknowledgement, at the server's end alone.",
     };
     tool::html(run, shown, || text::run(simulation, FUNCTIONS))

@@ -75,7 +75,8 @@ fn kinds(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Tabl
     Some(Table {
         title: "Which memory misses".into(),
         note: format!(
-            "{}. The {} kinds of data with most misses: structures of the kernel by slab cache, other memory by kind; and fetches of code.",
+            "{}. The {} kinds of data with most misses: structures of the kernel by slab cache, other memory by kind; \
+             and fetches of code.",
             of_point(point, sample),
             objects.len().min(MOST_KINDS)
         ),
@@ -131,7 +132,9 @@ fn prefetch(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<T
     Some(Table {
         title: "What prefetching could hide (after Table 3)".into(),
         note: format!(
-            "{}; L2 of {}. An object's lines are prefetched when it is first touched. A miss is hidden if it comes N instructions later or more, so N represents the time that a line takes. N = 1 is the best that prefetching at this place can do. Lines fetched in vain are not counted.",
+            "{}; L2 of {}. An object's lines are prefetched when it is first touched. A miss is hidden if it comes N \
+             instructions later or more, so N represents the time that a line takes. N = 1 is the best that \
+             prefetching at this place can do. Lines fetched in vain are not counted.",
             of_point(point, sample),
             size(simulation.l2_bytes(0)?)
         ),
@@ -170,7 +173,8 @@ fn packing(simulation: &Simulation, point: &Point, sample: &Sample) -> Option<Ta
     Some(Table {
         title: "Fields in the order of their accesses".into(),
         note: format!(
-            "{}: the same run again with the structures' fields moved in the model alone. Fields are moved across the borders of inner structures, so this bounds what a kernel could reach.",
+            "{}: the same run again with the structures' fields moved in the model alone. Fields are moved across the \
+             borders of inner structures, so this bounds what a kernel could reach.",
             of_point(point, sample)
         ),
         columns,

@@ -85,7 +85,8 @@ fn profiles(simulation: &Simulation) -> Table {
     }
     let cost = simulation.cost.map_or(String::new(), |cost| {
         format!(
-            " Cycles are modelled, not simulated: {} an instruction, {} more a miss of L1, {} more a miss of L2; nothing overlaps.",
+            " Cycles are modelled, not simulated: {} an instruction, {} more a miss of L1, {} more a miss of L2; \
+             nothing overlaps.",
             cost.instruction, cost.l1_miss, cost.l2_miss
         )
     });
@@ -93,7 +94,8 @@ fn profiles(simulation: &Simulation) -> Table {
     Table {
         title: "Profiles (after Table 1)".into(),
         note: format!(
-            "Simulated, per packet that the server sent ({}).{l2} C: connections, L: one-way delay in ms. Overall Stack: all but User, Other, Idle and what is unattributed.{cost} {} {}",
+            "Simulated, per packet that the server sent ({}).{l2} C: connections, L: one-way delay in ms. Overall \
+             Stack: all but User, Other, Idle and what is unattributed.{cost} {} {}",
             samples(simulation),
             caches_words(simulation),
             unknown_words(simulation)
@@ -156,7 +158,10 @@ fn loads(simulation: &Simulation) -> Table {
     };
     Table {
         title: "The load".into(),
-        note: "Counted by the load engine in the guest, first boot of each point. Failed: without an answer, or answered with an error. Connections: all that it opened, before the window too. Instructions are those of the stack at the server's end, simulated.".into(),
+        note: "Counted by the load engine in the guest, first boot of each point. Failed: without an answer, or \
+               answered with an error. Connections: all that it opened, before the window too. Instructions are those \
+               of the stack at the server's end, simulated."
+            .into(),
         columns: Table::columns(&[
             ("answers", "requests"),
             ("failed", "requests"),
@@ -228,7 +233,8 @@ fn counts(simulation: &Simulation) -> Table {
     Table {
         title: "Other counts".into(),
         note: format!(
-            "Simulated, per packet that the server sent ({}; it received {}). A repeated string instruction is one instruction; its further elements are a row.",
+            "Simulated, per packet that the server sent ({}; it received {}). A repeated string instruction is one \
+             instruction; its further elements are a row.",
             samples(simulation),
             record::units::grouped(received)
         ),

@@ -1,4 +1,5 @@
-//! Accesses and misses by kind of memory, down to the fields of kernel objects, and what other layouts of them would change.
+//! Accesses and misses by kind of memory, down to the fields of kernel objects, and what other layouts of them would
+//! change.
 
 use serde::{Deserialize, Serialize};
 

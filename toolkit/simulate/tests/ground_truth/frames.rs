@@ -1,5 +1,5 @@
-//! Who called, from the stack itself: the tables of the kernel's own unwinder (ORC, `arch/x86/kernel/unwind_orc.c`), which
-//! objtool made of the kernel's code, say for each instruction where its frame's return address lies.
+//! Who called, from the stack itself: the tables of the kernel's own unwinder (ORC, `arch/x86/kernel/unwind_orc.c`),
+//! which objtool made of the kernel's code, say for each instruction where its frame's return address lies.
 
 use crate::gdb::{Gdb, Registers};
 use simulate::SimulateError;

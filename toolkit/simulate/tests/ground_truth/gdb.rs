@@ -14,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What may happen with a step, as bits of QEMU's (`SSTEP_*` of `include/hw/core/cpu.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// An interrupt that waits may come first. The clock stands: QEMU takes a machine that a debugger stopped for an idle one, and
-    /// would move its clock on to the next timer at every step.
+    /// An interrupt that waits may come first. The clock stands: QEMU takes a machine that a debugger stopped for an
+    /// idle one, and would move its clock on to the next timer at every step.
     Plain = 1 | 4,
     /// The clock moves on to the next timer, so that its interrupt waits.
     ToNextTimer = 1,

@@ -1,6 +1,6 @@
-//! The attribution against the truth: the plugin counts a window of a real guest while a debugger steps through the very same
-//! window, instruction by instruction, and reads from the stack itself, by the tables of the kernel's own unwinder, who called.
-//! The two share the layer table and the list of functions, and nothing else.
+//! The attribution against the truth: the plugin counts a window of a real guest while a debugger steps through the
+//! very same window, instruction by instruction, and reads from the stack itself, by the tables of the kernel's own
+//! unwinder, who called. The two share the layer table and the list of functions, and nothing else.
 
 mod frames;
 mod gdb;
@@ -73,8 +73,8 @@ fn helpers_are_charged_to_whom_the_stack_itself_names() {
     });
     let [all, right, helpers, right_helpers] = found.instructions;
     eprintln!(
-        "{right} of {all} instructions of the server's end are charged to the row that the stack names, {right_helpers} of the \
-         {helpers} of helpers; {} interrupts of the kernel, {} tail calls",
+        "{right} of {all} instructions of the server's end are charged to the row that the stack names, \
+         {right_helpers} of the {helpers} of helpers; {} interrupts of the kernel, {} tail calls",
         truth.interrupts, truth.tail_calls
     );
     let listed = found.wrong.join("\n");

@@ -1,5 +1,5 @@
-//! The truth: each instruction of the counted window, stepped by the debugger, and who it works for according to the stack on
-//! which it runs.
+//! The truth: each instruction of the counted window, stepped by the debugger, and who it works for according to the
+//! stack on which it runs.
 
 use crate::frames::{Frame, Frames};
 use crate::gdb::{Gdb, Registers, Step};
@@ -13,7 +13,8 @@ use std::os::unix::net::UnixStream;
 
 /// The server reads its interface's counters before the window begins.
 const BEFORE_WINDOW: &str = "dev_seq_show";
-/// After so many steps the clock jumps to its next timer, so that interrupts hit whatever runs; odd, and no multiple of a loop.
+/// After so many steps the clock jumps to its next timer, so that interrupts hit whatever runs; odd, and no multiple of
+/// a loop.
 const INTERRUPT_AFTER: u64 = 7919;
 const PAGE: u64 = 4096;
 const STACK_SHIFT: u32 = 14;
@@ -265,7 +266,8 @@ impl Stepping<'_> {
         Ok(Some((self.function_at(here.ip()), self.row(here)?)))
     }
 
-    /// The innermost function that names a row, of those whose frames are on the stack and those that jumped on from there.
+    /// The innermost function that names a row, of those whose frames are on the stack and those that jumped on from
+    /// there.
     fn row(&mut self, here: &Registers) -> Result<u8, SimulateError> {
         let mut frame = Frame::innermost(*here);
         for _ in 0..DEEPEST {
@@ -356,8 +358,9 @@ impl Stepping<'_> {
         Ok(receives || network != self.server_network && network != self.tasks.init_network)
     }
 
-    /// Work is told apart by the stack on which it runs. On the way into the kernel and out of it the stack is the processor's,
-    /// or still the user's; then the thread tells. Stacks of interrupts are nobody's, so what runs there is the server's.
+    /// Work is told apart by the stack on which it runs. On the way into the kernel and out of it the stack is the
+    /// processor's, or still the user's; then the thread tells. Stacks of interrupts are nobody's, so what runs there
+    /// is the server's.
     fn is_on_a_clients_stack(&mut self, sp: u64) -> Result<bool, SimulateError> {
         if let Some(is_client) = self.is_client_by_stack.get(&(sp >> STACK_SHIFT)) {
             return Ok(*is_client);

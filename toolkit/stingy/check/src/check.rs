@@ -108,7 +108,8 @@ pub enum NotChecked {
     NoSweep,
     /// No CPU time.
     #[error(
-        "the run does not have the server's CPU time at two loads or more: run find on the server's machine, or watch it there"
+        "the run does not have the server's CPU time at two loads or more: run find on the server's machine, or watch \
+         it there"
     )]
     NoCpu,
     /// Too few ticks.
@@ -143,13 +144,18 @@ pub fn of_run(run: &RunDir, memwalk: Option<&Memwalk>) -> Result<Check, NotCheck
     let largest = memwalk.and_then(|report| report.largest(cache_bytes.unwrap_or(USUAL_CACHE_BYTES)));
     let lines_bytes = largest.as_ref().map(|largest| largest.lines_bytes * held);
     let mut not_measured = vec![
-        "Savings in the kernel (fewer calls of epoll_wait, edge-triggered events): they add to these bounds.".to_string(),
+        "Savings in the kernel (fewer calls of epoll_wait, edge-triggered events): they add to these \
+         bounds.".to_string(),
         "Cache misses. Growth of user time that has another cause, such as a list that is searched, stays: straingauge \
          simulate counts the misses."
             .to_string(),
     ];
     if memwalk.is_none() {
-        not_measured.push("The lines that a stage holds for a request (--memwalk). Memory that the server allocated at its start does not show as growth.".into());
+        not_measured.push(
+            "The lines that a stage holds for a request (--memwalk). Memory that the server allocated at \
+                           its start does not show as growth."
+                .into(),
+        );
     }
     if grown.is_none() {
         not_measured.push(format!("Memory for each connection: the run has no {}.", names::SERVER_MEMORY));

@@ -19,13 +19,15 @@ pub fn text(check: &Check) -> String {
     };
     let mut out = wrap(&format!("{:.2} to {:.2} times the requests: {answer}", won.at_least, won.at_most), "", "  ");
     let share = format!(
-        "at most {:.2} times by what changes user space alone: {:.0} % of the CPU time of a request is user time (n = {} points)",
+        "at most {:.2} times by what changes user space alone: {:.0} % of the CPU time of a request is user time (n = \
+         {} points)",
         won.amdahl,
         check.user_ratio * 100.0,
         check.n
     );
     let growth = format!(
-        "user time {:.2} us at up to {} connections, {:.2} us at up to {}: only this growth, within three standard errors, can be cache misses",
+        "user time {:.2} us at up to {} connections, {:.2} us at up to {}: only this growth, within three standard \
+         errors, can be cache misses",
         user_us.0,
         grouped(loads.0),
         user_us.1,

@@ -4,7 +4,8 @@
 //!
 //! - [`Http1`]: one request at a time on a connection; its state is [`Framing`](crate::framing::Framing), inline in the
 //!   connection;
-//! - [`InOrder`]: several requests in flight on a connection, answered in their order: [`Redis`], [`Memcached`], [`Tcp`];
+//! - [`InOrder`]: several requests in flight on a connection, answered in their order: [`Redis`], [`Memcached`],
+//!   [`Tcp`];
 //! - [`Http2`]: several, answered in any order;
 //! - [`Connect`]: none, a connection alone.
 //!
@@ -72,8 +73,8 @@ pub(crate) trait Stream: Default {
     /// Keeps the request that was just put.
     fn push(&mut self, _request: UnderWay) {}
 
-    /// Forgets the request that the connection describes and takes another one, in order the oldest; `None`: there is no
-    /// other.
+    /// Forgets the request that the connection describes and takes another one, in order the oldest; `None`: there is
+    /// no other.
     fn next(&mut self) -> Option<UnderWay> {
         None
     }
@@ -90,7 +91,8 @@ pub(crate) trait Stream: Default {
         0
     }
 
-    /// In any order: lets the connection describe the request that the last bytes belong to. False: they belong to none.
+    /// In any order: lets the connection describe the request that the last bytes belong to. False: they belong to
+    /// none.
     fn turn(&mut self, _described: &mut UnderWay) -> bool {
         true
     }

@@ -58,8 +58,8 @@ pub(crate) trait Pace {
         u64::MAX
     }
 
-    /// The thread has waited, looks at `events` at `now_ns`, and takes them next. `are_all`: nothing else is there to be
-    /// read. Returns a time that is over in which arrivals were timed.
+    /// The thread has waited, looks at `events` at `now_ns`, and takes them next. `are_all`: nothing else is there to
+    /// be read. Returns a time that is over in which arrivals were timed.
     fn look(&mut self, _now_ns: u64, _events: usize, _are_all: bool) -> Option<Range<u64>> {
         None
     }

@@ -1,9 +1,9 @@
 //! Reap delay: how long a response waited in the client's kernel before the engine read it. It is the client's part of
 //! a response time.
 //!
-//! While one socket of the machine asks for it, the kernel dates every packet where the device hands it over, and a read
-//! can ask when its last byte came in (`SO_TIMESTAMPING`). So the delay includes the client's own protocol work, its
-//! wake-up and the events that were taken up before it.
+//! While one socket of the machine asks for it, the kernel dates every packet where the device hands it over, and a
+//! read can ask when its last byte came in (`SO_TIMESTAMPING`). So the delay includes the client's own protocol work,
+//! its wake-up and the events that were taken up before it.
 //!
 //! Both cost CPU time, so both are done in short bursts at random times. What belongs to a burst is decided by when the
 //! last byte came in, never by how long it lay: every response has the same chance, also one that lies for a second.
@@ -17,8 +17,8 @@ use record::time::monotonic_ns;
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One burst begins in each period, anywhere in it. Turning the dates on and off is work for all CPUs, so bursts are not
-/// shorter.
+/// One burst begins in each period, anywhere in it. Turning the dates on and off is work for all CPUs, so bursts are
+/// not shorter.
 const PERIOD_NS: u64 = 500_000_000;
 const BURST_NS: u64 = 20_000_000;
 /// A shorter load has too few bursts: it is one burst.
@@ -386,8 +386,8 @@ mod tests {
         fn takes(&mut self, now_ns: u64, gap_ns: u64) -> (bool, u64) {
             self.0.look(now_ns, 1, true);
             let (dated, arrived_ns, read_ns) = (self.0.is_dating(), now_ns + gap_ns / 3, now_ns + gap_ns);
-            // Read before the next look; or after it; or the thread stood between its wait, which found nothing, and that
-            // look: then the next wait finds it.
+            // Read before the next look; or after it; or the thread stood between its wait, which found nothing, and
+            // that look: then the next wait finds it.
             let read = |bursts: &Bursts| bursts.is_dating() && bursts.takes(Arrival::At(arrived_ns), 0);
             let early = dated && read(&self.0);
             self.0.look(read_ns, 0, true);

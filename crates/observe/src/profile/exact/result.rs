@@ -164,7 +164,8 @@ fn doubts(profile: &ExactProfile) -> Vec<Doubt> {
             let what = format!("the sum over the layers differs from {of} by {:+.1} %", difference * 100.0);
             doubts.push(DoubtKind::SourcesDisagree.warning(
                 what,
-                "use longer bursts (--burst), and keep the clients off the server's CPUs: from the moment at which a server wakes a process that preempts it, the scheduler charges the woken process",
+                "use longer bursts (--burst), and keep the clients off the server's CPUs: from the moment at which a \
+                 server wakes a process that preempts it, the scheduler charges the woken process",
             ));
         }
     }

@@ -43,7 +43,8 @@ pub(super) fn adapt(plan: &mut LoadPlan, axis: &AxisPlan, typed: &LoadOptions, r
         }
         Axis::InFlight if plan.protocol.is_http_1() || plan.protocol == Protocol::Connect => {
             return Err(wrong_usage(
-                "--axis in-flight needs several requests in flight on a connection: give --http2, or a URL of another protocol",
+                "--axis in-flight needs several requests in flight on a connection: give --http2, or a URL of another \
+                 protocol",
             ));
         }
         Axis::InFlight if plan.protocol.pipeline() > 1 => {

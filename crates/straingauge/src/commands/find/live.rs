@@ -1,6 +1,6 @@
-//! `find --live`: the report in a browser while the run goes on. It is drawn between two points, while no load is sent, only
-//! if somebody looks, and only so often that drawing takes little of the run's time. The thread that serves it sleeps
-//! until a browser asks for something.
+//! `find --live`: the report in a browser while the run goes on. It is drawn between two points, while no load is sent,
+//! only if somebody looks, and only so often that drawing takes little of the run's time. The thread that serves it
+//! sleeps until a browser asks for something.
 
 use crate::failure::wrong_usage;
 use crate::serve::{Answer, Request, Server, Site, response};
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Connections at once: a browser opens up to six.
 const MOST_CLIENTS: usize = 16;
-/// After a report was drawn it is not drawn again for this many times as long: drawing takes at most a twentieth of the run.
+/// After a report was drawn it is not drawn again for this many times as long: drawing takes at most a twentieth of the
+/// run.
 const REST: u32 = 19;
 const HTML: &str = "text/html; charset=utf-8";
 /// Nothing is kept, guessed, or passed on to others; the token is part of the URL.

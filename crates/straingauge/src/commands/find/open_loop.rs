@@ -1,7 +1,7 @@
 //! How many connections the open loop may use: as many as asked for, unless the server serves fewer at a time.
 //!
-//! A server with a thread or process for each connection leaves the others unanswered, at any rate: what is then found is that
-//! limit, and not the rate at which the server fails.
+//! A server with a thread or process for each connection leaves the others unanswered, at any rate: what is then found
+//! is that limit, and not the rate at which the server fails.
 
 use record::units::grouped;
 use record::{Arrival, Doubt, DoubtKind, LoadPlan, Outcomes, Pace};
@@ -45,8 +45,8 @@ impl Tried {
     pub fn doubt(&self, more: &Tried) -> Doubt {
         DoubtKind::SilentConnections.warning(
             format!("open loop: {}, {}, which it uses", more.words(), self.words()),
-            "check how many connections the server serves at a time (its workers, its backlog), or say how many the open loop may \
-             use (--open-connections)",
+            "check how many connections the server serves at a time (its workers, its backlog), or say how many the \
+             open loop may use (--open-connections)",
         )
     }
 
@@ -65,9 +65,9 @@ impl Tried {
     }
 }
 
-/// The connections for the open loop: the most, or the largest part of them that the server serves where it answers more over
-/// them; then the first try, too. `known`: a closed loop got answers over so many, 0 where there was none. `load` sends a load and
-/// returns its outcomes.
+/// The connections for the open loop: the most, or the largest part of them that the server serves where it answers
+/// more over them; then the first try, too. `known`: a closed loop got answers over so many, 0 where there was none.
+/// `load` sends a load and returns its outcomes.
 pub(super) fn served<E>(
     plan: &LoadPlan,
     most: u64,
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    /// What is found of a server that answers this many of 250 requests over so many connections, at most this many of which it
-    /// serves; and the numbers that were tried.
+    /// What is found of a server that answers this many of 250 requests over so many connections, at most this many of
+    /// which it serves; and the numbers that were tried.
     fn found_with(known: u64, most: u64, answered: u64, pool: impl Fn(u64) -> u64) -> (u64, Vec<u64>) {
         let mut tried = Vec::new();
         let result = served(

@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 const YARDSTICK_CONNECTIONS: u64 = 8;
 /// Its length: of a point, within these.
 const YARDSTICK_NS: RangeInclusive<u64> = 100_000_000..=300_000_000;
-/// Axes that change what is measured, not only with what; the yardstick runs at their value 0, so that its work is always the same.
+/// Axes that change what is measured, not only with what; the yardstick runs at their value 0, so that its work is
+/// always the same.
 fn rest(axis: Option<&AxisPlan>) -> Option<AxisPlace> {
     let axis = axis.filter(|axis| matches!(axis.axis, Axis::Delay | Axis::SlowDown))?.axis;
     Some(AxisPlace { axis, value: 0.0, slowed: None })
@@ -166,8 +167,8 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    /// Goes on with the same server, with the command beside it (side 1) or without (side 0). It is started anew for each
-    /// turn.
+    /// Goes on with the same server, with the command beside it (side 1) or without (side 0). It is started anew for
+    /// each turn.
     fn change_beside(&mut self, side: usize) -> Result<Option<Ended>> {
         self.end_beside();
         let Some((command, settle)) = self.plan.beside() else { bail!("no command is to run beside the server") };
@@ -324,8 +325,8 @@ impl<'a> Search<'a> {
         {
             return Ok(Some(ended));
         }
-        // The first answers come after two round trips, where a connection is opened for the request, and those of a closed
-        // loop once in one.
+        // The first answers come after two round trips, where a connection is opened for the request, and those of a
+        // closed loop once in one.
         let (sweep, round_trip_ns) = (&self.plan.sweep, self.session()?.round_trip_ns());
         let typed = &self.drive.options.load;
         if typed.warmup.is_none() {

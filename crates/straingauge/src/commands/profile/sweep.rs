@@ -34,7 +34,8 @@ pub(super) fn run(args: &ProfileArgs, axis: AxisWord) -> Result<ExitCode> {
     let typed = &args.sweep;
     let Some(url) = args.port.clone().filter(|_| !typed.command.is_empty()) else {
         return Err(wrong_usage(
-            "--axis starts what it profiles: give the server's URL and its command, as in: straingauge profile --axis connections http://127.0.0.1:8080/ -- SERVER ...",
+            "--axis starts what it profiles: give the server's URL and its command, as in: straingauge profile --axis \
+             connections http://127.0.0.1:8080/ -- SERVER ...",
         ));
     };
     let axis = Axis::from(axis);

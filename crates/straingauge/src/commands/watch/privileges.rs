@@ -1,7 +1,7 @@
 //! Drops the privileges that a watch no longer needs once its programs are attached. It keeps those for attaching and
 //! detaching in windows (CAP_BPF, CAP_PERFMON) and for finding a restarted server among other users' processes
-//! (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Probes in functions (a pack) need CAP_SYS_ADMIN, too, and another user's folder for
-//! the recording CAP_DAC_OVERRIDE. Everything else is given up for good.
+//! (CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH). Probes in functions (a pack) need CAP_SYS_ADMIN, too, and another user's
+//! folder for the recording CAP_DAC_OVERRIDE. Everything else is given up for good.
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use std::os::unix::fs::MetadataExt;

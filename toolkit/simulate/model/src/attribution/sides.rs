@@ -53,8 +53,8 @@ pub struct Sides {
     side: Side,
 }
 
-/// Whether an address is in the area of entry code (`CPU_ENTRY_AREA`): stacks that belong to the CPU and to no thread, and the
-/// descriptors of segments.
+/// Whether an address is in the area of entry code (`CPU_ENTRY_AREA`): stacks that belong to the CPU and to no thread,
+/// and the descriptors of segments.
 pub fn is_of_entry(address: u64) -> bool {
     ENTRY_BLOCKS.contains(&block_of(address))
 }
@@ -134,7 +134,8 @@ impl Sides {
         is_threads
     }
 
-    /// A block of a kernel function begins; `is_first` at its first instruction. `frame` is where its return address lies.
+    /// A block of a kernel function begins; `is_first` at its first instruction. `frame` is where its return address
+    /// lies.
     #[inline]
     pub fn enter(&mut self, function: u32, is_first: bool, frame: Option<u64>) {
         self.is_forking = function == self.watched.fork && function != 0;

@@ -7,8 +7,8 @@ const BLOCK_SHIFT: u32 = 14;
 /// A call deeper than this is not followed; its helpers are charged like those of the deepest call that is.
 const DEEPEST: usize = 256;
 
-/// All stacks of the guest's kernel. Tasks come and go; their blocks are used again, so the number of stacks is bounded by
-/// the guest's memory.
+/// All stacks of the guest's kernel. Tasks come and go; their blocks are used again, so the number of stacks is bounded
+/// by the guest's memory.
 #[derive(Debug, Default)]
 pub struct Stacks {
     by_block: HashMap<u64, usize>,

@@ -42,8 +42,8 @@ impl Memory for PhysicalMemory {
         if !physical.is_multiple_of(8) || physical >= self.bytes {
             return None;
         }
-        // SAFETY: within the memory that `new` was promised; aligned, as the memory begins at a page. The guest writes it in
-        // the same thread, between the emulator's callbacks.
+        // SAFETY: within the memory that `new` was promised; aligned, as the memory begins at a page. The guest writes
+        // it in the same thread, between the emulator's callbacks.
         Some(unsafe { std::ptr::read_volatile((self.base + physical) as *const u64) })
     }
 }
@@ -53,7 +53,8 @@ const PRESENT: u64 = 1;
 const LARGE: u64 = 1 << 7;
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
-/// The physical address of a virtual one, by page tables of four levels whose first lies at the physical address `tables`.
+/// The physical address of a virtual one, by page tables of four levels whose first lies at the physical address
+/// `tables`.
 pub fn physical_of(memory: &impl Memory, tables: u64, address: u64) -> Option<u64> {
     let mut table = tables;
     for shift in [39, 30, 21, 12] {

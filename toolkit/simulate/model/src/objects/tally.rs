@@ -8,7 +8,8 @@ use std::collections::HashMap;
 pub const WORD_BYTES: u32 = 4;
 /// Words that are moved together when fields are packed.
 const GRAIN_BYTES: u32 = 8;
-/// Instructions from the first touch of an object to the miss of one of its lines, in classes: below each of these, and beyond.
+/// Instructions from the first touch of an object to the miss of one of its lines, in classes: below each of these, and
+/// beyond.
 pub const DISTANCES: [u64; 9] = [1, 25, 50, 100, 200, 400, 800, 1600, 3200];
 /// Kinds beyond this are counted as unattributed.
 const MOST_KINDS: usize = 4096;

@@ -126,8 +126,8 @@ fn code_beyond_its_page_counts_where_it_is_known_to_lie() {
 
 #[test]
 fn a_repeated_instruction_is_one_also_where_others_of_its_block_come_first() {
-    // QEMU executes the first element with what comes before it, and each further one as a block. Up to QEMU 9 one more execution
-    // has no element; QEMU 10 translates the further ones by themselves, so that their word is another.
+    // QEMU executes the first element with what comes before it, and each further one as a block. Up to QEMU 9 one more
+    // execution has no element; QEMU 10 translates the further ones by themselves, so that their word is another.
     let repeats = |first: Option<Block<'static>>, is_qemu_10: bool| {
         let answer = counted(false, |machine| {
             let again = Block { is_repeat: true, repeats_at: USER, ..block(1) };
