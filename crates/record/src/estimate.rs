@@ -1,0 +1,66 @@
+//! A number with its interval: the one form of everything that rests on repeats.
+
+use serde::{Deserialize, Serialize};
+
+/// A number that was estimated from repeats, and how far it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Estimate {
+    /// The value.
+    pub value: f64,
+    /// Lower end of the interval; absent where too little was measured for one.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+    /// Confidence of the interval as a share (0.95 = 95 %).
+    pub confidence: f64,
+    /// What the value rests on: the repeats, pairs or points that counted.
+    pub n: u64,
+    /// Points that did not count, because other work disturbed them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub left_out: u64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Estimate {
+    /// A value with its interval, if there is one.
+    pub fn new(value: f64, interval: Option<(f64, f64)>, confidence: f64, n: usize) -> Estimate {
+        let (low, high) = interval.unzip();
+        Estimate { value, low, high, confidence, n: n as u64, left_out: 0 }
+    }
+
+    /// Both ends of the interval.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        self.low.zip(self.high)
+    }
+
+    /// Whether the interval excludes a value; without an interval nothing is excluded.
+    pub fn excludes(&self, value: f64) -> bool {
+        self.interval().is_some_and(|(low, high)| value < low || value > high)
+    }
+
+    /// The same in another unit, or as another monotonic quantity: a falling one turns the ends around.
+    #[must_use]
+    pub fn map(self, of: impl Fn(f64) -> f64) -> Estimate {
+        let ends = self.interval().map(|(low, high)| (of(low), of(high)));
+        let (low, high) = ends.map(|(a, b)| (a.min(b), a.max(b))).unzip();
+        Estimate { value: of(self.value), low, high, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_falling_quantity_turns_the_ends_around_and_no_interval_stays_none() {
+        let seconds = Estimate::new(2.0, Some((1.0, 4.0)), 0.95, 5);
+        let rate = seconds.map(|seconds| 1.0 / seconds);
+        assert_eq!((rate.value, rate.low, rate.high), (0.5, Some(0.25), Some(1.0)));
+        assert!(rate.excludes(0.2) && rate.excludes(1.1) && !rate.excludes(0.3));
+        let one = Estimate::new(2.0, None, 0.95, 1).map(|value| value * 2.0);
+        assert_eq!((one.value, one.interval(), one.excludes(9.0)), (4.0, None, false));
+    }
+}
