@@ -100,8 +100,8 @@ fn habit(error: &clap::Error) -> Option<String> {
     if let Some((_, section, _)) = IN_SCENARIO.iter().find(is_meant) {
         let key = typed.trim_start_matches('-');
         return Some(format!(
-            "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... into the section [{section}] of a \
-             scenario file"
+            "there is no {typed}: write --set {section}.{key}=VALUE, or {key} = ... into the section [{section}] of \
+             the file of --scenario"
         ));
     }
     let (_, hint) = HABITS.iter().find(|(words, _)| words.contains(&typed.as_str()))?;

@@ -4,14 +4,17 @@ use crate::failure::wrong_usage;
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// Reads a file that must not be larger than `limit`.
-pub fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>> {
+/// Reads a file that must not be larger than `limit`. `option` is named in messages.
+pub fn read_file(path: &Path, limit: u64, option: &str) -> Result<Vec<u8>> {
     use std::io::Read;
-    let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    let read = || {
+        let mut bytes = Vec::new();
+        std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let bytes = read().with_context(|| format!("{option}: cannot read {}", path.display()))?;
     if bytes.len() as u64 > limit {
-        return Err(wrong_usage(format!("{} has more than {limit} bytes: is it the right file?", path.display())));
+        let path = path.display();
+        return Err(wrong_usage(format!("{option}: {path} has more than {limit} bytes: is it the right file?")));
     }
     Ok(bytes)
 }

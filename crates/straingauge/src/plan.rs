@@ -36,7 +36,7 @@ const LEAST_SURE: f64 = 0.5;
 /// Reads a scenario file.
 pub fn read_scenario(path: Option<&Path>) -> Result<Options> {
     let Some(path) = path else { return Ok(Options::default()) };
-    let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES)?)
+    let text = String::from_utf8(read_file(path, MAX_SCENARIO_BYTES, "--scenario")?)
         .map_err(|_| wrong_usage(format!("{} is not text: a scenario is a TOML file", path.display())))?;
     toml::from_str(&text).map_err(|error| {
         let before = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count();
@@ -233,7 +233,7 @@ pub fn load_plan(
     };
     let body = match options.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
         None => Vec::new(),
-        Some((_, Some(file))) => read_file(Path::new(file), MAX_BODY_BYTES)?,
+        Some((_, Some(file))) => read_file(Path::new(file), MAX_BODY_BYTES, "--body @FILE")?,
         Some((text, None)) => text.as_bytes().to_vec(),
     };
     let default_method = if body.is_empty() { "GET" } else { "POST" };

@@ -183,7 +183,6 @@ fn wrong_usage_is_said_before_anything_is_sent() {
         (&["--no-such-flag"], &["--no-such-flag", "--help"]),
         (&["--header", "no colon here"], &["--header", "Name: value"]),
         (&["--header", "Content-Length: 5"], &["engine"]),
-        (&["--body", "@/no/such/file"], &["/no/such/file"]),
         (&["--cpus", "99999"], &["99999"]),
         (&["--fail-if", "p99 is bad"], &["--fail-if"]),
         (&["--arrival", "bursty", "--rate", "10"], &["bursty", "poisson"]),
@@ -192,6 +191,12 @@ fn wrong_usage_is_said_before_anything_is_sent() {
         let said = load(&url, options);
         eprintln!("{options:?}: {}", said.err.trim());
         said.exits_with(2).complains_of(words);
+    }
+    // A file may come to be there.
+    for (option, value, file) in
+        [("--body", "@no/such/body", "no/such/body"), ("--urls", "no/such/list", "no/such/list")]
+    {
+        load(&url, &[option, value]).exits_with(1).complains_of(&[option, file, "No such file"]);
     }
     for wrong in ["ftp://127.0.0.1/", "http://", "http://127.0.0.1:99999/", "http://127.0.0.1:0/"] {
         load(wrong, &[]).exits_with(2).complains_of(&[]);
@@ -205,7 +210,7 @@ fn wrong_usage_of_find_is_said() {
         (&["--max-connections", "0"], &["--max-connections"]),
         (&["--connections", "10"], &["--max-connections"]),
         (&["--repeats", "0"], &["--repeats"]),
-        (&["--bracket", "1%"], &["--bracket", "bracket = ...", "[find]", "--scenario"]),
+        (&["--bracket", "1%"], &["--bracket", "--set find.bracket=", "bracket = ...", "[find]", "--scenario"]),
         (&["--isolate", "sometimes"], &["sometimes", "never"]),
         (&["--until-sure", "1%"], &["--until-sure", "5% to 50%"]),
         (&["--until-sure", "sure"], &["--until-sure", "share"]),

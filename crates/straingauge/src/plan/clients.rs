@@ -80,7 +80,7 @@ fn tls_plan(options: &ClientOptions, target: &Target) -> Result<Option<TlsPlan>>
         server_name: target.name.clone(),
         has_resumption: !options.tls.contains(&TlsWord::NoResumption),
         is_insecure,
-        ca_pem: ca.map(|path| read_file(path, MAX_CA_BYTES)).transpose()?.unwrap_or_default(),
+        ca_pem: ca.map(|path| read_file(path, MAX_CA_BYTES, "--tls ca=FILE")).transpose()?.unwrap_or_default(),
         ca_file: ca.map(|path| path.display().to_string()),
     }))
 }

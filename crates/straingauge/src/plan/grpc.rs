@@ -63,12 +63,13 @@ pub(super) fn adapt(plan: &mut LoadPlan, options: &Options) -> Result<()> {
 /// The type of a method's message.
 fn input(file: &Path, method: &str) -> Result<MessageDescriptor> {
     let name = file.display().to_string().escape_debug().to_string();
-    let pool = DescriptorPool::decode(read_file(file, MAX_BODY_BYTES)?.as_slice()).map_err(|_| {
-        wrong_usage(format!(
-            "--grpc METHOD@FILE: {name} is no set of descriptors: make it with protoc --include_imports \
+    let pool =
+        DescriptorPool::decode(read_file(file, MAX_BODY_BYTES, "--grpc METHOD@FILE")?.as_slice()).map_err(|_| {
+            wrong_usage(format!(
+                "--grpc METHOD@FILE: {name} is no set of descriptors: make it with protoc --include_imports \
              --descriptor_set_out={name}"
-        ))
-    })?;
+            ))
+        })?;
     let (service, method_name) = method.split_once('/').unwrap_or_default();
     let Some(found) = pool.get_service_by_name(service) else {
         let known: Vec<String> = pool.services().take(5).map(|service| service.full_name().into()).collect();

@@ -25,7 +25,7 @@ pub struct Listed {
 /// Reads a list of paths or URLs of the target's server, each with an optional weight after it. `option` is named in
 /// messages.
 pub fn url_list(path: &Path, target: &Target, option: &str) -> Result<Vec<Listed>> {
-    let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES)?)
+    let text = String::from_utf8(read_file(path, MAX_URL_LIST_BYTES, option)?)
         .map_err(|_| wrong_usage(format!("{} is not text: {option} takes one path or URL a line", path.display())))?;
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
