@@ -77,7 +77,8 @@ mod tests {
             let (share_words, limit_words) = percent_against(share, limit);
             let number = |words: &str| words.trim_end_matches(" %").parse::<f64>().unwrap();
             prop_assert!((number(&limit_words) - limit * 100.0).abs() < 1e-9, "{limit_words}");
-            prop_assert_eq!(number(&share_words) < number(&limit_words), share < limit, "{} {}", share_words, limit_words);
+            let is_less = number(&share_words) < number(&limit_words);
+            prop_assert_eq!(is_less, share < limit, "{} {}", share_words, limit_words);
             prop_assert_ne!(number(&share_words), number(&limit_words));
         }
 

@@ -308,7 +308,8 @@ mod tests {
                 for source in 0..sources {
                     prop_assert!(held.iter().filter(|lease| usize::from(lease.source) == source).count() <= 10);
                 }
-                let explicit: Vec<_> = held.iter().filter(|lease| matches!(lease.port, PortChoice::Explicit(_))).collect();
+                let is_explicit = |lease: &&Lease| matches!(lease.port, PortChoice::Explicit(_));
+                let explicit: Vec<_> = held.iter().filter(is_explicit).collect();
                 for (at, lease) in explicit.iter().enumerate() {
                     prop_assert!(!explicit[..at].contains(lease));
                 }

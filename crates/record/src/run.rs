@@ -659,7 +659,8 @@ mod tests {
             format!(
                 r#"{{"started_unix_ms":1,"duration_ns":2,"clock":"cpu-clock","period_ns":3,"processes":[],
                 "functions":[{{"function":"a\u001b[2Jb;c","is_kernel":true}}],
-                "stacks":[{{"functions":{functions},"ran":"idle","mode":"softirq","layer":"tcp","samples":{samples},"cpu_ns":5}}]}}"#
+                "stacks":[{{"functions":{functions},"ran":"idle","mode":"softirq","layer":"tcp",
+                "samples":{samples},"cpu_ns":5}}]}}"#
             )
         };
         fs::create_dir_all(run.point_path(0)).unwrap();

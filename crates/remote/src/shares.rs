@@ -108,8 +108,8 @@ mod tests {
         fn whatever_workers_say_they_can_do_every_one_gets_a_part_and_the_parts_are_the_whole(
             capacities in prop::collection::vec((any::<u32>(), any::<f64>()), 1..200), connections in 200u64..1_000_000
         ) {
-            let totals: Vec<Option<f64>> =
-                capacities.iter().map(|(cpus, speed_per_sec)| Capacity { cpus: *cpus, speed_per_sec: *speed_per_sec }.total()).collect();
+            let total = |(cpus, speed_per_sec)| Capacity { cpus, speed_per_sec }.total();
+            let totals: Vec<Option<f64>> = capacities.into_iter().map(total).collect();
             let shares = divide(&totals, connections);
             prop_assert_eq!(shares.len(), totals.len());
             prop_assert!(shares.iter().all(|share| share.exists() && share.part(connections) > 0));

@@ -102,7 +102,8 @@ fn svg(root: &Node, title: &str, colours: Colours) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" font-family="system-ui,sans-serif" font-size="12" role="img">
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"
+ font-family="system-ui,sans-serif" font-size="12" role="img">
 <rect width="100%" height="100%" fill="#fff"/>
 <text x="{MARGIN}" y="22" font-size="16">{}</text>"##,
         in_markup(title)
@@ -160,7 +161,8 @@ impl Painter<'_> {
         let name = frame.strip_suffix(KERNEL_MARK).unwrap_or(frame);
         let _ = write!(
             self.out,
-            r##"<g><title>{} ({note})</title><rect x="{x:.1}" y="{y:.1}" width="{:.1}" height="{:.1}" fill="{fill}" rx="1"/>"##,
+            "<g><title>{} ({note})</title>\
+             <rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{fill}\" rx=\"1\"/>",
             in_markup(name),
             (width - 0.3).max(0.2),
             ROW - 1.0,

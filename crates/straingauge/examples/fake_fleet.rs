@@ -68,9 +68,9 @@ impl Worker {
         }
         self.completed += 200;
         let completed = self.completed;
-        self.say(
-            &json!({ "type": "progress", "connected": 10, "completed": completed, "failed": 0, "throughput_per_sec": 1000.0 }),
-        )?;
+        self.say(&json!({
+            "type": "progress", "connected": 10, "completed": completed, "failed": 0, "throughput_per_sec": 1000.0,
+        }))?;
         Ok(Some((now + PROGRESS_NS).min(self.end_ns)))
     }
 }

@@ -81,8 +81,8 @@ fn wrong_files_are_refused_before_anything_is_measured() {
     let log = folder.path().join("run.json");
     let record = serde_json::json!({
         "schema": 1, "status": "complete", "started_unix_ms": 1, "writer_pid": 1, "machine": {},
-        "scenario": {"command": "watch", "name": "w", "port": 8080, "mode": "counts", "classes": [], "repeat_command": "",
-            "overhead_limit_ratio": 0.01},
+        "scenario": {"command": "watch", "name": "w", "port": 8080, "mode": "counts", "classes": [],
+            "repeat_command": "", "overhead_limit_ratio": 0.01},
     });
     std::fs::write(log, record.to_string()).expect("our own folder");
     std::fs::create_dir(folder.path().join("points")).expect("our own folder");

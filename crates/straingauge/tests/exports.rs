@@ -37,9 +37,10 @@ fn by_pprof_format(file: &Path) -> Option<Vec<Sample>> {
         const bytes = require("zlib").gunzipSync(require("fs").readFileSync(process.argv[2]));
         const profile = Profile.decode(bytes);
         const text = (place) => profile.stringTable.strings[Number(place)];
+        const labels = (all) => all.map(({ key, str }) => [text(key), text(str)]).filter(([, value]) => value);
         const samples = profile.sample.map((sample) => [
           sample.value.map(Number),
-          Object.fromEntries(sample.label.filter((label) => text(label.str)).map((label) => [text(label.key), text(label.str)])),
+          Object.fromEntries(labels(sample.label)),
         ]);
         console.log(JSON.stringify(samples));"#;
     let package = node_package("pprof-format")?;

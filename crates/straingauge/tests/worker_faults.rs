@@ -16,7 +16,9 @@ fn made_of_shell(clock: u64) -> String {
         r#"echo '{}'
         while read -r line; do
           case $line in
-            *'"ping"'*) sent=${{line##*:}}; echo "{{\"type\":\"pong\",\"sent_ns\":${{sent%\}}}},\"clock_ns\":{clock}}}" ;;
+            *'"ping"'*)
+              sent=${{line##*:}}
+              echo "{{\"type\":\"pong\",\"sent_ns\":${{sent%\}}}},\"clock_ns\":{clock}}}" ;;
             *'"plan"'*) echo '{{"type":"ready"}}' ;;
           esac
         done"#,

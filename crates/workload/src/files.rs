@@ -1,7 +1,7 @@
 //! The document tree that a server needs to answer a mix or a log.
 //!
 //! ```text
-//! OUT/manifest.tsv     target <TAB> file <TAB> bytes <TAB> origin, one row a target (targets are raw bytes, without tabs)
+//! OUT/manifest.tsv     target <TAB> file <TAB> bytes <TAB> origin, one row a target (raw bytes, without tabs)
 //! OUT/nginx-map.conf   the same as an nginx map of $request_uri, for targets whose file is not where their path says
 //! OUT/root/            the files; the server's document root
 //! ```

@@ -270,7 +270,16 @@ mod tests {
     use proptest::prelude::*;
     use record::watch::ClassTotals;
 
-    const HEAD: &str = r#"{"kind":"watch","schema":1,"port":80,"mode":"counts","classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#;
+    const HEAD: &str = concat!(
+        r#"{"kind":"watch","schema":1,"port":80,"mode":"counts","#,
+        r#""classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#
+    );
+
+    fn reading(elapsed_ns: u64, requests: &[u64]) -> String {
+        let classes: Vec<_> = requests.iter().map(|requests| serde_json::json!({ "requests": requests })).collect();
+        serde_json::json!({ "kind": "reading", "totals": { "elapsed_ns": elapsed_ns, "classes": classes } }).to_string()
+            + "\n"
+    }
 
     fn read(text: &str) -> Result<Recording, String> {
         Recording::read(std::io::Cursor::new(text.as_bytes().to_vec())).map_err(|error| match error {
@@ -281,10 +290,7 @@ mod tests {
 
     #[test]
     fn a_cut_line_and_nonsense_are_counted_with_their_line() {
-        let text = format!(
-            "{HEAD}\n{{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":5,\"classes\":[{{\"requests\":7}}]}}}}\nnonsense\n\
-             {{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":5}}}}\n{{\"kind\":\"rea"
-        );
+        let text = format!("{HEAD}\n{}nonsense\n{}{{\"kind\":\"rea", reading(5, &[7]), reading(5, &[]));
         let recording = read(&text).unwrap();
         assert_eq!((recording.readings, recording.unreadable_lines, recording.port), (1, 3, 80));
         assert!(recording.first_unreadable.unwrap().starts_with("line 3: "));
@@ -301,7 +307,7 @@ mod tests {
     #[test]
     fn a_line_without_end_takes_bounded_memory_and_is_passed_over() {
         let long = "x".repeat(MOST_LINE_BYTES as usize + 100);
-        let text = format!("{HEAD}\n{long}\n{{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":5}}}}\n");
+        let text = format!("{HEAD}\n{long}\n{}", reading(5, &[]));
         let recording = read(&text).unwrap();
         assert_eq!((recording.readings, recording.unreadable_lines), (1, 1));
     }
@@ -331,17 +337,13 @@ mod tests {
             is_from_the_beginning in any::<bool>(),
         ) {
             let (mut text, mut elapsed_ns, mut counts) = (format!("{HEAD}\n"), 0, [0u64; 2]);
-            let mut reading = |elapsed_ns: u64, counts: [u64; 2]| text += &format!(
-                "{{\"kind\":\"reading\",\"totals\":{{\"elapsed_ns\":{elapsed_ns},\"classes\":[{{\"requests\":{}}},{{\"requests\":{}}}]}}}}\n",
-                counts[0], counts[1],
-            );
             if is_from_the_beginning {
-                reading(0, counts);
+                text += &reading(0, &counts);
             }
             for (ns, small, large) in readings {
                 elapsed_ns += ns;
                 counts = [counts[0] + small, counts[1] + large];
-                reading(elapsed_ns, counts);
+                text += &reading(elapsed_ns, &counts);
             }
             let recording = read(&text).unwrap();
             let all = counts[0] + counts[1];
@@ -362,7 +364,8 @@ mod tests {
             }
             if let Ok(lines) = &found.lines {
                 let ends = lines.windows.iter().skip(1).map(|window| window.at_s).chain([seconds]);
-                let sum = lines.windows.iter().zip(ends).map(|(window, end)| window.rate_per_sec * (end - window.at_s)).sum();
+                let requests = |(window, end): (&crate::watch::lines::Window, f64)| window.rate_per_sec * (end - window.at_s);
+                let sum = lines.windows.iter().zip(ends).map(requests).sum();
                 prop_assert!(is_all(sum), "{sum} {all}");
             }
         }

@@ -93,12 +93,18 @@ mod tests {
         let points: Vec<(f64, Point)> = answered
             .iter()
             .map(|(rate, answered)| {
-                let figure = |value: f64, unit: &str| serde_json::json!({"value": value, "unit": unit, "n": 100, "origin": "counted"});
+                let figure = |value: f64, unit: &str| {
+                    serde_json::json!({"value": value, "unit": unit, "n": 100, "origin": "counted"})
+                };
                 let point = serde_json::json!({
                     "schema": 1, "index": 0, "sweep": "rate", "repeat": 0, "connections": 256,
-                    "pace": {"loop": "open", "rate_per_sec": rate, "arrival": "constant"}, "started_unix_ms": 0, "warmup_ns": 0,
-                    "duration_ns": 1_000_000_000u64, "outcomes": {"sent": rate.round() as u64, "ok": answered.round() as u64},
-                    "figures": {"client.throughput_per_sec": figure(*answered, "1/s"), "client.response_p50_us": figure(1e3, "us")}
+                    "pace": {"loop": "open", "rate_per_sec": rate, "arrival": "constant"},
+                    "started_unix_ms": 0, "warmup_ns": 0, "duration_ns": 1_000_000_000u64,
+                    "outcomes": {"sent": rate.round() as u64, "ok": answered.round() as u64},
+                    "figures": {
+                        "client.throughput_per_sec": figure(*answered, "1/s"),
+                        "client.response_p50_us": figure(1e3, "us"),
+                    },
                 });
                 (*rate, serde_json::from_value(point).expect("a point"))
             })

@@ -345,7 +345,8 @@ mod tests {
     fn closed(connections: u64, outcomes: record::Outcomes) -> Point {
         serde_json::from_value(serde_json::json!({
             "schema": 1, "index": 0, "sweep": "connections", "repeat": 0, "connections": connections,
-            "pace": {"loop": "closed"}, "started_unix_ms": 0, "warmup_ns": 1_000_000_000, "duration_ns": 2_000_000_000u64,
+            "pace": {"loop": "closed"},
+            "started_unix_ms": 0, "warmup_ns": 1_000_000_000, "duration_ns": 2_000_000_000u64,
             "outcomes": outcomes, "figures": {}
         }))
         .expect("a point")

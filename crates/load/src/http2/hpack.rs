@@ -455,7 +455,10 @@ mod tests {
         /// httlib-hpack writes the blocks, in every form, and its table is ours.
         #[test]
         fn statuses_are_read_from_the_blocks_of_another_implementation(
-            blocks in prop::collection::vec((100u16..1000, prop::collection::vec(("[a-z-]{1,12}", "[ -~]{0,40}", 0u8..16), 0..12)), 1..12)
+            blocks in prop::collection::vec(
+                (100u16..1000, prop::collection::vec(("[a-z-]{1,12}", "[ -~]{0,40}", 0u8..16), 0..12)),
+                1..12,
+            )
         ) {
             let mut theirs = httlib_hpack::Encoder::default();
             let mut ours = Reader::default();
@@ -464,7 +467,8 @@ mod tests {
                 let flags = (status % 8) as u8 | httlib_hpack::Encoder::BEST_FORMAT;
                 theirs.encode((b":status".to_vec(), status.to_string().into_bytes(), flags), &mut block).unwrap();
                 for (name, value, flags) in others {
-                    theirs.encode((name.into_bytes(), value.into_bytes(), flags | httlib_hpack::Encoder::BEST_FORMAT), &mut block).unwrap();
+                    let flags = flags | httlib_hpack::Encoder::BEST_FORMAT;
+                    theirs.encode((name.into_bytes(), value.into_bytes(), flags), &mut block).unwrap();
                 }
                 prop_assert_eq!(ours.read(&block).unwrap().status, status);
             }

@@ -95,8 +95,9 @@ mod tests {
 
     #[test]
     fn counters_keep_the_names_and_places_that_runs_on_disk_have() {
-        let kept = r#"{"kind":"reading","totals":{"elapsed_ns":5,"connections":{"states":{"listen":1},"accepted":10,"closed":9,
-            "aborted":8,"retransmits":null,"resets_sent":6,"resets_received":5,"closed_bytes_received":4,"closed_bytes_acked":3,
+        let kept = r#"{"kind":"reading","totals":{"elapsed_ns":5,"connections":{
+            "states":{"listen":1},"accepted":10,"closed":9,"aborted":8,"retransmits":null,"resets_sent":6,
+            "resets_received":5,"closed_bytes_received":4,"closed_bytes_acked":3,
             "closed_data_segments_in":2,"closed_data_segments_out":1,"connects":10,"connect_elapsed_ns":7},
             "losses":{"displaced_open":11,"displaced_answered":12,"unanswered":13}}}"#;
         let written: serde_json::Value = serde_json::from_str(&Line::Reading(Box::new(read(kept))).text()).unwrap();

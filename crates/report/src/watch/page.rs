@@ -177,18 +177,24 @@ mod tests {
     use super::*;
     use record::RunRecord;
 
-    const HEAD: &str = r#"{"kind":"watch","schema":1,"port":80,"mode":"default","classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#;
-    const PROCESSES: &str = r#"[{"pid":41,"name":"<b>nginx</b>","processes":1,"cpu_ns":3000000000,"requests":300,"bytes_in":30000,"bytes_out":300000,"timed":7,
+    const HEAD: &str = concat!(
+        r#"{"kind":"watch","schema":1,"port":80,"mode":"default","#,
+        r#""classes":[{"name":"html","from_bytes":0,"below_bytes":null}]}"#
+    );
+    const PROCESSES: &str = r#"[{"pid":41,"name":"<b>nginx</b>","processes":1,"cpu_ns":3000000000,
+        "requests":300,"bytes_in":30000,"bytes_out":300000,"timed":7,
         "elapsed_ns":[1500.0,2500.0,3500.0],"phase_cpu_ns":[1100.0,1200.0,1300.0]},
-        {"pid":42,"name":"nginx","processes":1,"cpu_ns":1000000000,"requests":100,"bytes_in":10000,"bytes_out":100000,"timed":0,
+        {"pid":42,"name":"nginx","processes":1,"cpu_ns":1000000000,
+        "requests":100,"bytes_in":10000,"bytes_out":100000,"timed":0,
         "elapsed_ns":[null,null,null],"phase_cpu_ns":[null,null,null]}]"#;
 
     fn recorded() -> (RunDir, Recording, WatchFindings) {
         let reading = |elapsed_ns: u64, requests: u64| {
-            format!(
-                r#"{{"kind":"reading","totals":{{"elapsed_ns":{elapsed_ns},"at_ns":{elapsed_ns},"classes":[{{"requests":{requests}}}],"cpu":{{"group_ns":4000000000}},"processes":{}}}}}"#,
-                PROCESSES.replace('\n', "")
-            )
+            let processes: serde_json::Value = serde_json::from_str(PROCESSES).unwrap();
+            serde_json::json!({"kind": "reading", "totals": {
+                "elapsed_ns": elapsed_ns, "at_ns": elapsed_ns, "classes": [{"requests": requests}],
+                "cpu": {"group_ns": 4_000_000_000u64}, "processes": processes,
+            }})
         };
         let folder = tempfile::tempdir().unwrap().keep();
         let text = format!("{HEAD}\n{}\n{}\n", reading(1_000_000_000, 0), reading(3_000_000_000, 400));

@@ -215,7 +215,8 @@ proptest! {
         repeats in 1u32..4,
         seed in any::<u64>(),
     ) {
-        let server = Server { path, doubles_at, noise, drift, hidden_limit: limit, refuses_beyond, ..Server::default() };
+        let server =
+            Server { path, doubles_at, noise, drift, hidden_limit: limit, refuses_beyond, ..Server::default() };
         let mut bench = Bench::new(server, seed);
         for load in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
             bench.closed(load, 0, 250_000_000);
@@ -229,7 +230,8 @@ proptest! {
                 bench.open(rate, repeat, 1_000_000_000);
             }
         }
-        let run = RunDir { path: "runs/test".into(), record: fixture::record(), points: bench.points, reading_doubts: vec![] };
+        let (path, record) = ("runs/test".into(), fixture::record());
+        let run = RunDir { path, record, points: bench.points, reading_doubts: vec![] };
         prop_assert!(run.points.iter().any(|point| point.sweep == Sweep::Connections));
         check(&run, "made up");
     }

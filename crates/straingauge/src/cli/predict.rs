@@ -21,7 +21,9 @@ pub struct PredictArgs {
     /// kept with the run
     #[arg(
         long, value_name = "FILE", help_heading = "What if",
-        conflicts_with_all = ["connections", "rate", "cores", "round_trip", "cold", "scaled_select", "cheaper", "class_shares"]
+        conflicts_with_all = [
+            "connections", "rate", "cores", "round_trip", "cold", "scaled_select", "cheaper", "class_shares",
+        ]
     )]
     pub scenario: Option<PathBuf>,
     /// Print JSON, not tables

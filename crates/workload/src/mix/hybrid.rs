@@ -93,10 +93,12 @@ mod tests {
     proptest! {
         #[test]
         fn quantiles_invert_the_distribution(
-            mu in 5.0f64..12.0, sigma in 0.3f64..2.5, shift in 0.0f64..2.0, alpha in 0.6f64..3.0, tail in 0.01f64..0.4, ratio in 0.001f64..0.999
+            mu in 5.0f64..12.0, sigma in 0.3f64..2.5, shift in 0.0f64..2.0,
+            alpha in 0.6f64..3.0, tail in 0.01f64..0.4, ratio in 0.001f64..0.999,
         ) {
             let sizes = HybridSizes {
-                body_mu: mu, body_sigma: sigma, tail_from_bytes: (mu + shift * sigma).exp(), tail_alpha: alpha, tail_ratio: tail,
+                body_mu: mu, body_sigma: sigma,
+                tail_from_bytes: (mu + shift * sigma).exp(), tail_alpha: alpha, tail_ratio: tail,
             };
             let bytes = sizes.quantile(ratio);
             prop_assume!(bytes > 1.0);

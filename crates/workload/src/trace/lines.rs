@@ -194,7 +194,8 @@ mod tests {
         #[test]
         fn the_size_of_reads_does_not_change_the_lines(text in "([a-c]{0,5}\r?\n){0,20}[a-c]{0,3}", step in 1usize..9) {
             let whole = text.strip_suffix('\n').unwrap_or(&text);
-            let mut expected: Vec<Vec<u8>> = whole.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line).into()).collect();
+            let without_cr = |line: &str| line.strip_suffix('\r').unwrap_or(line).into();
+            let mut expected: Vec<Vec<u8>> = whole.split('\n').map(without_cr).collect();
             if text.is_empty() {
                 expected.clear();
             }

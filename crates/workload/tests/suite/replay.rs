@@ -136,7 +136,8 @@ proptest! {
     #[test]
     fn a_part_of_a_log_is_replayed_as_it_would_be_from_the_whole(
         lines in prop::collection::vec((0u32..8, prop::sample::select(vec![0u32, 0, 0, 1, 3, 9, 20]), 0u32..12), 1..80),
-        weights in prop::collection::vec(1u32..4, 1..5), threads in 1u32..4, seed: u64, is_w3c: bool, speed in prop::sample::select(vec![1.0, 7.0]),
+        weights in prop::collection::vec(1u32..4, 1..5), threads in 1u32..4, seed: u64,
+        is_w3c: bool, speed in prop::sample::select(vec![1.0, 7.0]),
     ) {
         let mut text = String::new();
         let mut second = 300;

@@ -70,7 +70,10 @@ fn format_strings_of_both_servers_are_understood() {
             "1431857103.000 192.0.2.7 GET /a?b=1 200 1234",
         ),
         (
-            r#"{"t":"$time_iso8601","c":"$remote_addr","m":"$request_method","u":"$uri","q":"$args","s":$status,"b":$body_bytes_sent}"#,
+            concat!(
+                r#"{"t":"$time_iso8601","c":"$remote_addr","m":"$request_method","#,
+                r#""u":"$uri","q":"$args","s":$status,"b":$body_bytes_sent}"#
+            ),
             r#"{"t":"2015-05-17T12:05:03+02:00","c":"192.0.2.7","m":"GET","u":"/a","q":"b=1","s":200,"b":1234}"#,
         ),
         (
@@ -290,7 +293,8 @@ proptest! {
     #[test]
     fn no_text_panics_the_format_parser(text in "[%${}a-zA-Z_^!<>,0-9\"\\\\ :/.]{0,40}") {
         if let Ok(format) = text.parse::<Format>() {
-            let _ = TraceReader::from_reader("t".into(), Box::new(Cursor::new(COMMON)), &format).map(|mut reader| reader.next_entry().map(|_| ()));
+            let _ = TraceReader::from_reader("t".into(), Box::new(Cursor::new(COMMON)), &format)
+                .map(|mut reader| reader.next_entry().map(|_| ()));
         }
     }
 }

@@ -19,7 +19,8 @@ fn point(connections: u64, rate: u64, delay_us: u64, misses: u64) -> Value {
             "seed": 1, "sent": 10, "window_ns": 100_000_000, "rows": rows, "unattributed": counts(&Value::Null, 0, 0),
             "stack": counts(&Value::Null, 5000, 5 * misses), "all": counts(&Value::Null, 8000, 8 * misses),
             "objects": [{
-                "name": "TCP", "structure": "tcp_sock<b>", "stride_bytes": 2304, "reads": 100, "writes": 50, "l1d_misses": 9,
+                "name": "TCP", "structure": "tcp_sock<b>", "stride_bytes": 2304,
+                "reads": 100, "writes": 50, "l1d_misses": 9,
                 "l2_misses": [4 * misses, 2 * misses],
                 "misses_by_instructions_since_visit": { "below": [1, 100], "counts": [misses, misses, 2 * misses] },
                 "lines": [{ "offset": 64, "accesses": 100, "l2_misses": misses, "fields": ["snd_nxt"] }],

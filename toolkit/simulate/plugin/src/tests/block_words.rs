@@ -72,9 +72,11 @@ proptest! {
     #[test]
     fn any_block_comes_back_as_it_was(
         first in any::<u64>().prop_map(|line| line >> 7), count in 0_u64..40, gap in 0_u64..2, function in any::<u32>(),
-        instructions in any::<u16>(), role in proptest::option::of(0_u8..40), end in 0_usize..4, flags in any::<[bool; 5]>(), is_of_image in any::<bool>(),
+        instructions in any::<u16>(), role in proptest::option::of(0_u8..40), end in 0_usize..4,
+        flags in any::<[bool; 5]>(), is_of_image in any::<bool>(),
     ) {
-        let lines: Vec<u64> = (0..count).map(|index| (first >> if is_of_image { 40 } else { 0 }) + index + index / 3 * gap).collect();
+        let first = first >> if is_of_image { 40 } else { 0 };
+        let lines: Vec<u64> = (0..count).map(|index| first + index + index / 3 * gap).collect();
         let at = lines.first().copied().unwrap_or(0) << LINE_SHIFT;
         survives(Block {
             function: function >> 8,
