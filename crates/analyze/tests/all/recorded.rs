@@ -1,5 +1,8 @@
-//! Runs that were recorded. Each is one file: its first line is run.json, every other line a point.json.
+//! Runs that were recorded. Each is one file: its first line is run.json. The second names the figures of its points,
+//! with their units and origins. Every other line is a point.json whose figures are values and sample counts, in that
+//! order, or the reason why one was not measured.
 
+use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
 fn folder() -> PathBuf {
@@ -31,10 +34,27 @@ pub fn run(name: &str) -> Unpacked {
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("our own folder");
         std::fs::write(file, text).expect("our own folder");
     };
-    let (record, points) = text.split_once('\n').expect("a run and its points");
-    write(unpacked.path().join("run.json"), record);
-    for (index, point) in points.lines().enumerate() {
-        write(unpacked.path().join(format!("points/{index:03}/point.json")), point);
+    let mut lines = text.lines();
+    let mut line = || lines.next().expect("a run, its figures and its points");
+    write(unpacked.path().join("run.json"), line());
+    let named: Map<String, Value> = serde_json::from_str(line()).expect("figures");
+    for (index, line) in lines.enumerate() {
+        let mut point: Value = serde_json::from_str(line).expect("a point");
+        let cells = point["figures"].take();
+        let mut figures = Map::new();
+        for ((name, of_all), cell) in named.iter().zip(cells.as_array().expect("figures")) {
+            let (unit, origin) = (&of_all[0], &of_all[1]);
+            let figure = match cell {
+                Value::Null => continue,
+                Value::String(why) => json!({ "unit": unit, "not_measured": why }),
+                cell => json!({ "value": cell[0], "unit": unit, "n": cell[1], "origin": origin }),
+            };
+            figures.insert(name.clone(), figure);
+        }
+        for (member, value) in [("figures", figures.into()), ("schema", json!(1)), ("index", json!(index))] {
+            point[member] = value;
+        }
+        write(unpacked.path().join(format!("points/{index:03}/point.json")), &point.to_string());
     }
     unpacked
 }
