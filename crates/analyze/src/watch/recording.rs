@@ -267,6 +267,7 @@ fn skip_line(lines: &mut impl BufRead) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::lines::Window;
     use proptest::prelude::*;
     use record::watch::ClassTotals;
 
@@ -364,7 +365,7 @@ mod tests {
             }
             if let Ok(lines) = &found.lines {
                 let ends = lines.windows.iter().skip(1).map(|window| window.at_s).chain([seconds]);
-                let requests = |(window, end): (&crate::watch::lines::Window, f64)| window.rate_per_sec * (end - window.at_s);
+                let requests = |(window, end): (&Window, f64)| window.rate_per_sec * (end - window.at_s);
                 let sum = lines.windows.iter().zip(ends).map(requests).sum();
                 prop_assert!(is_all(sum), "{sum} {all}");
             }
