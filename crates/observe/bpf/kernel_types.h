@@ -112,11 +112,17 @@ struct sched_entity {
 struct task_io_accounting {
     __u64 read_bytes;
 };
+struct signal_struct {
+    __u64 sum_sched_runtime; /* CPU time of the threads that have ended */
+};
 struct task_struct {
     unsigned int __state;
     struct sched_entity se;
     int pid;
     int tgid;
+    struct task_struct *group_leader;
+    __u64 start_boottime;
+    struct signal_struct *signal;
     struct task_io_accounting ioac;
 };
 

@@ -10,6 +10,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
+#include "members.h"
 
 /* include/uapi/linux/bpf.h; with other names, because other headers of this folder may define some of them. */
 #define MAP_HASH 1
@@ -47,22 +48,13 @@ struct skb_shared_info___profile {
 const volatile struct target target SEC(".rodata.target");
 struct cpu_row rows[CPUS] SEC(".bss.rows");
 
-struct {
-    __uint(type, MAP_HASH);
-    __uint(max_entries, 16384);
-    __type(key, __u32);
-    __type(value, __u8);
-} members SEC(".maps");
 static __always_inline struct cpu_row *row(void) {
     return &rows[bpf_get_smp_processor_id() & (CPUS - 1)];
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *child) {
-    __u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
-    __u8 yes = 1;
-    if (parent_tgid != child_tgid && bpf_map_lookup_elem(&members, &parent_tgid))
-        bpf_map_update_elem(&members, &child_tgid, &yes, ONLY_NEW);
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(process_ended, struct task_struct *t) {
+    forget_process(t);
     return 0;
 }
 

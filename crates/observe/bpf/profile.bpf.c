@@ -104,7 +104,8 @@ int sample_taken(struct perf_event_context *context) {
     struct sample key = {.event = bpf_get_attach_cookie(context), .side = own->side, .block = gate.block};
     __u64 pid_tgid = bpf_get_current_pid_tgid();
     __u32 tgid = pid_tgid >> 32, zero = 0;
-    bool is_member = bpf_map_lookup_elem(&members, &tgid);
+    struct member *is_member = bpf_map_lookup_elem(&members, &tgid);
+    key.image = is_member ? is_member->image : 0;
     key.tgid = is_member ? tgid : pid_tgid ? TGID_OTHERS : TGID_IDLE;
     bool is_user = is_user_mode(context);
     if (is_user) {

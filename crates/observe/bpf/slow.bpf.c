@@ -73,7 +73,7 @@ static __always_inline void hook_ends(__u64 packets_before) {
 }
 
 static __always_inline bool is_member(__u32 tgid) {
-    return bpf_map_lookup_elem(&members, &tgid);
+    return bpf_map_lookup_elem(&members, &tgid) != 0;
 }
 
 /* The time of a switch is the next thread's, whose clock runs already. */

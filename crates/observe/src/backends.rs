@@ -3,7 +3,7 @@
 use crate::listening::servers_of;
 use crate::outgoing::{Elsewhere, Held, canonical};
 use crate::port_sockets::PortReader;
-use crate::processes::{ProcessTable, all_pids};
+use crate::processes::{Process, ProcessTable, all_pids};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 
@@ -20,7 +20,7 @@ const MAX_NAMESPACES: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Backends {
     /// The eldest process of each.
-    roots: BTreeSet<u32>,
+    roots: BTreeSet<Process>,
     /// By address: searches that found none, as of connections that had ended; all that are allowed where one has found
     /// them.
     searches: BTreeMap<String, usize>,
@@ -32,7 +32,7 @@ impl Backends {
     /// Finds the processes at these addresses: where one is new, or a process has ended.
     pub fn find(&mut self, backends: &BTreeMap<String, Held>, table: &ProcessTable) {
         let known = self.roots.len();
-        self.roots.retain(|pid| table.get(*pid).is_some());
+        self.roots.retain(|root| table.has(*root));
         if self.roots.len() < known {
             self.searches.clear();
         }
@@ -52,7 +52,7 @@ impl Backends {
             if !holders.is_empty() {
                 self.found.insert(address.clone());
             }
-            self.roots.extend(holders.into_iter().map(|pid| eldest_of(pid, table)));
+            self.roots.extend(holders.into_iter().filter_map(|pid| eldest_of(pid, table)));
         }
     }
 
@@ -66,7 +66,7 @@ impl Backends {
         if self.roots.is_empty() {
             return BTreeSet::new();
         }
-        let descends = |pid: &u32| ancestors(*pid, table).any(|ancestor| self.roots.contains(&ancestor));
+        let descends = |pid: &u32| family(*pid, table).any(|one| self.roots.contains(&one));
         table.iter().map(|(pid, _)| pid).filter(descends).collect()
     }
 }
@@ -102,16 +102,17 @@ fn one_of_each_namespace() -> Vec<u32> {
 
 /// The eldest of a family of processes that run the same program, as a master and its workers do; not one that we
 /// descend from.
-fn eldest_of(pid: u32, table: &ProcessTable) -> u32 {
+fn eldest_of(pid: u32, table: &ProcessTable) -> Option<Process> {
     let command = |pid: u32| table.get(pid).map(|origin| &origin.command);
-    let ours: BTreeSet<u32> = ancestors(std::process::id(), table).collect();
-    let is_same = |parent: &u32| command(*parent) == command(pid) && !ours.contains(parent);
-    ancestors(pid, table).take_while(is_same).last().unwrap_or(pid)
+    let ours: BTreeSet<Process> = family(std::process::id(), table).collect();
+    let is_same = |one: &Process| command(one.pid) == command(pid) && !ours.contains(one);
+    family(pid, table).take_while(is_same).last().or_else(|| family(pid, table).next())
 }
 
 /// The process, its parent, and so on.
-fn ancestors(pid: u32, table: &ProcessTable) -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(pid), |pid| table.get(*pid).map(|origin| origin.parent)).take(MAX_DEPTH)
+fn family(pid: u32, table: &ProcessTable) -> impl Iterator<Item = Process> {
+    let first = table.get(pid).map(|origin| Process { pid, start_ticks: origin.start_ticks });
+    std::iter::successors(first, |one| table.parent(table.get(one.pid)?)).take(MAX_DEPTH)
 }
 
 #[cfg(test)]

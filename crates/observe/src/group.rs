@@ -15,7 +15,7 @@ use crate::proc_text::{
     ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat,
     parse_proportional_memory, parse_thread_account,
 };
-use crate::processes::{ProcessTable, in_control_group};
+use crate::processes::{Process, ProcessTable, in_control_group};
 use record::Outside;
 use record::watch::BusyThread;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -124,6 +124,10 @@ struct Member {
 }
 
 impl Member {
+    fn process(&self, pid: u32) -> Process {
+        Process { pid, start_ticks: self.last.start_ticks }
+    }
+
     fn in_window_ns(&self) -> u64 {
         self.counted_ns.saturating_sub(self.at_window_start_ns)
     }
@@ -138,8 +142,9 @@ pub struct ServerGroup {
     owed_ns: HashMap<u32, u64>,
     /// The same of major faults.
     owed_faults: HashMap<u32, u64>,
-    roots: HashSet<u32>,
-    sessions: HashSet<u32>,
+    roots: HashSet<Process>,
+    /// By the process that leads it.
+    sessions: HashSet<Process>,
     cgroup: Option<PathBuf>,
     cgroup_cpu: Option<KeptFile>,
     busiest_ended_ns: u64,
@@ -169,9 +174,11 @@ impl ServerGroup {
 
     /// More processes whose descendants belong to the group.
     pub fn add_roots(&mut self, roots: impl IntoIterator<Item = u32>) {
-        for root in roots {
+        for pid in roots {
+            let Some(stat) = crate::processes::read_stat(pid) else { continue };
+            let root = Process { pid, start_ticks: stat.start_ticks };
             // A session that the root leads is the server's; one it was started in belongs to another shell.
-            if crate::processes::read_stat(root).is_some_and(|stat| stat.session == root) {
+            if stat.session == pid {
                 self.sessions.insert(root);
             }
             self.roots.insert(root);
@@ -181,6 +188,11 @@ impl ServerGroup {
     /// The processes of the group.
     pub fn pids(&self) -> Vec<u32> {
         self.members.keys().copied().collect()
+    }
+
+    /// The same with their starts.
+    pub fn processes(&self) -> Vec<Process> {
+        self.members.iter().map(|(pid, member)| member.process(*pid)).collect()
     }
 
     /// Its threads, as process and thread.
@@ -198,14 +210,18 @@ impl ServerGroup {
         // The start of a process is rounded down to a tick: one born in the tick of the first call counts as older.
         let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let in_cgroup: HashSet<u32> = self.cgroup_processes().unwrap_or_default().into_iter().collect();
+        let sessions = self.living_sessions(table);
         loop {
+            let is_member = |process: &Process| {
+                self.members.get(&process.pid).is_some_and(|member| member.last.start_ticks == process.start_ticks)
+            };
             let newcomers: Vec<u32> = table
                 .iter()
                 .filter(|(pid, origin)| {
                     !self.members.contains_key(pid)
-                        && (self.roots.contains(pid)
-                            || self.members.contains_key(&origin.parent)
-                            || self.sessions.contains(&origin.session)
+                        && (self.roots.contains(&Process { pid: *pid, start_ticks: origin.start_ticks })
+                            || table.parent(origin).is_some_and(|parent| is_member(&parent))
+                            || sessions.contains(&origin.session)
                             || in_cgroup.contains(pid))
                 })
                 .map(|(pid, _)| pid)
@@ -224,9 +240,21 @@ impl ServerGroup {
         }
     }
 
+    /// The numbers of the server's sessions. One without processes is over, and so is one whose number another process
+    /// has: its number is given again then.
+    fn living_sessions(&mut self, table: &ProcessTable) -> HashSet<u32> {
+        let used: HashSet<u32> = table.iter().map(|(_, origin)| origin.session).collect();
+        let is_anothers = |leader: &Process| table.get(leader.pid).is_some() && !table.has(*leader);
+        self.sessions.retain(|leader| used.contains(&leader.pid) && !is_anothers(leader));
+        self.sessions.iter().map(|leader| leader.pid).collect()
+    }
+
     fn admit_one(&mut self, pid: u32, table: &ProcessTable, watched_since_ticks: u64) {
         let Ok(file) = KeptFile::open(format!("/proc/{pid}/stat")) else { return };
         let Some(stat) = file.read(&mut self.buffer).ok().and_then(parse_process_stat) else { return };
+        if !table.has(Process { pid, start_ticks: stat.start_ticks }) {
+            return;
+        }
         let Ok(cpu_ns) = cpu_clock::of_process(pid) else { return };
         let keeps = self.kept_files < MAX_KEPT_FILES;
         self.kept_files += usize::from(keeps);
@@ -260,8 +288,8 @@ impl ServerGroup {
     /// the threads. Returns the middle of the interval in which the clocks were read: the CPU time is valid for that
     /// instant.
     pub fn read(&mut self) -> u64 {
-        let pids = self.pids();
-        let mut ended = Vec::new();
+        let mut pids = self.pids();
+        let mut ended = HashSet::new();
         let mut children = Vec::new();
         for &pid in &pids {
             let Some(member) = self.members.get_mut(&pid) else { continue };
@@ -270,7 +298,7 @@ impl ServerGroup {
                 None => crate::processes::read_stat(pid).filter(|stat| stat.start_ticks == member.last.start_ticks),
             };
             let Some(stat) = read else {
-                ended.push(pid);
+                ended.insert(pid);
                 continue;
             };
             self.counters.user_ticks += stat.user_ticks.saturating_sub(member.last.user_ticks);
@@ -279,6 +307,8 @@ impl ServerGroup {
             let earlier = std::mem::replace(&mut member.last, stat.clone());
             children.push((pid, earlier, stat));
         }
+        // The clock of an ended process's number may be another's.
+        pids.retain(|pid| !ended.contains(pid));
         let began_ns = record::time::monotonic_ns();
         for &pid in &pids {
             let Some(member) = self.members.get_mut(&pid) else { continue };
@@ -289,7 +319,7 @@ impl ServerGroup {
                     member.counted_ns += grown_ns;
                     member.cpu_ns = cpu_ns;
                 }
-                Err(_) => ended.push(pid),
+                Err(_) => drop(ended.insert(pid)),
             }
         }
         if let Some(file) = &self.cgroup_cpu {
@@ -537,6 +567,10 @@ pub fn ticks_since_boot() -> u64 {
 }
 
 #[cfg(test)]
+#[path = "../../../testbed/same_number.rs"]
+mod same_number;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -556,6 +590,52 @@ mod tests {
         fs::write(folder.path().join("worker/cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
         group.admit(&table);
         assert_eq!(group.pids(), [std::process::id()]);
+    }
+
+    #[test]
+    fn a_stranger_with_the_number_of_an_ended_member_is_none() {
+        let test = "a_stranger_with_the_number_of_an_ended_member_is_none";
+        let in_session = |script: &str| {
+            let mut command = std::process::Command::new("setsid");
+            command.args(["sh", "-c", script]);
+            command
+        };
+        let mut server = in_session("sleep 600 & while :; do :; done").spawn().unwrap();
+        let mut table = ProcessTable::default();
+        let mut group = ServerGroup::new([server.id()], None);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        // The shell becomes the leader of a session, which its child is in.
+        while group.pids().len() < 2 {
+            assert!(std::time::Instant::now() < deadline);
+            table.scan();
+            group.add_roots([server.id()]);
+            group.admit(&table);
+        }
+        let end = |pids: &[u32]| {
+            for pid in pids {
+                // SAFETY: no memory is passed; the processes are those that this test started.
+                unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+            }
+        };
+        end(&group.pids());
+        server.wait().unwrap();
+        let before = group.counters();
+        let Some(mut stranger) = same_number::with_number(server.id(), &mut in_session("while :; do :; done")) else {
+            return println!("SKIPPED {test}: the number of a new process cannot be chosen here");
+        };
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        let used_ns = cpu_clock::of_process(stranger.id()).unwrap();
+        for _ in 0..2 {
+            group.read();
+            table.scan();
+            group.admit(&table);
+        }
+        let (members, after) = (group.pids(), group.counters());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+        assert!(table.get(stranger.id()).is_some(), "the table has it");
+        assert!(members.is_empty(), "{members:?} are not the server's");
+        assert!(after.cpu_ns < before.cpu_ns + used_ns, "its CPU time was counted: {before:?} {after:?}");
     }
 
     fn member(parent: u32, last: ProcessStat) -> Member {

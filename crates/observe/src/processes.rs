@@ -7,10 +7,27 @@ use record::Outside;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::Path;
 
 /// An upper bound, above the largest pid_max of Linux; a /proc with more entries is not read further.
 const MAX_PROCESSES: usize = 1 << 22;
+
+/// A process. Its number alone is given to another one after it has ended; with its start it is unique.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Start, ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl Process {
+    /// The process that has the number now.
+    pub fn now(pid: u32) -> Option<Process> {
+        read_stat(pid).map(|stat| Process { pid, start_ticks: stat.start_ticks })
+    }
+}
 
 /// Facts from when a process was first seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,40 +45,65 @@ pub struct Origin {
 /// The processes of the machine at the last [`scan`](ProcessTable::scan).
 #[derive(Debug, Default)]
 pub struct ProcessTable {
-    known: HashMap<u32, Origin>,
+    /// With the inode of its folder in /proc, which another process with the number does not get.
+    known: HashMap<u32, (u64, Origin)>,
 }
 
 impl ProcessTable {
     /// Lists /proc. Reads only the processes that were not there before.
     pub fn scan(&mut self) {
-        self.learn(&all_pids());
+        self.keep(folders());
     }
 
     /// Makes the table hold `pids` and no others. Reads only those that were not there before.
     pub fn learn(&mut self, pids: &[u32]) {
+        let inode = |pid: u32| Some((pid, fs::metadata(format!("/proc/{pid}")).ok()?.ino()));
+        self.keep(pids.iter().filter_map(|pid| inode(*pid)));
+    }
+
+    fn keep(&mut self, folders: impl Iterator<Item = (u32, u64)>) {
         let mut before = std::mem::take(&mut self.known);
-        for &pid in pids {
-            if let Some(origin) = before.remove(&pid) {
-                self.known.insert(pid, origin);
+        for (pid, inode) in folders {
+            let known = before.remove(&pid);
+            if let Some(same) = known.as_ref().filter(|(folder, _)| *folder == inode) {
+                self.known.insert(pid, same.clone());
             } else if let Some(stat) = read_stat(pid) {
-                self.known.insert(pid, Origin::from(stat));
+                // The kernel may also have dropped the folder of a process that lives on.
+                let is_same = |(_, origin): &(u64, Origin)| origin.start_ticks == stat.start_ticks;
+                let origin = known.filter(is_same).map_or_else(|| Origin::from(stat), |(_, origin)| origin);
+                self.known.insert(pid, (inode, origin));
             }
         }
     }
 
     /// The processes, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Origin)> {
-        self.known.iter().map(|(pid, origin)| (*pid, origin))
+        self.known.iter().map(|(pid, (_, origin))| (*pid, origin))
     }
 
     /// The facts about a process.
     pub fn get(&self, pid: u32) -> Option<&Origin> {
-        self.known.get(&pid)
+        self.known.get(&pid).map(|(_, origin)| origin)
+    }
+
+    /// Whether the process was there.
+    pub fn has(&self, process: Process) -> bool {
+        self.get(process.pid).is_some_and(|origin| origin.start_ticks == process.start_ticks)
+    }
+
+    /// The process that started this one, if it was there.
+    pub fn parent(&self, origin: &Origin) -> Option<Process> {
+        let start_ticks = self.get(origin.parent)?.start_ticks;
+        // One that started later has the number of the parent only.
+        (start_ticks <= origin.start_ticks).then_some(Process { pid: origin.parent, start_ticks })
     }
 
     /// Every process's CPU time so far, nanoseconds.
-    pub fn cpu_clocks(&self) -> BTreeMap<u32, u64> {
-        self.known.keys().filter_map(|pid| Some((*pid, cpu_clock::of_process(*pid).ok()?))).collect()
+    pub fn cpu_clocks(&self) -> BTreeMap<Process, u64> {
+        let clock = |(pid, origin): (u32, &Origin)| {
+            Some((Process { pid, start_ticks: origin.start_ticks }, cpu_clock::of_process(pid).ok()?))
+        };
+        self.iter().filter_map(clock).collect()
     }
 }
 
@@ -101,6 +143,27 @@ pub fn in_control_group(folder: &Path) -> io::Result<Vec<u32>> {
 
 /// The pids of all processes that can be seen.
 pub fn all_pids() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).take(MAX_PROCESSES).collect()
+    folders().map(|(pid, _)| pid).collect()
+}
+
+/// The same with the inodes of their folders in /proc.
+fn folders() -> impl Iterator<Item = (u32, u64)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.ino()))).take(MAX_PROCESSES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_started_later_is_no_parent() {
+        let origin = |parent, start_ticks| Origin { parent, start_ticks, ..Origin::default() };
+        let known = [(10, (1, origin(1, 500))), (11, (2, origin(10, 600))), (12, (3, origin(10, 400)))];
+        let table = ProcessTable { known: known.into() };
+        let parent_of = |pid: u32| table.parent(table.get(pid).unwrap());
+        assert_eq!(parent_of(11), Some(Process { pid: 10, start_ticks: 500 }));
+        assert_eq!(parent_of(12), None, "10 was another process then");
+        assert!(table.has(Process { pid: 10, start_ticks: 500 }) && !table.has(Process { pid: 10, start_ticks: 400 }));
+    }
 }

@@ -4,6 +4,7 @@
 //! Nothing is pinned: the programs end with this process, however it ends. A spin is bounded in the programs, too.
 
 use crate::ObserveError;
+use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::{self, Refusal};
 use crate::group::ServerGroup;
 use crate::listening::server_on_port;
@@ -12,7 +13,6 @@ use crate::processes::ProcessTable;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{Outside, SlowPlace};
-use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 
 /// Why a server cannot be slowed down: a sentence.
@@ -65,7 +65,7 @@ pub struct SlowDown {
     late: Vec<&'static str>,
     group: ServerGroup,
     table: ProcessTable,
-    members: HashSet<u32>,
+    members: Members,
 }
 
 /// The program of a place.
@@ -98,8 +98,7 @@ impl SlowDown {
         needs_hosts_process_ids()?;
         let netns = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
         let target = bpf::types::profile::Target { port: port.into(), netns, period_ns: 0 };
-        let wanted: Vec<&'static str> =
-            places.iter().map(|place| program_of(*place)).chain(["process_forked"]).collect();
+        let wanted: Vec<&'static str> = places.iter().map(|place| program_of(*place)).chain(FOLLOWERS).collect();
         let object = bpf::load(bpf::SLOW, |open| {
             for mut program in open.progs_mut() {
                 let is_wanted = wanted.iter().any(|name| program.name() == *name);
@@ -114,7 +113,7 @@ impl SlowDown {
             late: Vec::new(),
             group: ServerGroup::new(roots, None),
             table: ProcessTable::default(),
-            members: HashSet::new(),
+            members: Members::default(),
         };
         slow.admit()?;
         let of_packets = [SlowPlace::Receive, SlowPlace::Send].map(program_of);
@@ -149,13 +148,7 @@ impl SlowDown {
     fn admit(&mut self) -> Result<(), SlowDownError> {
         self.table.scan();
         self.group.admit(&self.table);
-        let map = bpf::map(&self.object, "members")?;
-        for pid in self.group.pids() {
-            if self.members.insert(pid) {
-                map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(Refusal::from)?;
-            }
-        }
-        Ok(())
+        Ok(self.members.update(&self.object, &self.group.processes())?)
     }
 
     /// Spins this long at `place` from now on, and nowhere else; `None`: nowhere.

@@ -6,6 +6,7 @@ mod neighbours;
 use crate::group::{GroupCounters, GroupSize, clock_ticks_per_sec};
 use crate::machine::{CpuUse, MachineReading};
 use crate::network::{Link, NetworkReading};
+use crate::processes::Process;
 use crate::sampler::Samples;
 use crate::sock_diag::STATES;
 use neighbours::Neighbours;
@@ -30,7 +31,7 @@ pub struct Edge {
     /// The namespace's counters.
     pub network: NetworkReading,
     /// Every process's CPU clock.
-    pub clocks: BTreeMap<u32, u64>,
+    pub clocks: BTreeMap<Process, u64>,
     /// The load generator's CPU clock; `None` where it is not on this machine.
     pub client_cpu_ns: Option<u64>,
     /// CPU time of the watcher's thread.
@@ -144,16 +145,14 @@ impl Window {
     }
 
     /// CPUs that a process used, whose clock is this at the end.
-    pub(crate) fn cpus_of(&self, pid: u32, now_ns: u64) -> f64 {
-        // A smaller clock than before is another process with the same number.
-        let earlier_ns = self.begin.clocks.get(&pid).copied().filter(|earlier| *earlier <= now_ns).unwrap_or(0);
-        (now_ns - earlier_ns) as f64 / self.elapsed_ns() as f64
+    pub(crate) fn cpus_of(&self, process: &Process, now_ns: u64) -> f64 {
+        now_ns.saturating_sub(self.begin.clocks.get(process).copied().unwrap_or(0)) as f64 / self.elapsed_ns() as f64
     }
 
     /// CPUs that the backends on this machine used.
     pub(crate) fn backend_cpus(&self) -> f64 {
-        let clock = |pid: &u32| self.end.clocks.get(pid).map(|now_ns| self.cpus_of(*pid, *now_ns));
-        self.backends.iter().filter_map(clock).sum()
+        let of_backends = self.end.clocks.iter().filter(|(process, _)| self.backends.contains(&process.pid));
+        of_backends.map(|(process, now_ns)| self.cpus_of(process, *now_ns)).sum()
     }
 
     /// CPUs that the processes beside the server used.

@@ -235,6 +235,33 @@ fn groups_and_what_is_in_none_are_the_whole() {
     assert!(profile.doubts.iter().any(|doubt| doubt.what.contains("user:no_such_*")), "{:?}", profile.doubts);
 }
 
+#[test]
+fn functions_of_children_that_have_ended_are_named() {
+    if !can_sample() {
+        return;
+    }
+    let mut server = Server::start("forks", false);
+    let mut options = server.options(Duration::from_secs(1));
+    options.frequency_hz = 3989;
+    let mut profiler = profile::Profiler::attach(options).unwrap();
+    profiler.begin().unwrap();
+    server.ask("fork");
+    let profile = profiler.end(None).unwrap();
+    let of_children = profile.stacks.stacks.iter().filter(|stack| {
+        let process = stack.process.map(|index| &profile.stacks.processes[index as usize]);
+        process.is_some_and(|process| process.pid != server.process.id())
+    });
+    let innermost = |stack: &&record::profile::Stack| {
+        let function = &profile.stacks.functions[*stack.functions.first().unwrap() as usize].function;
+        function.contains("compute_in_child")
+    };
+    let (named, other): (Vec<_>, Vec<_>) =
+        of_children.filter(|stack| stack.mode == record::profile::Mode::User).partition(innermost);
+    let samples = |stacks: &[&record::profile::Stack]| stacks.iter().map(|stack| stack.samples).sum::<u64>();
+    let (named, other) = (samples(&named), samples(&other));
+    assert!(named > 50 && named > 9 * other, "{named} samples of children have their name, {other} have another");
+}
+
 /// The server's side of the tests: does nothing unless it was started in a role.
 #[test]
 fn role_of_a_server() {
@@ -246,6 +273,7 @@ fn role_of_a_server() {
         let answer = match (role.as_str(), order.split_once(' ')) {
             ("share", _) => work(if order == "warm" { 0.3 } else { 3.0 }).to_string(),
             ("faults", _) => fault().to_string(),
+            ("forks", _) => fork_and_burn(40),
             ("traffic", Some((_, count))) => exchange(&listener, count.parse().unwrap()),
             _ => panic!("{order}"),
         };
@@ -276,6 +304,39 @@ fn work(seconds: f64) -> f64 {
         kernel += clock() - middle;
     }
     user / (user + kernel)
+}
+
+/// Children that compute for some milliseconds each, and that nobody waits for.
+fn fork_and_burn(children: usize) -> String {
+    // SAFETY: the signal is ignored, so that the kernel removes children that have ended.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    for _ in 0..children {
+        // SAFETY: the child only computes, and ends without running anything of its parent's.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    caller_that_computes();
+                    libc::_exit(0);
+                }
+                // The last child has ended when there is none to wait for.
+                child => drop(libc::waitpid(child, std::ptr::null_mut(), 0).to_string()),
+            }
+        }
+    }
+    "done".into()
+}
+
+#[inline(never)]
+fn caller_that_computes() {
+    compute_in_child();
+    std::hint::black_box(());
+}
+
+#[inline(never)]
+fn compute_in_child() {
+    for number in 0..4_000_000u64 {
+        std::hint::black_box(number.wrapping_mul(31));
+    }
 }
 
 /// Touches fresh pages and says how many.

@@ -306,9 +306,12 @@ pub struct Losses {
     pub stacks: u64,
     /// Samples that were not counted at all.
     pub samples: u64,
+    /// Processes of the server that were not followed.
+    #[serde(default)]
+    pub processes: u64,
 }
 
-crate::grows!(Losses { stacks, samples });
+crate::grows!(Losses { stacks, samples, processes });
 
 /// A value and the half width of its 95 % interval, which covers both the sampling and the changes of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

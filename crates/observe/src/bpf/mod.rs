@@ -3,6 +3,7 @@
 //! program.
 
 mod mapped;
+pub mod members;
 pub mod types;
 
 pub use mapped::Mapped;

@@ -33,6 +33,11 @@ pub mod profile {
     };
 }
 
+/// `bpf/members.h`.
+pub mod members {
+    pub use super::generated::profile::types::{member as Member, member_counts as MemberCounts};
+}
+
 /// `bpf/exact.h`; the packets are counted as in `profile`.
 pub mod exact {
     pub use super::generated::exact::types::{exact_cpu as Cpu, exact_gate as Gate, exact_options as Options};
@@ -54,6 +59,7 @@ macro_rules! shared {
 shared! {
     watch::ClassRow, watch::Control, watch::LookRecord, watch::LookCount, watch::PhaseRow, watch::PortCounts,
     watch::RequestRecord, watch::RunRow, watch::Sweep, watch::ThreadRecord, watch::ProgramOptions,
+    members::Member, members::MemberCounts,
     profile::CpuRow, profile::Gate, profile::KernelStack, profile::Sample, profile::Target, profile::UserStack,
     exact::Cpu, exact::Gate, exact::Options,
 }

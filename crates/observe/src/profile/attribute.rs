@@ -111,7 +111,7 @@ pub fn attribute(raw: &RawSamples, names: &mut Names<'_>, rule: &Rule) -> Vec<St
 fn learn_users(raw: &RawSamples, names: &mut Names<'_>) {
     let mut by_process: BTreeMap<u32, HashSet<u64>> = BTreeMap::new();
     for (key, _) in raw.samples.iter().filter(|(key, _)| key.user_stack != 0) {
-        by_process.entry(key.tgid).or_default().insert(key.user_stack);
+        by_process.entry(raw.named_by(key)).or_default().insert(key.user_stack);
     }
     for (pid, hashes) in by_process {
         let stacks: Vec<&Vec<u64>> = hashes.iter().filter_map(|hash| raw.user_stacks.get(hash)).collect();
@@ -120,7 +120,7 @@ fn learn_users(raw: &RawSamples, names: &mut Names<'_>) {
 }
 
 fn user_stack(raw: &RawSamples, names: &Names<'_>, key: &SampleKey) -> Stack {
-    let frames = raw.user_stacks.get(&key.user_stack).map(|stack| names.user_stack(key.tgid, stack));
+    let frames = raw.user_stacks.get(&key.user_stack).map(|stack| names.user_stack(raw.named_by(key), stack));
     Stack {
         owner: if key.tgid == TGID_OTHERS { Owner::Others } else { Owner::Server },
         ran: ran_in(key),

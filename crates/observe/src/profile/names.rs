@@ -26,8 +26,7 @@ impl<'s> Names<'s> {
         Names { symbols, kernel: HashMap::new(), user: HashMap::new(), symbolizer: Symbolizer::new() }
     }
 
-    /// Names a kernel stack, innermost first. All but the innermost are return addresses, which may lie after the end
-    /// of a function that never returns: they are looked up one byte before.
+    /// Names a kernel stack, innermost first.
     pub fn kernel_stack(&mut self, addresses: &[u64]) -> Vec<Frame> {
         let symbols = self.symbols;
         let name = |address: u64| match symbols.at(address) {
@@ -40,18 +39,12 @@ impl<'s> Names<'s> {
             // programs.
             None => Frame { function: "bpf_jit_code".into(), module: None, is_kernel: true },
         };
-        let caller = |index: usize, address: u64| if index == 0 { address } else { address.saturating_sub(1) };
-        addresses
-            .iter()
-            .enumerate()
-            .map(|(index, address)| caller(index, *address))
-            .map(|address| self.kernel.entry(address).or_insert_with(|| name(address)).clone())
-            .collect()
+        places(addresses).map(|address| self.kernel.entry(address).or_insert_with(|| name(address)).clone()).collect()
     }
 
     /// Looks up the names of user stacks of one process at once, while it still lives.
     pub fn learn_user(&mut self, pid: u32, stacks: &[&Vec<u64>]) {
-        let mut addresses: Vec<u64> = stacks.iter().flat_map(|stack| stack.iter().copied()).collect();
+        let mut addresses: Vec<u64> = stacks.iter().flat_map(|stack| places(stack)).collect();
         addresses.sort_unstable();
         addresses.dedup();
         addresses.retain(|address| !self.user.contains_key(&(pid, *address)));
@@ -81,15 +74,20 @@ impl<'s> Names<'s> {
     /// Names a user stack, innermost first. Without frame pointers only its first frame is certain: the rest ends at an
     /// address that is in no function.
     pub fn user_stack(&self, pid: u32, addresses: &[u64]) -> Vec<Frame> {
-        let known = |address: &u64| self.user.get(&(pid, *address)).cloned().flatten();
+        let known = |address: u64| self.user.get(&(pid, address)).cloned().flatten();
         let unknown = || Frame { function: "[unknown]".into(), module: None, is_kernel: false };
         let mut frames = Vec::new();
-        if let Some(first) = addresses.first() {
-            frames.push(known(first).unwrap_or_else(unknown));
-        }
-        frames.extend(addresses.iter().skip(1).map_while(known));
+        let mut places = places(addresses);
+        frames.extend(places.next().map(|first| known(first).unwrap_or_else(unknown)));
+        frames.extend(places.map_while(known));
         frames
     }
+}
+
+/// Where the frames of a stack are, innermost first. All but the innermost are return addresses, which may lie after
+/// the end of a function whose last call never returns: the call is one byte before.
+fn places(stack: &[u64]) -> impl Iterator<Item = u64> {
+    stack.iter().enumerate().map(|(index, address)| if index == 0 { *address } else { address.saturating_sub(1) })
 }
 
 /// The executable files in a process's memory.
@@ -125,4 +123,36 @@ impl MappedFiles {
 fn clean(name: &str) -> Outside {
     let clean = Outside::new(name.trim(), MAX_NAME_CHARS);
     if clean.is_empty() { "[unknown]".into() } else { clean }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn first(number: u64) -> u64 {
+        std::hint::black_box(number + 1)
+    }
+
+    #[inline(never)]
+    fn second(number: u64) -> u64 {
+        std::hint::black_box(number + 2)
+    }
+
+    #[test]
+    fn a_caller_whose_call_never_returns_is_not_named_after_the_function_that_follows_it() {
+        assert_eq!(first(1) + second(1), 5);
+        let symbols = KernelSymbols::default();
+        let mut names = Names::new(&symbols);
+        // Where it returns to, if it did: in `second` the first time, the first byte of `second` the other time.
+        let [within, after] = [1, 0].map(|offset| vec![first as *const () as u64, second as *const () as u64 + offset]);
+        let own = std::process::id();
+        names.learn_user(own, &[&within, &after]);
+        let callers = [within, after].map(|stack| {
+            let frames = names.user_stack(own, &stack);
+            assert!(frames[0].function.contains("first"), "{frames:?}");
+            frames.get(1).map(|frame| frame.function.to_string()).unwrap_or_default()
+        });
+        assert!(callers[0].contains("second") && !callers[1].contains("second"), "{callers:?}");
+    }
 }

@@ -3,15 +3,17 @@
 use super::error::ProfileError;
 use super::events::{self, Event, EventKind};
 use super::samples::{Interrupts, RawSamples, SampleKey, Side};
+use crate::bpf::members::{FOLLOWERS, Members};
 use crate::bpf::types::profile::{CpuRow, Gate, KernelStack, Sample, Target, UserStack};
 use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal, Shared};
 use crate::namespace::needs_hosts_process_ids;
+use crate::processes::Process;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, PerfEventOpts};
 use record::profile::{Losses, PacketCounts};
 use record::time::monotonic_ns;
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// `enum` of `bpf/profile.h`: bits of a sample's flags.
@@ -57,7 +59,7 @@ pub struct Sampler {
     /// The CPU clock first, then the others in the order of the options.
     pub events: Vec<EventState>,
     object: Object,
-    members: HashSet<u32>,
+    members: Members,
     /// When the gate was opened; 0 = it is closed.
     opened_ns: Cell<u64>,
 }
@@ -72,9 +74,14 @@ impl Sampler {
             period_ns: events::cpu_clock(options.frequency_hz).period,
         };
         let object = bpf::load(bpf::PROFILE, |open| bpf::set_constants(open, ".rodata.target", &target))?;
-        let mut sampler =
-            Sampler { links: Vec::new(), events: Vec::new(), object, members: HashSet::new(), opened_ns: Cell::new(0) };
-        for name in ["process_forked", "packet_received", "packet_queued"] {
+        let mut sampler = Sampler {
+            links: Vec::new(),
+            events: Vec::new(),
+            object,
+            members: Members::default(),
+            opened_ns: Cell::new(0),
+        };
+        for name in FOLLOWERS.into_iter().chain(["packet_received", "packet_queued"]) {
             sampler.links.push(bpf::attach(&sampler.object, name)?);
         }
         let cpus = record::machine::online_cpu_numbers();
@@ -130,14 +137,8 @@ impl Sampler {
     }
 
     /// Processes of the server; the programs follow their forks.
-    pub fn add_members(&mut self, pids: impl IntoIterator<Item = u32>) -> Result<(), ProfileError> {
-        let map = bpf::map(&self.object, "members")?;
-        for pid in pids {
-            if self.members.insert(pid) {
-                map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(Refusal::from)?;
-            }
-        }
-        Ok(())
+    pub fn set_members(&mut self, processes: &[Process]) -> Result<(), ProfileError> {
+        Ok(self.members.update(&self.object, processes)?)
     }
 
     /// Counts samples and packets as part of `block`, or stops counting.
@@ -166,12 +167,14 @@ impl Sampler {
 
     /// The port's packets, the losses and the clock's interrupts so far.
     pub fn rows(&self) -> Result<(PacketCounts, Losses, Interrupts), ProfileError> {
-        Ok(rows(&self.object)?)
+        let (packets, losses, interrupts) = rows(&self.object)?;
+        Ok((packets, Losses { processes: self.members.lost(&self.object)?, ..losses }, interrupts))
     }
 
     /// Reads the counts. The gate must be closed.
     pub fn read(&self) -> Result<RawSamples, ProfileError> {
-        let mut raw = RawSamples { losses: self.rows()?.1, ..RawSamples::default() };
+        let living = Members::living(&self.object)?;
+        let mut raw = RawSamples { losses: self.rows()?.1, living, ..RawSamples::default() };
         let samples = bpf::map(&self.object, "samples")?;
         for key in samples.keys() {
             let value = samples.lookup(&key, MapFlags::ANY).map_err(Refusal::from)?;
@@ -193,6 +196,7 @@ fn place(sample: &Sample) -> SampleKey {
         kernel_stack: sample.kernel_stack,
         user_stack: sample.user_stack,
         tgid: sample.tgid,
+        image: sample.image,
         event: sample.event,
         side: match sample.side {
             1 => Side::Server,
@@ -273,6 +277,54 @@ impl From<Refusal> for ProfileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn attached(test: &str) -> Option<Sampler> {
+        let options = SamplerOptions { port: 0, netns_inode: 0, frequency_hz: 1, events: Vec::new() };
+        match Sampler::attach(&options) {
+            Err(ProfileError::NotPermitted) => {
+                println!("SKIPPED {test}: it needs root");
+                None
+            }
+            attached => Some(attached.unwrap()),
+        }
+    }
+
+    #[test]
+    fn processes_are_followed_from_their_fork_until_they_have_ended() {
+        let test = "processes_are_followed_from_their_fork_until_they_have_ended";
+        let Some(mut sampler) = attached(test) else { return };
+        let own = Process::now(std::process::id()).unwrap();
+        sampler.set_members(&[own]).unwrap();
+        let mut children: Vec<_> =
+            (0..3).map(|_| std::process::Command::new("sleep").arg("600").spawn().unwrap()).collect();
+        let mut members: Vec<u32> = Members::living(&sampler.object).unwrap().into_iter().collect();
+        members.sort_unstable();
+        let mut expected: Vec<u32> = children.iter().map(|child| child.id()).chain([own.pid]).collect();
+        expected.sort_unstable();
+        assert_eq!(members, expected);
+        children.iter_mut().for_each(|child| child.kill().and_then(|()| child.wait()).map(drop).unwrap());
+        // The kernel gives the memory of an ended process back when all CPUs have gone through the scheduler.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while Members::living(&sampler.object).unwrap().len() > 1 {
+            assert!(std::time::Instant::now() < deadline, "ended processes stay");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        sampler.set_members(&[]).unwrap();
+        assert!(Members::living(&sampler.object).unwrap().is_empty(), "what is no longer given is taken out");
+    }
+
+    #[test]
+    fn a_full_table_of_processes_is_a_counted_loss() {
+        let Some(mut sampler) = attached("a_full_table_of_processes_is_a_counted_loss") else { return };
+        let room = bpf::map(&sampler.object, "members").unwrap().max_entries();
+        let many: Vec<Process> = (1..=room + 2).map(|pid| Process { pid: pid + (1 << 23), start_ticks: 1 }).collect();
+        sampler.set_members(&many).unwrap();
+        let lost = sampler.rows().unwrap().1.processes;
+        // The kernel's table keeps places ready on each CPU: some room is left where it begins to refuse.
+        assert!(lost >= 2, "{lost}");
+        sampler.set_members(&many).unwrap();
+        assert_eq!(sampler.rows().unwrap().1.processes, lost, "each is lost once");
+    }
 
     #[test]
     fn a_stack_never_reads_beyond_its_record() {

@@ -2,7 +2,7 @@
 //! losses.
 
 use record::profile::Losses;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Parts of the window that are counted separately, so that the spread between them gives the intervals.
 pub const BLOCKS: u32 = 10;
@@ -31,6 +31,8 @@ pub struct SampleKey {
     pub user_stack: u64,
     /// One of the server's processes, [`TGID_IDLE`] or [`TGID_OTHERS`].
     pub tgid: u32,
+    /// A process with the same program in its memory, which may outlive it.
+    pub image: u32,
     /// Number of the perf event.
     pub event: u8,
     /// The owner of the packet that the CPU was handling.
@@ -65,4 +67,13 @@ pub struct RawSamples {
     pub user_stacks: HashMap<u64, Vec<u64>>,
     /// Losses for lack of space.
     pub losses: Losses,
+    /// The server's processes that have not ended.
+    pub living: HashSet<u32>,
+}
+
+impl RawSamples {
+    /// The process whose memory says what the functions of a sample are: the process itself, while it lives.
+    pub fn named_by(&self, key: &SampleKey) -> u32 {
+        if self.living.contains(&key.tgid) || key.image == 0 { key.tgid } else { key.image }
+    }
 }

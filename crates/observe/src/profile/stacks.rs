@@ -2,7 +2,6 @@
 //! samples of the clock and the events of the hardware.
 
 use super::attribute::{Owner, Stack};
-use crate::processes::read_stat;
 use record::Outside;
 use record::layers::{Layer, Row};
 use record::profile::stacks::apportion;
@@ -12,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 /// What makes two stacks one.
 type Place = (Option<u32>, Ran, Mode, Option<Row>, Vec<u32>);
 
-/// The stacks of the server's work; `command` names a process that has ended.
-pub fn of(stacks: &[Stack], command: &Outside, events: &[EventRow]) -> Stacks {
+/// The stacks of the server's work; `command_of` names a process.
+pub fn of(stacks: &[Stack], command_of: &dyn Fn(u32) -> Outside, events: &[EventRow]) -> Stacks {
     let measured: Vec<(u8, &EventRow)> = (1..).zip(events).filter(|(_, event)| event.not_measured.is_none()).collect();
     let mut recorded = Stacks::default();
     let mut functions: HashMap<&Frame, u32> = HashMap::new();
@@ -35,8 +34,7 @@ pub fn of(stacks: &[Stack], command: &Outside, events: &[EventRow]) -> Stacks {
         let places = places.collect();
         let process = (stack.ran == Ran::Server).then(|| {
             *processes.entry(stack.tgid).or_insert_with(|| {
-                let name = read_stat(stack.tgid).map_or_else(|| command.clone(), |stat| stat.command);
-                recorded.processes.push(SampledProcess { pid: stack.tgid, name });
+                recorded.processes.push(SampledProcess { pid: stack.tgid, name: command_of(stack.tgid) });
                 recorded.processes.len() as u32 - 1
             })
         });
@@ -116,14 +114,13 @@ mod tests {
             stack(Owner::Peer, own, 0, 100, &["tcp_ack", "main"]),
             stack(Owner::Server, own, 1, 100, &["of an event that is not there"]),
         ];
-        let recorded =
-            of(&stacks, &"server".into(), &[event("cycles", Some("no counter")), event("instructions", None)]);
+        let command_of = |pid: u32| if pid == own { "worker".into() } else { "server".into() };
+        let recorded = of(&stacks, &command_of, &[event("cycles", Some("no counter")), event("instructions", None)]);
         assert_eq!(recorded.samples(), 8);
         assert_eq!(recorded.events, ["instructions"]);
         assert_eq!(recorded.functions.len(), 2, "each once: {:?}", recorded.functions);
         let name = |pid| recorded.processes.iter().find(|one| one.pid == pid).map(|one| one.name.to_string());
-        assert_eq!(name(gone).as_deref(), Some("server"), "a process that has ended has the server's name");
-        assert!(name(own).is_some_and(|name| name != "server"));
+        assert_eq!((name(gone).as_deref(), name(own).as_deref()), (Some("server"), Some("worker")));
         let mut counted: Vec<(u64, &[u64])> =
             recorded.stacks.iter().map(|stack| (stack.samples, stack.events.as_slice())).collect();
         counted.sort_unstable();

@@ -169,7 +169,7 @@ impl Profiler {
     fn admit(&mut self) -> Result<(), ProfileError> {
         self.table.scan();
         self.group.admit(&self.table);
-        self.sampler.add_members(self.group.pids())
+        self.sampler.set_members(&self.group.processes())
     }
 
     /// Ends the window and returns its result. `requests`: how many the server completed in it, if the caller knows.
@@ -201,7 +201,11 @@ impl Profiler {
         let period_ns = self.sampler.events[0].kind.period;
         let events = self.event_rows(&stacks, &counters);
         let (by, packets) = denominators(&window.edges, requests);
-        let recorded = super::stacks::of(&stacks, &self.server.command, &events);
+        let command_of = |pid: u32| {
+            let living = self.table.get(pid).filter(|_| raw.living.contains(&pid));
+            living.map_or_else(|| self.server.command.clone(), |origin| origin.command.clone())
+        };
+        let recorded = super::stacks::of(&stacks, &command_of, &events);
         let sampled_ns = samples.in_server() as f64 * period_ns as f64;
         let is_scaled = samples.in_server() >= LEAST_FOR_SCALE && scheduler_ns > 0.0;
         let sample_ns = if is_scaled { scheduler_ns / samples.in_server() as f64 } else { period_ns as f64 };
@@ -340,6 +344,13 @@ fn doubts(profile: &Profile, stacks: &[Stack], groups: &[FunctionGroup]) -> Vec<
     if profile.samples.server() < 1000 {
         let what = format!("only {} samples fell on the server", profile.samples.server());
         doubts.push(DoubtKind::TooFewSamples.warning(what, "profile for longer, or under more load"));
+    }
+    if profile.losses.processes > 0 {
+        let what = format!(
+            "{} of the server's processes had no place in the table: their samples count as those of others",
+            profile.losses.processes
+        );
+        doubts.push(DoubtKind::LostEvents.warning(what, "profile the server with fewer processes at once"));
     }
     if profile.losses.stacks + profile.losses.samples > 0 {
         let what = format!(

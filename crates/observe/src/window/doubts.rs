@@ -193,6 +193,7 @@ mod tests {
     use super::*;
     use crate::machine::MachineReading;
     use crate::proc_text::{CpuTimes, MachineStat};
+    use crate::processes::Process;
     use crate::window::Edge;
     use record::names;
     use std::collections::BTreeMap;
@@ -263,7 +264,7 @@ mod tests {
     fn work_that_runs_beside_the_server_on_purpose_is_not_other_work() {
         let busy = CpuTimes { user: 800, idle: 200, ..CpuTimes::default() };
         let mut window = window(5 * SECOND_NS, busy);
-        window.end.clocks.insert(7, 3 * SECOND_NS);
+        window.end.clocks.insert(Process { pid: 7, start_ticks: 1 }, 3 * SECOND_NS);
         assert_eq!(kinds(&window), [DoubtKind::NoisyNeighbour]);
         window.beside = Some(crate::window::Beside { pids: vec![7], memory: None });
         (window.end.beside_at_ns, window.end.beside_cpu_ns) = (10 * SECOND_NS, 3 * SECOND_NS);

@@ -29,8 +29,8 @@ impl Neighbours {
         }
         let own = std::process::id();
         let mut neighbours = Neighbours { cpus: 0.0, processes: 0, largest: None };
-        for (pid, now_ns) in &window.end.clocks {
-            let used = window.cpus_of(*pid, *now_ns);
+        for (process, now_ns) in &window.end.clocks {
+            let (used, pid) = (window.cpus_of(process, *now_ns), &process.pid);
             let (parent, command) = window.commands.get(pid).cloned().unwrap_or_default();
             let is_beside = window.beside.as_ref().is_some_and(|beside| beside.pids.binary_search(pid).is_ok());
             let is_watched = is_beside || window.backends.contains(pid) || window.members.binary_search(pid).is_ok();

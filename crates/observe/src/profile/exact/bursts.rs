@@ -126,7 +126,7 @@ impl ExactProfiler {
     fn admit(&mut self) -> Result<(), ProfileError> {
         self.table.scan();
         self.group.admit(&self.table);
-        self.programs.add_members(self.group.pids())
+        self.programs.set_members(&self.group.processes())
     }
 
     /// Removes the hooks and returns the result of the bursts.

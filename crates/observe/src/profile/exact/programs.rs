@@ -1,11 +1,13 @@
 //! The BPF programs: one pair for each boundary function that this kernel has, and those of the tracepoints.
 
 use super::reading::{CALIBRATION, Reading, layer_number};
+use crate::bpf::members::Members;
 use crate::bpf::types::exact::{Cpu, Gate, Options};
 use crate::bpf::types::profile::Target;
 use crate::bpf::types::{bytes_of, value_of};
 use crate::bpf::{self, Refusal};
 use crate::namespace::needs_hosts_process_ids;
+use crate::processes::Process;
 use crate::profile::error::ProfileError;
 use crate::profile::sampler;
 use crate::profile::symbols::KernelSymbols;
@@ -26,8 +28,10 @@ const EMPTY_FUNCTIONS: [&str; 4] = ["bpf_fentry_test1", "bpf_fentry_test2", "bpf
 
 /// Programs of tracepoints that every kernel has, by their order of attachment; ends come before begins, so that every
 /// begin has an end.
-const TRACEPOINTS: [&str; 11] = [
+const TRACEPOINTS: [&str; 13] = [
     "process_forked",
+    "process_executed",
+    "process_ended",
     "switched",
     "call_ends",
     "call_begins",
@@ -61,6 +65,7 @@ pub struct Programs {
     pub unhooked: Vec<Unhooked>,
     empty_slots: Vec<usize>,
     empty_hooked: usize,
+    members: Members,
 }
 
 impl Programs {
@@ -112,6 +117,7 @@ impl Programs {
                         unhooked,
                         empty_slots,
                         empty_hooked: 0,
+                        members: Members::default(),
                     });
                 }
                 Err(why) => match why.program().and_then(slot_of).filter(|slot| *slot < wanted.len()) {
@@ -198,12 +204,8 @@ impl Programs {
     }
 
     /// Processes of the server; the programs follow their forks.
-    pub fn add_members(&self, pids: impl IntoIterator<Item = u32>) -> Result<(), ProfileError> {
-        let map = bpf::map(&self.object, "members")?;
-        for pid in pids {
-            map.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(|error| refusal(error.into()))?;
-        }
-        Ok(())
+    pub fn set_members(&mut self, processes: &[Process]) -> Result<(), ProfileError> {
+        self.members.update(&self.object, processes).map_err(refusal)
     }
 
     /// Time and packets count from `opens_ns` to `closes_ns` of CLOCK_MONOTONIC.
@@ -260,6 +262,7 @@ pub fn why_not_possible() -> Option<String> {
             unhooked: Vec::new(),
             empty_slots: (0..EMPTY_FUNCTIONS.len()).collect(),
             empty_hooked: 0,
+            members: Members::default(),
         };
         programs.attach_empty_functions(1)
     };
