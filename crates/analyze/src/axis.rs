@@ -1,7 +1,7 @@
 //! Findings along an axis: throughput, response time and CPU per request against one quantity, everything else held.
 //!
 //! Values are compared within a repeat, as the machine's speed drifts between repeats: a change between the ends of the
-//! axis is the median of the repeats' own ratios, its interval a bootstrap over repeats. Levels carry medians over
+//! axis is the median of the repeats' own ratios ([`crate::within`]), its interval a bootstrap over repeats. Levels carry medians over
 //! repeats with intervals of the same kind.
 
 pub mod layers;
@@ -12,26 +12,14 @@ pub use words::{effect_words, headline, place_words, sentences, slowed_words, va
 
 use crate::disturbance::quiet_first;
 use crate::point::{client_is_saturated, cpu_us, good_per_sec, softirq_beside_us};
-use crate::statistics::{bootstrap, median};
-use record::{Axis, Criteria, Doubt, DoubtKind, Point, RunDir, SlowPlace, Sweep, names};
+use crate::statistics::{self, median};
+use crate::within;
+use record::{Axis, Criteria, Doubt, DoubtKind, Estimate, Point, RunDir, SlowPlace, Sweep, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Fixed, so that the same run always gives the same result.
 const SEED: u64 = 0x4158;
-
-/// A figure over the repeats of one value.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Median {
-    /// Median over repeats.
-    pub median: f64,
-    /// Interval of the median; absent with fewer than two repeats.
-    pub low: Option<f64>,
-    /// Its upper end.
-    pub high: Option<f64>,
-    /// Repeats.
-    pub n: u64,
-}
 
 /// Everything at one value of the axis.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -43,34 +31,34 @@ pub struct AxisLevel {
     /// Points in which the client was saturated.
     pub client_limited: u64,
     /// Complete responses per second.
-    pub throughput_per_sec: Option<Median>,
+    pub throughput_per_sec: Option<Estimate>,
     /// Those with status 2xx or 3xx.
-    pub goodput_per_sec: Option<Median>,
+    pub goodput_per_sec: Option<Estimate>,
     /// Median response time, microseconds.
-    pub response_p50_us: Option<Median>,
+    pub response_p50_us: Option<Estimate>,
     /// 99th percentile of the response time, microseconds.
-    pub response_p99_us: Option<Median>,
+    pub response_p99_us: Option<Estimate>,
     /// 99th percentile of the reap delay, microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reap_p99_us: Option<Median>,
+    pub reap_p99_us: Option<Estimate>,
     /// Server CPU per request with the softirq time of its CPUs, microseconds.
-    pub cpu_us_per_request: Option<Median>,
+    pub cpu_us_per_request: Option<Estimate>,
     /// User part.
-    pub cpu_user_us_per_request: Option<Median>,
+    pub cpu_user_us_per_request: Option<Estimate>,
     /// System part.
-    pub cpu_system_us_per_request: Option<Median>,
+    pub cpu_system_us_per_request: Option<Estimate>,
     /// Softirq part.
-    pub softirq_us_per_request: Option<Median>,
+    pub softirq_us_per_request: Option<Estimate>,
     /// Failed requests as a share of those finished.
-    pub failed_ratio: Option<Median>,
+    pub failed_ratio: Option<Estimate>,
     /// Conforming connections as a share of all.
-    pub conforming_ratio: Option<Median>,
+    pub conforming_ratio: Option<Estimate>,
     /// Median bandwidth of a connection of fixed bandwidth, bits per second.
-    pub connection_bits_per_sec: Option<Median>,
+    pub connection_bits_per_sec: Option<Estimate>,
     /// The measured number of what the axis varies (cold connections, TIME_WAIT sockets).
-    pub present: Option<Median>,
+    pub present: Option<Estimate>,
     /// Kernel memory of what the axis varies, bytes.
-    pub kernel_bytes: Option<Median>,
+    pub kernel_bytes: Option<Estimate>,
 }
 
 /// How a figure changed from the axis's lowest value to its highest.
@@ -81,13 +69,7 @@ pub struct Change {
     /// At the highest.
     pub to: f64,
     /// Median over repeats of (highest / lowest) within the repeat.
-    pub ratio: f64,
-    /// Interval of the ratio; absent with fewer than two repeats.
-    pub low: Option<f64>,
-    /// Its upper end.
-    pub high: Option<f64>,
-    /// Repeats that have both ends.
-    pub n: u64,
+    pub ratio: Estimate,
 }
 
 /// The largest value at which enough connections conformed.
@@ -164,7 +146,7 @@ pub fn of_points(points: &[Point], criteria: &Criteria, demanded_ratio: f64) -> 
     }
     // What would help most comes first.
     let gain =
-        |axis: &AxisFindings| axis.effect.as_ref().and_then(|effect| effect.gain_ratio).map_or(0.0, |gain| gain.median);
+        |axis: &AxisFindings| axis.effect.as_ref().and_then(|effect| effect.gain_ratio).map_or(0.0, |gain| gain.value);
     found.sort_by(|a, b| a.axis.cmp(&b.axis).then(gain(b).total_cmp(&gain(a))));
     found
 }
@@ -215,15 +197,9 @@ fn of_axis(
 }
 
 /// A figure over the repeats of one value; `None` if nothing was measured.
-pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Median> {
+pub(crate) fn estimate(values: &[f64], criteria: &Criteria) -> Option<Estimate> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-    let interval = bootstrap(&values, criteria.confidence_ratio, SEED, median);
-    Some(Median {
-        median: median(&values)?,
-        low: interval.map(|interval| interval.low),
-        high: interval.map(|interval| interval.high),
-        n: values.len() as u64,
-    })
+    statistics::estimate(&values, criteria.confidence_ratio, SEED, median)
 }
 
 fn level(axis: Axis, value: f64, points: &[&Point], criteria: &Criteria) -> AxisLevel {
@@ -268,28 +244,8 @@ fn change(groups: &[(f64, Vec<&Point>)], read: impl Fn(&Point) -> Option<f64>, c
     if lowest == highest {
         return None;
     }
-    let of_repeat = |points: &[&Point], repeat: u32| {
-        let of_repeat: Vec<&Point> = points.iter().copied().filter(|point| point.repeat == repeat).collect();
-        let values: Vec<f64> = quiet_first(&of_repeat).into_iter().filter_map(&read).collect();
-        median(&values)
-    };
-    let mut repeats: Vec<u32> = first.iter().map(|point| point.repeat).collect();
-    repeats.dedup();
-    let pairs: Vec<(f64, f64)> = repeats
-        .into_iter()
-        .filter_map(|repeat| Some((of_repeat(first, repeat)?, of_repeat(last, repeat)?)))
-        .filter(|(from, to)| *from > 0.0 && from.is_finite() && to.is_finite())
-        .collect();
-    let ratio = |pairs: &[(f64, f64)]| median(&pairs.iter().map(|(from, to)| to / from).collect::<Vec<_>>());
-    let interval = bootstrap(&pairs, criteria.confidence_ratio, SEED, ratio);
-    Some(Change {
-        from: median(&pairs.iter().map(|(from, _)| *from).collect::<Vec<_>>())?,
-        to: median(&pairs.iter().map(|(_, to)| *to).collect::<Vec<_>>())?,
-        ratio: ratio(&pairs)?,
-        low: interval.map(|interval| interval.low),
-        high: interval.map(|interval| interval.high),
-        n: pairs.len() as u64,
-    })
+    let (from, to, ratio) = within::pairs(first, last, read).change(criteria.confidence_ratio)?;
+    Some(Change { from, to, ratio })
 }
 
 /// Whether enough of a level's connections conformed; `None` if that was not measured.
@@ -301,7 +257,7 @@ fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
     let judged = || {
         levels
             .iter()
-            .filter_map(|level| Some((level.value, conforms(&[level.conforming_ratio?.median], demanded_ratio)?)))
+            .filter_map(|level| Some((level.value, conforms(&[level.conforming_ratio?.value], demanded_ratio)?)))
     };
     let failed = judged().find(|(_, holds)| !holds).map(|(value, _)| value);
     let below = |value: &f64| failed.is_none_or(|failed| *value < failed);
@@ -309,13 +265,13 @@ fn conforming(levels: &[AxisLevel], demanded_ratio: f64) -> Conforming {
 }
 
 /// Why the effect of a slow-down says nothing of a speed-up.
-fn doubt_of_place(place: SlowPlace, effect: Option<&slow_down::Effect>, reached: Option<Median>) -> Option<Doubt> {
+fn doubt_of_place(place: SlowPlace, effect: Option<&slow_down::Effect>, reached: Option<Estimate>) -> Option<Doubt> {
     let name = slowed_words(place);
     match effect {
         None => Some(DoubtKind::NotWatched.note(
             format!(
                 "what {name} costs was not varied enough to be seen: a request reaches it {} times",
-                reached.map_or(0.0, |reached| (reached.median * 1000.0).round() / 1000.0)
+                reached.map_or(0.0, |reached| (reached.value * 1000.0).round() / 1000.0)
             ),
             "leave it out of --places, or give a load that reaches it more often",
         )),
@@ -348,9 +304,9 @@ fn doubts(axis: Axis, levels: &[AxisLevel], repeats: usize) -> Vec<Doubt> {
             "give the client more CPUs (--cpus) or a separate machine, or offer less",
         ));
     }
-    if let Some(level) = levels.iter().find(|level| level.present.is_some_and(|found| found.median < 0.9 * level.value))
+    if let Some(level) = levels.iter().find(|level| level.present.is_some_and(|found| found.value < 0.9 * level.value))
     {
-        let present = level.present.map_or(0.0, |found| found.median);
+        let present = level.present.map_or(0.0, |found| found.value);
         found.push(DoubtKind::SourcesDisagree.warning(
             format!(
                 "of {} only {} were there when the window began",

@@ -1,10 +1,9 @@
 //! The layers of the network stack and the functions that grew between two loads, from the samples of their points.
 //!
-//! Every point at one load is compared with one at the other, of the same repeat if possible, so that the machine's
-//! drift cancels; the interval is a bootstrap over these pairs.
+//! They are compared within repeats ([`crate::within`]); the interval is a bootstrap over the pairs.
 
-use crate::statistics::{Interval, bootstrap, mean};
-use record::{Point, names};
+use crate::within;
+use record::{Estimate, Point, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ pub const LAYERS: [(&str, &str); 8] = [
 ];
 
 /// Pairs needed for an interval.
-const LEAST_PAIRS: usize = 3;
+const LEAST_PAIRS: u64 = 3;
 
 /// CPU time per request at two loads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -32,33 +31,29 @@ pub struct Growth {
     pub low_us: f64,
     /// Mean at the higher load, microseconds.
     pub high_us: f64,
-    /// Interval of the difference, microseconds.
-    pub difference_us: Interval,
-    /// Pairs of points compared.
-    pub pairs: u64,
+    /// The difference, microseconds.
+    pub difference_us: Estimate,
 }
 
 impl Growth {
     /// The growth.
     pub fn grew_us(&self) -> f64 {
-        self.high_us - self.low_us
+        self.difference_us.value
     }
 
     fn is_growth(&self) -> bool {
-        self.difference_us.low > 0.0
+        self.difference_us.low.is_some_and(|low| low > 0.0)
     }
 }
 
 /// The layers that certainly grew, the largest growth first.
 pub fn layers(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
-    let pairs = pairs(low, high);
-    let of = |(word, name): &(&str, &'static str)| compare(word, &pairs, confidence, |point| point.value(name));
+    let of = |(word, name): &(&str, &'static str)| compare(word, (low, high), confidence, |point| point.value(name));
     grown(LAYERS.iter().filter_map(of))
 }
 
 /// The functions that certainly grew, without their callees; the largest growth first.
 pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth> {
-    let pairs = pairs(low, high);
     // A point lists only its most expensive functions: a function that is not listed cost less than any that is.
     let cost = |point: &Point, name: &str| {
         if point.functions.is_empty() {
@@ -70,7 +65,7 @@ pub fn functions(low: &[&Point], high: &[&Point], confidence: f64) -> Vec<Growth
     };
     let all: BTreeSet<&str> =
         high.iter().flat_map(|point| &point.functions).map(|cost| cost.function.as_str()).collect();
-    grown(all.into_iter().filter_map(|name| compare(name, &pairs, confidence, |point| cost(point, name))))
+    grown(all.into_iter().filter_map(|name| compare(name, (low, high), confidence, |point| cost(point, name))))
 }
 
 fn grown(all: impl Iterator<Item = Growth>) -> Vec<Growth> {
@@ -79,40 +74,14 @@ fn grown(all: impl Iterator<Item = Growth>) -> Vec<Growth> {
     grown
 }
 
-/// Points of equal repeat; the rest is paired in order.
-fn pairs<'a>(low: &[&'a Point], high: &[&'a Point]) -> Vec<(&'a Point, &'a Point)> {
-    let mut free: Vec<&Point> = low.to_vec();
-    let mut pairs = Vec::new();
-    let mut left = Vec::new();
-    for point in high {
-        match free.iter().position(|other| other.repeat == point.repeat) {
-            Some(at) => pairs.push((free.remove(at), *point)),
-            None => left.push(*point),
-        }
-    }
-    pairs.extend(free.into_iter().zip(left));
-    pairs
-}
-
 fn compare(
     name: &str,
-    pairs: &[(&Point, &Point)],
+    (low, high): (&[&Point], &[&Point]),
     confidence: f64,
     value: impl Fn(&Point) -> Option<f64>,
 ) -> Option<Growth> {
-    let values: Vec<(f64, f64)> = pairs.iter().filter_map(|(low, high)| Some((value(low)?, value(high)?))).collect();
-    if values.len() < LEAST_PAIRS {
-        return None;
-    }
-    let mean_of = |of: fn(&(f64, f64)) -> f64| mean(&values.iter().map(of).collect::<Vec<f64>>());
-    let differences: Vec<f64> = values.iter().map(|(low, high)| high - low).collect();
-    Some(Growth {
-        name: name.to_string(),
-        low_us: mean_of(|pair| pair.0)?,
-        high_us: mean_of(|pair| pair.1)?,
-        difference_us: bootstrap(&differences, confidence, 1, mean)?,
-        pairs: values.len() as u64,
-    })
+    let (low_us, high_us, difference_us) = within::pairs(low, high, value).difference(confidence)?;
+    (difference_us.n >= LEAST_PAIRS).then(|| Growth { name: name.to_string(), low_us, high_us, difference_us })
 }
 
 #[cfg(test)]
@@ -148,7 +117,7 @@ mod tests {
         let (low, high): (Vec<&Point>, Vec<&Point>) = (low.iter().collect(), high.iter().collect());
         let layers = layers(&low, &high, 0.95);
         assert_eq!(layers.iter().map(|growth| growth.name.as_str()).collect::<Vec<_>>(), ["TCP"]);
-        assert!((layers[0].grew_us() - 1.0).abs() < 1e-9 && layers[0].pairs == 4, "{:?}", layers[0]);
+        assert!((layers[0].grew_us() - 1.0).abs() < 1e-9 && layers[0].difference_us.n == 4, "{:?}", layers[0]);
         let functions = functions(&low, &high, 0.95);
         assert_eq!(
             functions.iter().map(|growth| growth.name.as_str()).collect::<Vec<_>>(),

@@ -21,4 +21,5 @@ pub mod sweep;
 pub mod verdict;
 pub mod watch;
 pub mod watched;
+mod within;
 pub mod zones;

@@ -4,6 +4,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use record::Estimate;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -62,6 +63,33 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (count > 0.0).then(|| finite.iter().map(|value| value / count).sum())
 }
 
+/// The arithmetic mean of what weighs differently.
+pub fn weighted_mean<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T) -> f64) -> Option<f64> {
+    let whole: f64 = all.iter().map(&weight).sum();
+    (whole > 0.0).then(|| all.iter().map(|one| value(one) * weight(one)).sum::<f64>() / whole)
+}
+
+/// The median of what weighs differently: half of the weight lies on either side, and between two values of which each
+/// would do lies their mean.
+pub fn weighted_median<T>(all: &[T], value: impl Fn(&T) -> f64, weight: impl Fn(&T) -> f64) -> Option<f64> {
+    let mut known: Vec<(f64, f64)> = all.iter().map(|one| (value(one), weight(one))).collect();
+    known.retain(|(value, weight)| value.is_finite() && *weight > 0.0);
+    known.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = known.iter().map(|(_, weight)| weight).sum::<f64>() / 2.0;
+    let mut below = 0.0;
+    for (at, (value, weight)) in known.iter().enumerate() {
+        below += weight;
+        if (below - half).abs() <= 1e-9 * half {
+            let next = known.get(at + 1).map_or(*value, |(next, _)| *next);
+            return Some(value / 2.0 + next / 2.0);
+        }
+        if below > half {
+            return Some(*value);
+        }
+    }
+    None
+}
+
 /// Standard deviation (n - 1) over the mean; needs two values and a positive mean.
 pub fn coefficient_of_variation(values: &[f64]) -> Option<f64> {
     let finite = sorted(values);
@@ -102,6 +130,17 @@ pub fn bootstrap<T: Clone>(
     interval_of(&values, confidence)
 }
 
+/// `statistic` of independent repeats, with its [`bootstrap`] interval.
+pub fn estimate<T: Clone>(
+    repeats: &[T],
+    confidence: f64,
+    seed: u64,
+    statistic: impl Fn(&[T]) -> Option<f64>,
+) -> Option<Estimate> {
+    let interval = bootstrap(repeats, confidence, seed, &statistic).map(|interval| (interval.low, interval.high));
+    Some(Estimate::new(statistic(repeats)?, interval, confidence, repeats.len()))
+}
+
 /// The central interval of bootstrap draws.
 pub fn interval_of(draws: &[f64], confidence: f64) -> Option<Interval> {
     let tail = (1.0 - confidence.clamp(0.0, 1.0)) / 2.0;
@@ -122,6 +161,11 @@ mod tests {
         assert_eq!(median(&[]), None);
         let cv = coefficient_of_variation(&[90.0, 100.0, 110.0]).unwrap();
         assert!((cv - 0.1).abs() < 1e-12, "{cv}");
+        let weighted = |all: &[(f64, f64)]| weighted_median(all, |one| one.0, |one| one.1);
+        assert_eq!(weighted(&[(3.0, 1.0), (1.0, 1.0), (2.0, 1.0)]), Some(2.0));
+        assert_eq!(weighted(&[(4.0, 1.0), (1.0, 1.0)]), Some(2.5));
+        assert_eq!(weighted(&[(9.0, 0.25), (1.0, 1.0), (8.0, 0.4)]), Some(1.0));
+        assert_eq!(weighted(&[]), None);
     }
 
     #[test]

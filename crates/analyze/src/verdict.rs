@@ -402,15 +402,10 @@ fn layer_sentence(run: &RunDir, closed: &SweepFindings, criteria: &Criteria) -> 
     let (low, high) = (at(cpu.lowest_load), at(cpu.highest_load));
     let words = |grown: &[Growth]| {
         let one = |growth: &Growth| {
-            let by = growth.difference_us;
-            format!(
-                "{} from {:.1} to {:.1} us (by {:.1} to {:.1})",
-                plain(&growth.name, 60),
-                growth.low_us,
-                growth.high_us,
-                by.low,
-                by.high
-            )
+            let ends = growth.difference_us.interval();
+            let by = ends.map_or(String::new(), |(low, high)| format!(" (by {low:.1} to {high:.1})"));
+            let name = plain(&growth.name, 60);
+            format!("{name} from {:.1} to {:.1} us{by}", growth.low_us, growth.high_us)
         };
         grown.iter().take(NAMED).map(one).collect::<Vec<_>>().join(", ")
     };

@@ -17,14 +17,13 @@ pub(crate) use workload::replay_facts;
 use crate::doubt;
 use crate::text::table::Table;
 use crate::text::wrap;
-use analyze::axis::Median;
 use analyze::compare::{CompareError, Comparison};
 use analyze::verdict::{Cause, Certainty, Verdict};
 use analyze::zones::unloading::Unloading;
 use analyze::zones::{Findings, Level, Spread, SweepFindings, percent};
 use record::text::plain;
 use record::units::{count, format_nanos, format_si, grouped};
-use record::{Doubt, Point, RunDir, Severity, Sweep, names};
+use record::{Doubt, Estimate, Point, RunDir, Severity, Sweep, names};
 use std::cmp::Reverse;
 
 /// Doubts that are printed; the others are counted.
@@ -125,15 +124,16 @@ fn sweep_table(sweep: &SweepFindings) -> String {
 /// Both ways at each load; a load at which they are apart is marked.
 fn unloading_table(unloading: &Unloading) -> String {
     let mut table = Table::new(&["conns", "up req/s", "down req/s", "down/up", "interval", ""], 0);
-    let rate = |estimate: Option<Median>| estimate.map_or("-".into(), |estimate| format_si(estimate.median));
+    let rate = |estimate: Option<Estimate>| estimate.map_or("-".into(), |estimate| format_si(estimate.value));
     for level in &unloading.levels {
-        let interval =
-            level.change.and_then(|change| Some(format!("{}..{}", percent(change.low?), percent(change.high?))));
+        let interval = level
+            .change
+            .and_then(|change| Some(format!("{}..{}", percent(change.ratio.low?), percent(change.ratio.high?))));
         table.row(vec![
             grouped(level.load),
             rate(level.loading_per_sec),
             rate(level.unloading_per_sec),
-            level.change.map_or("-".into(), |change| percent(change.ratio)),
+            level.change.map_or("-".into(), |change| percent(change.ratio.value)),
             interval.unwrap_or_default(),
             if level.is_apart { "apart" } else { "" }.into(),
         ]);

@@ -3,9 +3,9 @@
 //!
 //! Everything is per packet that the server sent, including its receive work for that packet.
 
-use super::{Change, Median, change, estimate};
+use super::{Change, change, estimate};
 use record::layers::Layer;
-use record::{Criteria, Point, names};
+use record::{Criteria, Estimate, Point, names};
 use serde::{Deserialize, Serialize};
 
 /// A layer's word in tables, its word in names of figures, its CPU time's figure.
@@ -54,7 +54,7 @@ pub struct LayersAt {
     /// Samples of the server's work in all windows.
     pub samples: u64,
     /// Payload sent per second, bits.
-    pub bits_per_sec: Option<Median>,
+    pub bits_per_sec: Option<Estimate>,
 }
 
 /// One layer at one value.
@@ -63,11 +63,11 @@ pub struct LayerCost {
     /// Its word.
     pub layer: String,
     /// CPU time per packet sent, microseconds.
-    pub us_per_packet: Option<Median>,
+    pub us_per_packet: Option<Estimate>,
     /// CPU time as a share of one CPU over the windows.
-    pub cpu_ratio: Option<Median>,
+    pub cpu_ratio: Option<Estimate>,
     /// Events per packet sent, in the order of [`AxisLayers::events`].
-    pub events_per_packet: Vec<Option<Median>>,
+    pub events_per_packet: Vec<Option<Estimate>>,
     /// Samples in all windows.
     pub samples: u64,
 }
@@ -93,7 +93,7 @@ impl LayerCost {
     /// Instructions per cycle, if both are counted.
     pub fn instructions_per_cycle(&self, events: &[String]) -> Option<f64> {
         let of = |name: &str| self.events_per_packet.get(events.iter().position(|event| event == name)?)?.as_ref();
-        let (instructions, cycles) = (of("instructions")?.median, of("cycles")?.median);
+        let (instructions, cycles) = (of("instructions")?.value, of("cycles")?.value);
         (cycles > 0.0).then(|| instructions / cycles)
     }
 }
@@ -227,18 +227,18 @@ mod tests {
     fn the_stack_is_the_sum_of_its_layers_and_what_grew_is_told() {
         let points: Vec<Point> = (1..=4).flat_map(|repeat| [point(repeat, 4, 2.0), point(repeat, 2048, 5.0)]).collect();
         let layers = findings(&points).layers.unwrap();
-        let overall = |level: &LayersAt| level.cost(OVERALL).unwrap().us_per_packet.unwrap().median;
+        let overall = |level: &LayersAt| level.cost(OVERALL).unwrap().us_per_packet.unwrap().value;
         // System Call, IP, Ethernet and Driver cost 1 us each.
         assert_eq!(layers.levels.iter().map(overall).collect::<Vec<_>>(), [6.0, 9.0]);
         let level = &layers.levels[0];
         assert_eq!((level.packets_sent, level.samples), (40_000, 3200));
         assert!((level.received_per_sent.unwrap() - 0.9).abs() < 1e-9);
         assert_eq!(level.segments_per_packet, Some(1.0));
-        assert!((level.bits_per_sec.unwrap().median - 115_840_000.0).abs() < 1e-3);
+        assert!((level.bits_per_sec.unwrap().value - 115_840_000.0).abs() < 1e-3);
         // 2 us of 10,000 packets in a second.
-        assert!((level.cost("TCP").unwrap().cpu_ratio.unwrap().median - 0.02).abs() < 1e-9);
+        assert!((level.cost("TCP").unwrap().cpu_ratio.unwrap().value - 0.02).abs() < 1e-9);
         let change = layers.changes.iter().find(|change| change.layer == "TCP").unwrap();
-        assert!((change.us.ratio - 2.5).abs() < 1e-9 && change.us.n == 4, "{change:?}");
+        assert!((change.us.ratio.value - 2.5).abs() < 1e-9 && change.us.ratio.n == 4, "{change:?}");
         assert_eq!(layers.changes[0].layer, OVERALL);
         assert_eq!(layers.not_measured, [("cycles".to_string(), "no counter".to_string())]);
         assert!(layers.events.is_empty());

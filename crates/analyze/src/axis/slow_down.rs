@@ -1,15 +1,16 @@
 //! What a slow-down of one place of the server did, and what a speed-up of it would do.
 //!
-//! The time that was added is measured by the programs that add it. Each point is compared with the points of its
-//! repeat in which nothing was added. A slope is a least-squares line through none, its interval a bootstrap over
+//! The time that was added is measured by the programs that add it. Each delay is compared with none within repeats
+//! ([`crate::within`]). A slope is a least-squares line through none, its interval a bootstrap over
 //! repeats, widened by Student's factor.
 
-use super::{Median, SEED, estimate};
+use super::{SEED, estimate};
 use crate::disturbance::quiet_first;
 use crate::point::{client_limited, cpu_us};
 use crate::statistics::student;
-use crate::statistics::{Interval, bootstrap, median};
-use record::{Criteria, Pace, Point, names};
+use crate::statistics::{bootstrap, median};
+use crate::within;
+use record::{Criteria, Estimate, Pace, Point, names};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,35 +23,23 @@ const LEAST_GAIN: f64 = 0.02;
 /// Less than this of a request's CPU time cannot be seen in anything.
 const LEAST_ADDED_RATIO: f64 = 0.02;
 
-/// Microseconds of a figure for each microsecond of CPU time that was added to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct Slope {
-    /// The slope, microseconds per microsecond.
-    pub us_per_us: f64,
-    /// Lower end of its 95 % interval; absent with fewer than two repeats.
-    pub low: Option<f64>,
-    /// Upper end.
-    pub high: Option<f64>,
-    /// Repeats.
-    pub n: u64,
-}
-
-/// What slowing down one place did.
+/// What slowing down one place did. The slopes are microseconds for each microsecond of CPU time that was added to a
+/// request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Effect {
     /// Times that a request reaches the place.
-    pub reached_per_request: Option<Median>,
+    pub reached_per_request: Option<Estimate>,
     /// The most CPU time that was added to a request, microseconds.
     pub most_added_us: f64,
     /// CPU time of a request without any, microseconds.
     pub cpu_us_per_request: Option<f64>,
     /// Time that the server takes for a request, 1 / throughput: 1 where all of the place's cost limits the server, 0
     /// where none does. Closed loop alone: the throughput of an open loop is that of its clients.
-    pub time: Option<Slope>,
+    pub time: Option<Estimate>,
     /// 99th percentile of the response time.
-    pub p99: Option<Slope>,
+    pub p99: Option<Estimate>,
     /// CPU time of a request: 1 where all of the added time is found again.
-    pub cpu: Option<Slope>,
+    pub cpu: Option<Estimate>,
     /// Whether the time grows linearly with what is added; absent where too little was measured to tell.
     pub is_linear: Option<bool>,
     /// Whether the client was saturated, and the server not, in most points without a slow-down.
@@ -58,7 +47,7 @@ pub struct Effect {
     pub is_client_limited: bool,
     /// Throughput if a request cost [`CHEAPER_RATIO`] of its CPU time less at this place, as a multiple of today's: by
     /// the line, read backwards. A place cannot save more than it costs.
-    pub gain_ratio: Option<Median>,
+    pub gain_ratio: Option<Estimate>,
 }
 
 impl Effect {
@@ -66,15 +55,15 @@ impl Effect {
     pub fn is_shown(&self) -> bool {
         let Some(gain) = self.gain_ratio else { return false };
         let is_no_chance = gain.low.zip(gain.high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
-        is_no_chance && (gain.median - 1.0).abs() >= LEAST_GAIN
+        is_no_chance && (gain.value - 1.0).abs() >= LEAST_GAIN
     }
 }
 
-/// A point's added time and what it took, against nothing added in the same repeat.
-type Pair = (f64, f64);
+/// The added time and what it took, against nothing added in the same repeat, with its weight.
+type Pair = (f64, f64, f64);
 
 /// Times that a request reaches the place.
-pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Median> {
+pub(super) fn reached(slowed: &[&Point], criteria: &Criteria) -> Option<Estimate> {
     let reached: Vec<f64> = slowed.iter().filter_map(|point| point.value(names::SLOW_REACHED)).collect();
     estimate(&reached, criteria)
 }
@@ -115,43 +104,43 @@ pub(super) fn find(slowed: &[&Point], plain: &[&Point], criteria: &Criteria) -> 
         is_client_limited,
         gain_ratio: time.filter(|_| !is_client_limited).and_then(|time| {
             let (low, high) = (time.low.and_then(gain), time.high.and_then(gain));
-            Some(Median { median: gain(time.us_per_us)?, low, high: low.and(high), n: time.n })
+            Some(Estimate { value: gain(time.value)?, low, high: low.and(high), ..time })
         }),
     })
 }
 
-/// The pairs of each repeat that has points without a slow-down.
+/// The pairs of each repeat: a visit of each delay against that of none.
 fn repeats(slowed: &[&Point], plain: &[&Point], read: &dyn Fn(&Point) -> Option<f64>) -> Vec<Vec<Pair>> {
-    let by_repeat = |points: &[&Point]| {
-        let mut found: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
-        for point in points {
-            found.entry(point.repeat).or_default().push((*point).clone());
+    let delay = |point: &Point| point.axis.map_or(0, |place| place.value.to_bits());
+    let mut by_delay: BTreeMap<u64, Vec<&Point>> = BTreeMap::new();
+    for point in slowed {
+        by_delay.entry(delay(point)).or_default().push(point);
+    }
+    let plain = within::visits(plain, read);
+    let mut repeats: BTreeMap<u32, Vec<Pair>> = BTreeMap::new();
+    for points in by_delay.values() {
+        let added = within::visits(points, |point| point.value(names::SLOW_ADDED));
+        let slowed = within::visits(points, |point| read(point).filter(|_| point.value(names::SLOW_ADDED).is_some()));
+        for pair in within::paired(&plain, &slowed).pairs {
+            let added = added.get(&pair.repeat).map(|added| added.value);
+            let found = added.map(|added| (added, pair.after - pair.before, pair.weight));
+            repeats.entry(pair.repeat).or_default().extend(found);
         }
-        found
-    };
-    let plain = by_repeat(plain);
-    let of_repeat = |(repeat, points): (u32, Vec<Point>)| {
-        let plain: Vec<&Point> = plain.get(&repeat)?.iter().collect();
-        let base = median(&quiet_first(&plain).into_iter().filter_map(read).collect::<Vec<_>>())?;
-        let pair = |point: &Point| Some((point.value(names::SLOW_ADDED)?, read(point)? - base));
-        let points: Vec<&Point> = points.iter().collect();
-        let pairs: Vec<Pair> = quiet_first(&points).into_iter().filter_map(pair).collect();
-        (!pairs.is_empty()).then_some(pairs)
-    };
-    by_repeat(slowed).into_iter().filter_map(of_repeat).collect()
+    }
+    repeats.into_values().filter(|pairs| !pairs.is_empty()).collect()
 }
 
 /// The line through none with the least squares.
 fn line(repeats: &[Vec<Pair>]) -> Option<f64> {
     let pairs = || repeats.iter().flatten();
-    let squares: f64 = pairs().map(|(x, _)| x * x).sum();
-    (squares > 0.0).then(|| pairs().map(|(x, y)| x * y).sum::<f64>() / squares)
+    let squares: f64 = pairs().map(|(x, _, weight)| weight * x * x).sum();
+    (squares > 0.0).then(|| pairs().map(|(x, y, weight)| weight * x * y).sum::<f64>() / squares)
 }
 
 /// The part of y = a x + b x^2 that is no line, at `most`.
 fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
     let sum = |power: i32, of: fn(&Pair) -> f64| -> f64 {
-        repeats.iter().flatten().map(|pair| (pair.0 / most).powi(power) * of(pair)).sum()
+        repeats.iter().flatten().map(|pair| pair.2 * (pair.0 / most).powi(power) * of(pair)).sum()
     };
     let (x2, x3, x4) = (sum(2, |_| 1.0), sum(3, |_| 1.0), sum(4, |_| 1.0));
     let (xy, x2y) = (sum(1, |pair| pair.1), sum(2, |pair| pair.1));
@@ -162,31 +151,30 @@ fn bend(repeats: &[Vec<Pair>], most: f64) -> Option<f64> {
 
 /// The bootstrap's interval, as much wider as Student's distribution is than the normal one: of few repeats it is too
 /// narrow.
-fn interval(repeats: &[Vec<Pair>], criteria: &Criteria, of: impl Fn(&[Vec<Pair>]) -> Option<f64>) -> Option<Interval> {
+fn interval(
+    repeats: &[Vec<Pair>],
+    criteria: &Criteria,
+    of: impl Fn(&[Vec<Pair>]) -> Option<f64>,
+) -> Option<(f64, f64)> {
     let confidence = criteria.confidence_ratio;
     let (found, middle) = (bootstrap(repeats, confidence, SEED, &of)?, of(repeats)?);
     let n = repeats.len() as f64;
     let wider = (n / (n - 1.0)).sqrt() * student(confidence, n - 1.0)? / student(confidence, 1e6)?;
     let end = |end: f64| middle + wider * (end - middle);
-    Some(Interval { low: end(found.low), high: end(found.high), ..found })
+    Some((end(found.low), end(found.high)))
 }
 
-fn slope(repeats: &[Vec<Pair>], criteria: &Criteria) -> Option<Slope> {
+fn slope(repeats: &[Vec<Pair>], criteria: &Criteria) -> Option<Estimate> {
     let found = interval(repeats, criteria, line);
-    Some(Slope {
-        us_per_us: line(repeats)?,
-        low: found.map(|found| found.low),
-        high: found.map(|found| found.high),
-        n: repeats.len() as u64,
-    })
+    Some(Estimate::new(line(repeats)?, found, criteria.confidence_ratio, repeats.len()))
 }
 
 fn is_linear(repeats: &[Vec<Pair>], most: f64, criteria: &Criteria) -> Option<bool> {
     if repeats.len() < 3 {
         return None;
     }
-    let found = interval(repeats, criteria, |repeats| bend(repeats, most))?;
+    let (low, high) = interval(repeats, criteria, |repeats| bend(repeats, most))?;
     let (bent, whole) = (bend(repeats, most)?, line(repeats)? * most);
-    let is_none = found.low <= 0.0 && found.high >= 0.0;
+    let is_none = low <= 0.0 && high >= 0.0;
     Some(is_none || bent.abs() < CURVED * whole.abs())
 }

@@ -3,6 +3,7 @@
 use super::layers::{LayersAt, OVERALL};
 use super::slow_down::{CHEAPER_RATIO, Effect};
 use super::{AxisFindings, Change};
+use record::Estimate;
 use record::units::{format_bytes, format_nanos, format_si, grouped, percent};
 use record::{Axis, AxisPlace, SlowPlace};
 
@@ -59,7 +60,7 @@ pub fn effect_words(effect: Option<&Effect>) -> String {
     };
     match effect.is_shown() {
         false => format!("no measurable effect ({low:.2} to {high:.2})"),
-        true => format!("{:.2} times the throughput ({low:.2} to {high:.2})", gain.median),
+        true => format!("{:.2} times the throughput ({low:.2} to {high:.2})", gain.value),
     }
 }
 
@@ -89,33 +90,31 @@ fn ends(findings: &AxisFindings) -> String {
 }
 
 /// ` (+55 %, 50 % to 61 % in 5 repeats)`.
-fn by(change: &Change) -> String {
+fn by(ratio: &Estimate) -> String {
     let signed = |ratio: f64| format!("{:+.0} %", (ratio - 1.0) * 100.0);
-    let interval = match (change.low, change.high) {
-        (Some(low), Some(high)) => format!(", {} to {}", signed(low), signed(high)),
-        _ => String::new(),
-    };
-    let repeats = record::units::count(change.n, "repeat");
-    format!(" ({}{interval}, within {repeats})", signed(change.ratio))
+    let interval =
+        ratio.interval().map_or(String::new(), |(low, high)| format!(", {} to {}", signed(low), signed(high)));
+    let repeats = record::units::count(ratio.n, "repeat");
+    format!(" ({}{interval}, within {repeats})", signed(ratio.value))
 }
 
-fn is_flat(change: &Change) -> bool {
-    let around_none = matches!((change.low, change.high), (Some(low), Some(high)) if low <= 1.0 && high >= 1.0);
-    (change.ratio - 1.0).abs() < LEAST_CHANGE || around_none
+fn is_flat(ratio: &Estimate) -> bool {
+    let around_none = ratio.interval().is_some() && !ratio.excludes(1.0);
+    (ratio.value - 1.0).abs() < LEAST_CHANGE || around_none
 }
 
 /// `CPU per request grew from 5.1 to 7.9 us between 0 and 2,000 cold connections (+55 %, ...).`
 fn change_sentence(name: &str, change: &Change, ends: &str, words: impl Fn(f64) -> String) -> String {
-    if is_flat(change) {
+    if is_flat(&change.ratio) {
         return format!(
             "{name} did not change measurably {ends}: {} and {}{}.",
             words(change.from),
             words(change.to),
-            by(change)
+            by(&change.ratio)
         );
     }
-    let verb = if change.ratio > 1.0 { "grew" } else { "fell" };
-    format!("{name} {verb} from {} to {} {ends}{}.", words(change.from), words(change.to), by(change))
+    let verb = if change.ratio.value > 1.0 { "grew" } else { "fell" };
+    format!("{name} {verb} from {} to {} {ends}{}.", words(change.from), words(change.to), by(&change.ratio))
 }
 
 /// The most important thing about an axis in one sentence.
@@ -141,7 +140,7 @@ fn whole_stack(findings: &AxisFindings) -> Option<String> {
     let layers = findings.layers.as_ref()?;
     let Some(change) = layers.changes.iter().find(|change| change.layer == OVERALL) else {
         // No repeat has both ends of the axis: there may be one value only.
-        let cost = |level: &LayersAt| Some((level.value, level.cost(OVERALL)?.us_per_packet?.median));
+        let cost = |level: &LayersAt| Some((level.value, level.cost(OVERALL)?.us_per_packet?.value));
         let (value, us) = layers.levels.iter().find_map(cost)?;
         let at = value_words(value, findings.axis);
         return Some(format!("The network stack took {} of CPU time for a packet sent, at {at}.", packet_us(us)));
@@ -159,13 +158,19 @@ fn layers(findings: &AxisFindings) -> Vec<String> {
     const MOST_LAYERS: usize = 3;
     let Some(layers) = &findings.layers else { return Vec::new() };
     let mut changed: Vec<_> =
-        layers.changes.iter().filter(|change| change.layer != OVERALL && !is_flat(&change.us)).collect();
+        layers.changes.iter().filter(|change| change.layer != OVERALL && !is_flat(&change.us.ratio)).collect();
     changed.sort_by(|a, b| (b.us.to - b.us.from).abs().total_cmp(&(a.us.to - a.us.from).abs()));
     if changed.is_empty() {
         return vec![format!("No layer's CPU time per packet changed measurably {}.", ends(findings))];
     }
     let words = |change: &&super::layers::LayerChange| {
-        format!("{} from {} to {}{}", change.layer, packet_us(change.us.from), packet_us(change.us.to), by(&change.us))
+        format!(
+            "{} from {} to {}{}",
+            change.layer,
+            packet_us(change.us.from),
+            packet_us(change.us.to),
+            by(&change.us.ratio)
+        )
     };
     let sentences: Vec<String> = changed.iter().take(MOST_LAYERS).map(words).collect();
     vec![format!("By layer, the largest changes: {}.", sentences.join("; "))]
@@ -196,7 +201,7 @@ fn conforming(findings: &AxisFindings) -> Option<String> {
 
 /// Goodput at the peak and at the highest offered rate.
 fn overload(findings: &AxisFindings) -> Option<String> {
-    let goodput = |level: &super::AxisLevel| Some((level.value, level.goodput_per_sec?.median));
+    let goodput = |level: &super::AxisLevel| Some((level.value, level.goodput_per_sec?.value));
     let (peak_at, peak) = findings.levels.iter().filter_map(goodput).max_by(|a, b| a.1.total_cmp(&b.1))?;
     let (last_at, last) = findings.levels.iter().rev().find_map(goodput)?;
     if last_at <= peak_at {
@@ -241,14 +246,14 @@ pub fn sentences(findings: &AxisFindings) -> Vec<String> {
         said.push(change_sentence("The response time's p99", change, &ends, |us| format_nanos(us * 1e3)));
     }
     if let Some((present, bytes)) = findings.levels.last().and_then(|level| Some((level.present?, level.kernel_bytes?)))
-        && present.median > 0.0
+        && present.value > 0.0
     {
         let whose = if findings.axis == Axis::Cold { " (both ends, where the server is on this machine)" } else { "" };
         said.push(format!(
             "{} took {} of kernel memory, {} each{whose}.",
-            value_words(present.median.round(), findings.axis),
-            format_bytes(bytes.median),
-            format_bytes(bytes.median / present.median)
+            value_words(present.value.round(), findings.axis),
+            format_bytes(bytes.value),
+            format_bytes(bytes.value / present.value)
         ));
     }
     said

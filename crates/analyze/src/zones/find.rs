@@ -10,10 +10,10 @@ use super::{capacity, doubts};
 use crate::disturbance::is_disturbed;
 use crate::point::{costs_are_of_answers, cpu_us};
 use crate::shown::{cost_us, rate};
-use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, median, random};
+use crate::statistics::{DRAWS, coefficient_of_variation, interval_of, random};
+use crate::within;
 use record::units::{exact_percent, percent};
 use record::{Criteria, Point, RunDir, Sweep, names};
-use std::collections::BTreeSet;
 
 /// The points of a load.
 type Group<'a> = (f64, Vec<&'a Point>);
@@ -413,15 +413,7 @@ fn peak(curve: &BlockCurve, groups: &[Group<'_>], levels: &[Level], criteria: &C
 fn paired(groups: &[Group<'_>], from: f64, to: f64, value: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
     let at = |load: f64| groups.iter().find(|(known, _)| *known == load).map(|(_, points)| points);
     let (before, after) = (at(from)?, at(to)?);
-    let of = |points: &[&Point], repeat: u32| {
-        let values: Vec<f64> =
-            points.iter().filter(|point| point.repeat == repeat).filter_map(|point| value(point)).collect();
-        median(&values)
-    };
-    let repeats: BTreeSet<u32> = before.iter().map(|point| point.repeat).collect();
-    let ratios: Vec<f64> =
-        repeats.into_iter().filter_map(|repeat| Some(of(after, repeat)? / of(before, repeat)?)).collect();
-    median(&ratios).filter(|ratio| ratio.is_finite())
+    within::pairs(before, after, value).change(0.95).map(|(_, _, ratio)| ratio.value)
 }
 
 /// With fewer requests than this, the cost of one is chance.

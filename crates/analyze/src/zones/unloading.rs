@@ -9,16 +9,15 @@
 //! gave before (Bronson and others, "Metastable Failures in Distributed Systems", HotOS 2021: the failure stays when
 //! its trigger is gone).
 
-use crate::axis::{Change, Median, estimate};
+use crate::axis::{Change, estimate};
 use crate::disturbance::{is_disturbed, quiet_first};
-use crate::statistics::{bootstrap, median, range};
+use crate::statistics::{median, range};
+use crate::within::{self, Pair, Pairs, Visit};
 use crate::zones::{Place, PointFinding, SweepFindings, fails, load_words, percent, recovery};
-use record::{Criteria, Doubt, DoubtKind, Point, Sweep, units};
+use record::{Criteria, Doubt, DoubtKind, Estimate, Point, Sweep, units};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Fixed, so that a run always gives the same findings.
-const SEED: u64 = 0x554e;
 /// The two ways are apart at a load where throughput on the way down is at most this share of the way up,
 pub const APART_RATIO: f64 = 0.75;
 /// the whole interval is below this,
@@ -43,9 +42,9 @@ pub struct UnloadingLevel {
     /// Connections.
     pub load: f64,
     /// Good answers per second on the way up.
-    pub loading_per_sec: Option<Median>,
+    pub loading_per_sec: Option<Estimate>,
     /// The same on the way down.
-    pub unloading_per_sec: Option<Median>,
+    pub unloading_per_sec: Option<Estimate>,
     /// The change from the way up to the way down, within repeats. Absent where the load failed on the way up. Of a
     /// server that never came back: from before it came down to ever since.
     pub change: Option<Change>,
@@ -76,15 +75,17 @@ impl Unloading {
     /// The load at which the two ways are furthest apart.
     pub fn widest(&self) -> Option<(f64, Change)> {
         let apart = self.levels.iter().filter(|level| level.is_apart);
-        apart.filter_map(|level| Some((level.load, level.change?))).min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
+        apart
+            .filter_map(|level| Some((level.load, level.change?)))
+            .min_by(|a, b| a.1.ratio.value.total_cmp(&b.1.ratio.value))
     }
 
     /// Where no load is apart: one at which the way down gave as little, but too few repeats, or too different ones, to
     /// tell that from chance.
     fn unsure(&self) -> Option<(f64, Change)> {
         let compared = self.levels.iter().filter_map(|level| Some((level.load, level.change?)));
-        let low = compared.filter(|(_, change)| change.ratio <= APART_RATIO);
-        low.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio)).filter(|_| self.widest().is_none())
+        let low = compared.filter(|(_, change)| change.ratio.value <= APART_RATIO);
+        low.min_by(|a, b| a.1.ratio.value.total_cmp(&b.1.ratio.value)).filter(|_| self.widest().is_none())
     }
 
     /// One sentence on both ways.
@@ -93,7 +94,7 @@ impl Unloading {
         if let Some((load, change)) = self.unsure() {
             return format!(
                 "On the way down the server gave {} of what it gave on the way up with {}{}: {}.",
-                percent(change.ratio),
+                percent(change.ratio.value),
                 load_words(load, unit),
                 range_words(&change),
                 why_unsure(&change)
@@ -104,12 +105,12 @@ impl Unloading {
         let lowest_apart = lowest_apart.and_then(|level| Some((level.load, level.change?)));
         let Some((load, change)) = lowest_apart.or(self.widest()) else {
             let compared: Vec<&Change> = self.levels.iter().filter_map(|level| level.change.as_ref()).collect();
-            let Some(n) = compared.iter().map(|change| change.n).max() else {
+            let Some(n) = compared.iter().map(|change| change.ratio.n).max() else {
                 return "The way down could not be compared with the way up: no load held on the way up and was \
                         measured on both."
                     .into();
             };
-            let furthest = compared.iter().map(|change| (change.ratio - 1.0).abs()).fold(0.0, f64::max);
+            let furthest = compared.iter().map(|change| (change.ratio.value - 1.0).abs()).fold(0.0, f64::max);
             return format!(
                 "On the way down the server lay on its loading curve at every load that held on the way up (medians \
                  within {}, n = {n}).",
@@ -124,7 +125,7 @@ impl Unloading {
                  With {} it gave {} of what it gave before{range}, on every way up and down since. Its zones are those \
                  of the server that is down.",
                 load_words(load, unit),
-                percent(change.ratio)
+                percent(change.ratio.value)
             );
         }
         let back = match &self.recovery_point {
@@ -138,17 +139,10 @@ impl Unloading {
         };
         format!(
             "On the way down the server gave {} of what it gave on the way up with {}{range}. {back}.",
-            percent(change.ratio),
+            percent(change.ratio.value),
             load_words(load, unit)
         )
     }
-}
-
-/// One repeat at one load: its time, and the logarithm of the good answers per second.
-#[derive(Debug, Clone, Copy)]
-struct Visit {
-    at_ms: f64,
-    log: f64,
 }
 
 type Visits = BTreeMap<u32, Visit>;
@@ -168,21 +162,23 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
     let (mut levels, mut pairs) = (Vec::new(), Vec::new());
     for (load, visits) in &down {
         let ups = up.get(load).unwrap_or(&nothing);
-        let compared: Vec<Pair> = if held(*load) { compared(ups, visits) } else { Vec::new() };
-        let rates = |visits: &Visits| visits.values().map(|visit| visit.log.exp()).collect::<Vec<f64>>();
-        let change = change(&compared, criteria);
+        let compared = if held(*load) { compared(ups, visits) } else { Pairs::default() };
+        let rates = |visits: &Visits| visits.values().map(|visit| visit.value).collect::<Vec<f64>>();
+        let found = compared.change(criteria.confidence_ratio);
+        let change = found.map(|(from, to, ratio)| Change { from, to, ratio });
         levels.push(UnloadingLevel {
             load: *load as f64,
             loading_per_sec: estimate(&rates(ups), criteria),
             unloading_per_sec: estimate(&rates(visits), criteria),
             change,
             is_apart: change.is_some_and(|change| {
-                change.n as usize >= LEAST_REPEATS
-                    && change.ratio <= APART_RATIO
-                    && change.high.is_some_and(|high| high <= APART_AT_MOST)
+                change.ratio.n as usize >= LEAST_REPEATS
+                    && change.ratio.value <= APART_RATIO
+                    && change.ratio.high.is_some_and(|high| high <= APART_AT_MOST)
             }),
         });
-        pairs.extend(compared.iter().map(|pair| (*load as f64, pair.repeat, pair.ratio() <= OFF_RATIO)));
+        let ratio = |pair: &Pair| pair.after / pair.before;
+        pairs.extend(compared.pairs.iter().map(|pair| (*load as f64, pair.repeat, ratio(pair) <= OFF_RATIO)));
     }
     let repeats = down.values().map(|visits| visits.len()).max().unwrap_or(0);
     let mut recovery_point = recovery_point(&levels, &pairs, repeats, criteria);
@@ -208,7 +204,7 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
         if repeats >= LEAST_REPEATS {
             let what = format!(
                 "the way down gave {} of the way up with {}{}: {why}",
-                percent(change.ratio),
+                percent(change.ratio.value),
                 load_words(load, Sweep::Connections),
                 range_words(&change)
             );
@@ -220,14 +216,14 @@ pub fn find(points: &[Point], closed: Option<&SweepFindings>, criteria: &Criteri
 }
 
 fn range_words(change: &Change) -> String {
-    match (change.low, change.high) {
-        (Some(low), Some(high)) => format!(" ({} to {}, n = {})", percent(low), percent(high), change.n),
-        _ => format!(" (n = {})", change.n),
+    match change.ratio.interval() {
+        Some((low, high)) => format!(" ({} to {}, n = {})", percent(low), percent(high), change.ratio.n),
+        None => format!(" (n = {})", change.ratio.n),
     }
 }
 
 fn why_unsure(change: &Change) -> &'static str {
-    match (change.n as usize) < LEAST_REPEATS {
+    match (change.ratio.n as usize) < LEAST_REPEATS {
         true => "too few repeats to tell that from chance",
         false => "the repeats differ too much to tell that from chance",
     }
@@ -263,7 +259,7 @@ fn never_back(points: &[Point], criteria: &Criteria) -> BTreeMap<u64, Fallen> {
     let of_turns = turns.map(|turn| fallen_since(turn, &ways, criteria));
     let fell_at_once = |fallen: &BTreeMap<u64, Fallen>| {
         let middle = |of: fn(&Fallen) -> f64| median(&fallen.values().map(of).collect::<Vec<_>>()).unwrap_or(0.0).abs();
-        middle(|fallen| fallen.moved) <= STEADY_RATIO * middle(|fallen| fallen.change.ratio.ln())
+        middle(|fallen| fallen.moved) <= STEADY_RATIO * middle(|fallen| fallen.change.ratio.value.ln())
     };
     of_turns.into_iter().find(|fallen| fallen.len() >= LEAST_LOADS && fell_at_once(fallen)).unwrap_or_default()
 }
@@ -296,9 +292,9 @@ fn fallen(before: &[&Point], since: &[&Point], criteria: &Criteria) -> Option<Fa
     let (least, most) = range(&since)?;
     let (earlier, later) = since.split_at(since.len() / 2);
     let moved = (median(later)? / median(earlier)?).ln();
-    let change =
-        Change { from, to, ratio: to / from, low: Some(least / from), high: Some(most / from), n: since.len() as u64 };
-    let is_down = change.ratio <= APART_RATIO && most / from <= APART_AT_MOST;
+    let ends = Some((least / from, most / from));
+    let change = Change { from, to, ratio: Estimate::new(to / from, ends, criteria.confidence_ratio, since.len()) };
+    let is_down = change.ratio.value <= APART_RATIO && most / from <= APART_AT_MOST;
     Some(Fallen { is_down, before, change, moved })
 }
 
@@ -309,60 +305,27 @@ fn good_per_sec(point: &Point) -> Option<f64> {
 
 /// The visits of each repeat by load, without the first pass, whose points are too short to compare.
 fn of_sweep(points: &[Point], sweep: Sweep) -> BTreeMap<u64, Visits> {
-    let mut by_load: BTreeMap<u64, BTreeMap<u32, Vec<&Point>>> = BTreeMap::new();
+    let mut by_load: BTreeMap<u64, Vec<&Point>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.sweep == sweep && point.repeat > 0) {
-        by_load.entry(point.connections).or_default().entry(point.repeat).or_default().push(point);
+        by_load.entry(point.connections).or_default().push(point);
     }
-    let visit = |(repeat, same): (u32, Vec<&Point>)| {
-        let quiet = quiet_first(&same);
-        let rates: Vec<f64> = quiet.iter().filter_map(|point| good_per_sec(point)).collect();
-        let log = median(&rates)?.ln();
-        Some((repeat, Visit { at_ms: quiet.first()?.started_unix_ms as f64, log }))
-    };
-    by_load.into_iter().map(|(load, repeats)| (load, repeats.into_iter().filter_map(visit).collect())).collect()
+    by_load.into_iter().map(|(load, points)| (load, within::visits(&points, good_per_sec))).collect()
 }
 
-/// A load of one repeat on both ways, as logarithms.
-#[derive(Debug, Clone, Copy)]
-struct Pair {
-    repeat: u32,
-    up: f64,
-    down: f64,
-}
-
-impl Pair {
-    fn ratio(&self) -> f64 {
-        (self.down - self.up).exp()
-    }
-}
-
-fn compared(ups: &Visits, downs: &Visits) -> Vec<Pair> {
-    let pair = |(repeat, down): (&u32, &Visit)| {
-        let before = ups.get(repeat)?;
-        let up = match ups.get(&(repeat + 1)) {
+/// The way down against the way up of the same repeat; where the next way up was measured, against what lay between
+/// both when it went down.
+fn compared(ups: &Visits, downs: &Visits) -> Pairs {
+    let before = ups.iter().map(|(repeat, before)| {
+        let between = |down: &Visit| match ups.get(&(repeat + 1)) {
             Some(after) if after.at_ms > before.at_ms => {
                 let share = ((down.at_ms - before.at_ms) / (after.at_ms - before.at_ms)).clamp(0.0, 1.0);
-                before.log + share * (after.log - before.log)
+                Visit { value: before.value.powf(1.0 - share) * after.value.powf(share), ..*before }
             }
-            _ => before.log,
+            _ => *before,
         };
-        Some(Pair { repeat: *repeat, up, down: down.log })
-    };
-    downs.iter().filter_map(pair).collect()
-}
-
-fn change(pairs: &[Pair], criteria: &Criteria) -> Option<Change> {
-    let middle = |of: fn(&Pair) -> f64| median(&pairs.iter().map(of).collect::<Vec<_>>());
-    let ratio = |pairs: &[Pair]| median(&pairs.iter().map(Pair::ratio).collect::<Vec<_>>());
-    let interval = bootstrap(pairs, criteria.confidence_ratio, SEED, ratio);
-    Some(Change {
-        from: middle(|pair| pair.up)?.exp(),
-        to: middle(|pair| pair.down)?.exp(),
-        ratio: ratio(pairs)?,
-        low: interval.map(|interval| interval.low),
-        high: interval.map(|interval| interval.high),
-        n: pairs.len() as u64,
-    })
+        (*repeat, downs.get(repeat).map_or(*before, between))
+    });
+    within::paired(&before.collect(), downs)
 }
 
 /// `pairs`: load and repeat, and whether the way down was off the loading curve there.

@@ -60,8 +60,8 @@ fn a_change_is_found_through_drift_that_is_larger_than_its_noise() {
     let (points, _) = measured(&axis_plan(Axis::Cold, &[0.0, 1000.0, 2000.0]), 4096, 90);
     let found = axis::of_points(&points, &Criteria::default(), 1.0);
     let change = found[0].cpu_change.unwrap();
-    assert!((change.ratio - 3.0).abs() < 0.05, "{change:?}");
-    assert!(change.low.unwrap() > 2.9 && change.high.unwrap() < 3.1, "{change:?}");
+    assert!((change.ratio.value - 3.0).abs() < 0.05, "{change:?}");
+    assert!(change.ratio.low.unwrap() > 2.9 && change.ratio.high.unwrap() < 3.1, "{change:?}");
     let words = axis::headline(&found[0]).unwrap();
     assert!(words.starts_with("CPU per request grew from "), "{words}");
     assert!(words.contains("between 0 and 2,000 cold connections (+"), "{words}");
@@ -82,7 +82,7 @@ fn errors_are_no_throughput() {
         1.0,
     );
     let (good, all) = (found[0].throughput_change.unwrap(), all[0].throughput_change.unwrap());
-    assert!((good.ratio / all.ratio - 0.25).abs() < 0.01, "{good:?} {all:?}");
+    assert!((good.ratio.value / all.ratio.value - 0.25).abs() < 0.01, "{good:?} {all:?}");
 }
 
 #[test]

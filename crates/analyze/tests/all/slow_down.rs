@@ -106,11 +106,11 @@ fn what_limits_the_server_has_a_slope_of_one_and_the_rest_none() {
         let effect = effect(&found, place);
         let time = effect.time.expect("a closed loop");
         // The drift of a repeat is a part of its slope.
-        assert!((time.us_per_us - truth).abs() < 0.12, "{place:?}: {time:?}");
+        assert!((time.value - truth).abs() < 0.12, "{place:?}: {time:?}");
         assert!(time.low.expect("repeats") - 0.12 < truth && truth < time.high.expect("repeats") + 0.12, "{time:?}");
-        let cpu = effect.cpu.expect("timed").us_per_us;
+        let cpu = effect.cpu.expect("timed").value;
         assert!((cpu - 1.0).abs() < 0.12, "all that is added is CPU time of the server: {cpu}");
-        let gain = effect.gain_ratio.expect("a forecast").median;
+        let gain = effect.gain_ratio.expect("a forecast").value;
         assert!((gain / (1.0 / (1.0 - 0.2 * truth)) - 1.0).abs() < 0.05, "{place:?}: {gain}");
         assert_eq!((effect.is_linear, effect.is_shown()), (Some(true), truth > 0.0), "{place:?}: {effect:?}");
     }

@@ -89,7 +89,7 @@ fn a_metastable_server_is_found_with_its_recovery_point_in_every_seed() {
             let (_, findings) = walked(&metastable(noise, drift), seed, 300);
             let found = findings.unloading.unwrap();
             let (load, change) = found.widest().unwrap_or_else(|| panic!("seed {seed}: {found:#?}"));
-            assert!((10.0..40.0).contains(&load) && change.ratio < 0.5, "seed {seed}: {load}, {change:?}");
+            assert!((10.0..40.0).contains(&load) && change.ratio.value < 0.5, "seed {seed}: {load}, {change:?}");
             let recovery = &found.recovery_point;
             assert_eq!(recovery.place, Place::Within, "seed {seed}: {recovery:?}");
             let (low, high) = (recovery.low.unwrap(), recovery.high.unwrap());
@@ -180,7 +180,7 @@ fn a_server_that_never_comes_back_is_called_so_in_every_seed() {
             let found = findings.unloading.as_ref().unwrap();
             assert!(found.never_back, "seed {seed}: {found:#?}");
             let (load, change) = found.widest().unwrap();
-            assert!(load < 40.0 && (0.15..0.45).contains(&change.ratio), "seed {seed}: {load}, {change:?}");
+            assert!(load < 40.0 && (0.15..0.45).contains(&change.ratio.value), "seed {seed}: {load}, {change:?}");
             let others = found.levels.iter().filter(|level| !level.is_apart);
             assert!(others.into_iter().all(|level| level.change.is_none() && level.loading_per_sec.is_none()));
             assert!(found.sentence().contains("With 1 connection it gave"), "{}", found.sentence());

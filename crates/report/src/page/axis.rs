@@ -6,10 +6,10 @@ use super::{KeyNumber, Section, draw, layers, loads, watched};
 use crate::chart::{Chart, Layer, Load, Mark, Scale, Series};
 use crate::run::axis::{COLUMNS, has_columns};
 use crate::text::{number, unbroken};
-use analyze::axis::{AxisFindings, AxisLevel, Median, value_cell, value_words};
+use analyze::axis::{AxisFindings, AxisLevel, value_cell, value_words};
 use analyze::zones::percent;
 use record::units::{format_nanos, format_si};
-use record::{Axis, Point, RunDir, Sweep, names};
+use record::{Axis, Estimate, Point, RunDir, Sweep, names};
 
 /// A line of a chart.
 struct Line<'a> {
@@ -17,7 +17,7 @@ struct Line<'a> {
     class: &'static str,
     /// CSS class of the interval's area.
     area: &'static str,
-    level: fn(&AxisLevel) -> Option<Median>,
+    level: fn(&AxisLevel) -> Option<Estimate>,
     /// The figure that the dots rest on.
     figure: &'static str,
     dots: &'a dyn Fn(&Point) -> Option<f64>,
@@ -119,8 +119,8 @@ fn dots(run: &RunDir, axis: Axis, name: &str, value: &dyn Fn(&Point) -> Option<f
 }
 
 /// A median over repeats with its interval.
-pub(super) fn mark(x: f64, found: &Median) -> Mark {
-    Mark { x, y: found.median, interval: found.low.zip(found.high), n: Some(found.n), ..Mark::default() }
+pub(super) fn mark(x: f64, found: &Estimate) -> Mark {
+    Mark { x, y: found.value, interval: found.low.zip(found.high), n: Some(found.n), ..Mark::default() }
 }
 
 fn chart(
@@ -134,7 +134,7 @@ fn chart(
     let mut layers = Vec::new();
     let mut series = Vec::new();
     for line in lines {
-        let found: Vec<(f64, Median)> =
+        let found: Vec<(f64, Estimate)> =
             axis.levels.iter().filter_map(|level| Some((level.value, (line.level)(level)?))).collect();
         if found.is_empty() {
             continue;
@@ -156,7 +156,7 @@ fn chart(
 
 /// The line of medians, and the area of their intervals where all have one.
 pub(super) fn with_intervals(
-    found: &[(f64, Median)],
+    found: &[(f64, Estimate)],
     name: &str,
     class: &'static str,
     area: &'static str,

@@ -4,13 +4,12 @@
 use super::{axis, loads};
 use crate::chart::{Band, Chart, Layer, Limit, Load, Mark, Marker, Scale, Series, stacked, tops};
 use crate::text::number;
-use analyze::axis::Median;
 use analyze::growth::LAYERS;
 use analyze::zones::unloading::{Unloading, UnloadingLevel};
 use analyze::zones::{Findings, Level, PointFinding, Spread, SweepFindings, Zone, cpu_us};
 use analyze::zones::{estimate_number, estimate_words, interval};
 use record::units::{format_nanos, format_si};
-use record::{Criteria, Origin, Point, RunDir, Sweep, names};
+use record::{Criteria, Estimate, Origin, Point, RunDir, Sweep, names};
 
 /// A chart with its title and caption.
 pub struct Figure {
@@ -185,7 +184,7 @@ fn unloading(run: &RunDir, sweep: &SweepFindings, unloading: Option<&Unloading>)
     // came down.
     let is_shown = |point: &&Point| point.repeat > 0 || found.never_back;
     let whole = |sweep: Sweep| of(run, sweep).into_iter().filter(is_shown).collect::<Vec<_>>();
-    let way = |pick: fn(&UnloadingLevel) -> Option<Median>| -> Vec<Mark> {
+    let way = |pick: fn(&UnloadingLevel) -> Option<Estimate>| -> Vec<Mark> {
         found.levels.iter().filter_map(|level| Some(axis::mark(level.load, &pick(level)?))).collect()
     };
     let up_points = dots(&whole(Sweep::Connections), names::GOODPUT, good);

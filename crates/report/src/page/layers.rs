@@ -6,8 +6,9 @@ use super::tables::Table;
 use crate::chart::{Chart, Scale, Series, tops};
 use crate::run::layers;
 use crate::text::{number, unbroken};
+use analyze::axis::AxisFindings;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
-use analyze::axis::{AxisFindings, Median};
+use record::Estimate;
 use record::units::format_si;
 
 /// The stack's layers from the call down to the device, with their colours.
@@ -86,7 +87,7 @@ fn stacked(
     title: &'static str,
     unit: &str,
     words: fn(f64) -> String,
-    read: &dyn Fn(&LayerCost) -> Option<Median>,
+    read: &dyn Fn(&LayerCost) -> Option<Estimate>,
 ) -> Option<Figure> {
     let known: Vec<_> = found.levels.iter().filter(|level| level.cost(OVERALL).and_then(read).is_some()).collect();
     if known.is_empty() {
@@ -94,7 +95,7 @@ fn stacked(
     }
     let values: Vec<f64> = known.iter().map(|level| level.value).collect();
     let parts = STACK.map(|(name, class)| {
-        let cost = |level: &&LayersAt| Some(level.cost(name).and_then(read).map_or(0.0, |found| found.median));
+        let cost = |level: &&LayersAt| Some(level.cost(name).and_then(read).map_or(0.0, |found| found.value));
         (name, class, known.iter().map(cost).collect())
     });
     let layers = crate::chart::stacked(&values, parts);
@@ -111,11 +112,11 @@ fn lines(
     title: &'static str,
     unit: &str,
     words: fn(f64) -> String,
-    read: &dyn Fn(&LayerCost) -> Option<Median>,
+    read: &dyn Fn(&LayerCost) -> Option<Estimate>,
 ) -> Option<Figure> {
     let (mut layers, mut series) = (Vec::new(), Vec::new());
     for (name, class, area) in LINES {
-        let points: Vec<(f64, Median)> =
+        let points: Vec<(f64, Estimate)> =
             found.levels.iter().filter_map(|level| Some((level.value, read(level.cost(name)?)?))).collect();
         let (layer, line) = with_intervals(&points, name, class, area);
         layers.extend(layer);

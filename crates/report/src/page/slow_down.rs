@@ -7,10 +7,10 @@ use crate::chart::{self, Bar, Cell, Chart, Row, Scale, Series};
 use crate::run::slow_down::{COLUMNS, TITLE, of};
 use crate::text::{number, unbroken};
 use analyze::axis::slow_down::CHEAPER_RATIO;
-use analyze::axis::{AxisFindings, Median, effect_words, slowed_words};
+use analyze::axis::{AxisFindings, effect_words, slowed_words};
 use analyze::zones::percent;
 use record::units::{count, format_si};
-use record::{Point, RunDir, names};
+use record::{Estimate, Point, RunDir, names};
 
 /// Colours of the lines, one for each place.
 const CLASSES: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
@@ -39,26 +39,26 @@ pub(super) fn section(run: &RunDir, axes: &[AxisFindings], counter: &mut usize) 
 
 /// What each place would win, the most first.
 fn gains(slowed: &[&AxisFindings], counter: &mut usize) -> Option<DrawnFigure> {
-    let mut found: Vec<(String, Median)> = slowed
+    let mut found: Vec<(String, Estimate)> = slowed
         .iter()
         .filter_map(|axis| Some((slowed_words(axis.slowed?).to_string(), axis.effect.as_ref()?.gain_ratio?)))
         .collect();
-    found.sort_by(|(_, a), (_, b)| b.median.total_cmp(&a.median));
+    found.sort_by(|(_, a), (_, b)| b.value.total_cmp(&a.value));
     if found.is_empty() {
         return None;
     }
     *counter += 1;
-    let bar = |(name, gain): &(String, Median)| {
+    let bar = |(name, gain): &(String, Estimate)| {
         let interval = gain.low.zip(gain.high);
         let range = interval.map(|(low, high)| format!(" ({low:.2} to {high:.2})")).unwrap_or_default();
-        Bar { name: name.clone(), value: gain.median, interval, words: format!("{:.2} times{range}", gain.median) }
+        Bar { name: name.clone(), value: gain.value, interval, words: format!("{:.2} times{range}", gain.value) }
     };
     let bars: Vec<Bar> = found.iter().map(bar).collect();
     let cell = |value: f64| Cell { words: format!("{value:.2}"), exact: value.to_string() };
-    let row = |(name, gain): &(String, Median)| Row {
+    let row = |(name, gain): &(String, Estimate)| Row {
         series: name.clone(),
         x: Cell { words: percent(CHEAPER_RATIO), exact: CHEAPER_RATIO.to_string() },
-        y: cell(gain.median),
+        y: cell(gain.value),
         low: gain.low.map(cell),
         high: gain.high.map(cell),
         n: count(gain.n, "repeat"),

@@ -2,18 +2,19 @@
 
 use crate::text::table::Table;
 use crate::text::wrap;
-use analyze::axis::{AxisFindings, AxisLevel, Median, value_cell};
+use analyze::axis::{AxisFindings, AxisLevel, value_cell};
 use analyze::zones::percent;
+use record::Estimate;
 use record::units::{format_bytes, format_nanos, format_si};
 
 /// A column: heading, unit for the report, and the cell of a level.
 pub(crate) type Column = (&'static str, &'static str, fn(&AxisLevel) -> String);
 
-fn cell(estimate: Option<Median>, words: impl Fn(f64) -> String) -> String {
-    estimate.map(|found| words(found.median)).unwrap_or_default()
+fn cell(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
+    estimate.map(|found| words(found.value)).unwrap_or_default()
 }
 
-fn range(estimate: Option<Median>, words: impl Fn(f64) -> String) -> String {
+fn range(estimate: Option<Estimate>, words: impl Fn(f64) -> String) -> String {
     match estimate.and_then(|found| Some((found.low?, found.high?))) {
         Some((low, high)) => format!("{}..{}", words(low), words(high)),
         None => String::new(),
@@ -36,7 +37,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     ("req/s", "1/s", |level| cell(level.throughput_per_sec, format_si)),
     ("interval", "1/s", |level| range(level.throughput_per_sec, format_si)),
     ("goodput", "1/s", |level| match (level.goodput_per_sec, level.throughput_per_sec) {
-        (Some(good), Some(all)) if good.median < all.median => format_si(good.median),
+        (Some(good), Some(all)) if good.value < all.value => format_si(good.value),
         _ => String::new(),
     }),
     ("p50", "response", |level| cell(level.response_p50_us, time)),
@@ -49,7 +50,7 @@ pub(crate) const COLUMNS: &[Column] = &[
     ("soft", "us/request", |level| cell(level.softirq_us_per_request, us)),
     ("kernel", "memory", |level| cell(level.kernel_bytes, format_bytes)),
     ("failed", "of requests", |level| match level.failed_ratio {
-        Some(failed) if failed.median > 0.0 => percent(failed.median),
+        Some(failed) if failed.value > 0.0 => percent(failed.value),
         _ => String::new(),
     }),
 ];

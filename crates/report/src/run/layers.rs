@@ -4,7 +4,8 @@
 use crate::text::table::Table;
 use crate::text::wrap;
 use analyze::axis::layers::{AxisLayers, LayerCost, LayersAt, OVERALL};
-use analyze::axis::{AxisFindings, Median, value_words};
+use analyze::axis::{AxisFindings, value_words};
+use record::Estimate;
 use record::units::{format_bits_per_sec, format_si, grouped};
 
 /// A quantity of the table: its row's name and the cell of a layer.
@@ -23,11 +24,11 @@ fn heading(layer: &str) -> &str {
     }
 }
 
-fn number(estimate: Option<Median>, decimals: usize, scale: f64) -> String {
-    estimate.map_or("-".into(), |found| format!("{:.decimals$}", found.median * scale))
+fn number(estimate: Option<Estimate>, decimals: usize, scale: f64) -> String {
+    estimate.map_or("-".into(), |found| format!("{:.decimals$}", found.value * scale))
 }
 
-fn range(estimate: Option<Median>) -> String {
+fn range(estimate: Option<Estimate>) -> String {
     match estimate.and_then(|found| Some((found.low?, found.high?))) {
         Some((low, high)) => format!("{low:.1}-{high:.1}"),
         None => String::new(),
@@ -81,7 +82,7 @@ pub(crate) fn basis(findings: &AxisFindings, layers: &AxisLayers) -> (Vec<String
             grouped(level.packets_sent as f64),
             ratio(level.received_per_sent),
             ratio(level.segments_per_packet),
-            level.bits_per_sec.map_or("-".into(), |found| format_bits_per_sec(found.median)),
+            level.bits_per_sec.map_or("-".into(), |found| format_bits_per_sec(found.value)),
             format_si(level.samples as f64),
         ]
     };

@@ -2,11 +2,11 @@
 
 use crate::text::table::Table;
 use crate::text::wrap;
-use analyze::axis::slow_down::{CHEAPER_RATIO, Effect, Slope};
-use analyze::axis::{AxisFindings, Median, effect_words, slowed_words};
+use analyze::axis::slow_down::{CHEAPER_RATIO, Effect};
+use analyze::axis::{AxisFindings, effect_words, slowed_words};
 use analyze::zones::percent;
-use record::Axis;
 use record::units::format_si;
+use record::{Axis, Estimate};
 
 /// A column: heading, unit for the report, and its cell.
 pub(crate) type Column = (&'static str, &'static str, fn(&Effect) -> String);
@@ -14,10 +14,10 @@ pub(crate) type Column = (&'static str, &'static str, fn(&Effect) -> String);
 /// Title of the table and of its section.
 pub(crate) const TITLE: &str = "What would help most";
 
-fn slope(found: Option<Slope>) -> String {
+fn slope(found: Option<Estimate>) -> String {
     let Some(found) = found else { return String::new() };
     let range = found.low.zip(found.high).map(|(low, high)| format!(" ({}..{})", short(low, 1), short(high, 1)));
-    short(found.us_per_us, 2) + &range.unwrap_or_default()
+    short(found.value, 2) + &range.unwrap_or_default()
 }
 
 /// What is far beyond any sense needs no digits.
@@ -25,8 +25,8 @@ fn short(value: f64, decimals: usize) -> String {
     if value.abs() < 100.0 { format!("{value:.decimals$}") } else { format_si(value) }
 }
 
-fn reached(found: Option<Median>) -> String {
-    found.map(|found| format!("{:.2}", found.median)).unwrap_or_default()
+fn reached(found: Option<Estimate>) -> String {
+    found.map(|found| format!("{:.2}", found.value)).unwrap_or_default()
 }
 
 /// Columns behind the place.
@@ -76,9 +76,8 @@ mod tests {
 
     #[test]
     fn slopes_of_noise_alone_do_not_widen_the_table() {
-        let of = |us_per_us: f64, low: f64, high: f64| {
-            slope(Some(Slope { us_per_us, low: Some(low), high: Some(high), n: 3 }))
-        };
+        let of =
+            |us_per_us: f64, low: f64, high: f64| slope(Some(Estimate::new(us_per_us, Some((low, high)), 0.95, 3)));
         assert_eq!(of(0.94, 0.9, 1.0), "0.94 (0.9..1.0)");
         assert_eq!(of(-5097.01, -25_627.5, 123.4), "-5097 (-25.6k..123)");
         assert!(of(-99.99, -99.9, -99.9).len() <= 24 && of(-9.99e5, -9.99e5, -9.99e5).len() <= 24);
