@@ -4,6 +4,7 @@
 mod axis;
 mod capacity;
 mod connections;
+mod length;
 mod rate;
 mod schedule;
 mod sure;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 pub use axis::{AxisSweep, COLD, DELAYS_MS, IN_FLIGHT, SLOW_DOWN_RATIOS, TIME_WAIT};
 pub use capacity::{Capacity, capacity};
 pub use connections::ConnectionSweep;
+pub use length::too_short;
 pub use rate::RateSearch;
 pub use sure::least_ns;
 pub use turns::Turns;

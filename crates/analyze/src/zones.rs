@@ -25,8 +25,8 @@ mod words;
 
 pub use crate::point::{client_is_saturated, cpu_us, server_is_saturated};
 pub(crate) use crate::point::{client_limited, softirq_beside_us};
-pub use failure::{crossed, fails};
-pub(crate) use failure::{recovery, unserved};
+pub(crate) use failure::{Judged, judged, recovery, stall_ns, unserved};
+pub use failure::{REQUESTS, STALLS, crossed, fails};
 pub(crate) use find::of_sweep;
 pub use find::{find, of_run};
 pub(crate) use knee::{knee_of, speaks_for};

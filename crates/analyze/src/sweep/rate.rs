@@ -1,13 +1,16 @@
 //! The search over rate, similar to MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971):
 //! outward in growing steps with short trials, then bisection with trials that grow to full length as the bracket
-//! narrows, then blocks in random order that confirm both bounds and measure the curve.
+//! narrows, then blocks in random order that confirm both bounds and measure the curve. A trial lasts as long as what it
+//! must see ([`super::length`]); one that was too short to tell is repeated at twice the length, and its rate is left
+//! undecided where the budget does not permit that.
 //!
 //! All rates lie on one grid, so that a rate that is measured again is exactly the same: [`Grid`].
 
+use super::length::{needed_ns, too_short};
 use super::schedule::Schedule;
 use super::{Again, Load, MIN_REPEATS, Planner, Step, all_measured, sure};
 use crate::statistics::random;
-use crate::zones::{self, PointFinding, SweepFindings, percent};
+use crate::zones::{self, Judged, PointFinding, STALLS, SweepFindings, judged, percent, stall_ns};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use record::scenario::SweepPlan;
@@ -18,6 +21,14 @@ use std::collections::BTreeSet;
 /// there, where a rate was measured before.
 const BELOW: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 const BEYOND: [f64; 2] = [1.1, 1.25];
+/// The same, those first that matter most where time is short; as shares of the bound below or above 1.
+const FIRST: [f64; 7] = [0.8, 1.1, 0.9, 0.6, 0.4, 1.25, 0.2];
+/// A trial of the search takes at most this part of the time left, one that is repeated because it was unclear, or one
+/// of a block, this part.
+const SEARCH_PART: u64 = 8;
+const LONGEST_PART: u64 = 4;
+/// Bisection leaves the time of so many full trials to the blocks.
+const RESERVED: u64 = 4;
 /// The number of rates below the bounds that are left out once only the bounds matter; beyond them it is one.
 const NEAREST: usize = 4;
 /// The first rate without a hint, requests per second.
@@ -76,6 +87,11 @@ pub struct RateSearch {
     bisections: u32,
     repeat: u32,
     queue: Vec<f64>,
+    left_ns: u64,
+    /// Whether the last step was one of the search, whose result decides the next.
+    is_searching: bool,
+    /// Places whose trials were unclear at the greatest length that the budget permits.
+    undecided: BTreeSet<i64>,
     /// Rates of this block that are measured again because other work disturbed their point.
     again: Again,
     known: Option<String>,
@@ -100,6 +116,9 @@ impl RateSearch {
             bisections: 0,
             repeat: 0,
             queue: Vec::new(),
+            left_ns: 0,
+            is_searching: false,
+            undecided: BTreeSet::new(),
             again: Again::default(),
             known: None,
             done: None,
@@ -110,9 +129,8 @@ impl RateSearch {
     /// search it is measured again at once, because the next step depends on it.
     fn measure_again(&mut self, points: &[Point], elapsed_ns: u64) {
         let Some(rate) = points.last().and_then(|last| last.offered_per_sec()) else { return };
-        let needed_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
-        let fits = needed_ns <= self.schedule.left_ns(elapsed_ns);
-        if fits && self.again.wants(Load::Rate(rate), points, self.repeat) {
+        let all_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64 + 1);
+        if all_ns <= self.left_ns && self.again.wants(Load::Rate(rate), points, self.repeat) {
             self.queue.insert(0, rate);
         }
     }
@@ -126,21 +144,76 @@ impl RateSearch {
         self.grid.steps(self.outward_factor.powi(1 << self.outward.saturating_sub(1).min(3)).min(4.0))
     }
 
-    fn outward(&mut self, place: i64) -> Step {
-        let rate = self.grid.rate(place);
+    /// The length of a trial of the search.
+    fn search_ns(&self, points: &[Point], rate: f64, base_ns: u64) -> u64 {
+        base_ns.max(needed_ns(points, rate, &self.plan.criteria).min(self.left_ns / SEARCH_PART))
+    }
+
+    /// The length of a trial that confirms a bound or measures the curve.
+    fn full_ns(&self, points: &[Point], rate: f64) -> u64 {
+        let needed_ns = needed_ns(points, rate, &self.plan.criteria).min(self.left_ns / LONGEST_PART);
+        self.schedule.full_ns().max(needed_ns)
+    }
+
+    /// The last trial of the search once more, at least twice as long, if it was too short to tell. Where the budget does
+    /// not permit that, its rate stays undecided.
+    fn longer(&mut self, points: &[Point]) -> Option<Step> {
+        let last = points.last().filter(|last| self.is_searching && last.sweep == Sweep::Rate)?;
+        let rate = last.offered_per_sec()?;
+        if judged(last, &self.plan.criteria) != Some(Judged::Unclear) {
+            return None;
+        }
+        let wanted_ns = (2 * last.duration_ns).max((STALLS * stall_ns(last)) as u64);
+        let next_ns = wanted_ns.min(self.left_ns / LONGEST_PART);
+        if 2 * next_ns < 3 * last.duration_ns {
+            self.undecided.insert(self.grid.place(rate));
+            return None;
+        }
+        Some(self.measure(rate, next_ns))
+    }
+
+    /// The place from here on, in steps of this direction, that is not undecided.
+    fn decided(&self, from: i64, direction: i64) -> i64 {
+        let mut place = from;
+        while self.undecided.contains(&place) {
+            place += direction;
+        }
+        place
+    }
+
+    /// The place between two that is nearest to their middle and not undecided.
+    fn middle(&self, low: i64, high: i64) -> Option<i64> {
+        let middle = (low + high).div_euclid(2);
+        let between = (low + 1..high).filter(|place| !self.undecided.contains(place));
+        between.min_by_key(|place| (place - middle).abs())
+    }
+
+    fn outward(&mut self, points: &[Point], from: i64, direction: i64) -> Step {
+        let rate = self.grid.rate(self.decided(from + direction * self.steps(), direction));
         self.outward += 1;
         if self.outward > MAX_OUTWARD || !(LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(&rate) {
             return self
                 .finish(format!("no change from holding to failing up to {}/s", record::units::format_si(rate)));
         }
-        self.measure(rate, self.schedule.short_ns())
+        self.search(points, rate, self.schedule.short_ns())
+    }
+
+    fn search(&mut self, points: &[Point], rate: f64, base_ns: u64) -> Step {
+        self.is_searching = true;
+        self.measure(rate, self.search_ns(points, rate, base_ns))
     }
 
     /// With both bounds known: bisects while they are apart, else confirms them block by block.
     fn between(&mut self, points: &[Point], found: &PointFinding, (lower, upper): (f64, f64), elapsed_ns: u64) -> Step {
         let width = upper / lower - 1.0;
         let wanted = wanted_ratio(&self.plan);
-        if width > wanted * (1.0 + 1e-9) && self.bisections < MAX_BISECTIONS {
+        let point_ns = self.schedule.point_ns(elapsed_ns);
+        let has_time = self.left_ns > RESERVED * point_ns;
+        if width > wanted * (1.0 + 1e-9)
+            && has_time
+            && self.bisections < MAX_BISECTIONS
+            && let Some(middle) = self.middle(self.grid.place(lower), self.grid.place(upper))
+        {
             self.bisections += 1;
             let duration_ns = if self.repeat > 0 || width <= 2.5 * wanted {
                 self.schedule.full_ns()
@@ -149,8 +222,7 @@ impl RateSearch {
             } else {
                 self.schedule.short_ns()
             };
-            let middle = (self.grid.place(lower) + self.grid.place(upper)).div_euclid(2);
-            return self.measure(self.grid.rate(middle), duration_ns);
+            return self.search(points, self.grid.rate(middle), duration_ns);
         }
         let needed = self.blocks().min(MIN_REPEATS);
         let confirmed = self.full_trials(points, lower).min(self.full_trials(points, upper));
@@ -172,27 +244,40 @@ impl RateSearch {
                 percent(width)
             ));
         }
+        let fits = usize::try_from(self.left_ns / point_ns.max(1)).unwrap_or(usize::MAX);
+        if fits < 2 {
+            return self.finish(self.spent());
+        }
         self.repeat += 1;
         self.again.clear();
         self.bisections = self.bisections.min(MAX_BISECTIONS / 2);
         // After the curve is measured, only rates near the bounds make the interval narrower.
         let drawn = if self.plan.until_sure_ratio.is_some() && self.repeat > needed { NEAREST } else { 0 };
-        self.queue = self.block((lower, upper), drawn);
+        self.queue = self.block((lower, upper), drawn, fits);
         self.queue.retain(|rate| (LOWEST_PER_SEC..=HIGHEST_PER_SEC).contains(rate));
         self.queue.shuffle(&mut self.random);
-        let repeat_ns = self.schedule.point_ns(elapsed_ns).saturating_mul(self.queue.len() as u64);
-        let times = (repeat_ns, self.schedule.left_ns(elapsed_ns));
+        // The rate that was measured last does not come first.
+        if points.last().and_then(Point::offered_per_sec) == self.queue.last().copied() {
+            self.queue.reverse();
+        }
+        let times = (point_ns.saturating_mul(self.queue.len() as u64), self.left_ns);
         self.known = sure::words(&self.plan, found, ("failing rate", Sweep::Rate), self.repeat - 1, times);
         Step::Yardstick
     }
 
-    /// The rates of a block: both bounds, and the curve without the `drawn` lowest.
-    fn block(&mut self, (lower, upper): (f64, f64), drawn: usize) -> Vec<f64> {
+    /// The rates of a block: both bounds, and the curve without the `drawn` lowest; at most `fits`.
+    fn block(&mut self, (lower, upper): (f64, f64), drawn: usize, fits: usize) -> Vec<f64> {
         let bounds = [self.grid.place(lower), self.grid.place(upper)];
-        let below = BELOW[drawn.min(BELOW.len())..].iter().map(|share| (bounds[0], self.grid.steps(*share)));
-        let beyond = BEYOND[..BEYOND.len() - drawn / NEAREST].iter().map(|share| (bounds[1], self.grid.steps(*share)));
+        let is_drawn = |share: f64| {
+            BELOW[drawn.min(BELOW.len())..].contains(&share)
+                || BEYOND[..BEYOND.len() - drawn / NEAREST].contains(&share)
+        };
         let mut places = BTreeSet::from(bounds);
-        for (bound, steps) in below.chain(beyond) {
+        for share in FIRST.into_iter().filter(|share| is_drawn(*share)) {
+            if places.len() >= fits {
+                break;
+            }
+            let (bound, steps) = (bounds[usize::from(share > 1.0)], self.grid.steps(share));
             // A third of the way nearer or further serves as well, where a rate of an earlier block lies there.
             let (wanted, about) = (bound + steps, (steps.abs() / 3).max(1));
             let is_of_curve = |place: i64| (place - bound).signum() == steps.signum() && !places.contains(&place);
@@ -224,8 +309,15 @@ impl RateSearch {
         (level.client_limited && bounded.upper.is_none() && bounded.lower != Some(rate)).then_some(rate)
     }
 
+    /// No trial outlasts the budget.
     fn measure(&mut self, rate_per_sec: f64, duration_ns: u64) -> Step {
+        let duration_ns = self.schedule.within(duration_ns, self.left_ns);
         self.schedule.measure(Load::Rate(rate_per_sec), self.repeat, duration_ns)
+    }
+
+    fn spent(&self) -> String {
+        let during = if self.repeat == 0 { "during the search".into() } else { format!("in block {}", self.repeat) };
+        format!("the time budget was spent {during}")
     }
 
     fn finish(&mut self, reason: String) -> Step {
@@ -247,21 +339,29 @@ impl Planner for RateSearch {
         if let Some(reason) = &self.done {
             return Step::Done { reason: reason.clone() };
         }
-        if self.schedule.left_ns(elapsed_ns) == 0 {
-            let during =
-                if self.repeat == 0 { "during the search".into() } else { format!("in block {}", self.repeat) };
-            return self.finish(format!("the time budget was spent {during}"));
+        self.left_ns = self.schedule.left_ns(elapsed_ns);
+        if self.left_ns < self.schedule.with_warmup_ns(self.schedule.short_ns()) {
+            let undecided = self.undecided.iter().rev();
+            let unclear = undecided
+                .filter_map(|place| too_short(points, self.grid.rate(*place), &self.plan.criteria))
+                .map(|why| format!("; {why}"))
+                .next();
+            return self.finish(self.spent() + &unclear.unwrap_or_default());
+        }
+        if let Some(longer) = self.longer(points) {
+            return longer;
         }
         self.measure_again(points, elapsed_ns);
+        self.is_searching = false;
         if let Some(rate) = self.queue.pop() {
-            return self.measure(rate, self.schedule.full_ns());
+            return self.measure(rate, self.full_ns(points, rate));
         }
         let Some(findings) = zones::of_sweep(points, Sweep::Rate, &self.plan.criteria) else {
             if self.outward > 0 {
                 return self.finish("nothing could be measured".into());
             }
             self.outward += 1;
-            return self.measure(self.grid.rate(0), self.schedule.short_ns());
+            return self.search(points, self.grid.rate(0), self.schedule.short_ns());
         };
         if let Some(rate) = self.client_limit(points, &findings) {
             return self.finish(format!(
@@ -272,16 +372,13 @@ impl Planner for RateSearch {
         let Bounds { lower, upper } = bounds(&findings);
         match (lower, upper) {
             (Some(lower), Some(upper)) => self.between(points, &findings.failure_point, (lower, upper), elapsed_ns),
-            (Some(lower), None) => self.outward(self.grid.place(lower) + self.steps()),
-            (None, Some(upper)) => self.outward(self.grid.place(upper) - self.steps()),
-            // A window was too short to tell.
-            (None, None) => {
-                match findings.levels.last().filter(|level| !level.client_limited && level.throughput_per_sec.is_some())
-                {
-                    Some(level) => self.outward(self.grid.place(level.load) + self.steps()),
-                    None => self.finish("no trial could be judged".into()),
-                }
-            }
+            (Some(lower), None) => self.outward(points, self.grid.place(lower), 1),
+            (None, Some(upper)) => self.outward(points, self.grid.place(upper), -1),
+            // No window was long enough to tell.
+            (None, None) => match self.undecided.first() {
+                Some(lowest) => self.outward(points, *lowest, -1),
+                None => self.finish("no trial could be judged".into()),
+            },
         }
     }
 }

@@ -76,6 +76,12 @@ impl Schedule {
         Step::Measure(Trial { load, repeat, duration_ns, warmup_ns })
     }
 
+    /// The window of at most this length that, with its warm-up, ends within the time left.
+    pub fn within(&self, duration_ns: u64, left_ns: u64) -> u64 {
+        let longest_ns = left_ns.saturating_sub(self.warmup_before_ns(duration_ns.min(left_ns)));
+        duration_ns.min(longest_ns.max(1_000_000))
+    }
+
     /// The duration of a full-length point with the overhead seen so far (connecting, yardsticks, writing).
     pub fn point_ns(&self, elapsed_ns: u64) -> u64 {
         let spent_ns = elapsed_ns.saturating_sub(self.started_ns.unwrap_or(elapsed_ns));

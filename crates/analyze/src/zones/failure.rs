@@ -6,7 +6,7 @@ use crate::shown::{nanos_against, percent_against};
 use crate::statistics::{interval_of, random};
 use rand::RngExt;
 use record::units::grouped;
-use record::{Criteria, Pace, Point, names};
+use record::{Arrival, Criteria, Pace, Point, names};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// More connections than this without a byte of an answer count as failure: the 99th percentile is then not served.
@@ -17,12 +17,61 @@ const SURE_DEVIATIONS: f64 = 3.0;
 const CHANCE_DEVIATIONS: f64 = 1.0;
 const RECOVERY_SEED: u64 = 0x5245;
 
-/// Whether a point crossed a criterion of failure; false for a point that cannot be judged.
+/// Stalls that a window must hold before a backlog or a late percentile is the server's usual one.
+pub const STALLS: f64 = 30.0;
+/// Requests that a window must hold before its 99th percentile rests on more than a few of them.
+pub const REQUESTS: u64 = 1_000;
+/// Less than this share of the offered load in time is a failure in any window.
+const HOPELESS_RATIO: f64 = 0.5;
+
+/// Whether a point failed: it crossed a criterion of failure in a window that was long enough to tell.
 pub fn fails(point: &Point, criteria: &Criteria) -> bool {
-    crossed(point, criteria).is_some_and(|reasons| !reasons.is_empty())
+    judged(point, criteria) == Some(Judged::Failed)
 }
 
-/// The criteria of failure that a point crossed, in words with the value and the limit; empty: the load held.
+/// What a point says of its load. `None` when it cannot be judged: see [`crossed`].
+pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
+    if !unserved(point, criteria)?.is_empty() {
+        return Some(Judged::Failed);
+    }
+    let is_beyond = |name| point.value(name).is_some_and(|us| us * 1e3 > criteria.p99_limit_ns as f64);
+    let short = point.value(names::GOODPUT).and_then(|goodput| shortfall(point, goodput));
+    let short = short.filter(|short| short.share < criteria.goodput_ratio);
+    let is_hopeless = short.is_some_and(|short| short.share < HOPELESS_RATIO && short.deviations > SURE_DEVIATIONS);
+    let is_late = is_beyond(names::RESPONSE_P99);
+    if is_hopeless || is_late && is_beyond(names::RESPONSE_P90) {
+        return Some(Judged::Failed);
+    }
+    let is_behind = short.is_some_and(|short| short.deviations_beyond_stall > SURE_DEVIATIONS);
+    let may_be_behind = short.is_some_and(|short| short.deviations > CHANCE_DEVIATIONS);
+    let sent_ratio = sent_ratio(point).unwrap_or(1.0);
+    let holds_stalls = point.duration_ns as f64 >= STALLS * stall_ns(point);
+    let is_told = holds_stalls
+        && (is_behind || is_late && point.outcomes.completed() >= REQUESTS)
+        && sent_ratio <= 1.0 + criteria.bracket_ratio;
+    Some(if is_told {
+        Judged::Failed
+    } else if is_late || may_be_behind || sent_ratio < 1.0 - criteria.bracket_ratio {
+        Judged::Unclear
+    } else {
+        Judged::Held
+    })
+}
+
+/// The longest time without an answer in a point's window, nanoseconds.
+pub(crate) fn stall_ns(point: &Point) -> f64 {
+    1e3 * point.value(names::STALL_MAX).unwrap_or(0.0)
+}
+
+/// Requests of a Poisson schedule in the window as a share of those that its rate says: what holds or fails is the rate
+/// that was sent.
+fn sent_ratio(point: &Point) -> Option<f64> {
+    let Pace::Open { rate_per_sec, arrival: Arrival::Poisson } = point.pace else { return None };
+    let planned = rate_per_sec * point.duration_ns as f64 / 1e9;
+    (planned > 0.0 && point.outcomes.sent > 0).then(|| point.outcomes.sent as f64 / planned)
+}
+
+/// The criteria of failure that a point crossed, in words with the value and the limit, however short its window.
 /// `None` when the point cannot be judged because no request was sent, or a log offered another rate than the point's.
 pub fn crossed(point: &Point, criteria: &Criteria) -> Option<Vec<String>> {
     let mut found = unserved(point, criteria)?;
@@ -88,27 +137,35 @@ fn server_failures(point: &Point) -> u64 {
 /// What was answered (per second) as a share of what was offered, if it is less than the criterion and by more requests
 /// than chance leaves in flight at the end of a window, when fewer were at its begin.
 pub(super) fn behind_ratio(point: &Point, answered_per_sec: f64, criteria: &Criteria) -> Option<f64> {
-    let (share, deviations) = shortfall(point, answered_per_sec)?;
-    (share < criteria.goodput_ratio && deviations > SURE_DEVIATIONS).then_some(share)
+    let short = shortfall(point, answered_per_sec)?;
+    (short.share < criteria.goodput_ratio && short.deviations > SURE_DEVIATIONS).then_some(short.share)
 }
 
-/// Whether so little was answered that a backlog may have grown, or chance left so much in flight: the window was too
-/// short to tell.
-pub(super) fn may_be_behind(point: &Point, criteria: &Criteria) -> bool {
-    let found = point.value(names::GOODPUT).and_then(|goodput| shortfall(point, goodput));
-    found.is_some_and(|(share, deviations)| share < criteria.goodput_ratio && deviations > CHANCE_DEVIATIONS)
+/// What of the offered load was not answered in the window.
+#[derive(Debug, Clone, Copy)]
+struct Shortfall {
+    /// Answered, as a share of what was offered.
+    share: f64,
+    /// How many standard deviations of the number in flight it lacks.
+    deviations: f64,
+    /// The same without what one stall at the window's end leaves unanswered.
+    deviations_beyond_stall: f64,
 }
 
-/// The share of what was offered that was answered, and by how many standard deviations of the number in flight it is
-/// less.
-fn shortfall(point: &Point, answered_per_sec: f64) -> Option<(f64, f64)> {
+fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
     let offered_per_sec = offered_per_sec(point)?;
     let seconds = point.duration_ns as f64 / 1e9;
     // Little's law. The number in flight of a server that keeps up varies by its root or more.
     let response_us = point.value(names::RESPONSE_MEAN).or(point.value(names::RESPONSE_P50)).unwrap_or(0.0);
     let in_flight = (answered_per_sec * response_us / 1e6).max(1.0);
     let lacking = (offered_per_sec - answered_per_sec) * seconds;
-    Some((answered_per_sec / offered_per_sec, lacking / (2.0 * in_flight).sqrt()))
+    let of_stall = offered_per_sec * stall_ns(point) / 1e9;
+    let deviation = (2.0 * in_flight).sqrt();
+    Some(Shortfall {
+        share: answered_per_sec / offered_per_sec,
+        deviations: lacking / deviation,
+        deviations_beyond_stall: (lacking - of_stall) / deviation,
+    })
 }
 
 /// The rate really offered: requests issued in the window. With a Poisson schedule it differs from the nominal rate.
@@ -132,7 +189,7 @@ pub(super) struct Trial {
 
 /// What a trial says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Judged {
+pub(crate) enum Judged {
     Held,
     /// The window was too short to tell: half of each.
     Unclear,

@@ -1,6 +1,6 @@
 //! Points grouped by load: the levels of a sweep.
 
-use super::failure::{Judged, Trial, crossed, fails, may_be_behind};
+use super::failure::{Judged, Trial, crossed, fails, judged};
 use super::{Level, Spread, Zone, curve::Reading};
 use crate::disturbance::{DISTURBED_WEIGHT, is_disturbed, quiet_first};
 use crate::point::{client_limited, cpu_us, good_per_sec, is_crowded, reap_of_p99, softirq_beside_us};
@@ -119,14 +119,10 @@ fn precise_readings(groups: &[(f64, Vec<&Point>)], of: impl Fn(&Point) -> Option
 pub(super) fn trials(groups: &[(f64, Vec<&Point>)], criteria: &Criteria) -> Vec<Trial> {
     weighted(groups)
         .filter_map(|(load, point, weight)| {
-            let failed = !crossed(point, criteria)?.is_empty();
-            let limited = failed && client_limited(point, criteria);
+            let judged = judged(point, criteria)?;
+            let limited = judged == Judged::Failed && client_limited(point, criteria);
             let is_random = matches!(point.pace, Pace::Open { arrival: Arrival::Poisson, .. });
             let random_requests = is_random.then_some(point.outcomes.sent as f64);
-            let judged = match failed {
-                false if may_be_behind(point, criteria) => Judged::Unclear,
-                _ => Judged::of(failed),
-            };
             (!limited).then_some(Trial { load, repeat: point.repeat, judged, weight, random_requests })
         })
         .collect()

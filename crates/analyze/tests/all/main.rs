@@ -24,6 +24,7 @@ mod search;
 mod server;
 mod simulation;
 mod slow_down;
+mod stalling;
 mod sure;
 mod unloading;
 

@@ -1,0 +1,105 @@
+//! How long a trial of the open loop must be to be judged: long enough for some stalls of the server and for a 99th
+//! percentile.
+
+use crate::zones::{self, Judged, REQUESTS, STALLS, judged, stall_ns};
+use record::units::{count, format_nanos, format_si, grouped};
+use record::{Criteria, Point, Sweep, names};
+
+/// Closed-loop points that answer this share of the most keep the server as busy as the open loop does.
+const BUSY_RATIO: f64 = 0.8;
+
+/// The longest stall of the server below this rate, nanoseconds: the second longest of several points, so that one
+/// hiccup of the machine does not lengthen every trial that follows.
+fn longest_stall_ns(points: &[Point], below_per_sec: f64, criteria: &Criteria) -> f64 {
+    let goodput = |point: &Point| point.value(names::GOODPUT).unwrap_or(0.0);
+    let closed = || points.iter().filter(|point| point.sweep == Sweep::Connections && !zones::fails(point, criteria));
+    let most = closed().map(goodput).fold(0.0, f64::max);
+    let is_lower = |point: &&Point| {
+        point.sweep == Sweep::Rate
+            && point.offered_per_sec().is_some_and(|rate| rate <= below_per_sec)
+            && judged(point, criteria) != Some(Judged::Failed)
+    };
+    let busy = closed().filter(|point| goodput(point) >= BUSY_RATIO * most);
+    let mut stalls: Vec<f64> = busy.chain(points.iter().filter(is_lower)).map(stall_ns).collect();
+    stalls.sort_by(|a, b| b.total_cmp(a));
+    stalls.get(1).or(stalls.first()).copied().unwrap_or(0.0)
+}
+
+/// The window in which a trial at this rate sees enough stalls and requests, nanoseconds.
+pub(super) fn needed_ns(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> u64 {
+    let stalls_ns = STALLS * longest_stall_ns(points, rate_per_sec, criteria);
+    let requests_ns = REQUESTS as f64 / rate_per_sec * 1e9;
+    stalls_ns.max(requests_ns) as u64
+}
+
+/// Why no trial at this rate could be judged, in words; `None` where one held or failed, or none was measured.
+pub fn too_short(points: &[Point], rate_per_sec: f64, criteria: &Criteria) -> Option<String> {
+    let trials =
+        || points.iter().filter(|point| point.sweep == Sweep::Rate && point.offered_per_sec() == Some(rate_per_sec));
+    if trials().any(|point| judged(point, criteria) != Some(Judged::Unclear)) {
+        return None;
+    }
+    let longest = trials().max_by_key(|point| point.duration_ns)?;
+    let (window, stall_ns) = (format_nanos(longest.duration_ns as f64), stall_ns(longest));
+    let answers = longest.outcomes.completed();
+    let why = if STALLS * stall_ns > longest.duration_ns as f64 {
+        let needed = format_nanos(STALLS * stall_ns);
+        format!("the server stalled for {}, and {needed} show whether that is usual", format_nanos(stall_ns))
+    } else if answers < REQUESTS {
+        format!("{} came, and {} make a 99th percentile", count(answers, "answer"), grouped(REQUESTS as f64))
+    } else {
+        "what was not answered may be chance".into()
+    };
+    let rate = format_si(rate_per_sec);
+    Some(format!("whether {rate}/s holds is not known at this budget: its longest trial took {window}; {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{Arrival, Figure, Origin, Outcomes, Pace};
+
+    fn trial(rate_per_sec: f64, seconds: f64, stall_ms: f64, p99_ms: f64) -> Point {
+        let pace = Pace::Open { rate_per_sec, arrival: Arrival::Poisson };
+        let sent = (rate_per_sec * seconds) as u64;
+        let mut point = Point {
+            duration_ns: (seconds * 1e9) as u64,
+            outcomes: Outcomes { sent, ok: sent, ..Outcomes::default() },
+            ..Point::of(Sweep::Rate, 0, 64, pace)
+        };
+        for (name, value, unit) in [
+            (names::GOODPUT, rate_per_sec, "1/s"),
+            (names::STALL_MAX, stall_ms * 1e3, "us"),
+            (names::RESPONSE_P99, p99_ms * 1e3, "us"),
+            (names::RESPONSE_P90, 5e3, "us"),
+        ] {
+            point.figures.set(name, Figure::new(value, unit, sent, Origin::Timed));
+        }
+        point
+    }
+
+    #[test]
+    fn a_trial_lasts_thirty_stalls_and_a_thousand_requests() {
+        let criteria = Criteria::default();
+        let points = [trial(800.0, 2.0, 60.0, 70.0), trial(900.0, 2.0, 58.0, 70.0), trial(950.0, 2.0, 700.0, 70.0)];
+        let needed = |rate| needed_ns(&points, rate, &criteria) as f64 / 1e9;
+        assert_eq!(needed(1_000.0), 1.8, "one stall of the machine alone is none of the server");
+        assert_eq!(needed(100.0), 10.0);
+        assert_eq!(needed_ns(&[], 50_000.0, &criteria), 20_000_000);
+    }
+
+    #[test]
+    fn a_window_of_a_few_stalls_does_not_fail_and_says_why() {
+        let criteria = Criteria::default();
+        let short = trial(1_605.0, 0.5, 60.0, 130.0);
+        assert!(!zones::fails(&short, &criteria), "a few stalls make any percentile");
+        let why = too_short(std::slice::from_ref(&short), 1_605.0, &criteria);
+        assert!(why.as_ref().is_some_and(|why| why.contains("stalled for 60.0 ms, and 1.80 s")), "{why:?}");
+        let long = trial(1_605.0, 2.0, 60.0, 130.0);
+        assert!(zones::fails(&long, &criteria));
+        assert_eq!(too_short(&[short, long], 1_605.0, &criteria), None);
+        let few = trial(90.0, 2.0, 12.0, 130.0);
+        let why = too_short(&[few], 90.0, &criteria);
+        assert!(why.as_ref().is_some_and(|why| why.contains("180 answers came, and 1,000")), "{why:?}");
+    }
+}
