@@ -1,52 +1,36 @@
 //! The help texts as a person sees them. After a change that is meant: `UPDATE_EXPECT=1 cargo test -p straingauge
 //! help`.
 
-use crate::rig::{repository, run, straingauge};
+use crate::rig::{run, straingauge};
+use expect_test::expect_file;
 use std::collections::BTreeSet;
-
-fn assert_golden(name: &str, actual: &str) {
-    let folder = repository().join("crates/straingauge/tests/golden");
-    let path = folder.join(name);
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::create_dir_all(&folder).expect("the tests' own folder");
-        std::fs::write(&path, actual).expect("the tests' own folder");
-        return;
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    if expected != actual {
-        let kept = repository().join("artefacts").join(name);
-        let _ = std::fs::create_dir_all(repository().join("artefacts"));
-        let _ = std::fs::write(&kept, actual);
-        panic!(
-            "{} differs from {}; if the change is meant: UPDATE_EXPECT=1 cargo test -p straingauge help\n{actual}",
-            path.display(),
-            kept.display()
-        );
-    }
-}
 
 fn help(arguments: &[&str]) -> String {
     // A terminal's width must not change what is compared.
     run(straingauge(arguments).env("COLUMNS", "100").env_remove("CLICOLOR_FORCE")).exits_with(0).out
 }
 
+/// The commands that the help lists. A command's line stands two columns in; what it says may go on further in.
+fn commands(help: &str) -> Vec<&str> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    listed
+        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
+        .filter_map(|line| line.split(' ').next())
+        .filter(|command| *command != "help")
+        .collect()
+}
+
 #[test]
 fn help_texts_are_as_reviewed() {
     let all = help(&["--help"]);
     // What is installed differs: tests/tools.rs looks at the list.
-    let all = all.split("\nTools (").next().expect("the first part").to_string();
-    assert_golden("help.txt", &all);
-    // A command's line stands two columns in; what it says may go on further in.
-    let listed = all.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let commands: Vec<&str> = listed
-        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
-        .filter_map(|line| line.split(' ').next())
-        .filter(|command| *command != "help")
-        .collect();
+    let all = all.split("\nTools (").next().expect("the first part");
+    let commands = commands(all);
     assert!(commands.contains(&"find") && commands.contains(&"load"), "{commands:?}");
-    for command in commands {
-        assert_golden(&format!("help-{command}.txt"), &help(&[command, "--help"]));
-    }
+    let each =
+        commands.iter().map(|command| format!("\n$ straingauge {command} --help\n{}", help(&[command, "--help"])));
+    let texts: String = [format!("$ straingauge --help\n{all}")].into_iter().chain(each).collect();
+    expect_file!["golden/help.txt"].assert_eq(&texts);
 }
 
 #[test]
@@ -67,12 +51,7 @@ fn options(text: &str) -> BTreeSet<&str> {
 #[test]
 fn the_manual_and_the_completions_name_all_commands_and_options() {
     let listed = help(&["--help"]);
-    let after = listed.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let commands: Vec<&str> = after
-        .filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')))
-        .filter_map(|line| line.split(' ').next())
-        .filter(|command| *command != "help")
-        .collect();
+    let commands = commands(&listed);
     assert!(commands.len() > 10, "{commands:?}");
     for what in ["man", "complete-bash", "complete-zsh", "complete-fish"] {
         let text = help(&["--generate", what]);
