@@ -1,8 +1,8 @@
 //! Findings along an axis: throughput, response time and CPU per request against one quantity, everything else held.
 //!
 //! Values are compared within a repeat, as the machine's speed drifts between repeats: a change between the ends of the
-//! axis is the median of the repeats' own ratios ([`crate::within`]), its interval a bootstrap over repeats. Levels carry medians over
-//! repeats with intervals of the same kind.
+//! axis is the median of the repeats' own ratios ([`crate::within`]), its interval a bootstrap over repeats. Levels
+//! carry medians over repeats with intervals of the same kind.
 
 pub mod layers;
 pub mod slow_down;

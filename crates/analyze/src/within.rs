@@ -1,4 +1,5 @@
-//! Compares two loads, two runs or two servers within repeats, so that the machine's drift from repeat to repeat cancels.
+//! Compares two loads, two runs or two servers within repeats, so that the machine's drift from repeat to repeat
+//! cancels.
 //!
 //! Where a repeat measured a load more than once, its undisturbed points count alone, as a disturbed point is measured
 //! again for that reason. A pair with a disturbed member counts with less weight, that of a difference whose members

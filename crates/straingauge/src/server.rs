@@ -232,11 +232,11 @@ impl Server {
     /// How the server ended, in words; `None` while it runs (or its daemon does).
     pub fn gone(&self) -> Option<String> {
         let status = self.life.ended()?;
-        match status.success() {
-            true if self.life.is_listening() => None,
-            true => Some(format!("{}, and nothing listens on port {}", self.output.exit_words(status), self.life.port)),
-            false => Some(self.output.exit_words(status)),
+        let words = self.output.exit_words(status);
+        if !status.success() {
+            return Some(words);
         }
+        (!self.life.is_listening()).then(|| format!("{words}, and nothing listens on port {}", self.life.port))
     }
 
     /// The server's output, as far as it is kept.

@@ -2,9 +2,12 @@
 
 #[path = "../../../testbed/free_port.rs"]
 mod free_port;
+#[path = "../../../testbed/said.rs"]
+mod said;
 
 use crate::schemas::keep_outputs;
 pub use free_port::free_port;
+pub use said::Said;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -78,44 +81,10 @@ pub fn open_dir() -> TempDir {
     tempfile::Builder::new().prefix("straingauge-e2e-").permissions(everybody).tempdir().expect("a temporary folder")
 }
 
-/// What a finished run said.
-pub struct Said {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
-}
-
 impl Said {
-    /// Asserts the exit code.
-    #[track_caller]
-    pub fn exits_with(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "\n--- stdout\n{}\n--- stderr\n{}", self.out, self.err);
-        self
-    }
-
-    /// Asserts that there is exactly one sentence of complaint and that it has all of these words.
-    #[track_caller]
-    pub fn complains_of(self, words: &[&str]) -> Self {
-        let sentences: Vec<&str> = self.err.lines().filter(|line| line.starts_with("straingauge: ")).collect();
-        assert_eq!(sentences.len(), 1, "one sentence, not {}:\n{}", sentences.len(), self.err);
-        let sentence = sentences[0];
-        for word in words {
-            assert!(sentence.contains(word), "'{word}' is not in: {sentence}");
-        }
-        assert!(!self.err.contains("panicked"), "{}", self.err);
-        assert!(sentence.len() < 600, "a sentence, not a page: {sentence}");
-        self
-    }
-
     /// Standard output as one line: a sentence breaks where the figures before it end.
     pub fn flat(&self) -> String {
         self.out.split_whitespace().collect::<Vec<_>>().join(" ")
-    }
-
-    /// Standard output as JSON.
-    #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("not JSON ({why}):\n{}\n{}", self.out, self.err))
     }
 }
 

@@ -164,10 +164,7 @@ pub fn sample(
         rows: saved.functions.rows.len() as u8,
         symbols: saved.functions.symbols(),
     };
-    let types = match experiment.objects && experiment.caches.is_some() {
-        true => Some(types_of(saved)),
-        false => None,
-    };
+    let types = if experiment.objects && experiment.caches.is_some() { Some(types_of(saved)) } else { None };
     if let Some(Ok((_, objects))) = &types {
         order.objects = Some(objects.clone());
     }
@@ -230,9 +227,10 @@ fn check_packed(wanted: &[String], packings: &[Packing], rows: &[Object]) -> Res
         None => Ok(()),
         Some(name) => {
             let known: Vec<&str> = rows.iter().filter_map(|row| row.structure.as_deref()).take(20).collect();
-            let known = match known.is_empty() {
-                true => "nor one of any other structure that is known".to_string(),
-                false => format!("those with most misses are {}", known.join(", ")),
+            let known = if known.is_empty() {
+                "nor one of any other structure that is known".to_string()
+            } else {
+                format!("those with most misses are {}", known.join(", "))
             };
             Err(SimulateError::Impossible(format!("--repack {name}: no object of this structure was touched; {known}")))
         }

@@ -24,9 +24,10 @@ fn valgrind(arguments: &[&str], log: &Path) -> String {
 fn misses(level: &mut Level, address: u64, bytes: u64) -> bool {
     let line = u64::from(LINE);
     let first = !level.access(address, false).is_hit;
-    match address / line == (address + bytes - 1) / line {
-        true => first,
-        false => !level.access(address + bytes - 1, false).is_hit || first,
+    if address / line == (address + bytes - 1) / line {
+        first
+    } else {
+        !level.access(address + bytes - 1, false).is_hit || first
     }
 }
 

@@ -1,8 +1,8 @@
 //! The search over rate, similar to MLRsearch (Polak and Konstantynowicz, "Multiple Loss Ratio Search", RFC 9971):
 //! outward in growing steps with short trials, then bisection with trials that grow to full length as the bracket
-//! narrows, then blocks in random order that confirm both bounds and measure the curve. A trial lasts as long as what it
-//! must see ([`super::length`]); one that was too short to tell is repeated at twice the length, and its rate is left
-//! undecided where the budget does not permit that.
+//! narrows, then blocks in random order that confirm both bounds and measure the curve. A trial lasts as long as what
+//! it must see ([`super::length`]); one that was too short to tell is repeated at twice the length, and its rate is
+//! left undecided where the budget does not permit that.
 //!
 //! All rates lie on one grid, so that a rate that is measured again is exactly the same: [`Grid`].
 
@@ -155,8 +155,8 @@ impl RateSearch {
         self.schedule.full_ns().max(needed_ns)
     }
 
-    /// The last trial of the search once more, at least twice as long, if it was too short to tell. Where the budget does
-    /// not permit that, its rate stays undecided.
+    /// The last trial of the search once more, at least twice as long, if it was too short to tell. Where the budget
+    /// does not permit that, its rate stays undecided.
     fn longer(&mut self, points: &[Point]) -> Option<Step> {
         let last = points.last().filter(|last| self.is_searching && last.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;

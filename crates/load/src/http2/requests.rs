@@ -229,9 +229,10 @@ mod tests {
                     coding.limit(limit);
                 }
                 let mut block = Vec::new();
-                match is_written {
-                    true => coding.put_block(&writer.block(b"GET", paths[target].as_bytes(), false), &mut block),
-                    false => requests.put(target, &mut coding, &mut block),
+                if is_written {
+                    coding.put_block(&writer.block(b"GET", paths[target].as_bytes(), false), &mut block);
+                } else {
+                    requests.put(target, &mut coding, &mut block);
                 }
                 let mut read = Vec::new();
                 theirs.decode(&mut block, &mut read).unwrap();

@@ -18,8 +18,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Puts in those that are new. Those that were given before and are no longer are taken out, if the programs did not
-    /// do that: they may have ended before they were put in.
+    /// Puts in those that are new. Those that were given before and are no longer are taken out, if the programs did
+    /// not do that: they may have ended before they were put in.
     pub fn update(&mut self, object: &Object, processes: &[Process]) -> Result<(), Refusal> {
         let members = map(object, "members")?;
         let place = |process: &Process| process.pid.to_ne_bytes();

@@ -52,9 +52,10 @@ impl Session {
         machine::raise_descriptor_limit();
         crate::leftovers::clean_up().iter().for_each(|line| progress.say(line));
         let has_clients = fleet::is_asked_for(&run.options.fleet);
-        let resolved = match run.command().is_empty() || has_clients {
-            true => run.target.resolve()?,
-            false => vec![placement::placeholder(&run.target)],
+        let resolved = if run.command().is_empty() || has_clients {
+            run.target.resolve()?
+        } else {
+            vec![placement::placeholder(&run.target)]
         };
         let (client_cpus, server_cpus) = placement::cpus(run)?;
         // Everything that can be refused is refused before a server is started.
@@ -87,9 +88,10 @@ impl Session {
                  straingauge wan)",
             ));
         }
-        let server = match run.command().is_empty() {
-            true => None,
-            false => Some(start_server(run, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?),
+        let server = if run.command().is_empty() {
+            None
+        } else {
+            Some(start_server(run, path_plan, &mut progress, &client_cpus, &server_cpus, &stop)?)
         };
         let mut doubts = Vec::new();
         let mut path = "to the given address".to_string();

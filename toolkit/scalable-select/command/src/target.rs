@@ -66,9 +66,12 @@ pub struct Target {
 
 /// Finds the server's program, or the program that runs a script.
 pub fn find_program(name: &str) -> Result<PathBuf> {
-    record::shell::find_program(name).ok_or_else(|| match name.contains('/') {
-        true => anyhow!("the server '{name}' was not found: is the path right?"),
-        false => anyhow!("the server '{name}' was not found in PATH: is it installed, and spelt right?"),
+    record::shell::find_program(name).ok_or_else(|| {
+        if name.contains('/') {
+            anyhow!("the server '{name}' was not found: is the path right?")
+        } else {
+            anyhow!("the server '{name}' was not found in PATH: is it installed, and spelt right?")
+        }
     })
 }
 

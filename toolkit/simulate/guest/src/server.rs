@@ -121,9 +121,10 @@ fn wait_until_it_listens(server: &mut Child, port: u16) -> Outcome<()> {
         }
         if sys::now_ns() > end {
             let places = network::within(SERVER, network::listening).unwrap_or_default();
-            let instead = match places.is_empty() {
-                true => "it listens on no port".to_string(),
-                false => format!("it listens on {} (name another port with --port)", places.join(", ")),
+            let instead = if places.is_empty() {
+                "it listens on no port".to_string()
+            } else {
+                format!("it listens on {} (name another port with --port)", places.join(", "))
             };
             let words = last_words(SERVER_WORDS);
             return Err(format!(

@@ -347,9 +347,10 @@ impl Machine {
         let physical = page.physical(address);
         caches.translate_data(page.in_tlb, counts);
         let is_mapped_all = DIRECT_MAP.contains(&address);
-        let mut spot = match is_mapped_all {
-            true => tally.spot(physical, self.now),
-            false => tally.spot_elsewhere(address, physical, || self.stacks.has(address)),
+        let mut spot = if is_mapped_all {
+            tally.spot(physical, self.now)
+        } else {
+            tally.spot_elsewhere(address, physical, || self.stacks.has(address))
         };
         let seen = spot.physical;
         let misses = caches.data(seen, is_store, counts);

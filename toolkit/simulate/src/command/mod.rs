@@ -75,9 +75,10 @@ fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     let place = kept.map(|kept| kept.finish(status, why)).transpose()?;
     match outcome {
         Ok(simulation) => {
-            match args.json {
-                true => print(&format!("{}\n", simulation.to_json()))?,
-                false => print(&render::text::run(&simulation, args.functions as usize))?,
+            if args.json {
+                print(&format!("{}\n", simulation.to_json()))?
+            } else {
+                print(&render::text::run(&simulation, args.functions as usize))?
             }
             if let Some(place) = place {
                 note(&format!("run: {place}"));
@@ -138,9 +139,10 @@ impl Kept {
 fn report(args: &ReportArgs) -> Result<ExitCode> {
     let run = RunDir::open(&args.run)?;
     let simulation = Simulation::open(&run.path)?;
-    match args.json {
-        true => print(&format!("{:#}\n", render::json(&run, &simulation)))?,
-        false => print(&render::text::run(&simulation, render::FUNCTIONS))?,
+    if args.json {
+        print(&format!("{:#}\n", render::json(&run, &simulation)))?
+    } else {
+        print(&render::text::run(&simulation, render::FUNCTIONS))?
     }
     let page = args.page.clone().unwrap_or_else(|| run.path.join("report.html"));
     write_whole(&page, render::page(&run, &simulation).as_bytes()).with_context(|| {

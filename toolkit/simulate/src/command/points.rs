@@ -93,12 +93,12 @@ fn refuse_what_is_varied(axis: Option<AxisWord>, args: &SimulateArgs) -> Result<
         AxisWord::Delay => args.delay.is_some(),
     };
     let word = axis.word();
-    match is_typed {
-        false => Ok(()),
-        true => Err(wrong_usage(format!(
+    if is_typed {
+        return Err(wrong_usage(format!(
             "--axis {word} varies what --{word} would fix: leave --{word} out; --axis-values names the values"
-        ))),
+        )));
     }
+    Ok(())
 }
 
 fn check(points: &[PointPlan], is_server: bool) -> Result<()> {

@@ -1,5 +1,9 @@
 //! Runs the program as a person would and reads what it says.
 
+#[path = "../../../../testbed/said.rs"]
+mod said;
+
+pub use said::Said;
 use std::collections::HashMap;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -54,40 +58,6 @@ pub fn program(name: &str) -> PathBuf {
 pub fn open_dir() -> TempDir {
     let everybody = std::fs::Permissions::from_mode(0o755);
     tempfile::Builder::new().prefix("straingauge-simulate-").permissions(everybody).tempdir().expect("a folder")
-}
-
-/// What a finished run said.
-pub struct Said {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
-}
-
-impl Said {
-    /// Asserts the exit code.
-    #[track_caller]
-    pub fn exits_with(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "\n--- stdout\n{}\n--- stderr\n{}", self.out, self.err);
-        self
-    }
-
-    /// Asserts that there is exactly one sentence of complaint and that it has all of these words.
-    #[track_caller]
-    pub fn complains_of(self, words: &[&str]) -> Self {
-        let sentences: Vec<&str> = self.err.lines().filter(|line| line.starts_with("straingauge-simulate: ")).collect();
-        assert_eq!(sentences.len(), 1, "one sentence, not {}:\n{}", sentences.len(), self.err);
-        for word in words {
-            assert!(sentences[0].contains(word), "'{word}' is not in: {}", sentences[0]);
-        }
-        assert!(!self.err.contains("panicked") && sentences[0].len() < 600, "{}", self.err);
-        self
-    }
-
-    /// Standard output as JSON.
-    #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|why| panic!("not JSON ({why}):\n{}\n{}", self.out, self.err))
-    }
 }
 
 /// The program with these arguments.

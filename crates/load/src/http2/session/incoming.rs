@@ -264,10 +264,12 @@ impl<R: Default + Clone> Session<R> {
     #[inline]
     fn count(&mut self, place: usize, bytes: &[u8], fed: &mut Fed) {
         let stream = self.streams.at(place);
-        let parts = match stream.parted.counts() {
-            _ if self.counts_messages => stream.messages.take(bytes),
-            true => stream.parted.take(bytes),
-            false => return,
+        let parts = if self.counts_messages {
+            stream.messages.take(bytes)
+        } else if stream.parted.counts() {
+            stream.parted.take(bytes)
+        } else {
+            return;
         };
         fed.add_parts(parts);
     }

@@ -79,9 +79,9 @@ pub fn touch_of(bytes: &[u8]) -> Touch {
     const STACK_POINTER: u8 = 4;
     // A register of a ModRM byte, separated from r12 by the prefix; ah, which has the same number, is treated as it.
     let is_stack = |field: u8, extended: u8| field & 7 == STACK_POINTER && rex & extended == 0;
-    let of_registers = |operand: u8| match operand >> 6 == 3 && !is_stack(operand, 1) && !is_stack(operand >> 3, 4) {
-        true => Touch::Nothing,
-        false => Touch::Other,
+    let of_registers = |operand: u8| {
+        let has_only_registers = operand >> 6 == 3 && !is_stack(operand, 1) && !is_stack(operand >> 3, 4);
+        if has_only_registers { Touch::Nothing } else { Touch::Other }
     };
     match *opcode {
         // push and pop of a register but the stack pointer itself; push of a number.

@@ -104,9 +104,10 @@ impl Level {
 
     /// Brings a line before it is used; a hit changes nothing.
     pub fn prefetch(&mut self, address: u64) -> Outcome {
-        match self.holds(address) {
-            true => Outcome { is_hit: true, ..Outcome::default() },
-            false => self.place(address, PREFETCHED, false),
+        if self.holds(address) {
+            Outcome { is_hit: true, ..Outcome::default() }
+        } else {
+            self.place(address, PREFETCHED, false)
         }
     }
 

@@ -61,10 +61,8 @@ impl Places {
 
     /// Reads the addresses of per-CPU variables.
     pub fn look_for_per_cpu(&mut self, memory: &impl Memory) {
-        let read = |variable: u64| match IMAGE.contains(&variable) {
-            true => memory.word((variable - IMAGE.start) & !7),
-            false => None,
-        };
+        let read =
+            |variable: u64| if IMAGE.contains(&variable) { memory.word((variable - IMAGE.start) & !7) } else { None };
         let unit = |word: u64| if self.map.per_cpu_bytes & 4 != 0 { word >> 32 } else { word & 0xffff_ffff };
         if let (Some(base), Some(bytes)) = (read(self.map.per_cpu_base), read(self.map.per_cpu_bytes)) {
             self.per_cpu = base..base.saturating_add(unit(bytes));

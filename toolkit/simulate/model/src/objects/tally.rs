@@ -192,15 +192,13 @@ impl Tally {
     pub fn count(&mut self, spot: Spot, is_store: bool) {
         let counts = &mut self.kinds[usize::from(spot.kind)].counts;
         let word = counts.words.get_mut((spot.offset / WORD_BYTES) as usize);
-        match is_store {
-            true => counts.writes += 1,
-            false => counts.reads += 1,
+        if is_store {
+            counts.writes += 1
+        } else {
+            counts.reads += 1
         }
         if let Some(word) = word {
-            match is_store {
-                true => word.writes += 1,
-                false => word.reads += 1,
-            }
+            if is_store { word.writes += 1 } else { word.reads += 1 }
         }
     }
 
