@@ -54,13 +54,13 @@ SEC("?uprobe")
 int on_boundary(struct pt_regs *regs) {
     __u64 boundary = bpf_get_attach_cookie(regs);
     struct task_struct *t = bpf_get_current_task_btf();
-    struct thread *c = thread_of(t->pid);
+    struct thread *c = find_thread(t->pid);
     struct request *r;
     struct mark *m;
     __u64 now_ns, end_ns, sent_ns;
     __u32 slot, unacked;
 
-    if (!control.window || !c || c->pid != t->pid || !c->sk)
+    if (!control.window || !c || !c->sk)
         return 0;
     slot = c->slot;
     r = request_at(slot);

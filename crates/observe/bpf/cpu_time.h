@@ -9,13 +9,26 @@
 #ifndef STRAINGAUGE_CPU_TIME_H
 #define STRAINGAUGE_CPU_TIME_H
 
-static __always_inline struct thread *thread_of(__u32 pid) {
-    __u32 i = pid & (THREADS - 1);
+static __always_inline struct thread *thread_at(__u32 pid, __u32 way) {
+    __u32 i = (pid & (THREADS / WAYS - 1)) * WAYS + way;
 
     return bpf_map_lookup_elem(&threads, &i);
 }
 
-static __always_inline void take_over_thread(struct thread *c, struct task_struct *t) {
+/* A thread's record lies in one of WAYS neighbouring places. */
+static __always_inline struct thread *find_thread(__u32 pid) {
+#pragma unroll
+    for (__u32 way = 0; way < WAYS; way++) {
+        struct thread *c = thread_at(pid, way);
+
+        if (c && c->pid == pid)
+            return c;
+    }
+    return 0;
+}
+
+/* Adds what a thread did to the sums of those that are not distinguished any more. */
+static __always_inline void fold_thread(struct thread *c) {
     if (c->tgid) {
         __sync_fetch_and_add(&counts.displaced_thread_requests, c->requests);
         __sync_fetch_and_add(&counts.displaced_thread_bytes_in, c->bytes_in);
@@ -35,8 +48,35 @@ static __always_inline void take_over_thread(struct thread *c, struct task_struc
     c->requests = c->bytes_in = c->bytes_out = 0;
     c->other_cpu_ns = 0;
     c->disk_window = 0;
+    c->sk = 0;
+    c->mark_ns = 0;
+    c->tgid = 0;
+}
+
+/* The record of a thread that runs now. */
+static __always_inline struct thread *thread_of(struct task_struct *t) {
+    __u32 pid = t->pid;
+    struct thread *c = find_thread(pid);
+
+    if (c)
+        return c;
+#pragma unroll
+    for (__u32 way = 0; way < WAYS; way++) {
+        c = thread_at(pid, way);
+        if (c && !c->pid && __sync_val_compare_and_swap(&c->pid, 0, pid) == 0)
+            goto mine;
+    }
+    c = thread_at(pid, pid / (THREADS / WAYS) & (WAYS - 1));
+    if (!c)
+        return 0;
+    COUNT(DISPLACED_THREADS);
+    c->pid = pid;
+mine:
+    fold_thread(c);
+    c->process_start_ticks = start_ticks_of(t);
+    c->begun_cpu_ns = t->se.sum_exec_runtime;
     c->tgid = t->tgid;
-    c->pid = t->pid;
+    return c;
 }
 
 /* Phases are kept for requests that began in the window that is open or draining. */
@@ -88,7 +128,7 @@ static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u
     __s64 clock = cpu_clock(t, now_ns);
     __s64 other = 0;
 
-    if (c->pid == t->pid) {
+    if (c->mark_ns) {
         __s64 spent = clock - c->mark_ns;
         struct request *r = request_at(c->slot);
 
@@ -100,8 +140,6 @@ static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u
             c->other_cpu_ns += spent;
             other = spent;
         }
-    } else {
-        take_over_thread(c, t);
     }
     c->mark_ns = clock;
     c->sk = sk;

@@ -37,7 +37,8 @@ enum {
     TCP_LISTEN,
     TCP_CLOSING,
 };
-enum { IPPROTO_TCP = 6, MSG_PEEK = 2, AF_INET6 = 10 };
+enum { IPPROTO_TCP = 6, IPPROTO_MPTCP = 262, AF_INET6 = 10 };
+enum { MSG_PEEK = 0x2, MSG_ERRQUEUE = 0x2000 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -95,6 +96,12 @@ struct tcp_sock {
     __u64 tcp_clock_cache; /* CLOCK_MONOTONIC, ns */
     __u64 tcp_wstamp_ns;   /* when the last segment left */
     __u64 first_tx_mstamp; /* when the last acknowledged segment left, us */
+    bool is_mptcp;         /* a path of a connection of MPTCP */
+};
+struct mptcp_sock {
+    struct inet_connection_sock sk;
+    __u64 write_seq;    /* position in the stream of responses */
+    struct sock *first; /* the first path */
 };
 
 struct rq {
@@ -139,7 +146,14 @@ struct pt_regs {
 #else
 struct pt_regs;
 #endif
-struct sk_buff;
+struct net_device {
+    possible_net_t nd_net;
+};
+struct sk_buff {
+    struct net_device *dev;
+    __u16 transport_header;
+    unsigned char *head;
+};
 struct bpf_map;
 
 struct bio {

@@ -4,6 +4,11 @@
 #ifndef STRAINGAUGE_MEMBERS_H
 #define STRAINGAUGE_MEMBERS_H
 
+/* What the includer does at each event. */
+#ifndef FOLLOWER_RAN
+#define FOLLOWER_RAN()
+#endif
+
 #define TICK_NS (1000000000 / 100) /* of the starts in /proc/PID/stat (USER_HZ) */
 
 #pragma clang diagnostic push
@@ -40,6 +45,7 @@ int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *chi
     __u32 parent_tgid = parent->tgid, child_tgid = child->tgid;
     struct member *of_parent, new = {};
 
+    FOLLOWER_RAN();
     if (parent_tgid == child_tgid)
         return 0;
     of_parent = bpf_map_lookup_elem(&members, &parent_tgid);
@@ -57,6 +63,7 @@ int BPF_PROG(process_executed, struct task_struct *t) {
     __u32 tgid = t->tgid;
     struct member *member = bpf_map_lookup_elem(&members, &tgid);
 
+    FOLLOWER_RAN();
     if (member)
         member->image = tgid;
     return 0;

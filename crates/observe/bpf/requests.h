@@ -132,6 +132,47 @@ static __always_inline bool is_ours(const struct sock *sk) {
     return !options.netns_inum || sk->__sk_common.skc_net.net->ns.inum == options.netns_inum;
 }
 
+/* Connections of MPTCP: the application reads and writes a socket of its own, whose data the kernel spreads over sockets
+ * of TCP. The hooks know it as a struct sock, so that what is behind is copied. */
+static __always_inline bool is_mptcp(__u64 sk) {
+    __u16 protocol = 0;
+
+    bpf_core_read(&protocol, sizeof(protocol), &((struct sock *)sk)->sk_protocol);
+    return protocol == IPPROTO_MPTCP;
+}
+
+static __always_inline __u64 written_by_mptcp(__u64 sk) {
+    __u64 at = 0;
+
+    if (bpf_core_field_exists(((struct mptcp_sock *)sk)->write_seq))
+        bpf_core_read(&at, sizeof(at), &((struct mptcp_sock *)sk)->write_seq);
+    return at;
+}
+
+/* When the last acknowledged segment left on the first path; 0 = not known. */
+static __always_inline __u64 sent_by_mptcp(__u64 sk) {
+    struct sock *first = 0;
+    __u64 us = 0;
+
+    if (bpf_core_field_exists(((struct mptcp_sock *)sk)->first))
+        bpf_core_read(&first, sizeof(first), &((struct mptcp_sock *)sk)->first);
+    if (first)
+        bpf_core_read(&us, sizeof(us), &((struct tcp_sock *)first)->first_tx_mstamp);
+    return us * 1000;
+}
+
+/* Sockets of MPTCP have no hash of their own; most clients have ports of their own. */
+static __always_inline __u32 mptcp_hash(const struct sock *sk) {
+    return (sk->__sk_common.skc_dport * 0x9e3779b1U) >> 12;
+}
+
+/* The server has ended its stream of responses: what it reads from now on is no request that it will answer. */
+static __always_inline bool has_ended_stream(const struct sock *sk) {
+    __u8 state = sk->__sk_common.skc_state;
+
+    return state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 || state == TCP_CLOSING;
+}
+
 static __always_inline struct request *request_at(__u32 slot) {
     return bpf_map_lookup_elem(&requests, &slot);
 }
@@ -211,6 +252,11 @@ static __always_inline __u64 written_position_of(__u64 sk, __u64 *sent_ns, __u32
     __u64 acked = 0, us = 0;
     __u32 write_seq = 0, snd_una = 0;
 
+    if (is_mptcp(sk)) {
+        *unacked = 0;
+        *sent_ns = sent_by_mptcp(sk);
+        return written_by_mptcp(sk);
+    }
     bpf_core_read(&acked, sizeof(acked), &tp->bytes_acked);
     bpf_core_read(&write_seq, sizeof(write_seq), &tp->write_seq);
     bpf_core_read(&snd_una, sizeof(snd_una), &tp->snd_una);

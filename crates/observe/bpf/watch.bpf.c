@@ -11,6 +11,8 @@
 #include <bpf/bpf_tracing.h>
 #include "watch.h"
 #include "requests.h"
+#define FOLLOWER_RAN() RAN_ATOMICALLY(others)
+#include "members.h"
 #include "cpu_time.h"
 #include "looks.h"
 #include "states.h"
@@ -100,18 +102,59 @@ static __always_inline void note_unread(struct request *r, __u32 copied, __u32 r
     r->copied = copied;
 }
 
-/* `by_position`: the event carries no byte count and comes before TCP refreshes its clock. */
-static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32 bytes, const bool by_position) {
+/* Bytes of an upload that the server has already answered: they belong to the request that it was. */
+static __always_inline void read_on(struct request *r, struct thread *c, __u32 bytes) {
+    __u32 i = bpf_get_smp_processor_id() * SIZE_CLASSES + class_of(r->bytes_sent);
+    struct class_row *row = bpf_map_lookup_elem(&classes, &i);
+
+    if (!row)
+        return;
+    row->bytes_in += bytes;
+    row->receives++;
+    c->bytes_in += bytes;
+}
+
+/* `at`: where the stream of responses stands; `sent_ns`: when its last acknowledged segment left. */
+static __always_inline void add_read(struct sock *sk, struct request *r, __u32 slot, __u32 bytes, __u64 at,
+                                     __u64 now_ns, __u64 sent_ns) {
     struct task_struct *t = bpf_get_current_task_btf();
-    struct thread *c = thread_of(t->pid);
-    __u32 hash = sk->__sk_common.skc_hash, slot = 0;
-    struct request *r = find((__u64)sk, hash, &slot);
-    bool is_new = !r;
-    __u64 now_ns, at = written_position(tp);
+    struct thread *c = thread_of(t);
     __s64 other;
 
     if (!c)
         return;
+    if (has_ended_stream(sk)) {
+        read_on(r, c, bytes);
+        return;
+    }
+    other = charge(c, t, (__u64)sk, slot, now_ns);
+    r->pid = t->pid;
+    if (r->bytes_in) {
+        if (at == r->written) {
+            r->bytes_in += bytes;
+            r->receives++;
+            return;
+        }
+        if (control.window && has_phases(r) && r->phase == PHASE_LOG)
+            record_phases(r, at - r->written, c);
+        record_finished(r, at - r->written, sent_ns);
+        c->requests++;
+        c->bytes_in += r->bytes_in;
+        c->bytes_out += at - r->written;
+    } else if (r->begun_ns) {
+        first_read(r, now_ns, other, c);
+    }
+    look(t, bytes, !r->receives);
+    begin(r, now_ns, at, bytes);
+}
+
+/* `by_position`: the event carries no byte count and comes before TCP refreshes its clock. */
+static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32 bytes, const bool by_position) {
+    __u32 hash = sk->__sk_common.skc_hash, slot = 0;
+    struct request *r = find((__u64)sk, hash, &slot);
+    bool is_new = !r;
+    __u64 now_ns;
+
     if (is_new) {
         /* A known connection belongs to this namespace: checking each time would follow three more pointers. */
         if (!is_ours(sk))
@@ -136,25 +179,17 @@ static __always_inline void received(struct sock *sk, struct tcp_sock *tp, __u32
         else
             note_unread(r, tp->copied_seq, bytes);
     }
-    other = charge(c, t, (__u64)sk, slot, now_ns);
-    r->pid = t->pid;
-    if (r->bytes_in) {
-        if (at == r->written) {
-            r->bytes_in += bytes;
-            r->receives++;
-            return;
-        }
-        if (control.window && has_phases(r) && r->phase == PHASE_LOG)
-            record_phases(r, at - r->written, c);
-        record_finished(r, at - r->written, tp->first_tx_mstamp * 1000);
-        c->requests++;
-        c->bytes_in += r->bytes_in;
-        c->bytes_out += at - r->written;
-    } else if (r->begun_ns) {
-        first_read(r, now_ns, other, c);
-    }
-    look(t, bytes, !r->receives);
-    begin(r, now_ns, at, bytes);
+    add_read(sk, r, slot, bytes, written_position(tp), now_ns, tp->first_tx_mstamp * 1000);
+}
+
+static __always_inline void received_by_mptcp(struct sock *sk, __u32 bytes) {
+    __u32 hash = mptcp_hash(sk), slot = 0;
+    struct request *r = find((__u64)sk, hash, &slot);
+
+    if (!r && is_ours(sk))
+        r = claim((__u64)sk, hash, &slot);
+    if (r)
+        add_read(sk, r, slot, bytes, written_by_mptcp((__u64)sk), bpf_ktime_get_ns(), sent_by_mptcp((__u64)sk));
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -162,11 +197,14 @@ int BPF_PROG(on_receive, struct sock *sk, int bytes, int flags) {
     struct tcp_sock *tp;
 
     RAN(receives);
-    if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & MSG_PEEK)
+    /* The queue of errors holds copies of what was sent, with its time stamps. */
+    if (sk->__sk_common.skc_num != options.port || bytes <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
         return 0;
     tp = bpf_skc_to_tcp_sock(sk);
     if (tp)
         received(sk, tp, bytes, 0);
+    else if (sk->sk_protocol == IPPROTO_MPTCP)
+        received_by_mptcp(sk, bytes);
     return 0;
 }
 
@@ -195,12 +233,14 @@ static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
 
     if (!control.window)
         return;
+    if (!is_probed && sk->sk_protocol == IPPROTO_MPTCP)
+        hash = mptcp_hash(sk);
     /* Only known connections, which belong to this namespace. */
     r = find((__u64)sk, hash, &slot);
     if (!r || !has_phases(r))
         return;
     t = bpf_get_current_task_btf();
-    c = thread_of(t->pid);
+    c = thread_of(t);
     if (!c)
         return;
     if (is_probed) {
@@ -208,9 +248,7 @@ static __always_inline void sent(struct sock *sk, bool is_probed, __u32 bytes) {
     } else {
         struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
-        if (!tp)
-            return;
-        now_ns = tp->tcp_clock_cache;
+        now_ns = tp ? tp->tcp_clock_cache : bpf_ktime_get_ns();
     }
     if (r->phase == PHASE_LOG) {
         r->phase = PHASE_PROCESS;
@@ -322,8 +360,8 @@ int BPF_PROG(on_switch, bool is_preempted, struct task_struct *prev) {
     RAN(switches);
     if (is_preempted || !control.window)
         return 0;
-    c = thread_of(prev->pid);
-    if (!c || c->pid != prev->pid || !c->sk || !prev->__state)
+    c = find_thread(prev->pid);
+    if (!c || !c->sk || !prev->__state)
         return 0;
     r = request_at(c->slot);
     if (r && r->sk == c->sk && has_phases(r) && r->phase == PHASE_LOG && !r->end_ns)
@@ -348,8 +386,8 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number) {
     if (!is_wanted || !control.window)
         return 0;
     t = bpf_get_current_task_btf();
-    c = thread_of(t->pid);
-    if (!c || c->pid != t->pid || !c->sk)
+    c = find_thread(t->pid);
+    if (!c || !c->sk)
         return 0;
     r = request_at(c->slot);
     if (!r || r->sk != c->sk || !has_phases(r) || r->phase != PHASE_PARSE)
@@ -374,8 +412,8 @@ int BPF_PROG(on_disk_read, struct bio *bio) {
     if (!control.window || bio->bi_opf & 0xff)
         return 0;
     pid = bpf_get_current_task_btf()->pid;
-    c = thread_of(pid);
-    if (!c || c->pid != pid || !c->sk)
+    c = find_thread(pid);
+    if (!c || !c->sk)
         return 0;
     r = request_at(c->slot);
     if (r && r->sk == c->sk && has_phases(r) && r->disk_reads < 0xffff)
@@ -383,27 +421,20 @@ int BPF_PROG(on_disk_read, struct bio *bio) {
     return 0;
 }
 
-/* The application closes: its work until now belongs to the request, later work does not. */
-static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, struct request *r, __u32 slot) {
+/* The application closes: its work until now belongs to the request, later work does not. `at`: where the stream of
+ * responses stands; `end_ns`: when its last byte left. */
+static __always_inline void on_own_close(struct request *r, __u64 at, __u64 end_ns) {
     struct task_struct *t = bpf_get_current_task_btf();
-    struct thread *c = thread_of(t->pid);
-    __u64 at = written_position(tp), now_ns = bpf_ktime_get_ns();
+    struct thread *c = thread_of(t);
 
     if (!c)
         return;
-    charge(c, t, 0, 0, now_ns);
-    if (!r || !r->bytes_in)
+    charge(c, t, 0, 0, bpf_ktime_get_ns());
+    if (!r)
         return;
-    if (at == r->written) {
+    if (r->bytes_in && at == r->written) {
         COUNT(UNANSWERED);
-    } else {
-        /* Data held back by TCP_CORK departs with this close. Otherwise the last segment may not be acknowledged yet;
-         * its departure is then TCP's last transmission. */
-        __u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
-
-        if (tp->snd_nxt != tp->write_seq)
-            end_ns = now_ns;
-
+    } else if (r->bytes_in) {
         if (control.window && has_phases(r) && r->phase == PHASE_LOG)
             record_phases(r, at - r->written, c);
         record_finished_atomically(r, at - r->written, end_ns);
@@ -411,10 +442,33 @@ static __always_inline void on_own_close(struct sock *sk, struct tcp_sock *tp, s
         c->bytes_in += r->bytes_in;
         c->bytes_out += at - r->written;
     }
+    r->bytes_sent = at - r->written;
     r->bytes_in = 0;
     r->written = at;
     r->begun_ns = 0;
     r->cpu_ns = 0;
+}
+
+static __always_inline void on_own_tcp_close(struct tcp_sock *tp, struct request *r) {
+    /* Data held back by TCP_CORK departs with this close. Otherwise the last segment may not be acknowledged yet; its
+     * departure is then TCP's last transmission. */
+    __u64 end_ns = tp->snd_una == tp->write_seq ? tp->first_tx_mstamp * 1000 : tp->tcp_wstamp_ns;
+
+    if (tp->snd_nxt != tp->write_seq)
+        end_ns = bpf_ktime_get_ns();
+    on_own_close(r, written_position(tp), end_ns);
+}
+
+/* The connection is gone. */
+static __always_inline void end_request(struct request *r, int old_state, __u64 at, __u64 end_ns) {
+    if (r->bytes_in) {
+        if (at != r->written && (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT))
+            record_finished_atomically(r, at - r->written, end_ns);
+        else
+            COUNT(UNANSWERED);
+    }
+    forget(r);
+    r->sk = 0;
 }
 
 static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old_state, struct request *r) {
@@ -423,23 +477,17 @@ static __always_inline void on_end(struct sock *sk, struct tcp_sock *tp, int old
     COUNT_BY(CLOSED_BYTES_ACKED, tp->bytes_acked);
     COUNT_BY(CLOSED_DATA_SEGMENTS_IN, tp->data_segs_in);
     COUNT_BY(CLOSED_DATA_SEGMENTS_OUT, tp->data_segs_out);
-    if (sk->sk_err)
+    /* Without an error the server has ended it by a reset: it had not read everything, or it was told not to linger. */
+    if (sk->sk_err || old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT)
         COUNT(ABORTED);
     else if (old_state == TCP_FIN_WAIT2 || old_state == TCP_CLOSING)
         enter_time_wait(sk);
+    if (!sk->sk_err && old_state == TCP_ESTABLISHED)
+        COUNT(CLOSED_BY_SERVER);
     if (!r)
         return;
     note_unread(r, tp->copied_seq, 0);
-    if (r->bytes_in) {
-        __u64 at = written_position(tp);
-
-        if (at != r->written && (old_state == TCP_ESTABLISHED || old_state == TCP_CLOSE_WAIT))
-            record_finished_atomically(r, at - r->written, tp->first_tx_mstamp * 1000);
-        else
-            COUNT(UNANSWERED);
-    }
-    forget(r);
-    r->sk = 0;
+    end_request(r, old_state, written_position(tp), tp->first_tx_mstamp * 1000);
 }
 
 /* Whether a socket belongs to the port. skc_num may already be 0 when it closes, because the port was released. */
@@ -463,6 +511,13 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
     if (new_state == TCP_ESTABLISHED && old_state == TCP_SYN_RECV) {
         COUNT(ACCEPTED);
         end_time_wait(sk);
+        if (bpf_core_field_exists(tp->is_mptcp) && tp->is_mptcp) {
+            COUNT(MULTIPATH);
+            return 0;
+        }
+        /* With TCP Fast Open the server may have read before. */
+        if (find((__u64)sk, hash, &slot))
+            return 0;
         r = claim((__u64)sk, hash, &slot);
         if (r) {
             r->begun_ns = bpf_ktime_get_ns();
@@ -475,9 +530,27 @@ static __always_inline int changed_state(struct sock *sk, struct tcp_sock *tp, i
     r = find((__u64)sk, hash, &slot);
     if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
         (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
-        on_own_close(sk, tp, r, slot);
+        on_own_tcp_close(tp, r);
     else if (new_state == TCP_CLOSE)
         on_end(sk, tp, old_state, r);
+    return 0;
+}
+
+/* A connection of MPTCP; its paths are counted as connections, as ss does. */
+static __always_inline int changed_mptcp_state(struct sock *sk, int old_state, int new_state) {
+    struct request *r;
+    __u32 slot = 0;
+    __be16 port = 0;
+
+    bpf_core_read(&port, sizeof(port), &((struct inet_sock *)sk)->inet_sport);
+    if (port != __builtin_bswap16(options.port) || !is_ours(sk))
+        return 0;
+    r = find((__u64)sk, mptcp_hash(sk), &slot);
+    if ((old_state == TCP_ESTABLISHED && new_state == TCP_FIN_WAIT1) ||
+        (old_state == TCP_CLOSE_WAIT && new_state == TCP_LAST_ACK))
+        on_own_close(r, written_by_mptcp((__u64)sk), bpf_ktime_get_ns());
+    else if (r && new_state == TCP_CLOSE)
+        end_request(r, old_state, written_by_mptcp((__u64)sk), sent_by_mptcp((__u64)sk));
     return 0;
 }
 
@@ -486,6 +559,8 @@ int BPF_PROG(on_state, struct sock *sk, int old_state, int new_state) {
     struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 
     RAN_ATOMICALLY(others);
+    if (!tp && sk->sk_protocol == IPPROTO_MPTCP)
+        return changed_mptcp_state(sk, old_state, new_state);
     if (!is_of_port(sk, tp))
         return 0;
     note_seen(sk, old_state, new_state);
@@ -514,11 +589,30 @@ int BPF_PROG(on_retransmit, const struct sock *sk) {
     return 0;
 }
 
+/* `segment`: what is answered by the reset. Without it the server ends the connection; without a socket there is none
+ * for the segment. */
 SEC("tp_btf/tcp_send_reset")
-int BPF_PROG(on_send_reset, const struct sock *sk) {
+int BPF_PROG(on_send_reset, struct sock *sk, const struct sk_buff *segment) {
     RAN_ATOMICALLY(others);
-    if (sk && sk->__sk_common.skc_num == options.port && is_ours(sk))
-        COUNT(RESETS_SENT);
+    if (sk) {
+        /* A closed socket has given its port back already. */
+        struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+        if (tp ? !is_of_port(sk, tp) : sk->__sk_common.skc_num != options.port || !is_ours(sk))
+            return 0;
+        /* It ends with its reset. */
+        if (sk->__sk_common.skc_state == TCP_TIME_WAIT)
+            end_time_wait(sk);
+    } else {
+        __be16 ports[2] = {};
+
+        if (!segment || (options.netns_inum && segment->dev->nd_net.net->ns.inum != options.netns_inum))
+            return 0;
+        bpf_probe_read_kernel(ports, sizeof(ports), segment->head + segment->transport_header);
+        if (ports[1] != __builtin_bswap16(options.port))
+            return 0;
+    }
+    COUNT(RESETS_SENT);
     return 0;
 }
 
@@ -527,6 +621,18 @@ int BPF_PROG(on_receive_reset, const struct sock *sk) {
     RAN_ATOMICALLY(others);
     if (sk->__sk_common.skc_num == options.port && is_ours(sk))
         COUNT(RESETS_RECEIVED);
+    return 0;
+}
+
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(process_ended, struct task_struct *t) {
+    struct thread *c = find_thread(t->pid);
+
+    FOLLOWER_RAN();
+    /* What it did is still known, until another thread takes the place. */
+    if (c)
+        *(volatile __u32 *)&c->pid = 0;
+    forget_process(t);
     return 0;
 }
 

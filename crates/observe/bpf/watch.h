@@ -49,16 +49,16 @@ struct request {
     __s64 phase_cpu_ns[PHASES];
     __u32 sends;
     __u32 copied;     /* position in the stream of requests up to which events have told of it */
-    __u64 bytes_sent; /* in this window */
+    __u64 bytes_sent; /* in this window; after the server's end of the stream: by the last request */
 } __attribute__((aligned(128)));
 
 /* One thread of the server: which request it worked on last, and until when its CPU time is charged. */
 struct thread {
-    __u32 pid, tgid;
+    __u32 pid, tgid; /* `pid`: 0 = has ended */
     __u32 slot;         /* where the record of `sk` lies */
     __u32 timed;        /* requests that it finished whose phases are summed below */
     __u64 sk;           /* socket of the last event; 0 = between connections */
-    __s64 mark_ns;      /* the thread's CPU clock, up to a constant */
+    __s64 mark_ns;      /* the thread's CPU clock, up to a constant; 0 = its work until now belongs to no request */
     __s64 other_cpu_ns; /* of no request: accept, close */
     __u64 requests, bytes_in;
     /* second line */
@@ -68,6 +68,10 @@ struct thread {
     __u32 sends_in_windows;
     __u64 elapsed_ns[PHASES]; /* written in windows only */
     __s64 phase_cpu_ns[PHASES];
+    /* third line */
+    __u64 process_start_ticks; /* of the process with the number `tgid` */
+    __u64 begun_cpu_ns;        /* CPU time of the thread at its first event */
+    __u64 reserved[6];
 } __attribute__((aligned(64)));
 
 /* Where the server's own functions saw the request of a slot. */
@@ -192,6 +196,6 @@ struct sweep {
 #pragma clang diagnostic pop
 
 _Static_assert(sizeof(struct request) == 128, "two cache lines");
-_Static_assert(sizeof(struct thread) == 128, "two cache lines");
+_Static_assert(sizeof(struct thread) == 192, "three cache lines");
 
 #endif

@@ -3,7 +3,7 @@
 use crate::listening::servers_of;
 use crate::outgoing::{Elsewhere, Held, canonical};
 use crate::port_sockets::PortReader;
-use crate::processes::{Process, ProcessTable, all_pids};
+use crate::processes::{Process, ProcessTable, all_pids, living_thread};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 
@@ -95,7 +95,7 @@ fn inodes_elsewhere(sought: &Elsewhere) -> Vec<u64> {
 /// A process of each network namespace.
 fn one_of_each_namespace() -> Vec<u32> {
     let mut seen = HashSet::new();
-    let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let namespace = |pid: u32| fs::read_link(format!("/proc/{}/ns/net", living_thread(pid))).ok();
     let is_new = |pid: &u32| namespace(*pid).is_some_and(|of| seen.insert(of));
     all_pids().into_iter().filter(is_new).take(MAX_NAMESPACES).collect()
 }

@@ -3,7 +3,7 @@
 use crate::group::Target;
 use crate::listening::listening_addresses;
 use crate::proc_text::parse_cgroup_path;
-use crate::processes::read_stat;
+use crate::processes::{living_thread, read_stat};
 use crate::wait_call::has_scalable_select;
 use record::Outside;
 use std::collections::BTreeMap;
@@ -35,10 +35,10 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
     if let Some(stat) = read_stat(pid) {
         set("program", stat.command.into());
     }
-    if let Ok(executable) = fs::read_link(format!("/proc/{pid}/exe")) {
+    if let Ok(executable) = fs::read_link(format!("/proc/{}/exe", living_thread(pid))) {
         set("executable", executable.display().to_string());
     }
-    if let Ok(arguments) = fs::read(format!("/proc/{pid}/cmdline")) {
+    if let Ok(arguments) = fs::read(format!("/proc/{}/cmdline", living_thread(pid))) {
         set("command", String::from_utf8_lossy(&arguments).replace('\0', " "));
     }
     if let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) {
@@ -50,7 +50,7 @@ pub fn read(target: &Target, members: &[u32], socket_method: Option<&str>) -> BT
         let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
         set("descriptor_limit", limit.and_then(|rest| rest.split_whitespace().next()).unwrap_or_default().into());
     }
-    if let Ok(namespace) = fs::read_link(format!("/proc/{pid}/ns/net")) {
+    if let Ok(namespace) = fs::read_link(format!("/proc/{}/ns/net", living_thread(pid))) {
         set("network_namespace", namespace.display().to_string());
     }
     if let Some(path) = fs::read(format!("/proc/{pid}/cgroup")).ok().and_then(|text| parse_cgroup_path(&text)) {

@@ -15,7 +15,7 @@ use crate::proc_text::{
     ProcessStat, ThreadAccount, parse_anonymous_pages, parse_cgroup_usage_us, parse_process_stat,
     parse_proportional_memory, parse_thread_account,
 };
-use crate::processes::{Process, ProcessTable, in_control_group};
+use crate::processes::{Process, ProcessTable, in_control_group, living_thread, read_stat};
 use record::Outside;
 use record::watch::BusyThread;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -89,8 +89,8 @@ pub struct GroupSize {
 /// CPU time of one living process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessCpu {
-    /// Its number.
-    pub pid: u32,
+    /// The process.
+    pub process: Process,
     /// Since it was first seen, by the scheduler, nanoseconds: its part of [`GroupCounters::cpu_ns`].
     pub cpu_ns: u64,
     /// Name of its program; untrusted text.
@@ -133,6 +133,16 @@ impl Member {
     }
 }
 
+/// CPU time of members that have ended, where programs in the kernel sum it ([`ServerGroup::add_ended`]).
+#[derive(Debug, Default)]
+struct Ended {
+    is_summed: bool,
+    /// By their clocks when they were last read, from their starts.
+    seen_ns: u64,
+    /// The most that the kernel's sum exceeded that by. The kernel adds a process a moment after it has ended.
+    unseen_ns: u64,
+}
+
 /// The group and its running totals.
 #[derive(Debug, Default)]
 pub struct ServerGroup {
@@ -142,6 +152,9 @@ pub struct ServerGroup {
     owed_ns: HashMap<u32, u64>,
     /// The same of major faults.
     owed_faults: HashMap<u32, u64>,
+    ended: Ended,
+    /// CPU time of threads before they began to work for the server, by processes that are to be admitted.
+    adopted: HashMap<Process, BTreeMap<u32, u64>>,
     roots: HashSet<Process>,
     /// By the process that leads it.
     sessions: HashSet<Process>,
@@ -175,7 +188,7 @@ impl ServerGroup {
     /// More processes whose descendants belong to the group.
     pub fn add_roots(&mut self, roots: impl IntoIterator<Item = u32>) {
         for pid in roots {
-            let Some(stat) = crate::processes::read_stat(pid) else { continue };
+            let Some(stat) = read_stat(pid) else { continue };
             let root = Process { pid, start_ticks: stat.start_ticks };
             // A session that the root leads is the server's; one it was started in belongs to another shell.
             if stat.session == pid {
@@ -183,6 +196,23 @@ impl ServerGroup {
             }
             self.roots.insert(root);
         }
+    }
+
+    /// Takes in a process that was seen to work for the server. `begun_ns`: CPU time of its threads before they did.
+    pub fn adopt(&mut self, process: Process, begun_ns: &BTreeMap<u32, u64>) {
+        if self.members.get(&process.pid).is_none_or(|member| member.process(process.pid) != process) {
+            self.adopted.insert(process, begun_ns.clone());
+        }
+    }
+
+    /// The sum that programs in the kernel keep of the CPU time of members that have ended, from their starts: exact
+    /// also where nobody waits for them, and for those that were never seen. From the first call on, what parents got
+    /// from their children no longer counts.
+    pub fn add_ended(&mut self, sum_ns: u64) {
+        self.ended.is_summed = true;
+        let grown_ns = sum_ns.saturating_sub(self.ended.seen_ns).saturating_sub(self.ended.unseen_ns);
+        self.ended.unseen_ns += grown_ns;
+        self.counters.cpu_ns += grown_ns;
     }
 
     /// The processes of the group.
@@ -211,15 +241,17 @@ impl ServerGroup {
         let watched_since_ticks = *self.watched_since_ticks.get_or_insert_with(|| ticks_since_boot() + 1);
         let in_cgroup: HashSet<u32> = self.cgroup_processes().unwrap_or_default().into_iter().collect();
         let sessions = self.living_sessions(table);
+        self.adopted.retain(|process, _| table.has(*process));
         loop {
             let is_member = |process: &Process| {
-                self.members.get(&process.pid).is_some_and(|member| member.last.start_ticks == process.start_ticks)
+                self.members.get(&process.pid).is_some_and(|member| member.process(process.pid) == *process)
             };
+            let is_named = |process: &Process| self.roots.contains(process) || self.adopted.contains_key(process);
             let newcomers: Vec<u32> = table
                 .iter()
                 .filter(|(pid, origin)| {
                     !self.members.contains_key(pid)
-                        && (self.roots.contains(&Process { pid: *pid, start_ticks: origin.start_ticks })
+                        && (is_named(&Process { pid: *pid, start_ticks: origin.start_ticks })
                             || table.parent(origin).is_some_and(|parent| is_member(&parent))
                             || sessions.contains(&origin.session)
                             || in_cgroup.contains(pid))
@@ -276,6 +308,12 @@ impl ServerGroup {
             threads: HashMap::new(),
         };
         self.read_threads(pid, &mut member, is_born_under_watch);
+        if let Some(begun_ns) = self.adopted.remove(&member.process(pid)).filter(|_| !is_born_under_watch) {
+            let since =
+                |(tid, begun_ns): (&u32, &u64)| Some(member.threads.get(tid)?.last.run_ns.saturating_sub(*begun_ns));
+            member.counted_ns = begun_ns.iter().filter_map(since).sum();
+            self.counters.cpu_ns += member.counted_ns;
+        }
         self.members.insert(pid, member);
     }
 
@@ -295,7 +333,7 @@ impl ServerGroup {
             let Some(member) = self.members.get_mut(&pid) else { continue };
             let read = match &member.stat_file {
                 Some(file) => file.read(&mut self.buffer).ok().and_then(parse_process_stat),
-                None => crate::processes::read_stat(pid).filter(|stat| stat.start_ticks == member.last.start_ticks),
+                None => read_stat(pid).filter(|stat| stat.start_ticks == member.last.start_ticks),
             };
             let Some(stat) = read else {
                 ended.insert(pid);
@@ -360,7 +398,9 @@ impl ServerGroup {
             return;
         }
         let new_ns = beyond_owed(&mut self.owed_ns, parent, grown_ns);
-        self.counters.cpu_ns += new_ns;
+        if !self.ended.is_summed {
+            self.counters.cpu_ns += new_ns;
+        }
         // The split is known only for the whole: new time is divided in the same ratio.
         let share = new_ns as f64 / grown_ns as f64;
         self.counters.user_ticks += (user as f64 * share).round() as u64;
@@ -369,6 +409,7 @@ impl ServerGroup {
 
     fn bury(&mut self, pid: u32) {
         let Some(member) = self.members.remove(&pid) else { return };
+        self.ended.seen_ns += member.cpu_ns;
         self.kept_files -= usize::from(member.stat_file.is_some());
         self.busiest_process_ended_ns = self.busiest_process_ended_ns.max(member.in_window_ns());
         for thread in member.threads.values() {
@@ -493,7 +534,7 @@ impl ServerGroup {
     /// The living processes with their parts of the group's CPU time; the rest belongs to ended ones.
     pub fn by_process(&self) -> Vec<ProcessCpu> {
         let of_member = |(pid, member): (&u32, &Member)| ProcessCpu {
-            pid: *pid,
+            process: member.process(*pid),
             cpu_ns: member.counted_ns,
             name: member.last.command.clone(),
         };
@@ -508,10 +549,18 @@ impl ServerGroup {
     /// The size at the last reading.
     pub fn size(&self) -> GroupSize {
         let mut size = GroupSize::default();
-        for member in self.members.values().filter(|member| member.last.state != 'Z') {
+        for (pid, member) in &self.members {
+            let ProcessStat { state, threads, mut resident_pages, .. } = member.last;
+            if state == 'Z' && threads < 2 {
+                continue;
+            }
+            if state == 'Z' {
+                // The memory is that of the other threads.
+                resident_pages = read_stat(living_thread(*pid)).map_or(0, |stat| stat.resident_pages);
+            }
             size.processes += 1;
-            size.threads += member.last.threads;
-            size.resident_pages += member.last.resident_pages;
+            size.threads += threads;
+            size.resident_pages += resident_pages;
         }
         size
     }
@@ -534,14 +583,14 @@ fn add_account(counters: &mut GroupCounters, earlier: &ThreadAccount, now: &Thre
 /// Pages of these processes that are not backed by a file or shared memory: heaps and stacks. An ended process has
 /// none.
 pub fn anonymous_pages(pids: &[u32]) -> u64 {
-    let of_process = |pid: &u32| parse_anonymous_pages(&fs::read(format!("/proc/{pid}/statm")).ok()?);
+    let of_process = |pid: &u32| parse_anonymous_pages(&fs::read(format!("/proc/{}/statm", living_thread(*pid))).ok()?);
     pids.iter().filter_map(of_process).sum()
 }
 
 /// Proportional set size of these processes, in bytes; `None` if that of a living one cannot be read (it is another
 /// user's). An ended process has none.
 pub fn proportional_memory(pids: &[u32]) -> Option<u64> {
-    let of_process = |pid: &u32| match fs::read(format!("/proc/{pid}/smaps_rollup")) {
+    let of_process = |pid: &u32| match fs::read(format!("/proc/{}/smaps_rollup", living_thread(*pid))) {
         Ok(text) => parse_proportional_memory(&text),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
         // It has ended, or is ending and has no memory any more.

@@ -8,6 +8,7 @@ use crate::proc_text::{
     parse_cgroup_path, parse_cgroup_usage_us, parse_cpu_cgroup_path, parse_cpu_limit, parse_descriptor_limit,
     parse_machine_stat, parse_throttled,
 };
+use crate::processes::living_thread;
 use record::watch::{CpuQuota, Descriptors, LimitTotals};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 use std::fs;
@@ -78,7 +79,7 @@ impl LimitReader {
 /// Open descriptors and the limit of the process that is nearest to it; `None` if none can be read.
 pub fn most_descriptors(members: &[u32]) -> Option<Descriptors> {
     let of_process = |pid: &u32| {
-        let folder = format!("/proc/{pid}/fd");
+        let folder = format!("/proc/{}/fd", living_thread(*pid));
         // Since Linux 6.2 the folder's size is the number of its entries.
         let open = match fs::metadata(&folder).ok()?.len() {
             0 => fs::read_dir(&folder).ok()?.count() as u64,

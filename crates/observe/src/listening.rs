@@ -4,7 +4,7 @@
 use crate::error::ObserveError;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
-use crate::processes::{all_pids, read_stat};
+use crate::processes::{all_pids, living_thread, read_stat};
 use crate::sock_diag::{Listener, Scope};
 use record::Outside;
 use std::collections::{BTreeSet, HashSet};
@@ -42,11 +42,11 @@ pub fn server_on_port(port: u16, netns_pid: Option<u32>) -> Result<Option<Server
             None => ObserveError::HiddenServer { port, uid: first.uid },
         });
     };
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments = fs::read(format!("/proc/{}/cmdline", living_thread(pid))).unwrap_or_default();
     Ok(Some(ServerProcess {
         pid,
         command: read_stat(pid).map(|stat| stat.command).unwrap_or_default(),
-        executable: fs::read_link(format!("/proc/{pid}/exe")).ok(),
+        executable: fs::read_link(format!("/proc/{}/exe", living_thread(pid))).ok(),
         arguments: arguments
             .split(|byte| *byte == 0)
             .take(256)
@@ -74,7 +74,7 @@ fn listeners(port: u16, netns_pid: Option<u32>) -> Result<Vec<Listener>, Observe
 /// privilege.
 pub fn holders_of(inodes: &HashSet<u64>, candidates: &[u32]) -> BTreeSet<u32> {
     let holds = |pid: u32| {
-        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        let Ok(entries) = fs::read_dir(format!("/proc/{}/fd", living_thread(pid))) else { return false };
         entries.flatten().any(|entry| {
             fs::read_link(entry.path())
                 .ok()

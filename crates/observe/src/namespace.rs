@@ -19,7 +19,7 @@ pub fn needs_hosts_process_ids() -> Result<(), ObserveError> {
 pub fn in_namespace_of<T: Send>(pid: Option<u32>, open: impl FnOnce() -> T + Send) -> Result<T, ObserveError> {
     let Some(pid) = pid else { return Ok(open()) };
     let refused = |source| ObserveError::Namespace { pid, source };
-    let path = format!("/proc/{pid}/ns/net");
+    let path = format!("/proc/{}/ns/net", crate::processes::living_thread(pid));
     // The same namespace needs no privilege.
     if let (Ok(theirs), Ok(ours)) = (fs::read_link(&path), fs::read_link("/proc/thread-self/ns/net"))
         && theirs == ours

@@ -5,6 +5,7 @@
 
 use crate::kept_file::{KeptFile, read};
 use crate::proc_text::{PacketCounts, parse_net_bytes, parse_net_dev, parse_protocol_counter, parse_softnet_drops};
+use crate::processes::living_thread;
 use record::Outside;
 use std::collections::BTreeMap;
 
@@ -61,7 +62,8 @@ pub struct NetworkReader {
 impl NetworkReader {
     /// Opens the files of the namespace that the process `pid` is in, or the calling thread.
     pub fn open(pid: Option<u32>) -> Self {
-        let folder = pid.map_or_else(|| "/proc/thread-self/net".to_string(), |pid| format!("/proc/{pid}/net"));
+        let folder =
+            pid.map_or_else(|| "/proc/thread-self/net".to_string(), |pid| format!("/proc/{}/net", living_thread(pid)));
         let open = |name: &str| KeptFile::open(format!("{folder}/{name}")).ok();
         NetworkReader {
             snmp: open("snmp"),

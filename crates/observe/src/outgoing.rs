@@ -3,6 +3,7 @@
 use crate::cpu_clock;
 use crate::port_sockets::PortReader;
 use crate::proc_text::parse_socket_link;
+use crate::processes::living_thread;
 use crate::sock_diag::SocketFile;
 use record::time::monotonic_ns;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -67,7 +68,7 @@ fn read_once(members: &[u32], port: u16) -> Option<(Outgoing, u64)> {
     let mut inodes = HashSet::new();
     let mut may_read = false;
     for pid in members.iter().take(MAX_PROCESSES) {
-        let Ok(folder) = fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
+        let Ok(folder) = fs::read_dir(format!("/proc/{}/fd", living_thread(*pid))) else { continue };
         may_read = true;
         let targets = folder.take(MAX_DESCRIPTORS).flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
         inodes.extend(targets.filter_map(|target| parse_socket_link(target.as_os_str().as_encoded_bytes())));

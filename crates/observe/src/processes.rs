@@ -113,6 +113,17 @@ impl From<ProcessStat> for Origin {
     }
 }
 
+/// A thread of the process that has its memory, files and namespaces: the first one, unless that has ended, and then
+/// `/proc/PID` shows none of them.
+pub fn living_thread(pid: u32) -> u32 {
+    if read_stat(pid).is_none_or(|stat| stat.state != 'Z' || stat.threads < 2) {
+        return pid;
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let numbers = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.into_iter().find(|tid| *tid != pid && read_stat(*tid).is_some_and(|stat| stat.state != 'Z')).unwrap_or(pid)
+}
+
 /// Reads `/proc/PID/stat` once.
 pub fn read_stat(pid: u32) -> Option<ProcessStat> {
     parse_process_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)

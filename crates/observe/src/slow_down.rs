@@ -9,7 +9,7 @@ use crate::bpf::{self, Refusal};
 use crate::group::ServerGroup;
 use crate::listening::server_on_port;
 use crate::namespace::needs_hosts_process_ids;
-use crate::processes::ProcessTable;
+use crate::processes::{ProcessTable, living_thread};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeOpts};
 use record::axis::MAX_SLOW_DOWN_NS;
 use record::{Outside, SlowPlace};
@@ -96,7 +96,8 @@ impl SlowDown {
     ) -> Result<Self, SlowDownError> {
         let server = server_on_port(port, netns_pid)?.ok_or(SlowDownError::NoServer { port })?;
         needs_hosts_process_ids()?;
-        let netns = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
+        let netns = std::fs::metadata(format!("/proc/{}/ns/net", living_thread(server.pid)))
+            .map_or(0, |file| file.ino() as u32);
         let target = bpf::types::profile::Target { port: port.into(), netns, period_ns: 0 };
         let wanted: Vec<&'static str> = places.iter().map(|place| program_of(*place)).chain(FOLLOWERS).collect();
         let object = bpf::load(bpf::SLOW, |open| {
@@ -135,7 +136,7 @@ impl SlowDown {
     fn probe(&self, pid: u32, function: &str) -> Result<Link, SlowDownError> {
         let program = bpf::program(&self.object, program_of(SlowPlace::Function))?;
         let options = UprobeOpts { func_name: Some(function.to_string()), ..UprobeOpts::default() };
-        let path = format!("/proc/{pid}/exe");
+        let path = format!("/proc/{}/exe", living_thread(pid));
         bpf::logged(|| program.attach_uprobe_with_opts(-1, path, 0, options)).map_err(|refusal| {
             match refusal.error.kind() {
                 libbpf_rs::ErrorKind::NotFound => SlowDownError::NoFunction(Outside::new(function, 80)),

@@ -3,6 +3,7 @@
 //! for a lock or a file does so while it has work and a CPU to do it on.
 
 use crate::proc_text::{WaitCall, parse_wait_call};
+use crate::processes::living_thread;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
@@ -49,7 +50,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    fn count(&mut self, pid: u32, call: Option<WaitCall>) {
+    fn count(&mut self, tid: u32, call: Option<WaitCall>) {
         self.looks += 1;
         let (descriptor, call) = match call {
             Some(WaitCall::Lock) => {
@@ -65,7 +66,7 @@ impl Stalls {
             Some(WaitCall::Read { descriptor }) => (descriptor, "read"),
             _ => return,
         };
-        let link = format!("/proc/{pid}/fd/{descriptor}");
+        let link = format!("/proc/{tid}/fd/{descriptor}");
         let Ok(file) = fs::read_link(&link) else { return };
         let file = file.to_string_lossy();
         // Sockets are the network's; who reads a pipe or a device waits for work. A pipe may have a name.
@@ -103,9 +104,9 @@ impl Waits {
                 Ok(text) => {
                     let call = parse_wait_call(&text);
                     self.count(call);
-                    self.stalls.count(*pid, call);
+                    self.stalls.count(*tid, call);
                     if let Some(WaitCall::Select { limit, sets }) = call
-                        && let Some(size) = selected(*pid, limit, sets)
+                        && let Some(size) = selected(*tid, limit, sets)
                         // The sets are the call's only if it lasted meanwhile.
                         && fs::read(&path).is_ok_and(|after| after == text)
                     {
@@ -151,8 +152,8 @@ impl Waits {
 
 /// How many descriptors a process's sets for select hold. A thread that serves one connection selects over one
 /// descriptor, however high its number.
-fn selected(pid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
-    let memory = fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+fn selected(tid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
+    let memory = fs::File::open(format!("/proc/{tid}/mem")).ok()?;
     let words = usize::try_from(limit.min(MAX_SELECTED)).ok()?.div_ceil(64);
     let mut all = vec![0u64; words];
     let mut set = vec![0u8; words * 8];
@@ -175,7 +176,7 @@ fn selected(pid: u32, limit: u64, sets: [u64; 3]) -> Option<u64> {
 /// Whether one of the processes has the library of `straingauge scale` in its memory; false where that cannot be read.
 pub fn has_scalable_select(pids: &[u32]) -> bool {
     pids.iter().take(MAX_THREADS).any(|pid| {
-        let Ok(entries) = fs::read_to_string(format!("/proc/{pid}/maps")) else { return false };
+        let Ok(entries) = fs::read_to_string(format!("/proc/{}/maps", living_thread(*pid))) else { return false };
         let files: HashSet<&str> = entries.lines().filter_map(|line| line.split_whitespace().nth(5)).collect();
         files.iter().any(|file| Path::new(file).file_name().is_some_and(|name| name == "libscalable-select.so"))
     })

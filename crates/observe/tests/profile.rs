@@ -253,13 +253,15 @@ fn functions_of_children_that_have_ended_are_named() {
     });
     let innermost = |stack: &&record::profile::Stack| {
         let function = &profile.stacks.functions[*stack.functions.first().unwrap() as usize].function;
-        function.contains("compute_in_child")
+        println!("{} samples in {function}", stack.samples);
+        // Of a program without optimisation, what it calls for each number, too.
+        !function.starts_with('[')
     };
     let (named, other): (Vec<_>, Vec<_>) =
         of_children.filter(|stack| stack.mode == record::profile::Mode::User).partition(innermost);
     let samples = |stacks: &[&record::profile::Stack]| stacks.iter().map(|stack| stack.samples).sum::<u64>();
     let (named, other) = (samples(&named), samples(&other));
-    assert!(named > 50 && named > 9 * other, "{named} samples of children have their name, {other} have another");
+    assert!(named > 50 && named > 9 * other, "{named} samples of children have a function, {other} have none");
 }
 
 /// The server's side of the tests: does nothing unless it was started in a role.

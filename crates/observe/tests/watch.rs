@@ -46,3 +46,5 @@ mod streams;
 mod unprivileged;
 #[path = "watch/validation.rs"]
 mod validation;
+#[path = "watch/ways.rs"]
+mod ways;

@@ -18,8 +18,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Puts in those that are new. Those that were given before and are no longer are taken out, if the programs did
-    /// not do that: they may have ended before they were put in.
+    /// Puts in those that are new. Where there is no room, those that the programs have not noticed to end are taken
+    /// out: they had ended before they were put in.
     pub fn update(&mut self, object: &Object, processes: &[Process]) -> Result<(), Refusal> {
         let members = map(object, "members")?;
         let place = |process: &Process| process.pid.to_ne_bytes();
@@ -28,17 +28,23 @@ impl Members {
             Ok(found.is_some_and(|member| member.start_ticks == process.start_ticks))
         };
         let now: HashSet<Process> = processes.iter().copied().collect();
-        for gone in self.known.difference(&now) {
-            if has(gone)? {
-                // The programs may be faster.
-                let _ = members.delete(&place(gone));
-            }
-        }
+        let mut is_tidy = false;
         for new in now.difference(&self.known) {
             let member = Member { start_ticks: new.start_ticks, image: new.pid, reserved: 0 };
-            if !has(new)? && members.update(&place(new), bytes_of(&member), MapFlags::ANY).is_err() {
-                self.lost += 1;
+            if has(new)? {
+                continue;
             }
+            let put = || members.update(&place(new), bytes_of(&member), MapFlags::ANY);
+            if put().is_ok() {
+                continue;
+            }
+            if !std::mem::replace(&mut is_tidy, true) {
+                let of_now: HashSet<u32> = now.iter().map(|process| process.pid).collect();
+                for ended in Self::living(object)?.difference(&of_now) {
+                    let _ = members.delete(&ended.to_ne_bytes());
+                }
+            }
+            self.lost += u64::from(put().is_err());
         }
         self.known = now;
         Ok(())

@@ -2,6 +2,7 @@
 //! just-in-time compilers, /tmp/perf-PID.map.
 
 use super::symbols::KernelSymbols;
+use crate::processes::living_thread;
 use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
@@ -48,8 +49,9 @@ impl<'s> Names<'s> {
         addresses.sort_unstable();
         addresses.dedup();
         addresses.retain(|address| !self.user.contains_key(&(pid, *address)));
-        let source = Source::Process(Process::new(Pid::from(pid)));
-        let files = MappedFiles::of(pid);
+        let living = living_thread(pid);
+        let source = Source::Process(Process::new(Pid::from(living)));
+        let files = MappedFiles::of(living);
         // A process that has ended has no map any more; its frames stay unknown.
         let found = self.symbolizer.symbolize(&source, Input::AbsAddr(&addresses)).unwrap_or_default();
         let mut found = found.into_iter();

@@ -13,7 +13,7 @@ use super::symbols::KernelSymbols;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
 use crate::machine::{CpuUse, MachineReader, MachineReading};
-use crate::processes::ProcessTable;
+use crate::processes::{ProcessTable, living_thread};
 use record::layers::{Layer, Rule};
 use record::profile::{CpuCheck, EventRow, Losses, PacketCounts, Profile, Stacks};
 use record::{Doubt, DoubtKind};
@@ -96,7 +96,8 @@ impl Profiler {
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
         let symbols = KernelSymbols::read()?;
         check_patterns(&options.groups, &symbols)?;
-        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
+        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", living_thread(server.pid)))
+            .map_or(0, |file| file.ino() as u32);
         let sampler = Sampler::attach(&SamplerOptions {
             port: options.port,
             netns_inode,

@@ -3,6 +3,7 @@
 
 use crate::bpf::types::watch::{PortCounts, ThreadRecord};
 use crate::group::ProcessCpu;
+use crate::processes::Process;
 use record::Outside;
 use record::watch::{ClassTotals, PHASES, ProcessCounts, ProcessTotals};
 use std::collections::BTreeMap;
@@ -11,10 +12,12 @@ use std::collections::BTreeMap;
 pub const LISTED: usize = 64;
 
 /// The work of one process's threads.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Work {
     /// Threads that have read a request.
     pub threads: u64,
+    /// CPU time of each thread when it did so first, by number.
+    pub begun_ns: BTreeMap<u32, u64>,
     counts: ProcessCounts,
     elapsed_ns: [u64; PHASES],
     cpu_ns: [i64; PHASES],
@@ -23,6 +26,7 @@ pub struct Work {
 impl Work {
     fn add(&mut self, other: &Work) {
         self.threads += other.threads;
+        self.begun_ns.extend(&other.begun_ns);
         self.counts.requests += other.counts.requests;
         self.counts.bytes_in += other.counts.bytes_in;
         self.counts.bytes_out += other.counts.bytes_out;
@@ -44,15 +48,20 @@ impl Work {
     }
 }
 
-/// Work by process; that of threads whose records were overwritten is under number 0. Also the CPU time that threads
+/// The threads that are not distinguished any more.
+const REST: Process = Process { pid: 0, start_ticks: 0 };
+
+/// Work by process; that of threads whose records were overwritten is under [`REST`]. Also the CPU time that threads
 /// spent between connections.
-pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<u32, Work>, i64) {
-    let mut by_pid: BTreeMap<u32, Work> = BTreeMap::new();
+pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) -> (BTreeMap<Process, Work>, i64) {
+    let mut by_process: BTreeMap<Process, Work> = BTreeMap::new();
     let mut between_ns = counts.displaced_thread_other_cpu_ns;
     for thread in threads.filter(|thread| thread.tgid != 0) {
         between_ns += thread.other_cpu_ns;
-        by_pid.entry(thread.tgid).or_default().add(&Work {
+        let process = Process { pid: thread.tgid, start_ticks: thread.process_start_ticks };
+        by_process.entry(process).or_default().add(&Work {
             threads: u64::from(thread.requests > 0),
+            begun_ns: (thread.pid != 0).then_some((thread.pid, thread.begun_cpu_ns)).into_iter().collect(),
             counts: ProcessCounts {
                 requests: thread.requests,
                 bytes_in: thread.bytes_in,
@@ -64,10 +73,11 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
             cpu_ns: thread.phase_cpu_ns,
         });
     }
-    by_pid.insert(
-        0,
+    by_process.insert(
+        REST,
         Work {
             threads: 0,
+            begun_ns: BTreeMap::new(),
             counts: ProcessCounts {
                 requests: counts.displaced_thread_requests,
                 bytes_in: counts.displaced_thread_bytes_in,
@@ -79,38 +89,40 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
             cpu_ns: counts.displaced_thread_phase_cpu_ns,
         },
     );
-    (by_pid, between_ns)
+    (by_process, between_ns)
 }
 
 /// The rows, most CPU time first, then most requests; the row of all others is last, where anything is left for it.
 /// `work`: absent where requests are not counted. `group_ns` and `all`: the sums of all rows.
 pub fn rows(
-    work: Option<&BTreeMap<u32, Work>>,
+    work: Option<&BTreeMap<Process, Work>>,
     scheduler: &[ProcessCpu],
     group_ns: u64,
     all: &ClassTotals,
 ) -> Vec<ProcessTotals> {
-    let mut by_pid: BTreeMap<u32, ProcessTotals> = BTreeMap::new();
-    for process in scheduler {
-        by_pid.insert(
-            process.pid,
+    let mut by_process: BTreeMap<Process, ProcessTotals> = BTreeMap::new();
+    for living in scheduler {
+        by_process.insert(
+            living.process,
             ProcessTotals {
-                pid: process.pid,
-                name: process.name.clone(),
-                cpu_ns: Some(process.cpu_ns),
+                pid: living.process.pid,
+                name: living.name.clone(),
+                cpu_ns: Some(living.cpu_ns),
                 counted: work.map(|_| ProcessCounts::default()),
                 processes: 1,
             },
         );
     }
-    for (pid, work) in work.into_iter().flatten().filter(|(pid, work)| **pid != 0 && work.counts.requests > 0) {
-        let row = by_pid.entry(*pid).or_insert(ProcessTotals { pid: *pid, processes: 1, ..ProcessTotals::default() });
+    for (process, work) in work.into_iter().flatten().filter(|(of, work)| **of != REST && work.counts.requests > 0) {
+        let unseen = || ProcessTotals { pid: process.pid, processes: 1, ..ProcessTotals::default() };
+        let row = by_process.entry(*process).or_insert_with(unseen);
         row.counted = Some(work.counts());
     }
-    let mut list: Vec<ProcessTotals> = by_pid.into_values().collect();
+    let mut list: Vec<(Process, ProcessTotals)> = by_process.into_iter().collect();
     let requests = |row: &ProcessTotals| row.counted.map_or(0, |counts| counts.requests);
-    list.sort_by_key(|row| std::cmp::Reverse((row.cpu_ns.unwrap_or(0), requests(row))));
-    let rest = list.split_off(list.len().min(LISTED));
+    list.sort_by_key(|(_, row)| std::cmp::Reverse((row.cpu_ns.unwrap_or(0), requests(row))));
+    let rest: Vec<Process> = list.split_off(list.len().min(LISTED)).into_iter().map(|(process, _)| process).collect();
+    let mut list: Vec<ProcessTotals> = list.into_iter().map(|(_, row)| row).collect();
     list.extend(others(&list, &rest, work, group_ns, all));
     list
 }
@@ -118,15 +130,15 @@ pub fn rows(
 /// What is left of the sums for the processes that are not listed; `None` when nothing is.
 fn others(
     listed: &[ProcessTotals],
-    rest: &[ProcessTotals],
-    work: Option<&BTreeMap<u32, Work>>,
+    rest: &[Process],
+    work: Option<&BTreeMap<Process, Work>>,
     group_ns: u64,
     all: &ClassTotals,
 ) -> Option<ProcessTotals> {
     let cpu_ns = group_ns.saturating_sub(listed.iter().filter_map(|row| row.cpu_ns).sum());
     let counted = work.map(|work| {
-        let mut sum = work.get(&0).copied().unwrap_or_default();
-        rest.iter().filter_map(|row| work.get(&row.pid)).for_each(|work| sum.add(work));
+        let mut sum = work.get(&REST).cloned().unwrap_or_default();
+        rest.iter().filter_map(|process| work.get(process)).for_each(|work| sum.add(work));
         let left = |whole: u64, of: fn(&ProcessCounts) -> u64| {
             whole.saturating_sub(listed.iter().filter_map(|row| row.counted.as_ref()).map(of).sum())
         };
@@ -155,6 +167,7 @@ mod tests {
         ThreadRecord {
             pid: tgid + 1,
             tgid,
+            process_start_ticks: 7,
             requests,
             bytes_in: requests * 10,
             bytes_out: requests * 100,
@@ -166,7 +179,11 @@ mod tests {
     }
 
     fn scheduled(pid: u32, cpu_ns: u64) -> ProcessCpu {
-        ProcessCpu { pid, cpu_ns, name: format!("worker\u{1b}{pid}").as_str().into() }
+        ProcessCpu {
+            process: Process { pid, start_ticks: 7 },
+            cpu_ns,
+            name: format!("worker\u{1b}{pid}").as_str().into(),
+        }
     }
 
     fn sums(rows: &[ProcessTotals]) -> (u64, u64, u64) {
@@ -192,6 +209,15 @@ mod tests {
             assert_eq!(most.pid, if processes == 0 { 0 } else { 1000 + processes }, "the busiest is first");
             assert_eq!(rows.last().unwrap().processes, u64::from(processes).saturating_sub(LISTED as u64));
         }
+    }
+
+    #[test]
+    fn a_process_that_got_the_number_of_another_has_its_own_row() {
+        let (work, _) = work([thread(5, 10, 0)].into_iter(), &PortCounts::default());
+        let stranger = ProcessCpu { process: Process { pid: 5, start_ticks: 8 }, ..scheduled(5, 100) };
+        let rows = rows(Some(&work), &[stranger], 150, &ClassTotals { requests: 10, ..ClassTotals::default() });
+        let shown: Vec<_> = rows.iter().map(|row| (row.cpu_ns, row.counted.unwrap().requests)).collect();
+        assert_eq!(shown, [(Some(100), 0), (None, 10), (Some(50), 0)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::error::WatchError;
 use crate::bpf;
+use crate::bpf::members::FOLLOWERS;
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
@@ -111,6 +112,7 @@ impl KernelHooks {
     /// Programs to be attached as long as the watch runs, the states' first: it must see what the others begin.
     pub fn always(&self) -> Vec<&'static str> {
         let mut programs = vec!["on_state", "on_missed_state"];
+        programs.extend(FOLLOWERS);
         if self.has_retransmits {
             programs.push("on_retransmit");
         }

@@ -2,6 +2,7 @@
 //! modules need) become offsets in the file, the address of a uprobe.
 
 use super::pack::{Mark, Pack, matches};
+use crate::processes::living_thread;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::path::PathBuf;
 
@@ -27,6 +28,7 @@ pub struct Place {
 pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<Place>, String> {
     let mut names = Vec::new();
     for pid in pids {
+        let pid = living_thread(*pid);
         let link = match std::fs::read_link(format!("/proc/{pid}/exe")) {
             Ok(link) => link,
             Err(error) => return Err(format!("the program of process {pid} cannot be read: {error}")),
@@ -35,7 +37,7 @@ pub fn find(pack: &Pack, pids: &[u32]) -> Result<Vec<Place>, String> {
         // The kernel appends this to the name of a file that was replaced.
         let name = name.trim_end_matches(" (deleted)").to_string();
         if pack.fits(&name) {
-            return places(pack, *pid, &name);
+            return places(pack, pid, &name);
         }
         if !names.contains(&name) {
             names.push(name);

@@ -5,11 +5,14 @@ use super::error::WatchError;
 use super::kernel::KernelHooks;
 use super::pack_places::Place;
 use super::timer_wheel::TimerWheel;
+use crate::bpf::members::Members;
+use crate::bpf::types::members::MemberCounts;
 use crate::bpf::types::watch::{
     ClassRow, Control, LookCount, LookRecord, PhaseRow, PortCounts, ProgramOptions, RequestRecord, RunRow, Sweep,
     ThreadRecord,
 };
 use crate::bpf::{self, Mapped, Refusal};
+use crate::processes::Process;
 use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, Object, OpenObject, ProgramInput, UprobeOpts};
 use std::path::Path;
 
@@ -73,6 +76,8 @@ pub struct Programs {
     /// Connections and their requests in progress.
     pub requests: Mapped<RequestRecord>,
     control: Mapped<Control>,
+    members: Members,
+    member_counts: Mapped<MemberCounts>,
     swept: Mapped<Sweep>,
     runs: Mapped<RunRow>,
     looks: Mapped<LookRecord>,
@@ -136,6 +141,8 @@ impl Programs {
             threads: bpf::mapped(&object, "threads", 0)?,
             requests: bpf::mapped(&object, "requests", slots as usize)?,
             control: bpf::mapped(&object, ".bss.control", 1)?,
+            members: Members::default(),
+            member_counts: bpf::mapped(&object, ".bss.members", 1)?,
             swept: bpf::mapped(&object, ".bss.swept", 1)?,
             runs: bpf::mapped(&object, "runs", cpus)?,
             looks: bpf::mapped(&object, "looks", 0)?,
@@ -172,7 +179,7 @@ impl Programs {
         for index in 0..self.threads.len() {
             let thread = self.threads.get(index);
             if thread.pid != 0 {
-                self.threads.set(index, ThreadRecord { pid: 0, sk: 0, ..thread });
+                self.threads.set(index, ThreadRecord { mark_ns: 0, sk: 0, ..thread });
             }
         }
     }
@@ -274,6 +281,12 @@ impl Programs {
         let moment = self.swept.get(0);
         self.wheel.learn(moment.now_jiffies, moment.now_ns);
         Ok(self.wheel)
+    }
+
+    /// The server's processes now. Returns the CPU time of those that have ended.
+    pub fn follow(&mut self, processes: &[Process]) -> Result<u64, WatchError> {
+        self.members.update(&self.object, processes)?;
+        Ok(self.member_counts.get(0).ended_cpu_ns)
     }
 
     /// Gives the programs the clients whose sockets entered TIME_WAIT unseen, with the steps at which these leave,

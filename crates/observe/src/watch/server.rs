@@ -6,11 +6,11 @@ use crate::limits::LimitReader;
 use crate::listening::server_on_port;
 use crate::network::{NetworkReader, NetworkReading};
 use crate::port_sockets::PortReader;
-use crate::processes::{Origin, ProcessTable};
+use crate::processes::{Origin, Process, ProcessTable, living_thread};
 use crate::sock_diag::{Listener, PortSockets, Scope};
 use crate::{cpu_clock, facts};
 use record::watch::LimitTotals;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 /// How the server's processes are found.
@@ -28,6 +28,7 @@ pub struct ServerSide {
     port: u16,
     netns_pid: Option<u32>,
     follows_port: bool,
+    is_control_group: bool,
     group: ServerGroup,
     table: ProcessTable,
     sockets: PortReader,
@@ -67,21 +68,37 @@ struct Drops {
     is_begun: bool,
     /// The count of each listener, by inode.
     counted: HashMap<u64, u32>,
+    /// Drops at all listeners of the namespace, and how many of them the last call found at none of the port's.
+    of_all: u64,
+    elsewhere: u64,
     sum: u64,
 }
 
 impl Drops {
     /// Adds the listeners' drops since the last call. Those before the first call are not counted.
-    fn add(&mut self, listeners: &[Listener]) -> u64 {
+    ///
+    /// A listener also counts segments that it only put off: with TCP_DEFER_ACCEPT the last acknowledgement of every
+    /// handshake. The namespace's count (`of_all`, read later) has real drops alone, those of other ports included.
+    fn add(&mut self, listeners: &[Listener], of_all: Option<u64>) -> u64 {
         let now: HashMap<u64, u32> = listeners.iter().map(|listener| (listener.inode, listener.drops)).collect();
+        let mut grown = 0;
         for (inode, drops) in &now {
             let before = match self.counted.get(inode) {
                 Some(before) => *before,
                 None if self.is_begun => 0,
                 None => *drops,
             };
-            self.sum += u64::from(drops.wrapping_sub(before));
+            grown += u64::from(drops.wrapping_sub(before));
         }
+        if let Some(of_all) = of_all {
+            let before = if self.is_begun { self.of_all } else { of_all };
+            // The namespace's count may have some that the listeners had not yet at the last call.
+            let most = of_all.saturating_sub(before) + std::mem::take(&mut self.elsewhere);
+            grown = grown.min(most);
+            self.elsewhere = (most - grown).min(of_all.saturating_sub(before));
+            self.of_all = of_all;
+        }
+        self.sum += grown;
         self.counted = now;
         self.is_begun = true;
         self.sum
@@ -96,6 +113,7 @@ impl ServerSide {
             port,
             netns_pid,
             follows_port: !matches!(group, Roots::Of(Group::Tree(_)) | Roots::ControlGroup(..)),
+            is_control_group: matches!(group, Roots::ControlGroup(..)),
             group: ServerGroup::default(),
             table: ProcessTable::default(),
             sockets,
@@ -140,16 +158,20 @@ impl ServerSide {
     }
 
     /// Counts from now on: events during calibration and attachment do not count.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, ended_ns: Option<u64>) {
         self.table.scan();
         self.group.admit(&self.table);
+        self.group.read();
+        ended_ns.into_iter().for_each(|sum_ns| self.group.add_ended(sum_ns));
         self.group.restart();
         self.group.begin_window();
         self.network_at_start = self.network.read();
     }
 
-    /// Reads processes, listeners and counters. Follows the port to a restarted server.
-    pub fn read(&mut self) -> ServerReading {
+    /// Reads processes, listeners and counters. Follows the port to a restarted server. `ended_ns`: see
+    /// [`ServerGroup::add_ended`].
+    pub fn read(&mut self, ended_ns: Option<u64>) -> ServerReading {
+        let listeners = self.sockets.read(self.port, Scope::Listeners);
         let (network, before) = (self.network.read(), self.network_at_start.clone());
         let since = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
         let mut reading = ServerReading {
@@ -158,9 +180,9 @@ impl ServerSide {
             ..ServerReading::default()
         };
         reading.port_drops = self.drops.is_begun.then_some(self.drops.sum);
-        if let Ok(sockets) = self.sockets.read(self.port, Scope::Listeners) {
+        if let Ok(sockets) = listeners {
             if self.sockets.knows_drops() {
-                reading.port_drops = Some(self.drops.add(&sockets.listeners));
+                reading.port_drops = Some(self.drops.add(&sockets.listeners, network.listen_drops));
             }
             let inodes: HashSet<u64> = sockets.listeners.iter().map(|listener| listener.inode).collect();
             // A service manager starts a server at a socket that is there already.
@@ -179,6 +201,7 @@ impl ServerSide {
         self.table.scan();
         self.group.admit(&self.table);
         self.group.read();
+        ended_ns.into_iter().for_each(|sum_ns| self.group.add_ended(sum_ns));
         reading.counters = self.group.counters();
         reading.size = self.group.size();
         reading.processes = self.group.by_process();
@@ -202,6 +225,19 @@ impl ServerSide {
         self.group.pids()
     }
 
+    /// The processes with their starts.
+    pub fn processes(&self) -> Vec<Process> {
+        self.group.processes()
+    }
+
+    /// Takes in a process that reads the port's connections, however it came to them. Not where a control group is
+    /// watched: that is the server then.
+    pub fn adopt(&mut self, process: Process, begun_ns: &BTreeMap<u32, u64>) {
+        if !self.is_control_group {
+            self.group.adopt(process, begun_ns);
+        }
+    }
+
     /// The processes, and from when they were first seen.
     pub fn members(&self) -> Vec<(u32, &Origin)> {
         self.pids().into_iter().filter_map(|pid| Some((pid, self.table.get(pid)?))).collect()
@@ -219,7 +255,8 @@ fn fullest(listeners: &[Listener]) -> Option<&Listener> {
 
 /// The inode number of the network namespace of a process, or of this thread, which the programs compare.
 pub fn namespace_number(netns_pid: Option<u32>) -> Option<u32> {
-    let path = netns_pid.map_or_else(|| "/proc/thread-self/ns/net".to_string(), |pid| format!("/proc/{pid}/ns/net"));
+    let path = netns_pid
+        .map_or_else(|| "/proc/thread-self/ns/net".to_string(), |pid| format!("/proc/{}/ns/net", living_thread(pid)));
     let link = std::fs::read_link(path).ok()?;
     link.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -227,6 +264,28 @@ pub fn namespace_number(netns_pid: Option<u32>) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_listener_only_puts_off_is_no_drop() {
+        let listener = |drops| Listener {
+            address: ([127, 0, 0, 1], 80).into(),
+            inode: 1,
+            uid: 0,
+            queue: 0,
+            queue_limit: 5,
+            drops,
+        };
+        let mut drops = Drops::default();
+        assert_eq!(drops.add(&[listener(7)], Some(100)), 0, "before the watch");
+        assert_eq!(drops.add(&[listener(47)], Some(100)), 0, "forty handshakes were put off");
+        assert_eq!(drops.add(&[listener(50)], Some(103)), 3, "and three dropped");
+        assert_eq!(drops.add(&[listener(50)], Some(104)), 3, "one more, after the listener was read");
+        assert_eq!(drops.add(&[listener(51)], Some(104)), 4);
+        assert_eq!(drops.add(&[listener(51)], Some(204)), 4, "those of other ports");
+        assert_eq!(drops.add(&[listener(51)], Some(204)), 4);
+        assert_eq!(drops.add(&[listener(56)], Some(204)), 4);
+        assert_eq!(drops.add(&[listener(58)], None), 6, "where only the listeners are known");
+    }
 
     #[test]
     fn the_accept_queue_is_that_of_the_listener_that_overflows_first() {

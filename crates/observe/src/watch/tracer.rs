@@ -17,6 +17,7 @@ use super::standing::Standing;
 use super::timer_wheel::TimerWheel;
 use super::totals;
 use super::watcher::{Charged, Counted, WatchOptions};
+use crate::processes::Process;
 use record::time::monotonic_ns;
 use record::watch::{AddedCost, ClassTotals, Counter, Mode, PackTotals, PhaseTotals, Reading, Traffic};
 use std::time::Duration;
@@ -374,6 +375,16 @@ impl Tracer {
         let sends_per_receive = self.sends_per_receive().unwrap_or(2.0);
         let window = (self.costs.window_receive_ns + sends_per_receive * self.costs.send_ns) / per_receive_cpu_ns;
         self.schedule.adapt(always, window, budget);
+    }
+
+    /// Whether reads of connections by MPTCP are seen.
+    pub fn sees_multipath(&self) -> bool {
+        self.programs.hooks().receive == ReceiveHook::Length
+    }
+
+    /// See [`Programs::follow`].
+    pub fn follow(&mut self, processes: &[Process]) -> Result<u64, WatchError> {
+        self.programs.follow(processes)
     }
 
     /// Connections and losses. Only reads memory.

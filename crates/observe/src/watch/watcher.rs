@@ -15,7 +15,7 @@ use crate::cpu_clock;
 use crate::error::ObserveError;
 use crate::group::Group;
 use crate::namespace::needs_hosts_process_ids;
-use crate::processes::{Origin, in_control_group};
+use crate::processes::{Origin, Process, in_control_group};
 use crate::sock_diag::STATES;
 use record::time::{monotonic_ns, unix_ms};
 use record::units::percent;
@@ -136,7 +136,7 @@ pub(super) struct Charged {
     /// To threads between connections.
     pub between_ns: i64,
     /// By process, where requests are counted and the processes' ids are those of /proc.
-    pub work: Option<BTreeMap<u32, by_process::Work>>,
+    pub work: Option<BTreeMap<Process, by_process::Work>>,
 }
 
 /// What is read at separate intervals.
@@ -190,18 +190,23 @@ impl Watcher {
         let own_cpu_at_start_ns = cpu_clock::of_process(std::process::id()).unwrap_or(0);
         let seen = server.scan().map(|(sockets, _)| sockets.by_state.iter().sum()).unwrap_or(0);
         let namespace = namespace_number(options.netns_pid).unwrap_or(0);
-        let (tracer, why_no_programs) = match Tracer::start(&options, namespace, seen) {
+        let (mut tracer, why_no_programs) = match Tracer::start(&options, namespace, seen) {
             Ok(tracer) => (Some(tracer), None),
             Err(error) => (None, Some(error)),
         };
-        server.restart();
+        let why_no_ids = needs_hosts_process_ids().err();
+        if let (Some(tracer), None) = (&mut tracer, &why_no_ids) {
+            server.restart(tracer.follow(&server.processes()).ok());
+        } else {
+            server.restart(None);
+        }
         let started_ns = monotonic_ns();
         let mut watcher = Watcher {
             has_counted: why_no_programs.is_none() && options.mode.counts_requests(),
             options,
             tracer,
             why_no_programs,
-            why_no_ids: needs_hosts_process_ids().err(),
+            why_no_ids,
             server,
             states: StateModel::new(TimerWheel::of_this_kernel()),
             started_ns,
@@ -336,7 +341,10 @@ impl Watcher {
         reading.losses = if self.has_counted { counted.losses } else { Counts::default() };
         let mut charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
         charged.work = charged.work.filter(|_| self.why_no_ids.is_none());
-        let server = self.server.read();
+        for (process, work) in charged.work.iter().flatten().filter(|(_, work)| work.threads > 0) {
+            self.server.adopt(*process, &work.begun_ns);
+        }
+        let server = self.read_server();
         reading.connections = self.connections(now_ns, counted, &server);
         reading.cpu = cpu(&server);
         self.read_cost(&mut reading, &charged);
@@ -353,10 +361,19 @@ impl Watcher {
         reading
     }
 
-    fn limits(&mut self, work: Option<&BTreeMap<u32, by_process::Work>>, server: &ServerReading) -> LimitTotals {
-        let living = |pid: &u32| server.processes.iter().any(|process| process.pid == *pid);
-        let readers = |work: &BTreeMap<u32, by_process::Work>| {
-            let of_living = work.iter().filter(|(pid, _)| living(pid));
+    /// The server's side; the programs follow its processes.
+    fn read_server(&mut self) -> ServerReading {
+        let ended_ns = match &mut self.tracer {
+            Some(tracer) if self.why_no_ids.is_none() => tracer.follow(&self.server.processes()).ok(),
+            _ => None,
+        };
+        self.server.read(ended_ns)
+    }
+
+    fn limits(&mut self, work: Option<&BTreeMap<Process, by_process::Work>>, server: &ServerReading) -> LimitTotals {
+        let living = |process: &Process| server.processes.iter().any(|living| living.process == *process);
+        let readers = |work: &BTreeMap<Process, by_process::Work>| {
+            let of_living = work.iter().filter(|(process, _)| living(process));
             of_living.map(|(_, work)| work.threads).sum::<u64>().min(server.size.threads)
         };
         LimitTotals { reading_threads: work.map(readers), ..self.server.limits() }
@@ -446,6 +463,15 @@ impl Watcher {
                 ));
             }
         }
+        let displaced = self.last.count(Counter::DisplacedThreads).unwrap_or(0);
+        if displaced > 0 {
+            doubts.push(DoubtKind::LostEvents.warning(
+                format!(
+                    "{displaced} times a thread's place was taken by another: more CPU time than charged is of requests"
+                ),
+                "take the CPU time of the whole server, or watch a server with fewer threads",
+            ));
+        }
         let unread = self.last.count(Counter::UnreadBytes).unwrap_or(0);
         if unread > self.last.all().bytes_in {
             doubts.push(DoubtKind::NotSplit.warning(
@@ -462,6 +488,15 @@ impl Watcher {
             doubts.push(DoubtKind::SourcesDisagree.warning(
                 format!("CPU time charged to requests exceeds the scheduler's account by {}", percent(missing)),
                 "part of the server runs outside the watched process group: name its port's owner",
+            ));
+        }
+        let multipath = self.last.count(Counter::Multipath).unwrap_or(0);
+        if multipath > 0 && self.tracer.as_ref().is_some_and(|tracer| !tracer.sees_multipath()) {
+            doubts.push(DoubtKind::NotWatched.warning(
+                format!(
+                    "requests by MPTCP are not seen on this kernel: {multipath} paths of its connections were accepted"
+                ),
+                "use Linux 6.3 or later, or let the server listen by TCP (Go: GODEBUG=multipathtcp=0)",
             ));
         }
         doubts.extend(self.last.traffic.iter().flat_map(super::traffic::doubts));

@@ -224,3 +224,28 @@ fn a_namespace_that_is_not_there_is_an_error() {
     assert!(matches!(error, ObserveError::Namespace { .. }), "{error}");
     assert!(error.to_string().contains("run it as root"), "{error}");
 }
+
+#[test]
+fn a_server_whose_first_thread_has_ended_is_found_with_its_memory() {
+    // Another thread serves; the system call ends the one that makes it.
+    let script = "import ctypes, socket, sys, threading\nlistener = socket.create_server(('127.0.0.1', 0))\n\
+                  print(listener.getsockname()[1], flush=True)\n\
+                  threading.Thread(target=listener.accept).start()\nctypes.CDLL(None).syscall(int(sys.argv[1]), 0)";
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", script, &libc::SYS_exit.to_string()]).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    let stat = format!("/proc/{}/stat", child.id());
+    eventually("the first thread has ended", || std::fs::read_to_string(&stat).unwrap().contains(") Z "));
+    let port = line.trim().parse().unwrap();
+    let server = server_on_port(port, None).map(|server| server.map(|of| (of.pid, of.executable.is_some())));
+    let options = WatchOptions { mode: Mode::Zero, ..WatchOptions::of_port(port) };
+    let cpu = Watcher::start(options).unwrap().read().cpu;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(server.unwrap(), Some((child.id(), true)));
+    let cpu = cpu.expect("its processes are known");
+    assert_eq!(cpu.processes, 1);
+    assert!(cpu.resident_bytes > 1 << 20, "{cpu:?}");
+}

@@ -146,6 +146,67 @@ fn more_threads_than_are_told_apart_are_counted_together() {
     assert_eq!(reading.count(Counter::DisplacedOpen).unwrap(), 0);
 }
 
+/// Answers each request after so much CPU time.
+fn serve(mut connection: TcpStream, burn_ns: u64) {
+    let clock = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    while connection.read_exact(&mut [0; 8]).is_ok() {
+        let until = clock() + burn_ns;
+        while clock() < until {}
+        connection.write_all(b"answer").expect("an answer");
+    }
+}
+
+#[test]
+fn threads_whose_numbers_share_a_place_are_told_apart() {
+    let test = "threads_whose_numbers_share_a_place_are_told_apart";
+    const BURN_NS: u64 = 2_000_000;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    let Some(mut watcher) = watch(test, counting(port)) else { return };
+    let (mut clients, mut threads, mut first) = (Vec::new(), Vec::new(), None);
+    for round in 1..5000 {
+        if let Some(first) = first {
+            let next: u32 = first + 4096 * (1 + round % 7);
+            if std::fs::write("/proc/sys/kernel/ns_last_pid", (next - 1).to_string()).is_err() {
+                return eprintln!("SKIPPED {test}: the number of a new thread cannot be chosen here");
+            }
+        }
+        let (tell, number) = std::sync::mpsc::channel();
+        let (give, given) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+            given.into_iter().for_each(|connection| serve(connection, BURN_NS));
+        });
+        let number = number.recv().expect("a number");
+        // Other work may take the number first.
+        if *first.get_or_insert(number) % 4096 == number % 4096 {
+            clients.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens"));
+            give.send(listener.accept().expect("a connection").0).expect("the thread waits");
+        }
+        drop(give);
+        threads.push(thread);
+        if clients.len() == 4 {
+            break;
+        }
+    }
+    for _ in 0..25 {
+        for client in &mut clients {
+            client.write_all(b"question").expect("it leaves");
+            client.read_exact(&mut [0; 6]).expect("an answer");
+        }
+    }
+    settle(&mut watcher);
+    let reading = watcher.read();
+    drop(clients);
+    threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
+    let (charged_ns, burnt_ns) = (reading.charged().expect("charged").requests_ns, 4 * 25 * BURN_NS as i64);
+    assert!(charged_ns >= burnt_ns, "{charged_ns} ns charged of {burnt_ns}");
+    assert_eq!(reading.count(Counter::DisplacedThreads), Some(0));
+}
+
 #[test]
 fn a_server_that_forks_for_each_connection_is_counted() {
     let test = "a_server_that_forks_for_each_connection_is_counted";

@@ -92,6 +92,8 @@ counters! {
     /// Connections that the server closed first.
     ClosedByServer = "closed_by_server", "connections_closed_by_server", States,
         Some((Connections, "by the server first {}")), Some("watch.closed_by_server_per_sec");
+    /// Paths of connections by MPTCP among those established.
+    Multipath = "multipath", "connections_multipath", States, None, None;
     /// Connections ended by a reset or a timeout.
     Aborted = "aborted", "connections_aborted", States,
         Some((Connections, "aborted {}")), Some("watch.aborted_per_sec");
@@ -117,6 +119,8 @@ counters! {
         Some((Lost, "{} requests (table full)")), None;
     /// Requests closed early by the bounded table, after their answer.
     DisplacedAnswered = "displaced_answered", "watch_displaced_requests", Requests, None, None;
+    /// Threads whose place in the bounded table was taken by others; their CPU time is in part that of no request.
+    DisplacedThreads = "displaced_threads", "watch_displaced_threads", Requests, None, None;
     /// Bytes that the server took from its connections without reading them (splice).
     UnreadBytes = "unread_bytes", "watch_unread_bytes", Requests, None, None;
     /// Requests whose connection ended before a byte of response was written.

@@ -6,7 +6,7 @@ use super::result::{self, Burst};
 use crate::cpu_clock;
 use crate::group::ServerGroup;
 use crate::listening::{ServerProcess, server_on_port};
-use crate::processes::ProcessTable;
+use crate::processes::{ProcessTable, living_thread};
 use crate::profile::error::ProfileError;
 use crate::profile::symbols::KernelSymbols;
 use record::boundaries;
@@ -62,7 +62,8 @@ impl ExactProfiler {
         let server =
             server_on_port(options.port, options.netns_pid)?.ok_or(ProfileError::NoServer { port: options.port })?;
         let symbols = KernelSymbols::read()?;
-        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", server.pid)).map_or(0, |file| file.ino() as u32);
+        let netns_inode = std::fs::metadata(format!("/proc/{}/ns/net", living_thread(server.pid)))
+            .map_or(0, |file| file.ino() as u32);
         let bare_call_ns = calibration::bare_call_ns();
         let began = Instant::now();
         let mut programs = Programs::load(boundaries::built_in(), &symbols, options.port, netns_inode)?;
