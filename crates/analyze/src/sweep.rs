@@ -9,6 +9,7 @@ mod rate;
 mod schedule;
 mod sure;
 mod turns;
+mod warm_up;
 
 use record::scenario::SweepPlan;
 use record::units::count;
@@ -22,6 +23,7 @@ pub use length::too_short;
 pub use rate::RateSearch;
 pub use sure::least_ns;
 pub use turns::Turns;
+pub use warm_up::WarmUp;
 
 /// That all repeats, or blocks, were measured.
 fn all_measured(number: u32, what: &str) -> String {

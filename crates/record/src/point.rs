@@ -55,6 +55,9 @@ pub struct Point {
     pub connections: u64,
     /// Closed or open loop, with the offered rate.
     pub pace: Pace,
+    /// Seed of the arrival times of an open loop. Each trial of a search draws anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// When the measured window began, Unix milliseconds.
     pub started_unix_ms: u64,
     /// Load before the window, nanoseconds.
@@ -112,6 +115,7 @@ impl Point {
             axis: None,
             connections,
             pace,
+            seed: None,
             started_unix_ms: 0,
             warmup_ns: 0,
             duration_ns: 0,

@@ -173,6 +173,7 @@ impl Runner {
             let workload = result.workload(plan);
             let mut measured = measured(sweep, repeat, (plan.connections, pace_of(plan, &result)), result, figures);
             measured.point.workload = workload;
+            measured.point.seed = matches!(plan.pace, Pace::Open { .. }).then_some(plan.seed);
             Ok(measured)
         });
         if let (Err(_), Some(metrics)) = (&measured, &metrics) {

@@ -233,7 +233,7 @@ fn without_places(text: &str, places: [&Path; 2]) -> String {
 }
 
 #[test]
-fn the_open_loop_holds_no_more_connections_than_the_server_serves() {
+fn the_open_loop_holds_few_connections_unless_more_are_typed() {
     needs_server!(Kind::Apache);
     let server = Server::start(Kind::Apache);
     let dir = open_dir();
@@ -243,21 +243,50 @@ fn the_open_loop_holds_no_more_connections_than_the_server_serves() {
         let mut command = straingauge(["find", &url, "--sweep", "rate", "--budget", "5s", "--json", "--out"]);
         run(command.arg(&out).args(SMALL).args(more)).exits_with(0).json()
     };
-    // Of 1,024 idle connections it serves none: those beyond its backlog hold all of its threads.
+    // Of 1,024 idle connections Apache serves none: those beyond its backlog hold all of its threads.
     let said = rates("default", &[]);
     let points = said["points"].as_array().expect("points").iter().filter(|point| point["sweep"] == "rate");
     let points: Vec<_> =
         points.map(|point| (point["connections"].as_u64(), point["outcomes"]["ok"].as_u64())).collect();
     assert!(
-        points.iter().all(|point| point.0 == Some(256)) && points.iter().any(|point| point.1 > Some(5)),
+        points.iter().all(|point| point.0 <= Some(256)) && points.iter().any(|point| point.1 > Some(5)),
         "{points:?}"
     );
-    let doubts = said["record"]["doubts"].to_string();
-    assert!(doubts.contains("answered with 1,024 open") && doubts.contains("with 256 open, which it uses"), "{doubts}");
-    // What those did is no point's.
-    assert!(!said["verdict"].to_string().contains("accept queue"), "{:#}", said["verdict"]);
     // The number that was typed is taken as it is.
     let typed = rates("typed", &["--open-connections", "512"]);
     assert!(typed["points"].to_string().contains("\"connections\":512"), "{typed:#}");
     assert!(!typed["record"]["doubts"].to_string().contains("which it uses"));
+}
+
+#[test]
+fn a_server_that_is_gone_ends_the_run_and_has_failed_at_no_load() {
+    needs_server!(Kind::Python);
+    for is_behind_a_shell in [false, true] {
+        let dir = open_dir();
+        let (out, over) = (dir.path().join("run"), dir.path().join("over"));
+        let mut elsewhere = (!is_behind_a_shell).then(|| Server::start(Kind::Python));
+        let port = elsewhere.as_ref().map_or_else(free_port, |server| server.port);
+        let url = format!("http://127.0.0.1:{port}/1k.bin");
+        let mut command =
+            straingauge(["find", &url, "--isolate", "never", "--sweep", "connections", "--budget", "30s"]);
+        command.arg("--out").arg(&out).args(["--duration", "200ms", "--profile", "never"]);
+        if is_behind_a_shell {
+            let served = serve_words(Kind::Python, port, &dir.path().join("state"), "127.0.0.1");
+            let served = served.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+            let until = format!("while ! [ -e '{}' ]; do sleep 0.05; done", over.display());
+            let line = format!("{served} & {until}; kill -9 $!; exec sleep 600");
+            command.args(["--", "sh", "-c", &line]);
+        }
+        let mut running = crate::rig::Running::start(&mut command);
+        running.wait_until("the third point", || points(&out).len() >= 3);
+        drop(elsewhere.take());
+        std::fs::write(&over, "").expect("a file in a temporary folder");
+        let said = running.wait().exits_with(1);
+        assert!(said.err.contains("nothing listens") && said.err.contains("any more"), "{}", said.err);
+        assert_eq!(run_record(&out)["status"], "interrupted");
+        assert!(out.join("report.html").is_file(), "what was measured is reported");
+        for point in points(&out) {
+            assert_eq!(point["outcomes"]["refused"].as_u64().unwrap_or(0), 0, "a point without the server: {point}");
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub const STALLS: f64 = 30.0;
 pub const REQUESTS: u64 = 1_000;
 /// Less than this share of the offered load in time is a failure in any window.
 const HOPELESS_RATIO: f64 = 0.5;
+/// And so is less than this, where so many stalls in one window would have to explain it.
+const FAR_BEHIND: (f64, f64) = (0.9, 4.0);
 
 /// Whether a point failed: it crossed a criterion of failure in a window that was long enough to tell.
 pub fn fails(point: &Point, criteria: &Criteria) -> bool {
@@ -37,7 +39,10 @@ pub(crate) fn judged(point: &Point, criteria: &Criteria) -> Option<Judged> {
     let is_beyond = |name| point.value(name).is_some_and(|us| us * 1e3 > criteria.p99_limit_ns as f64);
     let short = point.value(names::GOODPUT).and_then(|goodput| shortfall(point, goodput));
     let short = short.filter(|short| short.share < criteria.goodput_ratio);
-    let is_hopeless = short.is_some_and(|short| short.share < HOPELESS_RATIO && short.deviations > SURE_DEVIATIONS);
+    let is_hopeless = short.is_some_and(|short| {
+        let is_far_behind = short.share < FAR_BEHIND.0 && short.stalls > FAR_BEHIND.1;
+        (short.share < HOPELESS_RATIO || is_far_behind) && short.deviations > SURE_DEVIATIONS
+    });
     let is_late = is_beyond(names::RESPONSE_P99);
     if is_hopeless || is_late && is_beyond(names::RESPONSE_P90) {
         return Some(Judged::Failed);
@@ -150,6 +155,8 @@ struct Shortfall {
     deviations: f64,
     /// The same without what one stall at the window's end leaves unanswered.
     deviations_beyond_stall: f64,
+    /// How many of the longest stalls would leave so much unanswered.
+    stalls: f64,
 }
 
 fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
@@ -165,6 +172,7 @@ fn shortfall(point: &Point, answered_per_sec: f64) -> Option<Shortfall> {
         share: answered_per_sec / offered_per_sec,
         deviations: lacking / deviation,
         deviations_beyond_stall: (lacking - of_stall) / deviation,
+        stalls: if of_stall > 0.0 { lacking / of_stall } else { f64::INFINITY },
     })
 }
 

@@ -61,9 +61,10 @@ pub struct FindOptions {
     /// Of the closed loop.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub max_connections: Option<Count>,
-    /// Most connections of the open loop [default: {open_connections}]
+    /// Most connections of the open loop [default: what it needs]
     ///
-    /// By default fewer where the server does not serve so many at a time.
+    /// By default it has as many as the closed loop needed at its peak, with head room, and more only where a rate needs
+    /// them and the server answers more over them.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub open_connections: Option<Count>,
     /// Time for the whole run [default: {budget}]

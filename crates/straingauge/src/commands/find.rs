@@ -7,6 +7,7 @@ mod live;
 mod open_loop;
 mod search;
 mod second;
+mod warm_up;
 
 use super::load::parse_limits;
 use crate::cli::{FindArgs, Over, ProfileWord, SweepWord, WatchWord};
@@ -202,6 +203,9 @@ fn measure_all(search: &mut Search<'_>, plan: &SearchPlan) -> Result<Ended> {
         return search.run(&mut planner);
     }
     search.announce(&announced(plan))?;
+    if let Some(early) = search.warm_up()? {
+        return Ok(early);
+    }
     if plan.which != SweepWord::Rate {
         let share = if plan.which == SweepWord::Both { 0.5 } else { 1.0 };
         match search.run(&mut ConnectionSweep::new(sweep, seed).with_budget_share(share))? {

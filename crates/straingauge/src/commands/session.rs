@@ -26,6 +26,9 @@ use record::protocol::{Protocol, redis_error};
 use record::scenario::ServerCommand;
 use record::{AxisPlan, Doubt, DoubtKind, LoadPlan, LoadRun, PathPlan, RunKind, RunRecord, Scenario, shell};
 use remote::{Fleet, Place, STATES_INTERVAL, Watcher};
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::time::Duration;
 use wan::WanError;
 
 /// Everything that exists while points are measured.
@@ -286,6 +289,30 @@ impl Session {
             Some(server) => server.gone(),
             None => self.server_elsewhere().and_then(|(gone, _)| gone),
         }
+    }
+
+    /// Why the server takes no connection any more, if that is so: it was started by someone else, or behind a shell that
+    /// lives on, and is gone. A server that restarts has a second for it.
+    pub fn takes_no_connection(&self) -> Option<String> {
+        const TRIES: u32 = 5;
+        const BETWEEN: Duration = Duration::from_millis(250);
+        const LIMIT: Duration = Duration::from_secs(1);
+        let mut why = None;
+        for _ in 0..TRIES {
+            for address in &self.plan.addresses {
+                match TcpStream::connect_timeout(address, LIMIT) {
+                    Ok(_) => return None,
+                    Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                        why.get_or_insert(format!("nothing listens on {address} any more (connection refused)"));
+                    }
+                    Err(error) => {
+                        why.get_or_insert(format!("{address} takes no connection any more: {error}"));
+                    }
+                }
+            }
+            std::thread::sleep(BETWEEN);
+        }
+        why
     }
 
     /// The server's output, as far as it is kept.

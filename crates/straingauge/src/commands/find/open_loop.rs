@@ -1,10 +1,13 @@
-//! How many connections the open loop may use: as many as asked for, unless the server serves fewer at a time.
+//! How many connections the open loop may use: what the closed loop needed at its peak, with head room, and more only
+//! where a rate needs them and the server answers more over them. Many servers are slower for every connection that is
+//! open (a list that is scanned, a worker for each), so what is found depends on them.
 //!
 //! A server with a thread or process for each connection leaves the others unanswered, at any rate: what is then found
 //! is that limit, and not the rate at which the server fails.
 
 use record::units::grouped;
-use record::{Arrival, Doubt, DoubtKind, LoadPlan, Outcomes, Pace};
+use record::{Arrival, Doubt, DoubtKind, LoadPlan, Outcomes, Pace, Point, Sweep, names};
+use std::collections::BTreeMap;
 
 /// The share of the connections with a request that may get no byte of a response, and of all that the server may close
 /// before a request.
@@ -22,6 +25,60 @@ const RATE_PER_SEC: f64 = 500.0;
 const DURATION_NS: u64 = 400_000_000;
 /// Longer is not waited for answers: no try shall take much of the budget.
 const TIMEOUT_NS: u64 = 400_000_000;
+
+/// Where no closed loop was measured, and the server serves so many.
+pub(super) const UNKNOWN: u64 = 64;
+/// Connections for the open loop, as a multiple of those that reached the peak but for the second share: arrivals come in
+/// bursts.
+const HEAD_ROOM: u64 = 4;
+const PEAK_RATIO: f64 = 0.95;
+/// With less than this share of the peak, the server is slower for its connections.
+const SLOWER_RATIO: f64 = 0.9;
+/// A wait for a connection that is longer than this, at the 99th percentile, is none of chance.
+const WAIT_US: f64 = 10e3;
+/// More connections help where at least this much more is answered.
+const MORE_RATIO: f64 = 1.05;
+
+/// Whether every connection of a closed loop got an answer.
+pub(super) fn is_heard(point: &Point) -> bool {
+    point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0
+}
+
+/// The connections that a closed loop needed at its peak, with head room as far as the server was not slower for it;
+/// `None` where none was measured.
+pub(super) fn needed(points: &[Point], most: u64) -> Option<u64> {
+    let mut best: BTreeMap<u64, f64> = BTreeMap::new();
+    for point in points.iter().filter(|point| is_heard(point)) {
+        let good = best.entry(point.connections).or_insert(0.0);
+        *good = good.max(point.value(names::GOODPUT).unwrap_or(0.0));
+    }
+    let peak = best.values().copied().fold(0.0, f64::max);
+    let (busy, _) = best.iter().find(|(_, good)| peak > 0.0 && **good >= PEAK_RATIO * peak)?;
+    let wanted = (HEAD_ROOM * busy).max(FEWEST);
+    let beyond = || best.range(busy..);
+    let slower = beyond().find(|(_, good)| **good < SLOWER_RATIO * peak);
+    // Nothing is known beyond the most connections of the sweep.
+    let allowed = match slower {
+        Some((slower, _)) => beyond().map(|(load, _)| *load).rfind(|load| load < slower)?,
+        None => wanted,
+    };
+    Some(wanted.min(allowed).min(most))
+}
+
+/// More connections for a load whose requests waited for one, although the server answered less than it can.
+/// `capacity_per_sec`: the most that a closed loop got, if there was one.
+pub(super) fn more(point: &Point, capacity_per_sec: Option<f64>, most: u64) -> Option<u64> {
+    let possible = point.offered_per_sec()?.min(capacity_per_sec.unwrap_or(f64::INFINITY));
+    let is_waiting = point.value(names::CONNECTION_WAIT_P99)? > WAIT_US;
+    let is_slow = point.value(names::GOODPUT)? < SLOWER_RATIO * possible;
+    (is_waiting && is_slow && point.connections < most).then(|| (PART * point.connections).min(most))
+}
+
+/// Whether the server answered more.
+pub(super) fn is_more(point: &Point, before: &Point) -> bool {
+    let good = |point: &Point| point.value(names::GOODPUT).unwrap_or(0.0);
+    good(point) >= MORE_RATIO * good(before)
+}
 
 /// A number of connections, and what became of the requests over them.
 pub(super) struct Tried {
@@ -125,6 +182,47 @@ mod tests {
 
     fn found(most: u64, answered: u64, pool: impl Fn(u64) -> u64) -> (u64, Vec<u64>) {
         found_with(0, most, answered, pool)
+    }
+
+    /// A point with so many good answers per second.
+    fn point(sweep: Sweep, connections: u64, pace: Pace, good: f64, wait_ms: f64) -> Point {
+        let mut point = Point { duration_ns: 1_000_000_000, ..Point::of(sweep, 0, connections, pace) };
+        for (name, value) in [(names::GOODPUT, good), (names::CONNECTION_WAIT_P99, wait_ms * 1e3)] {
+            point.figures.measured(name, value, 1_000, record::Origin::Counted);
+        }
+        point
+    }
+
+    #[test]
+    fn the_open_loop_has_the_connections_of_the_peak_with_head_room() {
+        let needed = |closed: &[(u64, f64)]| {
+            let of = |&(connections, good): &_| point(Sweep::Connections, connections, Pace::Closed, good, 0.0);
+            super::needed(&closed.iter().map(of).collect::<Vec<_>>(), 1024)
+        };
+        let flat = [(1, 30e3), (2, 58e3), (4, 80e3), (8, 83e3), (16, 82e3), (64, 80e3), (256, 79e3)];
+        assert_eq!(needed(&flat), Some(16));
+        // A list of connections is scanned.
+        let scanned = [(1, 30e3), (2, 58e3), (4, 70e3), (8, 83e3), (16, 81e3), (32, 60e3), (256, 12e3)];
+        assert_eq!(needed(&scanned), Some(16), "32 were slower");
+        assert_eq!(needed(&[(1, 10.0), (64, 640.0), (1024, 9e3)]), Some(1024), "the most");
+        assert_eq!(needed(&[(1, 80e3)]), Some(16));
+        assert_eq!(needed(&[]), None);
+        assert_eq!(needed(&[(1, 0.0)]), None);
+    }
+
+    #[test]
+    fn more_connections_are_opened_where_requests_wait_though_the_server_could_answer() {
+        let pace = Pace::Open { rate_per_sec: 10e3, arrival: Arrival::Poisson };
+        let more = |connections, good, wait_ms, capacity| {
+            super::more(&point(Sweep::Rate, connections, pace, good, wait_ms), capacity, 1024)
+        };
+        assert_eq!(more(64, 6e3, 200.0, Some(20e3)), Some(256));
+        assert_eq!(more(512, 6e3, 200.0, None), Some(1024));
+        assert_eq!(more(1024, 6e3, 200.0, None), None, "the most");
+        assert_eq!(more(64, 6e3, 200.0, Some(6.2e3)), None, "the server's own limit");
+        assert_eq!(more(64, 6e3, 0.1, Some(20e3)), None, "none waited");
+        let [few, many] = [6e3, 6.1e3].map(|good| point(Sweep::Rate, 64, pace, good, 0.0));
+        assert!(!is_more(&many, &few) && is_more(&point(Sweep::Rate, 256, pace, 9e3, 0.0), &few));
     }
 
     #[test]

@@ -10,11 +10,11 @@ use crate::measure::label;
 use crate::metrics::Loads;
 use crate::plan::{LoadKind, RunOptions, axis as places};
 use analyze::compare::BESIDE as SECOND_FOLDER;
-use analyze::sweep::{Load, Planner, Step, Trial};
+use analyze::sweep::{Load, Planner, Step, Trial, capacity};
 use anyhow::{Context, Result, bail};
-use record::run::RunWriter;
+use record::run::{RunRecord, RunWriter};
 use record::scenario::{FindRun, ProfileRun};
-use record::units::format_si;
+use record::units::{format_si, grouped};
 use record::{Axis, AxisPlace, AxisPlan, LoadPlan, Pace, Point, RunDir, RunKind, Scenario, Sweep};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -77,6 +77,8 @@ pub(super) struct Search<'a> {
     pub highest_value: f64,
     /// Connections of the open loop, once they are known; the same for both sides.
     open_connections: Option<u64>,
+    /// Whether the server answered no more over more of them.
+    has_enough_connections: bool,
     started: Instant,
 }
 
@@ -96,6 +98,7 @@ impl<'a> Search<'a> {
             beside: None,
             highest_value: 0.0,
             open_connections: None,
+            has_enough_connections: false,
             started,
         };
         search.serve(0)?;
@@ -148,7 +151,12 @@ impl<'a> Search<'a> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    fn session(&mut self) -> Result<&mut Session> {
+    /// The record of the present server's run.
+    pub fn record_mut(&mut self) -> &mut RunRecord {
+        self.sides[self.now].writer.record_mut()
+    }
+
+    pub(super) fn session(&mut self) -> Result<&mut Session> {
         self.session.as_mut().context("no server is being measured")
     }
 
@@ -302,7 +310,7 @@ impl<'a> Search<'a> {
     fn trial(&mut self, trial: Trial) -> Result<Option<Ended>> {
         let arrival = self.plan.sweep.arrival;
         let open = match trial.load {
-            Load::Rate(_) | Load::Place(AxisPlace { axis: Axis::Rate, .. }) => self.open_connections()?,
+            Load::Rate(_) | Load::Place(AxisPlace { axis: Axis::Rate, .. }) => self.open_connections(trial.load)?,
             _ => self.plan.sweep.open_connections,
         };
         let (mut plan, mut place) = (self.session()?.plan.clone(), None);
@@ -334,20 +342,30 @@ impl<'a> Search<'a> {
         }
         let most_ns = if typed.duration.is_some() { sweep.point_duration_ns } else { u64::MAX };
         plan.duration_ns = plan.duration_ns.max(round_trip_ns.min(most_ns));
+        if matches!(plan.pace, Pace::Open { .. }) {
+            plan.seed = drawn_anew(plan.seed, self.points().len() as u64);
+        }
         self.measure(plan, trial.load.sweep(), trial.repeat, place)
     }
 
     /// How many connections the open loop may use: see [`open_loop`]. The number that was typed is taken as it is.
-    fn open_connections(&mut self) -> Result<u64> {
+    fn open_connections(&mut self, load: Load) -> Result<u64> {
         let most = self.plan.sweep.open_connections;
-        if self.plan.are_connections_typed || self.session()?.plan.workload.trace.is_some() {
+        if self.has_fixed_connections() {
             return Ok(most);
         }
         if let Some(known) = self.open_connections {
             return Ok(known);
         }
-        let is_heard = |point: &&Point| point.sweep == Sweep::Connections && point.outcomes.connections_silent == 0;
-        let known = self.points().iter().filter(is_heard).map(|point| point.connections).max().unwrap_or(0);
+        let is_searched = matches!(load, Load::Rate(_));
+        if is_searched && let Some(needed) = open_loop::needed(self.points(), self.most_open_connections()) {
+            self.open_connections = Some(needed);
+            self.announce(&[format!("open loop: {} connections", grouped(needed as f64))])?;
+            return Ok(needed);
+        }
+        let most = if is_searched { most.min(open_loop::UNKNOWN) } else { most };
+        let known = self.points().iter().filter(|point| open_loop::is_heard(point)).map(|point| point.connections);
+        let known = known.max().unwrap_or(0);
         let session = self.session()?;
         session.progress.show(&format!("{} connections: whether the server serves so many", format_si(most as f64)));
         // With all that accompanies a point, so that none counts what happened before it.
@@ -363,12 +381,28 @@ impl<'a> Search<'a> {
             Some([more, served]) => {
                 let doubt = served.doubt(&more);
                 session.progress.say(&doubt.what);
-                self.sides[self.now].writer.record_mut().doubts.push(doubt);
+                self.record_mut().doubts.push(doubt);
                 served.connections
             }
         };
         self.open_connections = Some(connections);
         Ok(connections)
+    }
+
+    /// Whether the open loop's connections were typed, or are those of a log.
+    fn has_fixed_connections(&self) -> bool {
+        let has_log = |session: &Session| session.plan.workload.trace.is_some();
+        self.plan.are_connections_typed || self.session.as_ref().is_some_and(has_log)
+    }
+
+    /// So many connections are checked to fit before the search.
+    fn most_open_connections(&self) -> u64 {
+        let SearchPlan { sweep, which, .. } = self.plan;
+        if *which == SweepWord::Both {
+            sweep.connections_max.max(sweep.open_connections)
+        } else {
+            sweep.open_connections
+        }
     }
 
     /// Sets up what an axis needs in addition to the engine's load.
@@ -409,6 +443,8 @@ impl<'a> Search<'a> {
         place: Option<AxisPlace>,
     ) -> Result<Option<Ended>> {
         let (started, budget_ns) = (self.started, self.plan.sweep.budget_ns);
+        let may_widen = sweep == Sweep::Rate && !self.has_fixed_connections();
+        let most = self.most_open_connections();
         let Some(session) = &mut self.session else { bail!("no server is being measured") };
         let side = &mut self.sides[self.now];
         plan.threads = plan.threads.min(usize::try_from(plan.connections).unwrap_or(usize::MAX)).max(1);
@@ -422,9 +458,37 @@ impl<'a> Search<'a> {
             return Ok(Some(Ended::Interrupted));
         }
         let at = label(&plan);
+        while may_widen
+            && !self.has_enough_connections
+            && let Some(more) = open_loop::more(&measured.point, capacity(&side.points), most)
+        {
+            let (few, many) = (grouped(plan.connections as f64), grouped(more as f64));
+            session.progress.say(&format!("{at}: requests waited for one of {few} connections; again with {many}"));
+            let threads = session.plan.threads.min(usize::try_from(more).unwrap_or(usize::MAX)).max(1);
+            let wider = LoadPlan { connections: more, threads, ..plan.clone() };
+            let again = session.runner.point(&wider, sweep, repeat, &mut session.progress)?;
+            if again.result.interrupted {
+                return Ok(Some(Ended::Interrupted));
+            }
+            self.has_enough_connections = !open_loop::is_more(&again.point, &measured.point);
+            if self.has_enough_connections {
+                session.progress.say(&format!("the server answered no more over {many}: {few} from here on"));
+            } else {
+                (measured, plan) = (again, wider);
+                self.open_connections = Some(more);
+            }
+        }
         if let Some(how) = self.beside.as_mut().and_then(|beside| beside.gone(&mut session.runner)) {
             // It ran for a part of the point at best.
             return Ok(Some(Ended::Lost(format!("{how} at {at}"))));
+        }
+        // A server that went away has failed at no load: the point is not kept.
+        let is_doubtful = measured.point.outcomes.completed() == 0 || measured.point.outcomes.refused > 0;
+        let gone = session.server_gone().map(|how| format!("the server {how} at {at}"));
+        let refuses = || is_doubtful.then(|| session.takes_no_connection()).flatten();
+        let gone = gone.or_else(|| Some(format!("{}, since {at}", refuses()?)));
+        if let Some(gone) = gone {
+            return Ok(Some(Ended::Lost(gone)));
         }
         measured.point.axis = place;
         measured.keep(&mut side.writer)?;
@@ -436,11 +500,13 @@ impl<'a> Search<'a> {
         if let Some(live) = &mut self.live {
             live.show(|| self.sides[0].run());
         }
-        if let Some(lost) = session.runner.lost_client() {
-            return Ok(Some(Ended::Lost(lost)));
-        }
-        Ok(session.server_gone().map(|how| Ended::Lost(format!("the server {how} at {at}"))))
+        Ok(session.runner.lost_client().map(Ended::Lost))
     }
+}
+
+/// The seed of a trial's arrival times, from the run's. It fits a double, so that every reader of JSON has it exactly.
+fn drawn_anew(seed: u64, trial: u64) -> u64 {
+    seed.wrapping_add(trial.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 11
 }
 
 fn most_connections(plan: &SearchPlan, base: &LoadPlan) -> u64 {

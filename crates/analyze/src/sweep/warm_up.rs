@@ -1,0 +1,89 @@
+//! Load before the first point, until a request's CPU time stops falling: a server that compiles its code while it runs
+//! (V8, a JVM) costs several times as much at first, and the lowest loads, which come first, would show that.
+
+/// The share of the budget that it may take.
+const SHARE: f64 = 0.1;
+/// Windows in a row without a cost this much lower than all before them end it.
+const SETTLED_WINDOWS: usize = 2;
+const FALL_RATIO: f64 = 0.05;
+/// With fewer answers than this, a window's cost is chance, and a server that is so slow compiles nothing in time.
+const LEAST_ANSWERS: u64 = 30;
+
+/// Decides how long a server is warmed up.
+#[derive(Debug)]
+pub struct WarmUp {
+    limit_ns: u64,
+    costs_us: Vec<f64>,
+}
+
+impl WarmUp {
+    /// Length of a window.
+    pub const WINDOW_NS: u64 = 300_000_000;
+
+    /// A warm-up within its share of the budget.
+    pub fn new(budget_ns: u64) -> Self {
+        WarmUp { limit_ns: (budget_ns as f64 * SHARE) as u64, costs_us: Vec::new() }
+    }
+
+    /// Whether another window follows one with so many answers, whose requests cost so much (CPU time, or the response
+    /// time where that is not known). `spent_ns`: the time of all windows so far.
+    pub fn goes_on(&mut self, answers: u64, cost_us: Option<f64>, spent_ns: u64) -> bool {
+        let Some(cost_us) = cost_us.filter(|_| answers >= LEAST_ANSWERS) else { return false };
+        self.costs_us.push(cost_us);
+        !self.is_settled() && spent_ns.saturating_add(Self::WINDOW_NS) <= self.limit_ns
+    }
+
+    /// Whether the cost has stopped falling.
+    pub fn is_settled(&self) -> bool {
+        let Some(earlier) = self.costs_us.len().checked_sub(SETTLED_WINDOWS).filter(|earlier| *earlier > 0) else {
+            return false;
+        };
+        let (before, last) = self.costs_us.split_at(earlier);
+        let lowest = before.iter().copied().fold(f64::INFINITY, f64::min);
+        last.iter().all(|cost| *cost >= lowest * (1.0 - FALL_RATIO))
+    }
+
+    /// The first cost and the last, where it was measured and fell.
+    pub fn fell(&self) -> Option<(f64, f64)> {
+        let (first, last) = (*self.costs_us.first()?, *self.costs_us.last()?);
+        (last < first * (1.0 - FALL_RATIO)).then_some((first, last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of windows, and whether it was settled.
+    fn windows(budget_s: u64, cost_us: impl Fn(usize) -> f64) -> (usize, bool) {
+        let mut warm_up = WarmUp::new(budget_s * 1_000_000_000);
+        let mut count = 0;
+        loop {
+            count += 1;
+            if !warm_up.goes_on(1_000, Some(cost_us(count - 1)), count as u64 * WarmUp::WINDOW_NS) {
+                return (count, warm_up.is_settled());
+            }
+        }
+    }
+
+    #[test]
+    fn it_ends_when_the_cost_stops_falling_or_its_share_is_spent() {
+        assert_eq!(windows(90, |_| 30.0), (3, true));
+        let compiling = |at: usize| 30.0 + 150.0 * 0.5f64.powi(at as i32);
+        let (count, is_settled) = windows(90, compiling);
+        assert!((6..=10).contains(&count) && is_settled, "{count}");
+        assert_eq!(windows(20, compiling), (6, false), "a tenth of the budget");
+        assert_eq!(windows(90, |at| if at.is_multiple_of(2) { 30.0 } else { 33.0 }), (3, true), "noise");
+        assert_eq!(windows(2, |_| 30.0), (1, false));
+    }
+
+    #[test]
+    fn a_slow_or_silent_server_is_not_waited_for() {
+        assert!(!WarmUp::new(u64::MAX).goes_on(5, Some(1e4), 0));
+        assert!(!WarmUp::new(u64::MAX).goes_on(0, None, 0));
+        let mut fell = WarmUp::new(u64::MAX);
+        assert!(fell.goes_on(1_000, Some(178.0), 0) && fell.fell().is_none());
+        assert!(fell.goes_on(1_000, Some(30.0), 0));
+        assert_eq!(fell.fell(), Some((178.0, 30.0)));
+    }
+}

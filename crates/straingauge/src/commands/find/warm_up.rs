@@ -1,0 +1,66 @@
+//! Warms the server up before the first point: see [`WarmUp`].
+
+use super::search::{Ended, Search};
+use analyze::sweep::WarmUp;
+use analyze::zones::cpu_us;
+use anyhow::Result;
+use record::units::format_nanos;
+use record::{DoubtKind, LoadPlan, Pace, Sweep, names};
+use std::time::Instant;
+
+/// Enough connections to keep most servers busy.
+const CONNECTIONS: u64 = 8;
+
+impl Search<'_> {
+    /// Loads the server until a request's CPU time stops falling. These loads are no points; their length is kept among
+    /// the server's facts. Returns whether the search ends with it.
+    pub fn warm_up(&mut self) -> Result<Option<Ended>> {
+        let sweep = &self.plan.sweep;
+        let connections = CONNECTIONS.min(sweep.connections_max.max(sweep.connections_min).max(1));
+        let mut warm_up = WarmUp::new(sweep.budget_ns);
+        let session = self.session()?;
+        let round_trip_ns = session.round_trip_ns();
+        let plan = LoadPlan {
+            connections,
+            pace: Pace::Closed,
+            duration_ns: WarmUp::WINDOW_NS + round_trip_ns,
+            warmup_ns: 2 * round_trip_ns,
+            threads: 1,
+            ..session.plan.clone()
+        };
+        let (begun, mut loaded_ns, mut is_cpu) = (Instant::now(), 0, true);
+        loop {
+            let measured = session.runner.point(&plan, Sweep::Single, 0, &mut session.progress)?;
+            if measured.result.interrupted {
+                return Ok(Some(Ended::Interrupted));
+            }
+            let point = &measured.point;
+            loaded_ns += plan.warmup_ns + point.duration_ns;
+            is_cpu &= cpu_us(point).is_some();
+            let cost_us = if is_cpu { cpu_us(point) } else { point.value(names::RESPONSE_P50) };
+            if !warm_up.goes_on(point.outcomes.completed(), cost_us, begun.elapsed().as_nanos() as u64) {
+                break;
+            }
+        }
+        let what = if is_cpu { "CPU time" } else { "response time" };
+        let took = format_nanos(loaded_ns as f64);
+        let said = match warm_up.fell() {
+            Some((first, last)) => {
+                let (first, last) = (format_nanos(first * 1e3), format_nanos(last * 1e3));
+                format!("{took}, {what} of a request from {first} to {last}")
+            }
+            None => took,
+        };
+        session.progress.say(&format!("warm-up: {said}"));
+        let still_falls = warm_up.fell().is_some() && !warm_up.is_settled();
+        let record = self.record_mut();
+        record.server_facts.insert("warm-up".into(), said.clone());
+        if still_falls {
+            record.doubts.push(DoubtKind::Drift.warning(
+                format!("a request's {what} still fell at the end of the warm-up ({said})"),
+                "the first points may cost too much: load the server before, or raise --budget",
+            ));
+        }
+        Ok(None)
+    }
+}
