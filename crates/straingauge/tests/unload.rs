@@ -82,7 +82,7 @@ fn a_server_that_stays_down_at_one_connection_has_no_recovery_point_and_says_so(
     // Other work that holds its worker up for longer than the timeout brings it down before the first load does: both
     // ways are those of a server that is down, and the run says what disturbed it.
     let first_up =
-        found.unloading()["levels"][0]["loading_per_sec"]["median"].as_f64().unwrap_or_else(|| panic!("{shown}"));
+        found.unloading()["levels"][0]["loading_per_sec"]["value"].as_f64().unwrap_or_else(|| panic!("{shown}"));
     if first_up < 0.5 / 0.006 {
         assert!(shown.contains("noisy-neighbour"), "{shown}");
         return crate::rig::skipped("other work brought the server down before the load did");

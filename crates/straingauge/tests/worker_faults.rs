@@ -7,7 +7,7 @@ use crate::rig::{
     straingauge,
 };
 use crate::server::{Kind, Server};
-use crate::workers::{doubt_kinds, from, hello, killed, worker};
+use crate::workers::{doubt_kinds, from, hello, worker};
 use serde_json::Value;
 
 /// A worker made of shell: it says hello, answers pings with this clock, and says ready to a plan.
@@ -396,7 +396,9 @@ fn two_servers_are_compared_over_workers() {
 fn find_that_loses_a_worker_keeps_the_points_until_then() {
     needs_server!(Kind::Nginx);
     let (server, folder) = (Server::start(Kind::Nginx), open_dir());
-    let (worker, killed, out) = (worker(), killed(), folder.path().join("run"));
+    let (worker, out) = (worker(), folder.path().join("run"));
+    let point = out.join("points/000");
+    let killed = format!("(until [ -e '{}' ]; do sleep 0.05; done; kill -9 $$) & {worker}", point.display());
     let mut find = small_find(&server.url("1k.bin"), out.to_str().unwrap(), &[&worker, &killed], &[]);
     run(&mut find).exits_with(1).complains_of(&["client 2", "was lost", "are kept in"]);
     assert_eq!(run_record(&out)["status"], "interrupted");

@@ -160,7 +160,9 @@ impl RateSearch {
     fn longer(&mut self, points: &[Point]) -> Option<Step> {
         let last = points.last().filter(|last| self.is_searching && last.sweep == Sweep::Rate)?;
         let rate = last.offered_per_sec()?;
-        if judged(last, &self.plan.criteria) != Some(Judged::Unclear) {
+        // At a low rate a short window has no request.
+        let is_empty = last.outcomes.requests() == 0;
+        if judged(last, &self.plan.criteria) != Some(Judged::Unclear) && !is_empty {
             return None;
         }
         let wanted_ns = (2 * last.duration_ns).max((STALLS * stall_ns(last)) as u64);

@@ -34,6 +34,10 @@ impl Search<'_> {
             if measured.result.interrupted {
                 return Ok(Some(Ended::Interrupted));
             }
+            let gone = session.server_gone().map(|how| format!("the server {how} in its warm-up"));
+            if let Some(lost) = gone.or_else(|| session.runner.lost_client()) {
+                return Ok(Some(Ended::Lost(lost)));
+            }
             let point = &measured.point;
             loaded_ns += plan.warmup_ns + point.duration_ns;
             is_cpu &= cpu_us(point).is_some();
