@@ -46,7 +46,7 @@ static __always_inline void fold_thread(struct thread *c) {
     for (int p = 0; p < PHASES; p++)
         c->elapsed_ns[p] = c->phase_cpu_ns[p] = 0;
     c->requests = c->bytes_in = c->bytes_out = 0;
-    c->other_cpu_ns = 0;
+    c->other_cpu_ns = c->charged_ns = 0;
     c->disk_window = 0;
     c->sk = 0;
     c->mark_ns = 0;
@@ -74,7 +74,6 @@ static __always_inline struct thread *thread_of(struct task_struct *t) {
 mine:
     fold_thread(c);
     c->process_start_ticks = start_ticks_of(t);
-    c->begun_cpu_ns = t->se.sum_exec_runtime;
     c->tgid = t->tgid;
     return c;
 }
@@ -132,6 +131,7 @@ static __always_inline __s64 charge(struct thread *c, struct task_struct *t, __u
         __s64 spent = clock - c->mark_ns;
         struct request *r = request_at(c->slot);
 
+        c->charged_ns += spent;
         if (c->sk && r && r->sk == c->sk) {
             r->cpu_ns += spent;
             if (control.window && has_phases(r))

@@ -61,6 +61,7 @@ struct thread {
     __s64 mark_ns;      /* the thread's CPU clock, up to a constant; 0 = its work until now belongs to no request */
     __s64 other_cpu_ns; /* of no request: accept, close */
     __u64 requests, bytes_in;
+    __s64 charged_ns; /* CPU time between its events */
     /* second line */
     __u64 bytes_out;
     __u64 disk_mark_bytes; /* the thread's reads from disks, up to its last event in a window */
@@ -70,7 +71,6 @@ struct thread {
     __s64 phase_cpu_ns[PHASES];
     /* third line */
     __u64 process_start_ticks; /* of the process with the number `tgid` */
-    __u64 begun_cpu_ns;        /* CPU time of the thread at its first event */
     __u64 reserved[6];
 } __attribute__((aligned(64)));
 

@@ -153,8 +153,8 @@ pub struct ServerGroup {
     /// The same of major faults.
     owed_faults: HashMap<u32, u64>,
     ended: Ended,
-    /// CPU time of threads before they began to work for the server, by processes that are to be admitted.
-    adopted: HashMap<Process, BTreeMap<u32, u64>>,
+    /// Processes that are to be admitted, with the CPU time that they have used for the server.
+    adopted: HashMap<Process, u64>,
     roots: HashSet<Process>,
     /// By the process that leads it.
     sessions: HashSet<Process>,
@@ -198,10 +198,10 @@ impl ServerGroup {
         }
     }
 
-    /// Takes in a process that was seen to work for the server. `begun_ns`: CPU time of its threads before they did.
-    pub fn adopt(&mut self, process: Process, begun_ns: &BTreeMap<u32, u64>) {
+    /// Takes in a process that was seen to work for the server. `used_ns`: CPU time that it used for that so far.
+    pub fn adopt(&mut self, process: Process, used_ns: u64) {
         if self.members.get(&process.pid).is_none_or(|member| member.process(process.pid) != process) {
-            self.adopted.insert(process, begun_ns.clone());
+            self.adopted.insert(process, used_ns);
         }
     }
 
@@ -308,11 +308,9 @@ impl ServerGroup {
             threads: HashMap::new(),
         };
         self.read_threads(pid, &mut member, is_born_under_watch);
-        if let Some(begun_ns) = self.adopted.remove(&member.process(pid)).filter(|_| !is_born_under_watch) {
-            let since =
-                |(tid, begun_ns): (&u32, &u64)| Some(member.threads.get(tid)?.last.run_ns.saturating_sub(*begun_ns));
-            member.counted_ns = begun_ns.iter().filter_map(since).sum();
-            self.counters.cpu_ns += member.counted_ns;
+        if let Some(used_ns) = self.adopted.remove(&member.process(pid)).filter(|_| !is_born_under_watch) {
+            member.counted_ns = used_ns;
+            self.counters.cpu_ns += used_ns;
         }
         self.members.insert(pid, member);
     }
@@ -456,8 +454,15 @@ impl ServerGroup {
         if !has_new {
             return;
         }
-        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
-        for tid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        // The only thread has the number of the process.
+        let tids = match member.last.threads {
+            1 => vec![pid],
+            _ => {
+                let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+                entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+            }
+        };
+        for tid in tids {
             if member.threads.contains_key(&tid) {
                 continue;
             }

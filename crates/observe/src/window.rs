@@ -108,6 +108,14 @@ pub struct Observation {
     pub doubts: Vec<Doubt>,
 }
 
+/// Requests that a client completed.
+#[derive(Clone, Copy)]
+struct Completed {
+    count: u64,
+    /// At their rate in the length of this window.
+    in_window: f64,
+}
+
 impl Window {
     /// Length of the window by the clock that was read beside the group's CPU time, nanoseconds.
     pub fn elapsed_ns(&self) -> u64 {
@@ -193,9 +201,17 @@ impl Window {
 
     /// The figures of the window, with the costs divided by the requests that were completed in it.
     pub fn observation(&self, completed_requests: u64) -> Observation {
+        self.observation_of(completed_requests, self.elapsed_ns())
+    }
+
+    /// The same with the requests that a client completed in a window of its own, of this length. Costs are quotients
+    /// of rates: the readings at the edges take time, so the windows are never quite the same.
+    pub fn observation_of(&self, completed_requests: u64, client_ns: u64) -> Observation {
         let mut figures = Figures::default();
-        self.server_figures(&mut figures, completed_requests);
-        self.machine_figures(&mut figures, completed_requests);
+        let share = if client_ns == 0 { 1.0 } else { self.elapsed_ns() as f64 / client_ns as f64 };
+        let requests = Completed { count: completed_requests, in_window: completed_requests as f64 * share };
+        self.server_figures(&mut figures, requests);
+        self.machine_figures(&mut figures, requests);
         self.softirq_figures(&mut figures);
         self.network_figures(&mut figures);
         self.observer_figures(&mut figures);
@@ -203,7 +219,9 @@ impl Window {
         if !self.backends.is_empty() {
             figures.measured(names::BACKEND_CPUS, self.backend_cpus(), 2, Origin::Timed);
         }
-        Observation { figures, connection_states: self.connection_states(), doubts: doubts::of(self) }
+        let mut doubts = doubts::of(self);
+        doubts.extend(doubts::other_window(self, share));
+        Observation { figures, connection_states: self.connection_states(), doubts }
     }
 
     fn beside_figures(&self, figures: &mut Figures) {
@@ -216,7 +234,7 @@ impl Window {
         figures.measured(names::BESIDE_PROCESSES, n as f64, 1, Origin::Counted);
     }
 
-    fn server_figures(&self, figures: &mut Figures, requests: u64) {
+    fn server_figures(&self, figures: &mut Figures, Completed { count: requests, in_window }: Completed) {
         let why = self.why_no_group();
         let (accounts, of_all_threads) = (self.has_accounts(), self.sees_all_threads());
         let why_not = why.as_deref().unwrap_or(if accounts {
@@ -227,7 +245,7 @@ impl Window {
         let mut set = |name: &str, value: Option<f64>, n: u64, origin: Origin| {
             figures.found(name, value.filter(|_| why.is_none()), (n, origin), why_not);
         };
-        let per_request = |value: f64| Some(value / requests as f64);
+        let per_request = |value: f64| Some(value / in_window);
         let (elapsed_ns, readings) = (self.elapsed_ns() as f64, 2 + self.samples.group_readings);
         let (begin, end) = (&self.begin.group, &self.end.group);
 
@@ -319,7 +337,7 @@ impl Window {
         set(names::SERVER_IDLEST_CPU_BUSY, idlest, 2, Origin::Timed);
     }
 
-    fn machine_figures(&self, figures: &mut Figures, requests: u64) {
+    fn machine_figures(&self, figures: &mut Figures, requests: Completed) {
         let machine = self.machine_use();
         let total = machine.times.total();
         for (name, ticks) in [
@@ -344,13 +362,13 @@ impl Window {
         let servers = self.server_cpus_use();
         let softirq_us = servers.times.softirq as f64 * 1e6 / clock_ticks_per_sec() as f64;
         let ticks = servers.times.softirq;
-        figures.measured(names::SERVER_SOFTIRQ, softirq_us / requests as f64, ticks, Origin::Sampled);
+        figures.measured(names::SERVER_SOFTIRQ, softirq_us / requests.in_window, ticks, Origin::Sampled);
         // Softirq that interrupts a thread is charged to that thread, unless the kernel accounts for it apart
         // (CONFIG_IRQ_TIME_ACCOUNTING). Either way the CPUs were busy for the group's time and what is beside it.
         if let Some(busy) = servers.busy_cpus().filter(|_| self.has_group) {
             let room_us = (busy * self.elapsed_ns() as f64 - self.server_cpu_ns() as f64) / 1e3;
             let beside_us = softirq_us.min(room_us.max(0.0));
-            figures.measured(names::SERVER_SOFTIRQ_BESIDE, beside_us / requests as f64, ticks, Origin::Sampled);
+            figures.measured(names::SERVER_SOFTIRQ_BESIDE, beside_us / requests.in_window, ticks, Origin::Sampled);
         }
         figures.measured(names::SERVER_CPUS, servers.cpus as f64, 1, Origin::Counted);
         self.quota_figures(figures);

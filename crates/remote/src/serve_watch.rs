@@ -219,7 +219,8 @@ impl Watched {
         let Some(window) = self.window.take() else {
             return Err(unusable("the driver broke the protocol: it asks for a window that did not begin and end"));
         };
-        let seen = window.observation(completed);
+        let client_ns = client.as_ref().map_or(window.elapsed_ns(), |client| client.window_ns);
+        let seen = window.observation_of(completed, client_ns);
         let mut told = WireObservation {
             figures: seen.figures,
             connection_states: seen.connection_states,

@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 pub const LISTED: usize = 64;
 
 /// The work of one process's threads.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Work {
     /// Threads that have read a request.
     pub threads: u64,
-    /// CPU time of each thread when it did so first, by number.
-    pub begun_ns: BTreeMap<u32, u64>,
+    /// Their CPU time since each did so first.
+    pub charged_ns: i64,
     counts: ProcessCounts,
     elapsed_ns: [u64; PHASES],
     cpu_ns: [i64; PHASES],
@@ -26,7 +26,7 @@ pub struct Work {
 impl Work {
     fn add(&mut self, other: &Work) {
         self.threads += other.threads;
-        self.begun_ns.extend(&other.begun_ns);
+        self.charged_ns += other.charged_ns;
         self.counts.requests += other.counts.requests;
         self.counts.bytes_in += other.counts.bytes_in;
         self.counts.bytes_out += other.counts.bytes_out;
@@ -61,7 +61,7 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
         let process = Process { pid: thread.tgid, start_ticks: thread.process_start_ticks };
         by_process.entry(process).or_default().add(&Work {
             threads: u64::from(thread.requests > 0),
-            begun_ns: (thread.pid != 0).then_some((thread.pid, thread.begun_cpu_ns)).into_iter().collect(),
+            charged_ns: thread.charged_ns,
             counts: ProcessCounts {
                 requests: thread.requests,
                 bytes_in: thread.bytes_in,
@@ -77,7 +77,7 @@ pub fn work(threads: impl Iterator<Item = ThreadRecord>, counts: &PortCounts) ->
         REST,
         Work {
             threads: 0,
-            begun_ns: BTreeMap::new(),
+            charged_ns: 0,
             counts: ProcessCounts {
                 requests: counts.displaced_thread_requests,
                 bytes_in: counts.displaced_thread_bytes_in,
@@ -137,7 +137,7 @@ fn others(
 ) -> Option<ProcessTotals> {
     let cpu_ns = group_ns.saturating_sub(listed.iter().filter_map(|row| row.cpu_ns).sum());
     let counted = work.map(|work| {
-        let mut sum = work.get(&REST).cloned().unwrap_or_default();
+        let mut sum = work.get(&REST).copied().unwrap_or_default();
         rest.iter().filter_map(|process| work.get(process)).for_each(|work| sum.add(work));
         let left = |whole: u64, of: fn(&ProcessCounts) -> u64| {
             whole.saturating_sub(listed.iter().filter_map(|row| row.counted.as_ref()).map(of).sum())

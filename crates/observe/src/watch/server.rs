@@ -10,7 +10,7 @@ use crate::processes::{Origin, Process, ProcessTable, living_thread};
 use crate::sock_diag::{Listener, PortSockets, Scope};
 use crate::{cpu_clock, facts};
 use record::watch::LimitTotals;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 /// How the server's processes are found.
@@ -232,9 +232,9 @@ impl ServerSide {
 
     /// Takes in a process that reads the port's connections, however it came to them. Not where a control group is
     /// watched: that is the server then.
-    pub fn adopt(&mut self, process: Process, begun_ns: &BTreeMap<u32, u64>) {
+    pub fn adopt(&mut self, process: Process, used_ns: u64) {
         if !self.is_control_group {
-            self.group.adopt(process, begun_ns);
+            self.group.adopt(process, used_ns);
         }
     }
 

@@ -342,7 +342,7 @@ impl Watcher {
         let mut charged = self.tracer.as_mut().map(|tracer| tracer.read(&mut reading)).unwrap_or_default();
         charged.work = charged.work.filter(|_| self.why_no_ids.is_none());
         for (process, work) in charged.work.iter().flatten().filter(|(_, work)| work.threads > 0) {
-            self.server.adopt(*process, &work.begun_ns);
+            self.server.adopt(*process, work.charged_ns.max(0) as u64);
         }
         let server = self.read_server();
         reading.connections = self.connections(now_ns, counted, &server);

@@ -14,6 +14,8 @@ const OTHERS_LIMIT_CPUS: f64 = 0.05;
 const OTHERS_SERIOUS_CPUS: f64 = 0.20;
 /// Watching is meant to cost less than this, in CPUs.
 const OBSERVER_LIMIT_CPUS: f64 = 0.01;
+/// The windows of the observer and of the client may differ by this share.
+const WINDOW_TOLERANCE_RATIO: f64 = 0.1;
 /// Two accounts of the same CPU time may differ by this share, and by two ticks at each end.
 const ACCOUNT_TOLERANCE_RATIO: f64 = 0.05;
 
@@ -31,6 +33,22 @@ pub(crate) fn of(window: &Window) -> Vec<Doubt> {
     not_watched(window, &mut doubts);
     sources(window, &mut doubts);
     doubts
+}
+
+/// `share`: the length of the window in parts of the client's.
+pub(crate) fn other_window(window: &Window, share: f64) -> Option<Doubt> {
+    ((share - 1.0).abs() > WINDOW_TOLERANCE_RATIO).then(|| {
+        let elapsed_ms = window.elapsed_ns() as f64 / 1e6;
+        DoubtKind::NotWatched.warning(
+            format!(
+                "the server was watched for {elapsed_ms:.0} ms, the client for {:.0} ms: reading {} processes takes \
+                 time",
+                elapsed_ms / share,
+                window.commands.len()
+            ),
+            "use a longer window (--duration); costs per request are quotients of rates",
+        )
+    })
 }
 
 fn steal(window: &Window) -> Option<Doubt> {
@@ -272,6 +290,20 @@ mod tests {
         let figures = window.observation(1).figures;
         assert_eq!(figures.value(names::BESIDE_CPUS), Some(0.3));
         assert!(figures.get(names::BESIDE_MEMORY).unwrap().not_measured.is_some());
+    }
+
+    #[test]
+    fn costs_are_quotients_of_rates_where_the_client_had_another_window() {
+        let busy = CpuTimes { user: 500, idle: 500, ..CpuTimes::default() };
+        let window = window(5 * SECOND_NS, busy);
+        let seen = |requests, client_ns| {
+            let seen = window.observation_of(requests, client_ns);
+            let cost_us = seen.figures.value(names::SERVER_CPU).unwrap();
+            (cost_us, seen.doubts.iter().any(|doubt| doubt.what.contains("10000 ms, the client for")))
+        };
+        assert_eq!(seen(1000, 10 * SECOND_NS), (5000.0, false));
+        assert_eq!(seen(4000, 40 * SECOND_NS), (5000.0, true), "500 us of CPU for 100 requests each second");
+        assert_eq!(seen(100, SECOND_NS), (5000.0, true));
     }
 
     #[test]

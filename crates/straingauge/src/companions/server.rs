@@ -129,7 +129,8 @@ impl Elsewhere {
 impl Here {
     fn observe(&mut self, measured: &mut Measured) -> Result<(), String> {
         let window = self.window.take().unwrap_or(Err(NO_WINDOW.into()))?;
-        let seen = window.observation(measured.result.counts.completed_in_window);
+        let result = &measured.result;
+        let seen = window.observation_of(result.counts.completed_in_window, result.window_ns);
         let point = &mut measured.point;
         point.figures.extend(seen.figures);
         point.connection_states = seen.connection_states;
